@@ -1,0 +1,65 @@
+# Every target installs what it needs: python3 (3.11 or newer) and make are enough to begin with.
+PYTHON ?= python3
+UV_VERSION := 0.13.7
+TOOLS := .venv-tools
+UV := $(TOOLS)/bin/uv
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+WORKERS ?= auto
+COVERAGE_FLOOR := 85
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test check format bench docs clean
+
+help:
+	@echo "make run     the examples"
+	@echo "make test    the tests, with coverage"
+	@echo "make check   lint, formatting, types, import layers"
+	@echo "make format  put right what ruff can"
+	@echo "make bench   Windlass beside a raw aiohttp loop and the openai SDK"
+	@echo "make docs    run every example in the documentation"
+	@echo "make clean   remove what the other targets made"
+
+install: $(INSTALLED)
+
+run: $(INSTALLED)
+	@$(BIN)/python examples/run_all.py
+
+test: $(INSTALLED)
+	@$(BIN)/pytest -q -n $(WORKERS) --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR) $(ARGS)
+
+check: $(INSTALLED)
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/basedpyright
+	@$(BIN)/lint-imports
+
+format: $(INSTALLED)
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+bench: $(INSTALLED)
+	@$(BIN)/python bench/run.py $(ARGS)
+
+docs: $(INSTALLED)
+	@$(BIN)/pytest -q tests/test_docs.py $(ARGS)
+
+clean:
+	rm -rf .venv .venv-tools build dist htmlcov .coverage* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+# The lock is the truth: a pyproject.toml that has moved away from it is an error here, not a new lock.
+$(INSTALLED): pyproject.toml uv.lock $(UV)
+	@$(UV) sync --locked --quiet
+	@touch $@
+
+# Debian ships `python3 -m venv` half installed: its ensurepip is in the package python3-venv.
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "Windlass needs Python 3.11 or newer; say which with: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	    { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	      { apt-get update -qq && apt-get install -y -qq python3-venv; } >/dev/null; } || \
+	    { echo "python3 cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	@$(PYTHON) -m venv $(TOOLS)
+	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
