@@ -32,7 +32,7 @@ check: $(INSTALLED)
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/basedpyright
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 format: $(INSTALLED)
 	@$(BIN)/ruff check --fix
