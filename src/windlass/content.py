@@ -1,0 +1,362 @@
+"""What is said: parts, messages, declarations. Frozen values that go to JSON and back without loss.
+
+A `Part` is one of the `AnyPart` union. Fields that a provider sends and Windlass does not know live in
+`extra` under the provider's name, and return to that provider untouched.
+"""
+
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+from msgspec import Struct
+
+__all__ = [
+    "AnyPart",
+    "Declaration",
+    "FileData",
+    "FunctionCall",
+    "FunctionDeclaration",
+    "FunctionResponse",
+    "GoogleSearch",
+    "InlineData",
+    "Message",
+    "Opaque",
+    "Part",
+    "Role",
+    "Schema",
+    "Text",
+    "Thought",
+    "Usage",
+    "compact_json",
+    "encoded_once",
+    "is_own_call_id",
+    "new_call_id",
+]
+
+Role = Literal["system", "user", "assistant", "tool"]
+Schema: TypeAlias = dict[str, Any]
+"""A JSON Schema."""
+
+_OWN_CALL_ID = re.compile(r"call_[0-9a-f]{24}")
+
+
+def new_call_id() -> str:
+    """A fresh id for a call whose provider gave it none."""
+    return f"call_{secrets.token_hex(12)}"
+
+
+def is_own_call_id(call_id: str) -> bool:
+    """Whether the id was made by `new_call_id`, and so means nothing to the provider."""
+    return _OWN_CALL_ID.fullmatch(call_id) is not None
+
+
+def compact_json(value: object) -> str:
+    """The value as JSON text without spaces; what JSON has no word for becomes its `str`."""
+    return msgspec.json.encode(value, enc_hook=str).decode()
+
+
+class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """One piece of a message. The constructors below are the short way to each kind."""
+
+    extra: dict[str, Any] = {}
+
+    @staticmethod
+    def from_text(text: str) -> "Text":
+        return Text(text)
+
+    @staticmethod
+    def from_thought(text: str) -> "Thought":
+        return Thought(text)
+
+    @staticmethod
+    def from_bytes(data: bytes, mime_type: str) -> "InlineData":
+        return InlineData(data, mime_type)
+
+    @staticmethod
+    def from_uri(uri: str, mime_type: str | None = None) -> "FileData":
+        return FileData(uri, mime_type)
+
+    @staticmethod
+    def from_function_call(
+        name: str, args: dict[str, Any] | None = None, *, id: str | None = None
+    ) -> "FunctionCall":
+        return FunctionCall(name, compact_json(args or {}), id or new_call_id())
+
+    @staticmethod
+    def from_function_response(
+        name: str, response: dict[str, Any], *, id: str = ""
+    ) -> "FunctionResponse":
+        return FunctionResponse(name, response, id)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; `from_dict` is the inverse."""
+        return _lifted(msgspec.to_builtins(self))
+
+    @staticmethod
+    def from_dict(value: dict[str, Any]) -> "AnyPart":
+        """The part that `to_dict` wrote. Unknown fields are kept in `extra`.
+
+        Raises `msgspec.ValidationError`, which names the field, for anything else.
+        """
+        return msgspec.convert(_lowered_part(value), AnyPart)
+
+
+class Text(Part, frozen=True, omit_defaults=True, tag="text"):
+    text: str
+    signature: str | None = None
+
+
+class Thought(Part, frozen=True, omit_defaults=True, tag="thought"):
+    """What the model says to itself; shown apart from its answer."""
+
+    text: str
+    signature: str | None = None
+
+
+class InlineData(Part, frozen=True, omit_defaults=True, tag="inline_data"):
+    """Bytes of an image or another medium."""
+
+    data: bytes
+    mime_type: str
+
+
+class FileData(Part, frozen=True, omit_defaults=True, tag="file_data"):
+    """A medium that the provider fetches by address."""
+
+    uri: str
+    mime_type: str | None = None
+
+
+class FunctionCall(Part, frozen=True, omit_defaults=True, tag="function_call"):
+    """What the model asks for. The arguments stay the JSON text that the model wrote."""
+
+    name: str
+    json: str = "{}"
+    id: str = ""
+    signature: str | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any] | str:
+        """The arguments as a dict, or the raw text when it is not a JSON object."""
+        value, error = _json_object(self.json)
+        return self.json if error else value
+
+    @property
+    def error(self) -> str | None:
+        """Why the arguments cannot be read, if they cannot."""
+        return _json_object(self.json)[1]
+
+
+class FunctionResponse(Part, frozen=True, omit_defaults=True, tag="function_response"):
+    """The one answer to a call: `{"output": value}`, `{"error": text}`, or any other object."""
+
+    name: str
+    response: dict[str, Any]
+    id: str = ""
+    parts: "tuple[InlineData | FileData, ...]" = ()
+
+    @property
+    def output(self) -> Any:
+        """The tool's value; None after an error."""
+        if self.response.keys() == {"output"}:
+            return self.response["output"]
+        return None if self.error is not None else self.response
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong, as the model reads it; None after a success."""
+        error = self.response.get("error")
+        return str(error) if error is not None and self.response.keys() == {"error"} else None
+
+    @property
+    def text(self) -> str:
+        """The answer as one text: a string as it is, an error and other values as compact JSON."""
+        if self.error is not None:
+            return compact_json(self.response)
+        return self.output if isinstance(self.output, str) else compact_json(self.output)
+
+
+class Opaque(Part, frozen=True, omit_defaults=True, tag="opaque"):
+    """A provider's part of a kind that Windlass does not know, kept whole for that provider."""
+
+    provider: str
+    data: dict[str, Any]
+
+
+AnyPart: TypeAlias = Text | Thought | InlineData | FileData | FunctionCall | FunctionResponse | Opaque
+_PART_TYPES: tuple[type[Part], ...] = (
+    Text,
+    Thought,
+    InlineData,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    Opaque,
+)
+
+
+class Message(Struct, frozen=True, omit_defaults=True, dict=True):
+    """One turn of a conversation. `dict=True` gives each message room for `encoded_once`."""
+
+    role: Role
+    parts: tuple[AnyPart, ...]
+    extra: dict[str, Any] = {}
+
+    @classmethod
+    def system(cls, *parts: AnyPart | str) -> "Message":
+        return cls("system", _as_parts(parts))
+
+    @classmethod
+    def user(cls, *parts: AnyPart | str) -> "Message":
+        return cls("user", _as_parts(parts))
+
+    @classmethod
+    def assistant(cls, *parts: AnyPart | str) -> "Message":
+        return cls("assistant", _as_parts(parts))
+
+    @classmethod
+    def tool(cls, responses: Iterable[FunctionResponse]) -> "Message":
+        """The answers to one turn's calls, in call order."""
+        return cls("tool", tuple(responses))
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def thoughts(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Thought))
+
+    @property
+    def calls(self) -> tuple[FunctionCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, FunctionCall))
+
+    @property
+    def responses(self) -> tuple[FunctionResponse, ...]:
+        return tuple(part for part in self.parts if isinstance(part, FunctionResponse))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; `from_dict` is the inverse."""
+        return _lifted(msgspec.to_builtins(self))
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> "Message":
+        """The message that `to_dict` wrote, unknown fields kept in `extra`.
+
+        Raises `msgspec.ValidationError`, which names the field, for anything else.
+        """
+        lowered = _lowered(value, Message)
+        if isinstance(parts := lowered.get("parts"), list):
+            lowered["parts"] = [_lowered_part(part) for part in cast("list[Any]", parts)]
+        return msgspec.convert(lowered, Message)
+
+    def to_json(self) -> bytes:
+        return msgspec.json.encode(self.to_dict())
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> "Message":
+        return cls.from_dict(msgspec.json.decode(data, type=dict[str, Any]))
+
+
+def no_parameters() -> Schema:
+    """The schema of a function that takes nothing."""
+    return {"type": "object", "properties": {}}
+
+
+class FunctionDeclaration(Struct, frozen=True, omit_defaults=True):
+    """What a model is told of a function."""
+
+    name: str
+    description: str = ""
+    parameters: Schema = msgspec.field(default_factory=no_parameters)
+
+
+class GoogleSearch(Struct, frozen=True, omit_defaults=True):
+    """The provider's own Google search: a marker that the provider itself acts on."""
+
+
+Declaration: TypeAlias = FunctionDeclaration | GoogleSearch
+
+
+class Usage(Struct, frozen=True, omit_defaults=True):
+    """Tokens as the provider counted them. `input_tokens` include the cached ones."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    cached_tokens: int = 0
+    thought_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.total_tokens + other.total_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.thought_tokens + other.thought_tokens,
+        )
+
+
+def encoded_once(message: Message, wire: str, encode: Callable[[Message], bytes]) -> bytes:
+    """The message's bytes on the named wire, made at the first request and sent again at the others.
+
+    A run sends its whole history every round; encoding it anew each time makes rounds quadratic.
+    """
+    try:
+        return message.__dict__[wire]
+    except KeyError:
+        encoded = message.__dict__[wire] = encode(message)
+        return encoded
+
+
+def _as_parts(parts: tuple[AnyPart | str, ...]) -> tuple[AnyPart, ...]:
+    return tuple(Text(part) if isinstance(part, str) else part for part in parts)
+
+
+def _json_object(text: str) -> tuple[dict[str, Any], str | None]:
+    """A model that needs no arguments may write none at all: empty text reads as `{}`."""
+    if not text.strip():
+        return {}, None
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return {}, f"the arguments are not valid JSON: {error}"
+    if not isinstance(value, dict):
+        return {}, "the arguments are not a JSON object"
+    return cast("dict[str, Any]", value), None
+
+
+# Unknown fields stand beside the known ones in JSON and under `extra` in Python.
+
+
+def _lifted(value: dict[str, Any]) -> dict[str, Any]:
+    extra = value.pop("extra", {})
+    clashing = {key: extra[key] for key in extra if key in value or key == "extra"}
+    lifted = {**extra, **value, **({"extra": clashing} if clashing else {})}
+    if isinstance(parts := lifted.get("parts"), list):
+        lifted["parts"] = [_lifted(part) for part in cast("list[dict[str, Any]]", parts)]
+    return lifted
+
+
+def _lowered(value: dict[str, Any], kind: type[Struct], tag: str | None = None) -> dict[str, Any]:
+    known = {*kind.__struct_fields__, *((tag,) if tag else ())}
+    extra = {key: field for key, field in value.items() if key not in known}
+    lowered = {key: field for key, field in value.items() if key in known}
+    if extra:
+        lowered["extra"] = {**extra, **value.get("extra", {})}
+    return lowered
+
+
+def _lowered_part(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    part = cast("dict[str, Any]", value)
+    for kind in _PART_TYPES:
+        if kind.__struct_config__.tag == part.get("type"):
+            lowered = _lowered(part, kind, "type")
+            if isinstance(nested := lowered.get("parts"), list):
+                lowered["parts"] = [_lowered_part(item) for item in cast("list[Any]", nested)]
+            return lowered
+    return part

@@ -1,0 +1,107 @@
+"""Every error that Windlass raises on purpose.
+
+WindlassError
+├── ModelError              the model's service refused, failed or could not be reached
+│   └── StreamCut           its answer ended in the middle
+├── ToolError               raised in a tool, by its author, to say something to the model
+│   └── InvalidArguments    the model's arguments do not fit the tool; names the field
+├── RoundLimitExceeded      `on_limit="error"`: the model still wants tools after the last round
+├── RunNotFound             no run with that id is known (or it has been forgotten)
+├── TooManyRuns             the bound on running runs is reached
+└── ConfigError             the program is set up wrongly: a name, a key, a tool, an option
+    └── DuplicateTool       two tools of one set have the same name
+
+A tool that fails in any other way does not raise here: the failure is logged and the model is told.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from windlass.content import FunctionCall, Message
+
+__all__ = [
+    "ConfigError",
+    "DuplicateTool",
+    "InvalidArguments",
+    "ModelError",
+    "RoundLimitExceeded",
+    "RunNotFound",
+    "StreamCut",
+    "ToolError",
+    "TooManyRuns",
+    "WindlassError",
+]
+
+
+class WindlassError(Exception):
+    """The root of all errors that Windlass raises on purpose."""
+
+
+class ModelError(WindlassError):
+    """The model's service refused, failed or could not be reached; `str()` is its own message."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after: float | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.code = code
+
+
+class StreamCut(ModelError):
+    """The model's answer ended in the middle. None of its calls has been run."""
+
+    def __init__(self, message: str = "the model's stream ended before its turn was complete") -> None:
+        super().__init__(message, retryable=True)
+
+
+class ToolError(WindlassError):
+    """Raise it in a tool to speak to the model: its text is what the model reads."""
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retryable = retryable
+
+
+class InvalidArguments(ToolError):
+    """The model's arguments do not fit the tool; the text names each field and what was expected."""
+
+
+class RoundLimitExceeded(WindlassError):
+    """The model still wants tools after the last round; `messages` is the conversation so far."""
+
+    def __init__(
+        self, max_rounds: int, messages: "Sequence[Message]", calls: "Sequence[FunctionCall]"
+    ) -> None:
+        super().__init__(f"the model still asks for tools after {max_rounds} rounds")
+        self.max_rounds = max_rounds
+        self.messages = tuple(messages)
+        self.calls = tuple(calls)
+
+
+class RunNotFound(WindlassError, LookupError):
+    """No run with that id is known."""
+
+
+class TooManyRuns(WindlassError):
+    """The bound on running runs is reached; finished ones do not count."""
+
+
+class ConfigError(WindlassError, ValueError):
+    """The program is set up wrongly; the message says what and where."""
+
+
+class DuplicateTool(ConfigError):
+    """Two tools of one set have the same name."""

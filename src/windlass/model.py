@@ -1,0 +1,109 @@
+"""What the loop needs to know of the outside: a `Model` that streams and a `Toolset` that lists."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from windlass.content import Declaration, Message, Schema
+from windlass.errors import ConfigError
+from windlass.events import ModelEvent
+
+if TYPE_CHECKING:
+    from windlass.tool import Tool
+
+__all__ = ["Model", "ModelRequest", "Settings", "ToolChoice", "Toolset", "tool_choice_from"]
+
+
+class ToolChoice(Struct, frozen=True):
+    """How free the model is: `required` with `names` means one of those, without them any tool."""
+
+    mode: Literal["auto", "none", "required"] = "auto"
+    names: tuple[str, ...] = ()
+
+
+AUTO = ToolChoice()
+NONE = ToolChoice("none")
+
+
+def tool_choice_from(value: "ToolChoice | str | dict[str, Any]") -> ToolChoice:
+    """Reads `"auto"`, `"none"`, `"required"`, a tool's name, or OpenAI's object form.
+
+    Raises `ConfigError` for anything else.
+    """
+    match value:
+        case ToolChoice():
+            return value
+        case "auto" | "none" | "required":
+            return ToolChoice(value)
+        case "any":
+            return ToolChoice("required")
+        case str() if value:
+            return ToolChoice("required", (value,))
+        case {"type": "function", "function": {"name": str(name)}} | {"function": {"name": str(name)}}:
+            return ToolChoice("required", (name,))
+        case _:
+            raise ConfigError(
+                f"tool_choice must be 'auto', 'none', 'required' or a tool's name, not {value!r}"
+            )
+
+
+class Settings(Struct, frozen=True, omit_defaults=True):
+    """Sampling settings that every provider has a word for. None leaves the provider's default."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] | None = None
+    seed: int | None = None
+    response_schema: Schema | None = None
+    """Ask for JSON of this shape; `{}` asks for any JSON object."""
+
+
+class ModelRequest(Struct, frozen=True):
+    """Everything that one request to a model says."""
+
+    messages: Sequence[Message]
+    tools: tuple[Declaration, ...] = ()
+    tool_choice: ToolChoice = AUTO
+    parallel_tool_calls: bool | None = None
+    settings: Settings = Settings()
+    extra: dict[str, Any] = {}
+    """Fields for the provider's request body that Windlass does not know; passed on as they are."""
+    live: bool = True
+    """Whether somebody watches: a live request asks for a stream, another for one body."""
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A language model, or a model around another one. `stream` is its only verb."""
+
+    @property
+    def name(self) -> str:
+        """`provider/model`."""
+        ...
+
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        """The events of one turn; the last is always `TurnEnded`.
+
+        Raises `ModelError`; a turn that breaks off raises `StreamCut`. Retries happen inside, and
+        never after an event has been yielded. Leaving the context closes the connection.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Gives back connections. A closed model may be used again."""
+        ...
+
+
+@runtime_checkable
+class Toolset(Protocol):
+    """A place that tools come from: a registry, an MCP server, a remote session."""
+
+    async def list_tools(self) -> "Sequence[Tool]":
+        """The tools as they are now; asked once at the start of each run."""
+        ...
