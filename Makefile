@@ -50,7 +50,7 @@ clean:
 
 # The lock is the truth: a pyproject.toml that has moved away from it is an error here, not a new lock.
 $(INSTALLED): pyproject.toml uv.lock $(UV)
-	@$(UV) sync --locked --quiet
+	@$(UV) sync --locked --quiet --compile-bytecode
 	@touch $@
 
 # Debian ships `python3 -m venv` half installed: its ensurepip is in the package python3-venv.

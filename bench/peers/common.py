@@ -1,0 +1,59 @@
+"""What every peer is given, and what it must do with it."""
+
+import time
+from typing import Any, Protocol
+
+PROMPT = "What is the weather in these cities?"
+MARKS: list[float] = []  # the process's CPU clock at each tool run: the cost of each round
+
+
+async def get_weather(city: str) -> dict[str, object]:
+    """Current weather.
+
+    Args:
+        city: The city's name.
+    """
+    return weather(city)
+
+
+def get_weather_plain(city: str) -> dict[str, object]:
+    """Current weather.
+
+    Args:
+        city: The city's name.
+    """
+    return weather(city)
+
+
+def weather(city: str) -> dict[str, object]:
+    MARKS.append(time.process_time())
+    return {"city": city, "celsius": 21, "sky": "clear"}
+
+
+# What Windlass derives from the signature, the hand loops declare by hand.
+DECLARATION: Any = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Current weather.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "description": "The city's name."}},
+            "required": ["city"],
+        },
+    },
+}
+
+
+class AsyncPeer(Protocol):
+    """`plain` asks for the plain function as the tool instead of the async one."""
+
+    async def answer(self, model: str, plain: bool) -> str: ...
+    async def stream(self, model: str) -> str: ...
+    async def close(self) -> None: ...
+
+
+class SyncPeer(Protocol):
+    def answer(self, model: str) -> str: ...
+    def stream(self, model: str) -> str: ...
+    def close(self) -> None: ...

@@ -1,0 +1,132 @@
+"""Windlass beside a raw aiohttp loop and the openai SDK: CPU, memory, import, in one run.
+
+    python bench/run.py                       everything, some two minutes
+    python bench/run.py --quick               the same with fewer samples, some 15 seconds
+    python bench/run.py --only tokens         one scenario, or several
+    python bench/run.py --profile one_tool    where Windlass's time goes
+
+Every peer is a process of its own, and so is the upstream. Samples are interleaved, a figure is the
+median of its samples, and only ratios mean anything: the milliseconds are this machine's.
+"""
+
+import argparse
+from contextlib import ExitStack
+from statistics import median
+from typing import Any
+
+import report
+import worker as worker_module
+from processes import Worker, import_cpu, upstream, workers
+from scenarios import PEERS, SCENARIOS, Scenario
+
+FIRST_CLIENT = (
+    "import windlass; windlass.Client('openai/x', base_url='http://localhost', api_key='x')"
+)
+IMPORTS = {
+    "python alone": "pass",
+    "aiohttp": "import aiohttp",
+    "openai": "import openai",
+    "windlass": "import windlass",
+    "windlass, and a first client": FIRST_CLIENT,
+}
+EXTRAS = ("rounds", "import", "memory")
+
+
+def turned(names: list[str], by: int) -> list[str]:
+    """The same names, beginning with another each time, so that none is always first."""
+    by %= len(names)
+    return names[by:] + names[:by]
+
+
+def measured(found: dict[str, Worker], name: str, scenario: Scenario, quick: bool) -> report.Times:
+    samples = max(scenario.samples // 4, 1) if quick else scenario.samples
+    runs = max(scenario.runs // 5, 1) if quick and not scenario.concurrent else scenario.runs
+    spent: dict[str, list[float]] = {peer: [] for peer in found}
+    for number in range(samples):
+        for peer in turned(list(found), number):
+            seconds = found[peer].ask("sample", name, runs)
+            spent[peer].append(seconds / runs * scenario.unit_runs)
+    return report.middle(spent)
+
+
+def measured_rounds(found: dict[str, Worker], quick: bool) -> dict[str, report.RoundCosts]:
+    heard: dict[str, list[tuple[Any, Any]]] = {peer: [] for peer in found}
+    for number in range(1 if quick else 5):
+        for peer in turned(list(found), number):
+            heard[peer].append((found[peer].ask("rounds", 50), found[peer].ask("rounds", 100)))
+    return {peer: round_costs(pairs) for peer, pairs in heard.items()}
+
+
+def round_costs(pairs: list[tuple[Any, Any]]) -> report.RoundCosts:
+    return report.RoundCosts(
+        fifty=median(fifty["total"] for fifty, _ in pairs),
+        hundred=median(hundred["total"] for _, hundred in pairs),
+        early=median(cost for _, hundred in pairs for cost in hundred["each"][5:15]),
+        late=median(cost for _, hundred in pairs for cost in hundred["each"][85:95]),
+    )
+
+
+def measured_imports(quick: bool) -> report.Times:
+    spent: dict[str, list[float]] = {name: [] for name in IMPORTS}
+    for code in IMPORTS.values():
+        import_cpu(code)
+    for _ in range(1 if quick else 9):
+        for name, code in IMPORTS.items():
+            spent[name].append(import_cpu(code))
+    times = report.middle(spent)
+    bare = times.pop("python alone")
+    return {name: seconds - bare for name, seconds in times.items()}
+
+
+def bench(quick: bool, only: list[str]) -> None:
+    wanted = only or [*SCENARIOS, *EXTRAS]
+    times: dict[str, report.Times] = {}
+    costs: dict[str, report.RoundCosts] = {}
+    imports: report.Times = {}
+    grown: dict[str, float] = {}
+    with upstream() as base_url, ExitStack() as stack:
+        found = workers(list(PEERS), base_url, stack)
+        for name, scenario in SCENARIOS.items():
+            if name in wanted:
+                times[name] = measured(found, name, scenario, quick)
+                report.show_times(name, times[name])
+        if "rounds" in wanted:
+            # The SDK's long runs take seconds each.
+            chosen = {p: w for p, w in found.items() if not (quick and p.startswith("openai"))}
+            costs = measured_rounds(chosen, quick)
+            report.show_rounds(costs)
+        if "import" in wanted:
+            imports = measured_imports(quick)
+            report.show_imports(imports)
+        if "memory" in wanted:
+            runs = 1_000 if quick else 10_000
+            ours = [peer for peer in found if peer == "windlass"]
+            grown = {peer: found[peer].ask("memory", runs) for peer in ours}
+            report.show_memory(grown, runs)
+    report.show_verdicts(report.verdicts(times, costs, imports, grown))
+
+
+def profile(name: str, peer: str) -> None:
+    with upstream() as base_url:
+        drive = worker_module.driver(peer, base_url)
+        worker_module.profile(drive, SCENARIOS[name])
+        drive.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", nargs="+", choices=[*SCENARIOS, *EXTRAS], default=[])
+    parser.add_argument("--profile", choices=list(SCENARIOS))
+    parser.add_argument("--peer", choices=list(PEERS), default="windlass", help="whom to profile")
+    options = parser.parse_args()
+    if options.profile:
+        profile(options.profile, options.peer)
+    else:
+        bench(options.quick, options.only)
+
+
+if __name__ == "__main__":
+    main()
