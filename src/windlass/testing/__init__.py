@@ -1,5 +1,6 @@
 """For tests, ours and yours: a model that follows a script, and fake upstreams on real wires."""
 
+from windlass.testing.fake_openai import FakeOpenAI
 from windlass.testing.gate import Gate
 from windlass.testing.script import (
     Fault,
@@ -24,6 +25,7 @@ from windlass.testing.stepping import ScriptExhausted
 __all__ = [
     "ScriptedModel",
     "ScriptExhausted",
+    "FakeOpenAI",
     "Turn",
     "Step",
     "Fault",

@@ -93,10 +93,11 @@ class Fault(Struct, frozen=True):
 
 
 class Cut(Fault, frozen=True):
-    """The stream ends after so many pieces: its connection closes in the middle of the next."""
+    """The connection closes after so many pieces, in the middle of the next, or after `byte`."""
 
     turn: Turn
     after: int
+    byte: int | None = None
 
 
 class Refuse(Fault, frozen=True):
@@ -122,9 +123,10 @@ class MalformedJson(Fault, frozen=True):
 
 
 class MalformedSse(Fault, frozen=True):
-    """The stream has lines that are no server-sent events."""
+    """The stream's framing is broken: an empty line stands where none belongs."""
 
     turn: Turn
+    byte: int | None = None
 
 
 class Hang(Fault, frozen=True):
@@ -208,13 +210,13 @@ def calls(
     )
 
 
-def cut(turn: Turn | str, after: int) -> Cut:
-    """The turn's stream, broken off after so many pieces.
+def cut(turn: Turn | str, after: int = 0, *, byte: int | None = None) -> Cut:
+    """The turn's answer, broken off after so many pieces, or over HTTP after so many bytes.
 
     A piece is a delta: some text or thought, the start of a call, or some of its arguments. Gemini
     sends each call in one piece.
     """
-    return Cut(turn_of(turn), after)
+    return Cut(turn_of(turn), after, byte)
 
 
 def refuse(
@@ -240,18 +242,24 @@ def slow(
 
 
 def malformed_json() -> MalformedJson:
+    """An answer, or in a stream an event, that is no valid JSON."""
     return MalformedJson()
 
 
-def malformed_sse(turn: Turn | str = "This never arrives.") -> MalformedSse:
-    return MalformedSse(turn_of(turn))
+def malformed_sse(
+    turn: Turn | str = "This never arrives.", *, byte: int | None = None
+) -> MalformedSse:
+    """The turn's stream with an empty line in the middle of its first event, or at `byte`."""
+    return MalformedSse(turn_of(turn), byte)
 
 
 def hang() -> Hang:
+    """No answer, ever."""
     return Hang()
 
 
 def disconnect() -> Disconnect:
+    """The connection dropped before any answer."""
     return Disconnect()
 
 

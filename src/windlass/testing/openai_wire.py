@@ -1,0 +1,151 @@
+"""Turns on the OpenAI wire: a chat completion, or its chunks."""
+
+import random
+import string
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from windlass.content import FunctionCall, Opaque, Text, Thought, Usage
+from windlass.events import TextDelta, ThoughtDelta, ToolCallDelta, ToolCallStarted
+from windlass.testing.exchange import Frames, json_bytes
+from windlass.testing.pieces import events_of, with_ids
+from windlass.testing.script import Turn
+from windlass.testing.sse import DONE
+
+__all__ = ["ChatExchange", "openai_call_id"]
+
+_ALPHABET = string.ascii_letters + string.digits
+
+
+def openai_call_id() -> str:
+    return f"call_{_token(24)}"
+
+
+class ChatExchange(Struct, frozen=True, kw_only=True):
+    """A chat completion that is wanted, and how OpenAI would write it."""
+
+    model: str
+    streams: bool
+    include_usage: bool
+
+    def body(self, turn: Turn) -> bytes:
+        choice = {
+            "index": 0,
+            "message": _message(with_ids(turn, openai_call_id)),
+            "logprobs": None,
+            "finish_reason": turn.finish_word,
+        }
+        completion = {**self._head("chat.completion"), "choices": [choice]}
+        return json_bytes({**completion, "usage": _usage(turn.usage)})
+
+    def frames(self, turn: Turn) -> Frames:
+        turn = with_ids(turn, openai_call_id)
+        head = self._head("chat.completion.chunk")
+        # With usage asked for, every chunk has the field, and the last one its value.
+        usage = {"usage": None} if self.include_usage else {}
+
+        def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
+            choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+            return json_bytes({**head, "choices": [choice], **usage})
+
+        tail = [chunk({}, turn.finish_word)]
+        if self.include_usage:
+            tail.append(json_bytes({**head, "choices": [], "usage": _usage(turn.usage)}))
+        opening = {"role": "assistant", "content": _opening_content(turn), "refusal": None}
+        return Frames([chunk(opening)], [chunk(d) for d in _deltas(turn)], [*tail, DONE])
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {
+            "id": f"chatcmpl-{_token(29)}",
+            "object": kind,
+            "created": int(time.time()),
+            "model": self.model,
+            "service_tier": "default",
+            "system_fingerprint": "fp_windlass",
+        }
+
+
+def _opening_content(turn: Turn) -> str | None:
+    return None if turn.content and isinstance(turn.content[0], FunctionCall) else ""
+
+
+def _message(turn: Turn) -> dict[str, Any]:
+    texts = [part.text for part in turn.content if isinstance(part, Text)]
+    thoughts = [part.text for part in turn.content if isinstance(part, Thought)]
+    calls = [_call(part) for part in turn.content if isinstance(part, FunctionCall)]
+    own: dict[str, Any] = {}
+    for part in turn.content:
+        own |= _own_fields(part)
+    return {
+        "role": "assistant",
+        "content": "".join(texts) if texts or not calls else None,
+        "refusal": None,
+        "annotations": [],
+        **({"reasoning_content": "".join(thoughts)} if thoughts else {}),
+        **({"tool_calls": calls} if calls else {}),
+        **own,
+    }
+
+
+def _deltas(turn: Turn) -> Iterator[dict[str, Any]]:
+    calls = [part for part in turn.content if isinstance(part, FunctionCall)]
+    for part in turn.content:
+        if own := _own_fields(part):
+            yield own
+    for event in events_of(turn):
+        match event:
+            case TextDelta(text=text):
+                yield {"content": text}
+            case ThoughtDelta(text=text):
+                yield {"reasoning_content": text}
+            case ToolCallStarted(index=index):
+                opened = msgspec.structs.replace(calls[index], json="")
+                yield {"tool_calls": [{"index": index, **_call(opened)}]}
+            case ToolCallDelta(index=index, json=json):
+                yield {"tool_calls": [{"index": index, "function": {"arguments": json}}]}
+            case _:
+                pass
+
+
+def _call(made: FunctionCall) -> dict[str, Any]:
+    signed = {"extra_content": {"google": {"thought_signature": made.signature}}}
+    return {
+        "id": made.id,
+        "type": "function",
+        "function": {"name": made.name, "arguments": made.json},
+        **(signed if made.signature else {}),
+    }
+
+
+def _own_fields(part: object) -> dict[str, Any]:
+    """The fields of a message that Windlass does not know, as the script gives them."""
+    match part:
+        case Opaque(provider="openai", data=data):
+            return data
+        case Text() | Thought() | FunctionCall():
+            return {}
+        case _:
+            raise ValueError(f"the OpenAI wire has no place in an answer for {part!r}")
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.thought_tokens,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    }
+
+
+def _token(length: int) -> str:
+    return "".join(random.choices(_ALPHABET, k=length))
