@@ -1,7 +1,7 @@
 """Windlass beside a raw aiohttp loop and the openai SDK: CPU, memory, import, in one run.
 
-    python bench/run.py                       everything, some two minutes
-    python bench/run.py --quick               the same with fewer samples, some 15 seconds
+    python bench/run.py                       everything, some four minutes
+    python bench/run.py --quick               the same with fewer samples, some 20 seconds
     python bench/run.py --only tokens         one scenario, or several
     python bench/run.py --profile one_tool    where Windlass's time goes
 
@@ -42,6 +42,8 @@ def measured(found: dict[str, Worker], name: str, scenario: Scenario, quick: boo
     samples = max(scenario.samples // 4, 1) if quick else scenario.samples
     runs = max(scenario.runs // 5, 1) if quick and not scenario.concurrent else scenario.runs
     spent: dict[str, list[float]] = {peer: [] for peer in found}
+    for worker in found.values():
+        worker.ask("sample", name, max(runs // 4, 1))  # to warm up; does not count
     for number in range(samples):
         for peer in turned(list(found), number):
             seconds = found[peer].ask("sample", name, runs)
