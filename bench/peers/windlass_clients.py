@@ -35,7 +35,7 @@ class WindlassAsync:
 
     async def close(self) -> None:
         for client in self.clients.values():
-            await client.close()
+            await client.aclose()
 
 
 class WindlassSync:
