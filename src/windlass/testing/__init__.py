@@ -1,9 +1,13 @@
 """For tests, ours and yours: a model that follows a script, and fake upstreams on real wires."""
 
+from windlass.testing.exchange import Received
+from windlass.testing.fake_gemini import FakeGemini
 from windlass.testing.fake_openai import FakeOpenAI
-from windlass.testing.gate import Gate
+from windlass.testing.gate import Gate, Latch
+from windlass.testing.reading import last_prompt, tool_results
 from windlass.testing.script import (
     Fault,
+    Script,
     Step,
     Turn,
     call,
@@ -26,10 +30,14 @@ __all__ = [
     "ScriptedModel",
     "ScriptExhausted",
     "FakeOpenAI",
+    "FakeGemini",
+    "Received",
     "Turn",
-    "Step",
     "Fault",
+    "Step",
+    "Script",
     "Gate",
+    "Latch",
     "say",
     "think",
     "call",
@@ -42,4 +50,6 @@ __all__ = [
     "disconnect",
     "malformed_json",
     "malformed_sse",
+    "tool_results",
+    "last_prompt",
 ]
