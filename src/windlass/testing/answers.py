@@ -11,6 +11,7 @@ from windlass.testing.script import (
     Disconnect,
     Fault,
     Hang,
+    Interrupt,
     MalformedJson,
     MalformedSse,
     Refuse,
@@ -31,15 +32,23 @@ def answer_to(
 ) -> Answer:
     """The answer to one request. `error` writes an error answer in the service's shape."""
     said, pace = unwrapped(step)
-    if isinstance(said, Refuse):
-        return msgspec.structs.replace(error(said), pace=pace)
-    answer = _answer(said, exchange, transport)
+    streams = exchange.streams if transport.answer_in is None else transport.answer_in == "sse"
+    match said:
+        case Refuse():
+            return msgspec.structs.replace(error(said), pace=pace)
+        case Interrupt() if not streams:
+            return msgspec.structs.replace(error(said.error), pace=pace)
+        case Interrupt(turn=turn, after=after):
+            frames = exchange.frames(turn)
+            reported = Frames(frames.head, frames.pieces[:after], error(said.error).writes)
+            answer = stream_answer(writes_of(reported, transport))
+        case _:
+            answer = _answer(said, exchange, streams, transport)
     content_type = {"Content-Type": transport.content_type} if transport.content_type else {}
     return msgspec.structs.replace(answer, pace=pace, headers={**answer.headers, **content_type})
 
 
-def _answer(said: Turn | Fault, exchange: Exchange, transport: Transport) -> Answer:
-    streams = exchange.streams if transport.answer_in is None else transport.answer_in == "sse"
+def _answer(said: Turn | Fault, exchange: Exchange, streams: bool, transport: Transport) -> Answer:
     match said:
         case Hang():
             return Answer([], Pace([]), end="never")

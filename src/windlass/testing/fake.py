@@ -4,6 +4,8 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
+
 from windlass.errors import ModelError
 from windlass.testing.answers import answer_to, json_answer
 from windlass.testing.exchange import Answer, Exchange, Received, Refused, json_bytes
@@ -89,7 +91,15 @@ class FakeUpstream(ABC):
     def _error_body(self, error: Refuse | Refused) -> Any:
         """The error in the service's shape."""
 
+    def _headers(self) -> dict[str, str]:
+        """What the service adds to every answer."""
+        return {}
+
     def _answered(self, received: Received) -> Answer:
+        answer = self._answer(received)
+        return msgspec.structs.replace(answer, headers={**self._headers(), **answer.headers})
+
+    def _answer(self, received: Received) -> Answer:
         is_model_request = self._is_model_request(received)
         if is_model_request:
             self.requests.append(received)

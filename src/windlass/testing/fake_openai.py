@@ -6,7 +6,7 @@ from typing import Any, Unpack
 from windlass.testing.exchange import Exchange, Received, Refused
 from windlass.testing.fake import FakeUpstream
 from windlass.testing.openai_rules import check_chat_request
-from windlass.testing.openai_wire import ChatExchange
+from windlass.testing.openai_wire import ChatExchange, openai_token
 from windlass.testing.script import Refuse, Script
 from windlass.testing.sse import Transport, TransportOptions
 
@@ -46,6 +46,9 @@ class FakeOpenAI(FakeUpstream):
     @property
     def base_url(self) -> str:
         return f"{self.root_url}/v1"
+
+    def _headers(self) -> dict[str, str]:
+        return {"x-request-id": f"req_{openai_token(32)}", "openai-version": "2020-10-01"}
 
     def _is_model_request(self, received: Received) -> bool:
         return received.path == "/v1/chat/completions" and received.method == "POST"

@@ -16,13 +16,14 @@ from windlass.testing.pieces import events_of, with_ids
 from windlass.testing.script import Turn
 from windlass.testing.sse import DONE
 
-__all__ = ["ChatExchange", "openai_call_id"]
+__all__ = ["ChatExchange", "openai_token"]
 
 _ALPHABET = string.ascii_letters + string.digits
 
 
-def openai_call_id() -> str:
-    return f"call_{_token(24)}"
+def openai_token(length: int) -> str:
+    """The random part of OpenAI's ids."""
+    return "".join(random.choices(_ALPHABET, k=length))
 
 
 class ChatExchange(Struct, frozen=True, kw_only=True):
@@ -35,7 +36,7 @@ class ChatExchange(Struct, frozen=True, kw_only=True):
     def body(self, turn: Turn) -> bytes:
         choice = {
             "index": 0,
-            "message": _message(with_ids(turn, openai_call_id)),
+            "message": _message(with_ids(turn, _call_id)),
             "logprobs": None,
             "finish_reason": turn.finish_word,
         }
@@ -43,7 +44,7 @@ class ChatExchange(Struct, frozen=True, kw_only=True):
         return json_bytes({**completion, "usage": _usage(turn.usage)})
 
     def frames(self, turn: Turn) -> Frames:
-        turn = with_ids(turn, openai_call_id)
+        turn = with_ids(turn, _call_id)
         head = self._head("chat.completion.chunk")
         # With usage asked for, every chunk has the field, and the last one its value.
         usage = {"usage": None} if self.include_usage else {}
@@ -60,7 +61,7 @@ class ChatExchange(Struct, frozen=True, kw_only=True):
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {
-            "id": f"chatcmpl-{_token(29)}",
+            "id": f"chatcmpl-{openai_token(29)}",
             "object": kind,
             "created": int(time.time()),
             "model": self.model,
@@ -147,5 +148,5 @@ def _usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _token(length: int) -> str:
-    return "".join(random.choices(_ALPHABET, k=length))
+def _call_id() -> str:
+    return f"call_{openai_token(24)}"

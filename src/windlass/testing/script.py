@@ -19,6 +19,7 @@ __all__ = [
     "Disconnect",
     "Fault",
     "Hang",
+    "Interrupt",
     "MalformedJson",
     "MalformedSse",
     "Pieces",
@@ -32,6 +33,7 @@ __all__ = [
     "cut",
     "disconnect",
     "hang",
+    "interrupt",
     "malformed_json",
     "malformed_sse",
     "raw_call",
@@ -107,6 +109,14 @@ class Refuse(Fault, frozen=True):
     message: str
     retry_after: float | None = None
     code: str | None = None
+
+
+class Interrupt(Fault, frozen=True):
+    """The service reports an error in the stream, after so many pieces."""
+
+    turn: Turn
+    after: int
+    error: Refuse
 
 
 class Slow(Fault, frozen=True):
@@ -228,6 +238,11 @@ def refuse(
 ) -> Refuse:
     """An error answer, in the shape that the service has for it."""
     return Refuse(status, message, retry_after, code)
+
+
+def interrupt(turn: Turn | str, after: int = 0, *, error: Refuse | None = None) -> Interrupt:
+    """The turn's stream with an error event in place of the rest; without a stream, the error."""
+    return Interrupt(turn_of(turn), after, error or refuse(500, "interrupted by the script"))
 
 
 def slow(

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import get_args
+from typing import cast, get_args
 
 import msgspec
+from msgspec import Struct
 
 from windlass.content import new_call_id
 from windlass.errors import ModelError, StreamCut
@@ -19,6 +20,7 @@ from windlass.testing.script import (
     Disconnect,
     Fault,
     Hang,
+    Interrupt,
     MalformedJson,
     MalformedSse,
     Refuse,
@@ -29,6 +31,7 @@ from windlass.testing.stepping import Stepper
 
 __all__ = ["ScriptedModel"]
 
+_RETRYABLE = {408, 409, 429}
 _FINISH_REASONS: frozenset[str] = frozenset(get_args(FinishReason))
 
 
@@ -62,70 +65,93 @@ class ScriptedModel:
         if isinstance(step, Exception):
             raise step
         said, pace = unwrapped(step)
+        broken = _broken(said)
         # A real connection waits and fails while it is opened, before there is anything to iterate.
-        if not request.live or not isinstance(said, Turn | Cut):
+        if not request.live or broken is None:
             await pace.to_the_end()
         await pace.before(0)
-        if not isinstance(said, Turn | Cut):
-            await _fail(said)
-        async with aclosing(_told(said, pace, request.live)) as events:
+        if broken is None or (broken.error is not None and not request.live):
+            raise await _failure(said)
+        async with aclosing(_told(broken, pace, request.live)) as events:
             yield events
 
     async def aclose(self) -> None:
         """Nothing to give back."""
 
 
-async def _told(said: Turn | Fault, pace: Pace, live: bool) -> AsyncGenerator[ModelEvent]:
-    turn = said.turn if isinstance(said, Cut) else said
-    assert isinstance(turn, Turn)
-    if isinstance(said, Cut) and not live:
-        raise StreamCut
+class _Broken(Struct, frozen=True):
+    """A turn, and where and how it breaks off if it does."""
+
+    turn: Turn
+    after: int = 0
+    error: ModelError | None = None
+
+
+def _broken(said: Turn | Fault) -> _Broken | None:
+    match said:
+        case Turn():
+            return _Broken(said)
+        case Cut(turn=turn, after=after):
+            return _Broken(turn, after, StreamCut())
+        case Interrupt(turn=turn, after=after, error=error):
+            return _Broken(turn, after, _refusal(error))
+        case _:
+            return None
+
+
+async def _told(broken: _Broken, pace: Pace, live: bool) -> AsyncGenerator[ModelEvent]:
+    turn, error = broken.turn, broken.error
     number = 0
-    held: list[ModelEvent] = []
+    ended: list[ModelEvent] = []
     for event in events_of(with_ids(turn, new_call_id), None if live else "whole"):
         # A reader knows that a call is complete when the next piece, or the end, has come.
         if isinstance(event, ToolCallEnded):
-            held.append(event)
+            ended.append(event)
             continue
-        if isinstance(said, Cut) and number == said.after:
-            raise StreamCut
+        if error is not None and number == broken.after:
+            raise error
         await pace.before(number)
-        while held:
-            yield held.pop()
+        while ended:
+            yield ended.pop()
         yield event
         number += 1
     await pace.to_the_end()
-    if isinstance(said, Cut):
-        raise StreamCut
-    for event in held:
+    if error is not None:
+        raise error
+    for event in ended:
         yield event
     yield _end_of(turn)
 
 
 def _end_of(turn: Turn) -> TurnEnded:
     word = turn.finish_word
-    finish: FinishReason = word if word in _FINISH_REASONS else "other"  # pyright: ignore[reportAssignmentType]
-    return TurnEnded(finish, turn.usage, detail=None if finish == word else word)
+    if word in _FINISH_REASONS:
+        return TurnEnded(cast("FinishReason", word), turn.usage)
+    return TurnEnded("other", turn.usage, detail=word)
 
 
-async def _fail(fault: Fault) -> None:
-    """Raises what a real model would raise."""
+async def _failure(fault: Turn | Fault) -> ModelError:
+    """What a real model would raise; for `Hang` this never returns."""
     match fault:
-        case Refuse():
-            raise ModelError(
-                fault.message,
-                status=fault.status,
-                retryable=fault.status in (408, 409, 429) or fault.status >= 500,
-                retry_after=fault.retry_after,
-                code=fault.code,
-            )
+        case Refuse() | Interrupt(error=Refuse()):
+            return _refusal(fault if isinstance(fault, Refuse) else fault.error)
         case Hang():
-            await asyncio.get_running_loop().create_future()
-        case MalformedSse():
-            raise StreamCut
+            return await asyncio.get_running_loop().create_future()
+        case Cut() | MalformedSse():
+            return StreamCut()
         case MalformedJson():
-            raise ModelError("the model's answer is not valid JSON", status=200, retryable=True)
+            return ModelError("the model's answer is not valid JSON", status=200, retryable=True)
         case Disconnect():
-            raise ModelError("the connection was closed before an answer", retryable=True)
+            return ModelError("the connection was closed before an answer", retryable=True)
         case _:
             raise TypeError(f"not a fault: {fault!r}")
+
+
+def _refusal(refused: Refuse) -> ModelError:
+    return ModelError(
+        refused.message,
+        status=refused.status,
+        retryable=refused.status in _RETRYABLE or refused.status >= 500,
+        retry_after=refused.retry_after,
+        code=refused.code,
+    )

@@ -46,7 +46,9 @@ class ServerThread:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except OSError as error:
+        except Exception as error:
+            if self._port.done():
+                raise
             self._port.set_exception(error)
 
     async def _serve(self) -> None:
