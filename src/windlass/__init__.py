@@ -1,0 +1,131 @@
+"""Automatic tool execution for any language model: the public names, nothing else."""
+
+from windlass.client import AsyncChat, AsyncClient, AsyncRun, AsyncStream, Chat, Client, Run, Stream
+from windlass.content import (
+    FileData,
+    FunctionCall,
+    FunctionDeclaration,
+    FunctionResponse,
+    GoogleSearch,
+    InlineData,
+    Message,
+    Opaque,
+    Part,
+    Schema,
+    Text,
+    Thought,
+    Usage,
+)
+from windlass.errors import (
+    ConfigError,
+    DuplicateTool,
+    InvalidArguments,
+    ModelError,
+    RoundLimitExceeded,
+    RunNotFound,
+    StreamCut,
+    ToolError,
+    TooManyRuns,
+    WindlassError,
+)
+from windlass.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    PartReceived,
+    RoundStarted,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    Status,
+    TextDelta,
+    ThoughtDelta,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    ToolRunEnded,
+    ToolRunProgress,
+    ToolRunStarted,
+    TurnEnded,
+)
+from windlass.loop.approval import Approval
+from windlass.loop.executor import ToolExecutor, ToolJob
+from windlass.loop.reply import Reply
+from windlass.loop.results import ToolAnswer
+from windlass.model import Model, ModelRequest, Settings, ToolChoice, Toolset
+from windlass.tool import Depends, Tool, ToolContext, tool
+from windlass.toolsets.registry import ToolRegistry, registry
+
+__version__ = "0.1.0"
+
+__all__ = [
+    # clients
+    "AsyncChat",
+    "AsyncClient",
+    "AsyncRun",
+    "AsyncStream",
+    "Chat",
+    "Client",
+    "Reply",
+    "Run",
+    "Stream",
+    # tools
+    "Approval",
+    "Depends",
+    "Tool",
+    "ToolAnswer",
+    "ToolContext",
+    "ToolExecutor",
+    "ToolJob",
+    "ToolRegistry",
+    "Toolset",
+    "registry",
+    "tool",
+    # content
+    "FileData",
+    "FunctionCall",
+    "FunctionDeclaration",
+    "FunctionResponse",
+    "GoogleSearch",
+    "InlineData",
+    "Message",
+    "Opaque",
+    "Part",
+    "Schema",
+    "Text",
+    "Thought",
+    "Usage",
+    # models
+    "Model",
+    "ModelRequest",
+    "Settings",
+    "ToolChoice",
+    # events
+    "ApprovalRequested",
+    "ApprovalResolved",
+    "PartReceived",
+    "RoundStarted",
+    "RunEnded",
+    "RunEvent",
+    "RunStarted",
+    "Status",
+    "TextDelta",
+    "ThoughtDelta",
+    "ToolCallDelta",
+    "ToolCallEnded",
+    "ToolCallStarted",
+    "ToolRunEnded",
+    "ToolRunProgress",
+    "ToolRunStarted",
+    "TurnEnded",
+    # errors
+    "ConfigError",
+    "DuplicateTool",
+    "InvalidArguments",
+    "ModelError",
+    "RoundLimitExceeded",
+    "RunNotFound",
+    "StreamCut",
+    "ToolError",
+    "TooManyRuns",
+    "WindlassError",
+]

@@ -1,7 +1,7 @@
 """What is said: parts, messages, declarations. Frozen values that go to JSON and back without loss.
 
-A `Part` is one of the `AnyPart` union. Fields that a provider sends and Windlass does not know live in
-`extra` under the provider's name, and return to that provider untouched.
+A `Part` is one of the `AnyPart` union. Fields that a provider sends and Windlass does not know
+live in `extra` under the provider's name, and return to that provider untouched.
 """
 
 import re
@@ -185,7 +185,9 @@ class Opaque(Part, frozen=True, omit_defaults=True, tag="opaque"):
     data: dict[str, Any]
 
 
-AnyPart: TypeAlias = Text | Thought | InlineData | FileData | FunctionCall | FunctionResponse | Opaque
+AnyPart: TypeAlias = (
+    Text | Thought | InlineData | FileData | FunctionCall | FunctionResponse | Opaque
+)
 _PART_TYPES: tuple[type[Part], ...] = (
     Text,
     Thought,
@@ -300,15 +302,14 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
 
 def encoded_once(message: Message, wire: str, encode: Callable[[Message], bytes]) -> bytes:
-    """The message's bytes on the named wire, made at the first request and sent again at the others.
+    """The message's bytes on the named wire: made for the first request, sent again in the next.
 
     A run sends its whole history every round; encoding it anew each time makes rounds quadratic.
     """
-    try:
-        return message.__dict__[wire]
-    except KeyError:
-        encoded = message.__dict__[wire] = encode(message)
-        return encoded
+    made: dict[str, bytes] = vars(message)
+    if wire not in made:
+        made[wire] = encode(message)
+    return made[wire]
 
 
 def _as_parts(parts: tuple[AnyPart | str, ...]) -> tuple[AnyPart, ...]:

@@ -62,7 +62,9 @@ class ModelError(WindlassError):
 class StreamCut(ModelError):
     """The model's answer ended in the middle. None of its calls has been run."""
 
-    def __init__(self, message: str = "the model's stream ended before its turn was complete") -> None:
+    def __init__(
+        self, message: str = "the model's stream ended before its turn was complete"
+    ) -> None:
         super().__init__(message, retryable=True)
 
 
@@ -76,7 +78,7 @@ class ToolError(WindlassError):
 
 
 class InvalidArguments(ToolError):
-    """The model's arguments do not fit the tool; the text names each field and what was expected."""
+    """The model's arguments do not fit the tool; names each field and what was expected."""
 
 
 class RoundLimitExceeded(WindlassError):

@@ -1,8 +1,8 @@
 """What a run says while it goes: one tagged union, numbered.
 
-"Call" is what the model says, "run" is what Windlass does. A model yields `ModelEvent`s; the run adds
-its own and numbers them all, so that any reader can go on from any number. An event is unnumbered
-(`seq` 0) until a run's log has taken it.
+"Call" is what the model says, "run" is what Windlass does. A model yields `ModelEvent`s; the run
+adds its own and numbers them all, so that any reader can go on from any number. An event is
+unnumbered (`seq` 0) until a run's log has taken it.
 """
 
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -148,7 +148,13 @@ class TurnEnded(Event, frozen=True, omit_defaults=True, tag="turn_ended"):
 
 
 ModelEvent: TypeAlias = (
-    TextDelta | ThoughtDelta | PartReceived | ToolCallStarted | ToolCallDelta | ToolCallEnded | TurnEnded
+    TextDelta
+    | ThoughtDelta
+    | PartReceived
+    | ToolCallStarted
+    | ToolCallDelta
+    | ToolCallEnded
+    | TurnEnded
 )
 
 

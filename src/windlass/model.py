@@ -41,7 +41,9 @@ def tool_choice_from(value: "ToolChoice | str | dict[str, Any]") -> ToolChoice:
             return ToolChoice("required")
         case str() if value:
             return ToolChoice("required", (value,))
-        case {"type": "function", "function": {"name": str(name)}} | {"function": {"name": str(name)}}:
+        case {"type": "function", "function": {"name": str(name)}} | {
+            "function": {"name": str(name)}
+        }:
             return ToolChoice("required", (name,))
         case _:
             raise ConfigError(

@@ -1,0 +1,1 @@
+"""The one loop between a model and its tools."""

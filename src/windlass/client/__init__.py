@@ -1,0 +1,8 @@
+"""`AsyncClient`, and `Client` as its thin sync face."""
+
+from windlass.client.asynchronous import AsyncChat, AsyncClient
+from windlass.client.run import AsyncRun
+from windlass.client.stream import AsyncStream
+from windlass.client.sync import Chat, Client, Run, Stream
+
+__all__ = ["AsyncChat", "AsyncClient", "AsyncRun", "AsyncStream", "Chat", "Client", "Run", "Stream"]

@@ -1,0 +1,153 @@
+"""What a caller may say to a run, read into the values that the loop takes."""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypedDict, cast
+
+from windlass.content import FunctionResponse, Message, Part, Schema, Text
+from windlass.errors import ConfigError, DuplicateTool
+from windlass.loop.approval import ApprovalHook
+from windlass.loop.policy import OnLimit, Policy
+from windlass.model import Settings, ToolChoice, Toolset, tool_choice_from
+from windlass.tool import Tool, as_tools
+
+__all__ = ["Prompt", "RunOptions", "messages_from", "policy_from", "settings_from", "tools_from"]
+
+Prompt: TypeAlias = (
+    "str | Part | Message | Mapping[str, Any] | Sequence[str | Part | Message | Mapping[str, Any]]"
+)
+"""A text, a part, a message, a conversation, or messages in OpenAI's or Gemini's own form."""
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of `generate`, `stream`, `start` and `chat`; given to a client, its defaults."""
+
+    system: str | None
+    max_rounds: int
+    on_limit: OnLimit
+    execute_tools: bool
+    tool_choice: ToolChoice | str | dict[str, Any]
+    parallel_tool_calls: bool | None
+    max_parallel: int
+    timeout: float | None
+    tool_timeout: float | None
+    approval_timeout: float
+    approve: ApprovalHook | None
+    max_result_chars: int
+    max_repeats: int
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    max_tokens: int | None
+    stop: str | Sequence[str] | None
+    seed: int | None
+    response_schema: Schema | None
+    extra: dict[str, Any]
+
+
+_POLICY = frozenset(Policy.__struct_fields__)
+_SETTINGS = frozenset(Settings.__struct_fields__)
+
+
+def checked(options: RunOptions) -> RunOptions:
+    """The options as they are. Raises `ConfigError` for a name that is none, with the nearest."""
+    known = RunOptions.__annotations__
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"there is no option {name!r}{hint}")
+    return options
+
+
+def policy_from(options: RunOptions) -> Policy:
+    values: dict[str, Any] = {name: options[name] for name in options if name in _POLICY}
+    if "tool_choice" in options:
+        values["tool_choice"] = tool_choice_from(options["tool_choice"])
+    return Policy(**values)
+
+
+def settings_from(options: RunOptions) -> Settings:
+    values: dict[str, Any] = {name: options[name] for name in options if name in _SETTINGS}
+    stop = values.get("stop")
+    if stop is not None:
+        values["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
+    return Settings(**values)
+
+
+async def tools_from(items: Iterable[Any]) -> dict[str, Tool]:
+    """Tools by name. A toolset is asked for what it has now. Raises `DuplicateTool`."""
+    plain: list[Any] = []
+    listed: list[Tool] = []
+    for item in items:
+        if isinstance(item, Toolset):
+            listed.extend(await item.list_tools())
+        else:
+            plain.append(item)
+    tools = {tool.name: tool for tool in as_tools(plain)}
+    for tool in listed:
+        if tool.name in tools:
+            raise DuplicateTool(f"two tools are named {tool.name!r}")
+        tools[tool.name] = tool
+    return tools
+
+
+def messages_from(prompt: Prompt, system: str | None) -> tuple[Message, ...]:
+    """The conversation that a prompt stands for. Raises `ConfigError` if it stands for none."""
+    if isinstance(prompt, Sequence) and not isinstance(prompt, str):
+        messages = _conversation(prompt)
+    else:
+        messages = _conversation([prompt])
+    if not messages:
+        raise ConfigError("the prompt is empty")
+    if system and messages[0].role != "system":
+        messages = [Message.system(system), *messages]
+    return tuple(messages)
+
+
+def _conversation(items: Sequence[Any]) -> list[Message]:
+    """Neighbouring texts and parts are one user message; neighbouring dicts are one history."""
+    messages: list[Message] = []
+    parts: list[Any] = []
+    dicts: list[Mapping[str, Any]] = []
+
+    def close() -> None:
+        if parts:
+            messages.append(_spoken(parts))
+            parts.clear()
+        if dicts:
+            messages.extend(_decoded(dicts))
+            dicts.clear()
+
+    for item in items:
+        if isinstance(item, str | Part):
+            if dicts:
+                close()
+            parts.append(Text(item) if isinstance(item, str) else item)
+        elif isinstance(item, Mapping):
+            if parts:
+                close()
+            dicts.append(cast("Mapping[str, Any]", item))
+        elif isinstance(item, Message):
+            close()
+            messages.append(item)
+        else:
+            raise ConfigError(f"a prompt cannot hold a {type(item).__name__}: {item!r:.80}")
+    close()
+    return messages
+
+
+def _spoken(parts: list[Any]) -> Message:
+    """Responses go to the model as results, everything else as the user's words."""
+    if all(isinstance(part, FunctionResponse) for part in parts):
+        return Message.tool(parts)
+    return Message.user(*parts)
+
+
+def _decoded(dicts: list[Mapping[str, Any]]) -> tuple[Message, ...]:
+    plain = [dict(item) for item in dicts]
+    if all("parts" in item for item in plain):
+        from windlass.models.gemini import wire
+    else:
+        from windlass.models.openai import wire
+    return wire.decode_messages(plain)

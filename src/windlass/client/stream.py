@@ -1,0 +1,83 @@
+"""`AsyncStream`: a run and its one reader, joined by `async with`."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any
+
+from windlass.client.run import AsyncRun
+from windlass.errors import WindlassError
+from windlass.events import Phase, RunEvent, TextDelta
+from windlass.loop.reply import Reply
+from windlass.runs.log import Follower
+
+__all__ = ["AsyncStream"]
+
+
+class AsyncStream:
+    """The events of a run, live. Iterating raises what the run fails with, after its last event."""
+
+    def __init__(self, start: Callable[[], Awaitable[AsyncRun]]) -> None:
+        self._start = start
+        self._run: AsyncRun | None = None
+        self._events: Follower | None = None
+
+    async def __aenter__(self) -> "AsyncStream":
+        self._run = await self._start()
+        self._events = self._run.events()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.run.stop()
+
+    def __aiter__(self) -> "AsyncStream":
+        return self
+
+    async def __anext__(self) -> RunEvent:
+        if self._events is None:
+            raise WindlassError("a stream is read inside `async with`")
+        try:
+            return await self._events.__anext__()
+        except StopAsyncIteration:
+            await self.run.result()
+            raise
+
+    async def text_deltas(self) -> AsyncIterator[str]:
+        """The text alone, as it comes."""
+        async for event in self:
+            if type(event) is TextDelta and event.text:
+                yield event.text
+
+    @property
+    def run(self) -> AsyncRun:
+        if self._run is None:
+            raise WindlassError("a stream begins with `async with`")
+        return self._run
+
+    @property
+    def run_id(self) -> str:
+        return self.run.id
+
+    @property
+    def phase(self) -> Phase:
+        return self.run.phase
+
+    @property
+    def reply(self) -> Reply:
+        """The reply, once the stream has ended. Raises what the run failed with."""
+        return self.run.reply
+
+    def approve(
+        self,
+        call_id: str,
+        approved: bool = True,
+        *,
+        arguments: dict[str, Any] | None = None,
+        reason: str | None = None,
+    ) -> bool:
+        """Decides about a call that waits for it."""
+        return self.run.approve(call_id, approved, arguments=arguments, reason=reason)

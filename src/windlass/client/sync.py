@@ -1,0 +1,290 @@
+"""`Client`: the same verbs without `await`. Each hands its work to the portal's event loop."""
+
+import atexit
+import queue
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Unpack
+
+from windlass.client.asynchronous import AsyncChat, AsyncClient
+from windlass.client.options import Prompt, RunOptions
+from windlass.client.portal import close_when_idle, portal
+from windlass.client.run import AsyncRun
+from windlass.client.stream import AsyncStream
+from windlass.content import FunctionCall, FunctionResponse, Message
+from windlass.events import Phase, RunEvent, StopReason, TextDelta
+from windlass.loop.executor import ToolExecutor
+from windlass.loop.reply import Reply
+from windlass.model import Model
+
+__all__ = ["Chat", "Client", "Run", "Stream"]
+
+
+class Client:
+    """Drives one model from sync code, threads and notebooks. See `AsyncClient` for the verbs.
+
+    Use it as `with`, or `close()` it; a forgotten one is closed when it is collected.
+    """
+
+    def __init__(
+        self,
+        model: str | Model,
+        *,
+        tools: Iterable[Any] = (),
+        base_url: str | None = None,
+        api_key: str | None = None,
+        mode: str = "auto",
+        executor: ToolExecutor | None = None,
+        max_running: int = 100,
+        keep_finished: float = 300.0,
+        **defaults: Unpack[RunOptions],
+    ) -> None:
+        self._client = AsyncClient(
+            model,
+            tools=tools,
+            base_url=base_url,
+            api_key=api_key,
+            mode=mode,
+            executor=executor,
+            max_running=max_running,
+            keep_finished=keep_finished,
+            **defaults,
+        )
+        _open_clients.add(self._client)
+        weakref.finalize(self, close_when_idle, self._client.aclose).atexit = False
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stops the runs that still go and gives back the connections."""
+        portal().run(self._client.aclose())
+
+    @property
+    def model(self) -> Model:
+        return self._client.model
+
+    def generate(
+        self, prompt: Prompt, *, tools: Iterable[Any] | None = None, **options: Unpack[RunOptions]
+    ) -> Reply:
+        """Asks, runs the tools that the model asks for, and returns its answer."""
+        return portal().run(self._client.generate(prompt, tools=tools, **options))
+
+    def stream(
+        self, prompt: Prompt, *, tools: Iterable[Any] | None = None, **options: Unpack[RunOptions]
+    ) -> "Stream":
+        """The same, as `with` a stream of events. Leaving it early stops the run."""
+        return Stream(self._client.stream(prompt, tools=tools, **options))
+
+    def start(
+        self, prompt: Prompt, *, tools: Iterable[Any] | None = None, **options: Unpack[RunOptions]
+    ) -> "Run":
+        """Starts a run that goes on by itself."""
+        return Run(portal().run(self._client.start(prompt, tools=tools, **options)))
+
+    def subscribe(self, run_id: str, after: int = 0) -> Iterator[RunEvent]:
+        """The run's events after number `after`, then each as it comes."""
+
+        async def find() -> AsyncRun:
+            return self._client.run(run_id)
+
+        return _events(portal().run(find()), after)
+
+    def stop(self, run_id: str) -> None:
+        """Stops a run; one that has ended stays as it is."""
+        portal().run(self._client.stop(run_id))
+
+    def approve(
+        self,
+        run_id: str,
+        call_id: str,
+        approved: bool = True,
+        *,
+        arguments: dict[str, Any] | None = None,
+        reason: str | None = None,
+    ) -> bool:
+        """Decides about a call that waits for it."""
+        return portal().run(
+            self._client.approve(run_id, call_id, approved, arguments=arguments, reason=reason)
+        )
+
+    def runs(self) -> "list[Run]":
+        """The runs that go, and the finished ones that are still kept."""
+        return [Run(run) for run in portal().run(self._client.runs())]
+
+    def chat(
+        self,
+        *,
+        tools: Iterable[Any] | None = None,
+        messages: Prompt = (),
+        **options: Unpack[RunOptions],
+    ) -> "Chat":
+        """A conversation that remembers."""
+        return Chat(self._client.chat(tools=tools, messages=messages, **options))
+
+    def execute(
+        self,
+        calls: Sequence[FunctionCall],
+        *,
+        tools: Iterable[Any] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> tuple[FunctionResponse, ...]:
+        """Runs calls by hand: each gets one response, in call order."""
+        return portal().run(self._client.execute(calls, tools=tools, **options))
+
+
+class Stream:
+    """The events of a run, live, as a plain iterator."""
+
+    def __init__(self, stream: AsyncStream) -> None:
+        self._stream = stream
+        self._events: Iterator[RunEvent] = iter(())
+
+    def __enter__(self) -> "Stream":
+        portal().run(self._stream.__aenter__())
+        self._events = _events(self._stream.run, 0)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        portal().run(self._stream.__aexit__(kind, error, trace))
+
+    def __iter__(self) -> "Stream":
+        return self
+
+    def __next__(self) -> RunEvent:
+        try:
+            return next(self._events)
+        except StopIteration:
+            portal().run(self._stream.run.result())
+            raise
+
+    def text_deltas(self) -> Iterator[str]:
+        """The text alone, as it comes."""
+        for event in self:
+            if type(event) is TextDelta and event.text:
+                yield event.text
+
+    @property
+    def run_id(self) -> str:
+        return self._stream.run_id
+
+    @property
+    def phase(self) -> Phase:
+        return self._stream.phase
+
+    @property
+    def reply(self) -> Reply:
+        """The reply; waits for the run's end. Raises what the run failed with."""
+        return portal().run(self._stream.run.result())
+
+    def approve(
+        self,
+        call_id: str,
+        approved: bool = True,
+        *,
+        arguments: dict[str, Any] | None = None,
+        reason: str | None = None,
+    ) -> bool:
+        """Decides about a call that waits for it."""
+        return Run(self._stream.run).approve(call_id, approved, arguments=arguments, reason=reason)
+
+
+class Run:
+    """A run that goes by itself."""
+
+    def __init__(self, run: AsyncRun) -> None:
+        self._run = run
+
+    @property
+    def id(self) -> str:
+        return self._run.id
+
+    @property
+    def phase(self) -> Phase:
+        return self._run.phase
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the run ended; None while it goes."""
+        return self._run.stop_reason
+
+    def result(self) -> Reply:
+        """Waits for the end. Raises what the run failed with."""
+        return portal().run(self._run.result())
+
+    def stop(self) -> None:
+        """Ends the run now."""
+        portal().run(self._run.stop())
+
+    def approve(
+        self,
+        call_id: str,
+        approved: bool = True,
+        *,
+        arguments: dict[str, Any] | None = None,
+        reason: str | None = None,
+    ) -> bool:
+        """Decides about a call that waits for it."""
+
+        async def decide() -> bool:
+            return self._run.approve(call_id, approved, arguments=arguments, reason=reason)
+
+        return portal().run(decide())
+
+
+class Chat:
+    """A conversation that remembers."""
+
+    def __init__(self, chat: AsyncChat) -> None:
+        self._chat = chat
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return self._chat.messages
+
+    def send(self, prompt: Prompt) -> Reply:
+        """Says something and returns the answer."""
+        return portal().run(self._chat.send(prompt))
+
+    def stream(self, prompt: Prompt) -> Stream:
+        """The same, as a stream."""
+        return Stream(self._chat.stream(prompt))
+
+
+def _events(run: AsyncRun, after: int) -> Iterator[RunEvent]:
+    """The run's events in this thread. A slow reader does not slow the run: the queue takes all."""
+    arrived: queue.SimpleQueue[RunEvent] = queue.SimpleQueue()
+    ends: list[Any] = []
+    portal().call_soon(lambda: ends.append(run.log.listen(arrived.put, after)))
+    try:
+        while True:
+            event = arrived.get()
+            yield event
+            if event.done:
+                return
+    finally:
+        portal().call_soon(lambda: ends[0]())
+
+
+_open_clients: weakref.WeakSet[AsyncClient] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:  # pyright: ignore[reportUnusedFunction]
+    """The event loop's thread ends with the program; connections are given back before that."""
+    for client in list(_open_clients):
+        close_when_idle(client.aclose, wait=True)

@@ -1,0 +1,215 @@
+"""Answers one call: validation, approval, cache, time-out, retry, and the tool itself.
+
+`ToolExecutor` is what users subclass to wrap or replace tool execution.
+"""
+
+import asyncio
+import inspect
+import logging
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from windlass.content import FunctionCall, compact_json
+from windlass.errors import InvalidArguments, ToolError
+from windlass.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    RunEvent,
+    ToolRunProgress,
+    ToolRunStarted,
+)
+from windlass.loop.approval import Approvals
+from windlass.loop.cache import ResultCache
+from windlass.loop.dependencies import Dependencies
+from windlass.loop.policy import Policy
+from windlass.loop.results import ToolAnswer, answer, failure
+from windlass.loop.threads import in_thread
+from windlass.tool import Tool, ToolContext
+
+__all__ = ["RunContext", "ToolExecutor", "ToolJob"]
+
+log = logging.getLogger("windlass.loop")
+
+
+@dataclass(slots=True)
+class RunContext:
+    """What the tool runs of one run share."""
+
+    run_id: str
+    tools: Mapping[str, Tool]
+    policy: Policy
+    emit: Callable[[RunEvent], None]
+    approvals: Approvals
+    dependencies: Dependencies
+    slots: asyncio.Semaphore
+    deadline: float | None = None
+
+
+@dataclass(slots=True)
+class ToolJob:
+    """One call to be answered."""
+
+    call: FunctionCall
+    tool: Tool | None
+    round: int
+    run: RunContext
+    started_at: float | None = None
+    """When the tool itself began; None while nothing can have had an effect."""
+
+    def start(self) -> None:
+        """Says that the tool begins now. From here on a stopped run cannot know its effect."""
+        if self.started_at is None:
+            self.started_at = time.perf_counter()
+            self.run.emit(ToolRunStarted(self.call, self.round))
+
+    @property
+    def effect_unknown(self) -> bool:
+        """Whether the tool, cut off now, may have had an effect that matters."""
+        return self.started_at is not None and not (self.tool and self.tool.options.idempotent)
+
+
+class ToolExecutor:
+    """The default way to answer calls. One per client: its cache is shared by all runs.
+
+    Override `execute` to wrap every call (limits, metrics, other machines) and call `super()`;
+    raise `ToolError` there to tell the model something.
+    """
+
+    def __init__(
+        self,
+        *,
+        cache: ResultCache | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._cache = cache or ResultCache()
+        self._sleep = sleep
+
+    async def execute(self, job: ToolJob) -> ToolAnswer:
+        """The answer to one call. What it raises is logged, and the model is told of a failure."""
+        call, tool = job.call, job.tool
+        if tool is None or tool.function is None:
+            known = ", ".join(name for name, each in job.run.tools.items() if each.runnable)
+            return failure(
+                call, f"There is no tool {call.name!r}. Known: {known or 'none'}.", "unknown_tool"
+            )
+        try:
+            arguments = tool.validate(call.json)
+            if tool.options.approve:
+                decision = await self._approval(job)
+                if not decision.approved:
+                    reason = f": {decision.reason}" if decision.reason else ""
+                    return failure(call, f"The call was denied{reason}.", "denied")
+                if decision.arguments is not None:
+                    job.call = msgspec.structs.replace(call, json=compact_json(decision.arguments))
+                    arguments = tool.validate(job.call.json)
+        except InvalidArguments as error:
+            text = f"Invalid arguments for {call.name}: {error}"
+            return failure(call, text, "invalid_arguments")
+        if tool.options.cache is None:
+            return await self._timed(job, tool, arguments)
+        return await self._shared(job, tool, arguments, tool.options.cache)
+
+    async def _approval(self, job: ToolJob) -> Any:
+        job.run.emit(ApprovalRequested(job.call))
+        decision = await job.run.approvals.ask(job.call)
+        job.run.emit(
+            ApprovalResolved(job.call.id, decision.approved, decision.arguments, decision.reason)
+        )
+        return decision
+
+    async def _shared(
+        self, job: ToolJob, tool: Tool, arguments: dict[str, Any], seconds: float
+    ) -> ToolAnswer:
+        # What a run injects (a user, a session) may change the result: it stays in the run.
+        scope = job.run.run_id if tool.dependencies or tool.context_parameter else None
+        written = msgspec.json.encode(job.call.arguments, order="deterministic")
+        kept, cached = await self._cache.get(
+            (tool, scope, written), seconds, lambda: self._timed(job, tool, arguments)
+        )
+        response = msgspec.structs.replace(kept.response, id=job.call.id)
+        return msgspec.structs.replace(kept, response=response, cached=cached)
+
+    async def _timed(self, job: ToolJob, tool: Tool, arguments: dict[str, Any]) -> ToolAnswer:
+        limit = tool.options.timeout or job.run.policy.tool_timeout
+        clock = asyncio.timeout(limit)
+        try:
+            # Waiting for a place, or for an approval, is not the tool's time.
+            async with job.run.slots, clock:
+                return await self._attempts(job, tool, arguments)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            unknown = job.effect_unknown
+            text = f"{tool.name} did not answer within {limit:g} seconds" + (
+                " and was stopped, effect unknown." if unknown else "."
+            )
+            late = failure(job.call, text, "timeout")
+            return msgspec.structs.replace(late, effect_unknown=unknown)
+
+    async def _attempts(self, job: ToolJob, tool: Tool, arguments: dict[str, Any]) -> ToolAnswer:
+        retries = tool.options.retries if tool.options.idempotent else 0
+        attempt = 1
+        while True:
+            try:
+                value = await self._call(job, tool, arguments)
+                return ToolAnswer(answer(job.call, value), attempts=attempt)
+            except Exception as error:
+                if attempt > retries or (isinstance(error, ToolError) and not error.retryable):
+                    raise
+                log.info("Tool failed, trying again", extra={"tool": tool.name}, exc_info=True)
+            await self._sleep(random.uniform(0.5, 1.0) * 0.1 * 2**attempt)
+            attempt += 1
+
+    async def _call(self, job: ToolJob, tool: Tool, arguments: dict[str, Any]) -> object:
+        """Calls the function: async ones here, others in a thread."""
+        function = tool.function
+        assert function is not None
+        if tool.dependencies or tool.context_parameter:
+            arguments = {**arguments, **await self._injected(job, tool)}
+        job.start()
+        try:
+            value = (
+                function(**arguments) if tool.is_async else await in_thread(function, **arguments)
+            )
+            return await value if inspect.isawaitable(value) else value
+        except SystemExit as error:
+            raise RuntimeError("the tool tried to end the program") from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise RuntimeError("the tool was cancelled from within") from error
+
+    async def _injected(self, job: ToolJob, tool: Tool) -> dict[str, Any]:
+        context = ToolContext(
+            run_id=job.run.run_id,
+            call_id=job.call.id,
+            name=tool.name,
+            round=job.round,
+            deadline=job.run.deadline,
+            report=_reporter(job),
+        )
+        values = await job.run.dependencies.resolve(tool, context)
+        if tool.context_parameter:
+            values = {**values, tool.context_parameter: context}
+        return values
+
+
+def _reporter(job: ToolJob) -> Callable[[float | None, str | None, Any], None]:
+    """Takes progress from any thread to the run's log."""
+    loop, home = asyncio.get_running_loop(), threading.get_ident()
+
+    def report(progress: float | None, message: str | None, data: Any) -> None:
+        event = ToolRunProgress(job.call.id, job.call.name, progress, message, data)
+        if threading.get_ident() == home:
+            job.run.emit(event)
+        else:
+            loop.call_soon_threadsafe(job.run.emit, event)
+
+    return report

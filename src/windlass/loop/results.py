@@ -1,0 +1,96 @@
+"""From what a tool gives back to what the record keeps and the model reads. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from windlass.content import FileData, FunctionCall, FunctionResponse, InlineData
+from windlass.events import Outcome
+
+__all__ = ["ToolAnswer", "answer", "capped", "failure", "jsonable"]
+
+
+_JSON_SCALARS = frozenset({type(None), str, bool, int, float})
+
+
+class ToolAnswer(Struct, frozen=True):
+    """The one answer to a call, and how it came about."""
+
+    response: FunctionResponse
+    outcome: Outcome = "ok"
+    seconds: float = 0.0
+    attempts: int = 1
+    cached: bool = False
+    effect_unknown: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome == "ok"
+
+    @property
+    def failed(self) -> bool:
+        """Whether the tool was tried, or asked for wrongly, without success."""
+        return self.outcome in ("error", "invalid_arguments", "unknown_tool", "timeout", "denied")
+
+
+def answer(call: FunctionCall, value: object) -> FunctionResponse:
+    """The tool's value as a response: media go beside the JSON, not into it.
+
+    Raises `TypeError`, `ValueError` or `RecursionError` for a value that cannot be written as JSON.
+    """
+    if isinstance(value, FunctionResponse):
+        return msgspec.structs.replace(value, id=call.id, name=call.name)
+    if isinstance(value, InlineData | FileData):
+        return FunctionResponse(call.name, {"output": _label(value)}, call.id, (value,))
+    if isinstance(value, list | tuple):
+        items = cast("list[object]", value)
+        media = tuple(item for item in items if isinstance(item, InlineData | FileData))
+        if media:
+            rest = [
+                _label(i) if isinstance(i, InlineData | FileData) else jsonable(i) for i in items
+            ]
+            return FunctionResponse(call.name, {"output": rest}, call.id, media)
+    return FunctionResponse(call.name, {"output": jsonable(value)}, call.id)
+
+
+def failure(call: FunctionCall, text: str, outcome: Outcome) -> ToolAnswer:
+    """An answer that tells the model what went wrong."""
+    return ToolAnswer(FunctionResponse(call.name, {"error": text}, call.id), outcome)
+
+
+def capped(response: FunctionResponse, limit: int) -> FunctionResponse:
+    """The model's copy: a long result keeps its head and its tail."""
+    output = response.output
+    if type(output) is str and len(output) <= limit:
+        return response
+    text = response.error if response.error is not None else response.text
+    if len(text) <= limit:
+        return response
+    head, tail = limit - limit // 4, limit // 4
+    left_out = f"\n[... {len(text) - head - tail} of {len(text)} characters left out ...]\n"
+    shortened = text[:head] + left_out + text[len(text) - tail :]
+    key = "error" if response.error is not None else "output"
+    return msgspec.structs.replace(response, response={key: shortened})
+
+
+def jsonable(value: object) -> Any:
+    """The value in JSON's own types; what JSON has no word for becomes its `str`."""
+    if type(value) in _JSON_SCALARS:
+        return value
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain)
+
+
+def _plain(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump(mode="json")
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
+    return str(value)
+
+
+def _label(part: InlineData | FileData) -> str:
+    size = f", {len(part.data)} bytes" if isinstance(part, InlineData) else ""
+    return f"[{part.mime_type or 'file'}{size}]"

@@ -1,0 +1,179 @@
+"""The calls of one turn: run in parallel within their bounds, each answered exactly once."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+
+from msgspec.structs import replace
+
+from windlass.content import FunctionCall
+from windlass.errors import ToolError
+from windlass.events import ToolRunEnded
+from windlass.loop.executor import RunContext, ToolExecutor, ToolJob
+from windlass.loop.policy import Repetition
+from windlass.loop.results import ToolAnswer, failure
+from windlass.tool import Tool
+
+__all__ = ["Round", "in_order"]
+
+log = logging.getLogger("windlass.loop")
+
+
+class Round:
+    """Owns the tool runs of one turn; leaving the context cancels those that are still going.
+
+    Calls are told apart by identity, since a confused model may give two of them the same id.
+    """
+
+    def __init__(
+        self, number: int, executor: ToolExecutor, run: RunContext, repetition: Repetition
+    ) -> None:
+        self.number = number
+        self._executor = executor
+        self._run = run
+        self._repetition = repetition
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._answers: dict[int, ToolAnswer] = {}
+        self._barrier = run.policy.parallel_tool_calls is False
+
+    async def __aenter__(self) -> "Round":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        running = [task for task in self._tasks.values() if not task.done()]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+
+    def offer(self, call: FunctionCall) -> None:
+        """Takes a call out of a stream that is still arriving; starts it if it does no harm.
+
+        Only an idempotent tool may start before the turn is whole: a cut stream has no effects.
+        """
+        tool = self._run.tools.get(call.name)
+        if tool is None or self._barrier:
+            return
+        self._barrier = tool.options.serial
+        options = tool.options
+        if options.idempotent and not (options.serial or options.after or options.approve):
+            self._begin(call, ())
+
+    async def finish(self, calls: Sequence[FunctionCall]) -> None:
+        """Runs what is not running yet, in the order that the tools ask for, and waits for all."""
+        if len(calls) == 1 and not self._tasks:
+            await self._answer(calls[0], ())
+            return
+        one_by_one = self._run.policy.parallel_tool_calls is False
+        earlier: list[tuple[FunctionCall, asyncio.Task[None]]] = []
+        barrier: tuple[asyncio.Task[None], ...] = ()
+        for call in in_order(calls, self._run.tools):
+            tool = self._run.tools.get(call.name)
+            alone = one_by_one or (tool is not None and tool.options.serial)
+            if alone:
+                before = [task for _, task in earlier]
+            else:
+                named = tool.options.after if tool else ()
+                before = [*barrier, *(task for other, task in earlier if other.name in named)]
+            task = self._tasks.get(id(call)) or self._begin(call, before)
+            earlier.append((call, task))
+            if alone:
+                barrier = (task,)
+        await asyncio.wait([task for _, task in earlier])
+
+    def answers(self, calls: Iterable[FunctionCall], missing: str) -> list[ToolAnswer]:
+        """Every call's answer, in call order. Those that were never begun get `missing`."""
+        found: list[ToolAnswer] = []
+        for call in calls:
+            if id(call) not in self._answers:
+                self._record(call, failure(call, missing, "not_run"))
+            found.append(self._answers[id(call)])
+        return found
+
+    def _begin(
+        self, call: FunctionCall, before: Sequence[asyncio.Task[None]]
+    ) -> asyncio.Task[None]:
+        task = self._tasks[id(call)] = asyncio.create_task(self._answer(call, before))
+        return task
+
+    async def _answer(self, call: FunctionCall, before: Sequence[asyncio.Task[None]]) -> None:
+        if before:
+            await asyncio.wait(before)
+        if self._repetition.blocks(call):
+            limit = self._run.policy.max_repeats
+            text = (
+                f"This call has failed {limit} times with the same arguments and is not run again. "
+                "Change the arguments, or answer without it."
+            )
+            self._record(call, failure(call, text, "not_run"))
+            return
+        job = ToolJob(call, self._run.tools.get(call.name), self.number, self._run)
+        try:
+            answer = await self._executor.execute(job)
+        except asyncio.CancelledError:
+            self._record(call, _stopped(job))
+            raise
+        except ToolError as error:
+            answer = failure(call, str(error), "error")
+        except Exception:
+            log.exception("Tool failed", extra={"tool": call.name, "tool_call_id": call.id})
+            answer = failure(call, f"{call.name} failed with an internal error.", "error")
+        if job.started_at is not None:
+            answer = replace(answer, seconds=time.perf_counter() - job.started_at)
+        self._record(call, answer)
+
+    def _record(self, call: FunctionCall, answer: ToolAnswer) -> None:
+        self._answers[id(call)] = answer
+        self._run.emit(
+            ToolRunEnded(
+                answer.response,
+                answer.outcome,
+                answer.seconds,
+                answer.attempts,
+                answer.cached,
+                answer.effect_unknown,
+            )
+        )
+        if log.isEnabledFor(logging.INFO):
+            said = "Tool executed successfully" if answer.ok else "Tool call not successful"
+            log.info(
+                said,
+                extra={"tool": call.name, "tool_call_id": call.id, "outcome": answer.outcome},
+            )
+
+
+def in_order(calls: Sequence[FunctionCall], tools: Mapping[str, Tool]) -> list[FunctionCall]:
+    """The calls with every tool behind those that it wants to come `after`, else as they came."""
+    if not any(call.name in tools and tools[call.name].options.after for call in calls):
+        return list(calls)
+    ordered: list[FunctionCall] = []
+    waiting = list(calls)
+    while waiting:
+        names = {call.name for call in waiting}
+        ready = next((call for call in waiting if not _held_up(call, names, tools)), waiting[0])
+        waiting.remove(ready)
+        ordered.append(ready)
+    return ordered
+
+
+def _held_up(call: FunctionCall, waiting: set[str], tools: Mapping[str, Tool]) -> bool:
+    tool = tools.get(call.name)
+    return tool is not None and any(name in waiting for name in tool.options.after)
+
+
+def _stopped(job: ToolJob) -> ToolAnswer:
+    if job.started_at is None:
+        return failure(job.call, "stopped before it began", "not_run")
+    text = "stopped, effect unknown" if job.effect_unknown else "stopped"
+    return replace(
+        failure(job.call, text, "stopped"),
+        seconds=time.perf_counter() - job.started_at,
+        effect_unknown=job.effect_unknown,
+    )

@@ -1,0 +1,105 @@
+"""A model's turn, put together from its events."""
+
+from msgspec import Struct
+
+from windlass.content import AnyPart, FunctionCall, Message, Text, Thought, Usage
+from windlass.errors import StreamCut
+from windlass.events import (
+    FinishReason,
+    ModelEvent,
+    PartReceived,
+    TextDelta,
+    ThoughtDelta,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    TurnEnded,
+)
+
+__all__ = ["Turn", "TurnBuilder"]
+
+
+class Turn(Struct, frozen=True):
+    """What the model said, whole and in its own order."""
+
+    message: Message
+    calls: tuple[FunctionCall, ...]
+    finish: FinishReason
+    usage: Usage
+    detail: str | None = None
+
+
+class TurnBuilder:
+    """Folds model events into a `Turn`.
+
+    Neighbouring deltas of one kind become one part, except signed ones: a signature belongs to
+    exactly the piece that carried it.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[AnyPart | None] = []
+        self._pieces: list[str] = []
+        self._kind: type[Text | Thought] = Text
+        self._slots: dict[int, int] = {}
+        self._end: TurnEnded | None = None
+
+    def add(self, event: ModelEvent) -> None:
+        match event:
+            case TextDelta(signature=None, extra=None):
+                self._append(Text, event.text)
+            case ThoughtDelta(signature=None, extra=None):
+                self._append(Thought, event.text)
+            case TextDelta():
+                self._place(Text(event.text, event.signature, extra=event.extra or {}))
+            case ThoughtDelta():
+                self._place(Thought(event.text, event.signature, extra=event.extra or {}))
+            case PartReceived():
+                self._place(event.part)
+            case ToolCallStarted():
+                self._slot(event.index)
+            case ToolCallDelta():
+                pass
+            case ToolCallEnded():
+                self._parts[self._slot(event.index)] = event.call
+            case TurnEnded():
+                self._end = event
+
+    def partial(self) -> Message | None:
+        """What has come in so far, without the calls: they are not known to be whole."""
+        self._flush()
+        parts = tuple(
+            part for part in self._parts if part is not None and not isinstance(part, FunctionCall)
+        )
+        return Message("assistant", parts) if parts else None
+
+    def turn(self) -> Turn:
+        """The whole turn. Raises `StreamCut` if its end, or the end of a call, never came."""
+        self._flush()
+        parts = tuple(part for part in self._parts if part is not None)
+        if self._end is None or len(parts) < len(self._parts):
+            raise StreamCut
+        message = Message("assistant", parts, self._end.message_extra or {})
+        return Turn(message, message.calls, self._end.finish, self._end.usage, self._end.detail)
+
+    def _append(self, kind: type[Text | Thought], text: str) -> None:
+        if kind is not self._kind:
+            self._flush()
+            self._kind = kind
+        self._pieces.append(text)
+
+    def _flush(self) -> None:
+        if text := "".join(self._pieces):
+            self._parts.append(self._kind(text))
+        self._pieces.clear()
+
+    def _place(self, part: AnyPart) -> None:
+        self._flush()
+        self._parts.append(part)
+
+    def _slot(self, index: int) -> int:
+        """Where call number `index` stands: the place of its start, wherever its end comes."""
+        if index not in self._slots:
+            self._flush()
+            self._slots[index] = len(self._parts)
+            self._parts.append(None)
+        return self._slots[index]

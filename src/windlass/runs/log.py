@@ -1,0 +1,81 @@
+"""The numbered event log of a run, in memory: written once, read by any number, from any number."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from windlass.events import RunEvent
+
+__all__ = ["Follower", "MemoryLog"]
+
+
+class MemoryLog:
+    """Belongs to one event loop: it is written and followed there."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._events: list[RunEvent] = []
+        self._waiters: list[asyncio.Future[None]] = []
+        self._listeners: list[Callable[[RunEvent], None]] = []
+
+    @property
+    def ended(self) -> bool:
+        return bool(self._events) and self._events[-1].done
+
+    def recorded(self) -> tuple[RunEvent, ...]:
+        """The events so far."""
+        return tuple(self._events)
+
+    def append(self, event: RunEvent) -> None:
+        """Numbers the event and tells the readers. After the last event there is no other."""
+        if self.ended:
+            return
+        numbered = replace(event, seq=len(self._events) + 1, time=self._clock())
+        self._events.append(numbered)
+        for listener in self._listeners:
+            listener(numbered)
+        while self._waiters:
+            waiter = self._waiters.pop()
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def listen(self, listener: Callable[[RunEvent], None], after: int = 0) -> Callable[[], None]:
+        """Calls `listener` with every event after number `after`, from those already here on.
+
+        Returns the call that ends it.
+        """
+        for event in self._events[after:]:
+            listener(event)
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def follow(self, after: int = 0) -> "Follower":
+        """Every event after number `after`, as it comes, up to the run's last."""
+        return Follower(self._events, self._waiters, after)
+
+
+class Follower:
+    """A reader's place in a log. Not a generator: one that is left behind needs no closing."""
+
+    def __init__(
+        self, events: list[RunEvent], waiters: list[asyncio.Future[None]], position: int
+    ) -> None:
+        self._events = events
+        self._waiters = waiters
+        self._position = position
+
+    def __aiter__(self) -> "Follower":
+        return self
+
+    async def __anext__(self) -> RunEvent:
+        while self._position >= len(self._events):
+            if self._events and self._events[-1].done:
+                raise StopAsyncIteration
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+        event = self._events[self._position]
+        self._position += 1
+        return event

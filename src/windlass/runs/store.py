@@ -1,0 +1,78 @@
+"""The runs that a client knows: started, followed, stopped, and forgotten after a time."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from windlass.errors import RunNotFound, TooManyRuns
+
+__all__ = ["RunStore", "StoredRun"]
+
+
+class StoredRun(Protocol):
+    """What the store needs to know of a run."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def task(self) -> asyncio.Task[None]: ...
+
+
+R = TypeVar("R", bound=StoredRun)
+
+
+class RunStore(Generic[R]):
+    """Bounded twice: running runs by a hard limit, finished ones by age and number.
+
+    Nothing is timed in the background: runs whose time is over go when the store is next used.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_running: int = 100,
+        keep_finished: float = 300.0,
+        max_finished: int = 1_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._max_running = max_running
+        self._keep_finished = keep_finished
+        self._max_finished = max_finished
+        self._clock = clock
+        self._runs: dict[str, R] = {}
+        self._finished: dict[str, float] = {}
+
+    def admit(self) -> None:
+        """Raises `TooManyRuns` if one more may not start now."""
+        self._forget()
+        if len(self._runs) - len(self._finished) >= self._max_running:
+            raise TooManyRuns(f"{self._max_running} runs are running, and more are not allowed")
+
+    def add(self, run: R) -> None:
+        self._runs[run.id] = run
+        run.task.add_done_callback(lambda _: self._finish(run.id))
+
+    def get(self, run_id: str) -> R:
+        self._forget()
+        try:
+            return self._runs[run_id]
+        except KeyError:
+            raise RunNotFound(f"no run {run_id!r} is known here") from None
+
+    def all(self) -> list[R]:
+        """Every run that is known, oldest first."""
+        self._forget()
+        return list(self._runs.values())
+
+    def _finish(self, run_id: str) -> None:
+        self._finished[run_id] = self._clock()
+
+    def _forget(self) -> None:
+        oldest = self._clock() - self._keep_finished
+        # In order of their ends: the first that may stay ends the search.
+        while self._finished:
+            run_id, ended = next(iter(self._finished.items()))
+            if ended > oldest and len(self._finished) <= self._max_finished:
+                break
+            del self._runs[run_id], self._finished[run_id]

@@ -1,0 +1,236 @@
+"""Streaming: live text, early starts, cut streams, one end."""
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+from tests.conftest import MakeClient, events_of
+
+from windlass import (
+    RoundStarted,
+    RunEnded,
+    RunStarted,
+    Status,
+    StreamCut,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    ToolRunEnded,
+    ToolRunStarted,
+    TurnEnded,
+    WindlassError,
+    tool,
+)
+from windlass.events import event_from_json, event_to_dict, event_to_json
+from windlass.testing import Gate, call, calls, cut, refuse, say, slow
+
+
+@tool
+def get_weather(city: str) -> str:
+    """The weather of a city."""
+    return f"sunny in {city}"
+
+
+async def test_text_of_every_round_streams_and_only_the_last_event_is_done(
+    client_of: MakeClient,
+) -> None:
+    script = [calls(call("get_weather", city="x"), text="Let me look."), "It is sunny."]
+    async with client_of(script).stream("?", tools=[get_weather]) as stream:
+        events = [event async for event in stream]
+    text = "".join(e.text for e in events if isinstance(e, TextDelta))
+    assert text == "Let me look.It is sunny."
+    assert stream.reply.text == "It is sunny."
+    assert [e.done for e in events] == [False] * (len(events) - 1) + [True]
+    assert sum(isinstance(e, TurnEnded) for e in events) == 2
+
+
+async def test_events_come_in_the_documented_order_numbered_from_one(
+    client_of: MakeClient,
+) -> None:
+    events = await events_of(
+        client_of([call("get_weather", city="x"), say("Hi", pieces="whole")]), tools=[get_weather]
+    )
+    kinds = [type(e) for e in events if not isinstance(e, ToolCallDelta)]
+    assert kinds == [
+        RunStarted,
+        RoundStarted,
+        ToolCallStarted,
+        ToolCallEnded,
+        TurnEnded,
+        Status,
+        ToolRunStarted,
+        ToolRunEnded,
+        RoundStarted,
+        TextDelta,
+        TurnEnded,
+        RunEnded,
+    ]
+    assert [e.seq for e in events] == list(range(1, len(events) + 1))
+    assert all(a.time <= b.time for a, b in itertools.pairwise(events))
+    status = next(e for e in events if isinstance(e, Status))
+    assert status.message == "Executing get_weather..."
+
+
+async def test_events_say_their_type_as_front_ends_expect_it(client_of: MakeClient) -> None:
+    events = await events_of(client_of([call("get_weather", city="x"), "Hi"]), tools=[get_weather])
+    types = {type(e).__name__: e.type for e in events}
+    assert types["TextDelta"] == "content"
+    assert types["Status"] == "status"
+    assert types["ToolCallEnded"] == types["ToolRunStarted"] == "tool_call"
+    assert types["ToolRunEnded"] == "tool_result"
+    assert types["RunEnded"] == types["TurnEnded"] == "control"
+
+
+async def test_events_go_to_json_and_back(client_of: MakeClient) -> None:
+    events = await events_of(client_of([call("get_weather", city="x"), "Hi"]), tools=[get_weather])
+    for event in events:
+        assert event_from_json(event_to_json(event)) == event
+        assert event_to_dict(event)["type"] == event.type
+
+
+async def test_phases_are_visible_on_the_run(client_of: MakeClient) -> None:
+    seen: list[str] = []
+    client = client_of([call("look"), "done"])
+
+    async def look() -> None:
+        seen.append((await client.runs())[0].phase)
+
+    run = await client.start("?", tools=[look])
+    phases = [e.phase async for e in client.subscribe(run.id) if isinstance(e, RoundStarted)]
+    assert phases == ["awaiting_model_call", "awaiting_final_response"]
+    assert seen == ["executing_tools"]
+    assert run.phase == "ended"
+
+
+async def test_text_reaches_the_reader_while_the_model_still_writes(client_of: MakeClient) -> None:
+    gate = Gate()
+    client = client_of([slow(say("one two three"), gate=gate, after=1)])
+    async with client.stream("?") as stream:
+        texts = stream.text_deltas()
+        first = await anext(texts)
+        gate.open()
+        rest = [text async for text in texts]
+    assert "".join([first, *rest]) == "one two three"
+
+
+async def test_an_idempotent_tool_starts_while_the_stream_still_arrives(
+    client_of: MakeClient,
+) -> None:
+    gate = Gate()
+
+    @tool(idempotent=True)
+    async def look(city: str) -> str:
+        gate.open()
+        return city
+
+    # The turn's second half comes only when the tool of its first half has run.
+    turn = calls(call("look", city="a"), call("look", city="b"), pieces="whole")
+    client = client_of([slow(turn, gate=gate, after=3), "done"])
+    reply = await (await client.start("?", tools=[look])).result()
+    assert [r.output for r in reply.results] == ["a", "b"]
+
+
+async def test_other_tools_wait_until_the_turn_has_come_in_whole(client_of: MakeClient) -> None:
+    ran: list[str] = []
+
+    def write(text: str) -> None:
+        ran.append(text)
+
+    turn = calls(call("write", text="a"), call("write", text="b"), pieces="whole")
+    client = client_of([cut(turn, after=3)])
+    with pytest.raises(StreamCut):
+        async with client.stream("?", tools=[write]) as stream:
+            async for _ in stream:
+                pass
+    assert ran == []
+
+
+async def test_an_early_start_is_called_off_when_the_stream_is_cut(client_of: MakeClient) -> None:
+    started = asyncio.Event()
+
+    @tool(idempotent=True)
+    async def look(city: str) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    gate = Gate()
+    turn = calls(call("look", city="a"), call("look", city="b"), pieces="whole")
+    client = client_of([slow(cut(turn, after=3), gate=gate, after=3)])
+    run = await client.start("?", tools=[look])
+    await started.wait()
+    gate.open()
+    events = [e async for e in client.subscribe(run.id)]
+    assert [e.outcome for e in events if isinstance(e, ToolRunEnded)] == ["stopped"]
+    assert isinstance(events[-1], RunEnded)
+    assert events[-1].reason == "error"
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_tool_whose_calls_are_past_the_limit_does_not_start_early(
+    client_of: MakeClient,
+) -> None:
+    ran: list[str] = []
+
+    @tool(idempotent=True)
+    def look(city: str) -> None:
+        ran.append(city)
+
+    client = client_of([call("look", city="a"), call("look", city="b")])
+    run = await client.start("?", tools=[look], max_rounds=1, on_limit="return_calls")
+    await run.result()
+    assert ran == ["a"]
+
+
+async def test_a_cut_stream_raises_after_the_text_that_came(client_of: MakeClient) -> None:
+    seen: list[Any] = []
+    client = client_of([cut(say("one two three"), after=2)])
+    with pytest.raises(StreamCut):
+        async with client.stream("?") as stream:
+            async for event in stream:
+                seen.append(event)
+    assert "".join(e.text for e in seen if isinstance(e, TextDelta)).startswith("one")
+    assert isinstance(seen[-1], RunEnded)
+    assert seen[-1].error
+
+
+async def test_leaving_a_stream_early_stops_its_run(client_of: MakeClient) -> None:
+    client = client_of([slow(say("one two three"), gate=Gate(), after=1)])
+    async with client.stream("?") as stream:
+        async for event in stream:
+            if isinstance(event, TextDelta):
+                break
+    assert stream.reply.stop_reason == "stopped"
+    assert stream.reply.text == "one "
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_cancelling_the_reader_stops_the_run(client_of: MakeClient) -> None:
+    ran = asyncio.Event()
+
+    async def forever() -> None:
+        ran.set()
+        await asyncio.Event().wait()
+
+    client = client_of([call("forever")])
+    task = asyncio.create_task(client.generate("?", tools=[forever]))
+    await ran.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_failure_to_begin_is_raised_to_the_reader(client_of: MakeClient) -> None:
+    with pytest.raises(WindlassError, match="overloaded"):
+        async with client_of([refuse(503, "overloaded")]).stream("?") as stream:
+            async for _ in stream:
+                pass
+    with pytest.raises(WindlassError, match="overloaded"):
+        _ = stream.reply
+
+
+async def test_a_stream_is_used_inside_async_with(client_of: MakeClient) -> None:
+    with pytest.raises(WindlassError, match="async with"):
+        await anext(client_of(["x"]).stream("?"))
