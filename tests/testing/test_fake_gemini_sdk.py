@@ -67,13 +67,13 @@ def client(fake: FakeGemini) -> Iterator[genai.Client]:
         yield client
 
 
-def sdk(fake: FakeGemini, api_key: str = "key", **options: Any) -> genai.Client:
+def sdk(fake: FakeGemini, api_key: str = "key", **options: Any) -> Any:
     return genai.Client(
         api_key=api_key, http_options=types.HttpOptions(base_url=fake.base_url, **options)
     )
 
 
-def vertex(fake: FakeGemini) -> genai.Client:
+def vertex(fake: FakeGemini) -> Any:
     class Credentials(google.auth.credentials.Credentials):
         def refresh(self, request: Any) -> None:
             self.token = "secret"
@@ -87,7 +87,7 @@ def vertex(fake: FakeGemini) -> genai.Client:
     )
 
 
-def test_a_response_is_the_sdks_own_type(client: genai.Client):
+def test_a_response_is_the_sdks_own_type(client: Any):
     response = client.models.generate_content(model=MODEL, contents="Hello")
     assert response.text == "It is sunny."
     assert response.candidates[0].finish_reason == types.FinishReason.STOP
@@ -115,11 +115,11 @@ def test_the_raw_body_parses_as_the_sdks_type_which_forbids_unknown_fields():
     exchange = GenerateExchange(model=MODEL, streams=True, signs=True)
     frames = exchange.frames(TWO_CALLS)
     for body in (exchange.body(TWO_CALLS), *frames.pieces, *frames.tail):
-        parsed = types.GenerateContentResponse.model_validate_json(body)
+        parsed: Any = types.GenerateContentResponse.model_validate_json(body)
         assert parsed.candidates[0].content.role == "model"
 
 
-def test_a_stream_counts_up_and_ends_once(client: genai.Client):
+def test_a_stream_counts_up_and_ends_once(client: Any):
     chunks = list(client.models.generate_content_stream(model=MODEL, contents="Hello"))
     assert [chunk.text for chunk in chunks] == ["It ", "is ", "sunny.", ""]
     totals = [chunk.usage_metadata.total_token_count for chunk in chunks]
@@ -132,9 +132,7 @@ def test_a_stream_counts_up_and_ends_once(client: genai.Client):
 
 
 @pytest.mark.parametrize("model", [MODEL, "gemini-3-flash"])
-def test_automatic_function_calling_works_unmodified(
-    fake: FakeGemini, client: genai.Client, model: str
-):
+def test_automatic_function_calling_works_unmodified(fake: FakeGemini, client: Any, model: str):
     response = client.models.generate_content(model=model, contents="?", config=WITH_TOOL)
     assert response.text == "It is sunny."
     assert CITIES == ["Paris", "Rome"]
@@ -145,14 +143,14 @@ def test_automatic_function_calling_works_unmodified(
 
 
 @pytest.mark.parametrize("model", [MODEL, "gemini-3-flash"])
-def test_automatic_function_calling_works_in_a_stream(client: genai.Client, model: str):
+def test_automatic_function_calling_works_in_a_stream(client: Any, model: str):
     stream = client.models.generate_content_stream(model=model, contents="?", config=WITH_TOOL)
     texts = [p.text for c in stream for p in c.candidates[0].content.parts if p.text]
     assert "".join(texts) == "Let me look.It is sunny."
     assert CITIES == ["Paris", "Rome"]
 
 
-def test_a_chat_keeps_its_history(fake: FakeGemini, client: genai.Client):
+def test_a_chat_keeps_its_history(fake: FakeGemini, client: Any):
     chat = client.chats.create(model="gemini-3-flash", config=WITH_TOOL)
     assert chat.send_message("Weather?").text == "It is sunny."
     said = [chunk.text for chunk in chat.send_message_stream("And now?")]
@@ -269,7 +267,7 @@ def test_a_wrong_key_is_refused_as_google_does():
         assert (caught.value.code, caught.value.status) == (401, "UNAUTHENTICATED")
 
 
-def ask(client: genai.Client, stream: bool) -> list[types.GenerateContentResponse]:
+def ask(client: Any, stream: bool) -> list[Any]:
     if stream:
         return list(client.models.generate_content_stream(model=MODEL, contents="Hello"))
     return [client.models.generate_content(model=MODEL, contents="Hello")]
@@ -286,7 +284,8 @@ def test_a_refusal_is_the_sdks_error(status: int, stream: bool):
     ):
         ask(client, stream)
     assert (caught.value.code, caught.value.message) == (status, "No.")
-    assert caught.value.details["error"]["details"][0]["retryDelay"] == "2s"
+    details: Any = caught.value.details
+    assert details["error"]["details"][0]["retryDelay"] == "2s"
 
 
 def test_the_sdk_retries_as_it_is_told():

@@ -162,8 +162,9 @@ def client() -> Iterator[OpenAI]:
 def test_it_is_refused(client: OpenAI, body: Any, message: str, code: str | None):
     with pytest.raises(openai.BadRequestError) as caught:
         client.post("/chat/completions", body=body, cast_to=object)
-    assert message in caught.value.body["message"]
-    assert caught.value.body["type"] == "invalid_request_error"
+    error: Any = caught.value.body
+    assert message in error["message"]
+    assert error["type"] == "invalid_request_error"
     assert caught.value.code == code
 
 

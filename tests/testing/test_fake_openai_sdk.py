@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import openai
 import pytest
@@ -61,11 +62,11 @@ async def async_client(fake: FakeOpenAI) -> AsyncIterator[AsyncOpenAI]:
         yield client
 
 
-def sdk(fake: FakeOpenAI, *, api_key: str = "sk-test", max_retries: int = 0) -> OpenAI:
+def sdk(fake: FakeOpenAI, *, api_key: str = "sk-test", max_retries: int = 0) -> Any:
     return OpenAI(base_url=fake.base_url, api_key=api_key, max_retries=max_retries)
 
 
-def test_a_completion_is_the_sdks_own_type_with_nothing_unknown(client: OpenAI):
+def test_a_completion_is_the_sdks_own_type_with_nothing_unknown(client: Any):
     completion = client.chat.completions.create(model="gpt-x", messages=HELLO)
     assert completion.choices[0].message.content == "It is sunny."
     assert completion.choices[0].finish_reason == "stop"
@@ -74,7 +75,7 @@ def test_a_completion_is_the_sdks_own_type_with_nothing_unknown(client: OpenAI):
     assert list(unknown_fields(completion)) == []
 
 
-def test_calls_and_usage_arrive_whole(client: OpenAI):
+def test_calls_and_usage_arrive_whole(client: Any):
     completion = client.chat.completions.create(model="m", messages=HELLO, tools=[WEATHER_TOOL])
     choice, usage = completion.choices[0], completion.usage
     assert choice.finish_reason == "tool_calls"
@@ -88,7 +89,7 @@ def test_calls_and_usage_arrive_whole(client: OpenAI):
     assert list(unknown_fields(completion)) == []
 
 
-def test_a_stream_has_one_role_and_one_finish_and_usage_only_if_asked(client: OpenAI):
+def test_a_stream_has_one_role_and_one_finish_and_usage_only_if_asked(client: Any):
     chunks = list(
         client.chat.completions.create(model="m", messages=HELLO, tools=[WEATHER_TOOL], stream=True)
     )
@@ -103,7 +104,7 @@ def test_a_stream_has_one_role_and_one_finish_and_usage_only_if_asked(client: Op
     assert [name for chunk in chunks for name in unknown_fields(chunk)] == []
 
 
-def test_a_streamed_call_says_its_id_and_name_once(client: OpenAI):
+def test_a_streamed_call_says_its_id_and_name_once(client: Any):
     stream = client.chat.completions.create(
         model="m", messages=HELLO, tools=[WEATHER_TOOL], stream=True
     )
@@ -116,7 +117,7 @@ def test_a_streamed_call_says_its_id_and_name_once(client: OpenAI):
         assert len(own) > 2
 
 
-def test_usage_comes_last_with_no_choices(client: OpenAI):
+def test_usage_comes_last_with_no_choices(client: Any):
     *others, last = client.chat.completions.create(
         model="m", messages=HELLO, stream=True, stream_options={"include_usage": True}
     )
@@ -124,7 +125,7 @@ def test_usage_comes_last_with_no_choices(client: OpenAI):
     assert all(chunk.usage is None and chunk.choices for chunk in others)
 
 
-def test_the_stream_helper_accumulates(client: OpenAI):
+def test_the_stream_helper_accumulates(client: Any):
     with client.chat.completions.stream(
         model="m",
         messages=HELLO,
@@ -152,7 +153,7 @@ def test_parse_reads_a_structured_answer():
     assert parsed.choices[0].message.parsed == Weather(city="Paris")
 
 
-def test_a_whole_tool_loop_by_hand(fake: FakeOpenAI, client: OpenAI):
+def test_a_whole_tool_loop_by_hand(fake: FakeOpenAI, client: Any):
     messages = [*HELLO]
     first = client.chat.completions.create(model="m", messages=messages, tools=[WEATHER_TOOL])
     message = first.choices[0].message
@@ -166,7 +167,7 @@ def test_a_whole_tool_loop_by_hand(fake: FakeOpenAI, client: OpenAI):
     assert [answer.output for answer in tool_results(fake.requests[1].body)] == ["sunny", "sunny"]
 
 
-async def test_the_async_client_blocks_and_streams(async_client: AsyncOpenAI):
+async def test_the_async_client_blocks_and_streams(async_client: Any):
     ask = async_client.chat.completions
     assert (await ask.create(model="m", messages=HELLO)).choices[0].message.content
     stream = await ask.create(model="m", messages=HELLO, stream=True)
@@ -196,7 +197,7 @@ async def test_many_clients_at_once_are_told_apart_by_what_they_ask():
     assert len(fake.requests) == 60
 
 
-def test_requests_are_kept_with_their_headers(fake: FakeOpenAI, client: OpenAI):
+def test_requests_are_kept_with_their_headers(fake: FakeOpenAI, client: Any):
     client.chat.completions.create(
         model="m", messages=HELLO, tools=[WEATHER_TOOL], tool_choice="required"
     )
