@@ -157,7 +157,7 @@ async def test_an_early_start_is_called_off_when_the_stream_is_cut(client_of: Ma
 
     gate = Gate()
     turn = calls(call("look", city="a"), call("look", city="b"), pieces="whole")
-    client = client_of([slow(cut(turn, after=3), gate=gate, after=3)])
+    client = client_of([slow(cut(turn, after=4), gate=gate, after=3)])
     run = await client.start("?", tools=[look])
     await started.wait()
     gate.open()

@@ -336,8 +336,8 @@ def _lifted(value: dict[str, Any]) -> dict[str, Any]:
     extra = value.pop("extra", {})
     clashing = {key: extra[key] for key in extra if key in value or key == "extra"}
     lifted = {**extra, **value, **({"extra": clashing} if clashing else {})}
-    if isinstance(parts := lifted.get("parts"), list):
-        lifted["parts"] = [_lifted(part) for part in cast("list[dict[str, Any]]", parts)]
+    if isinstance(parts := lifted.get("parts"), tuple):
+        lifted["parts"] = [_lifted(part) for part in cast("tuple[dict[str, Any], ...]", parts)]
     return lifted
 
 

@@ -120,6 +120,8 @@ def _conversation(items: Sequence[Any]) -> list[Message]:
             dicts.clear()
 
     for item in items:
+        if item == "":
+            continue
         if isinstance(item, str | Part):
             if dicts:
                 close()

@@ -64,6 +64,10 @@ class AsyncRun:
             self._stopping = True
             self.task.cancel()
             await asyncio.wait([self.task])
+            if self._reply is None and self._error is None:
+                # Cancelled before its first step: nothing has happened, and that is said too.
+                self._loop.end("stopped")
+                self._reply = self._loop.reply()
 
     def approve(
         self,

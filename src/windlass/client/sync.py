@@ -284,7 +284,7 @@ _open_clients: weakref.WeakSet[AsyncClient] = weakref.WeakSet()
 
 
 @atexit.register
-def _close_all() -> None:  # pyright: ignore[reportUnusedFunction]
+def _close_all() -> None:
     """The event loop's thread ends with the program; connections are given back before that."""
     for client in list(_open_clients):
         close_when_idle(client.aclose, wait=True)

@@ -104,16 +104,16 @@ class Loop:
                 reason = await self._go_round(context)
         except TimeoutError as error:
             if not clock.expired():
-                self._end("error", error)
+                self.end("error", error)
                 raise
             reason = "deadline"
         except asyncio.CancelledError:
-            self._end("stopped")
+            self.end("stopped")
             raise
         except BaseException as error:
-            self._end("error", error)
+            self.end("error", error)
             raise
-        self._end(reason)
+        self.end(reason)
         return self.reply()
 
     def reply(self) -> Reply:
@@ -297,7 +297,8 @@ class Loop:
         )
         self._repeating = all(answer.outcome == "not_run" for answer in answers)
 
-    def _end(self, reason: StopReason, error: BaseException | None = None) -> None:
+    def end(self, reason: StopReason, error: BaseException | None = None) -> None:
+        """Closes the books: open calls are answered, and the last event is said."""
         if self._open is not None:
             calls, turn = self._open
             self._answer(calls, turn.calls, STOPPED)

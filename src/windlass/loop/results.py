@@ -1,6 +1,6 @@
 """From what a tool gives back to what the record keeps and the model reads. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -44,8 +44,8 @@ def answer(call: FunctionCall, value: object) -> FunctionResponse:
         return msgspec.structs.replace(value, id=call.id, name=call.name)
     if isinstance(value, InlineData | FileData):
         return FunctionResponse(call.name, {"output": _label(value)}, call.id, (value,))
-    if isinstance(value, list | tuple):
-        items = cast("list[object]", value)
+    if type(value) in (list, tuple):
+        items = cast("Sequence[object]", value)
         media = tuple(item for item in items if isinstance(item, InlineData | FileData))
         if media:
             rest = [

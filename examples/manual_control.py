@@ -1,0 +1,20 @@
+"""Decide for yourself: read the calls, run them, go on."""
+
+from demo_tools import TOOLS
+from upstream import QUESTION, models
+
+from windlass import Client
+
+
+def main() -> None:
+    with models() as found:
+        for model in found:
+            with Client(**model) as client:
+                turn = client.generate(QUESTION, tools=TOOLS, execute_tools=False)
+                print(f"{turn.model} asks for: {', '.join(call.name for call in turn.calls)}")
+                results = client.execute(turn.calls)
+                print(client.generate(turn.follow_up(results), tools=TOOLS).text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""Runs every example, one after the other."""
+
+import runpy
+from pathlib import Path
+
+EXAMPLES = ("blocking", "streaming", "async_streaming", "background_run", "manual_control")
+
+
+def main() -> None:
+    here = Path(__file__).parent
+    for name in EXAMPLES:
+        print(f"\n--- examples/{name}.py")
+        runpy.run_path(str(here / f"{name}.py"), run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

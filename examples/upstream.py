@@ -1,0 +1,44 @@
+"""Where the examples find a model: a fake on each wire, or the model that MODEL names.
+
+Without MODEL there is no key and no network: a fake OpenAI, then a fake Gemini. A real one:
+`MODEL=gemini/gemini-2.5-flash python examples/blocking.py`.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from windlass.testing import FakeGemini, FakeOpenAI, Turn, call, calls, say, tool_results
+
+QUESTION = "What is the weather in Paris, what time is it in Tokyo, and what is (17 + 4) * 2?"
+
+
+def scripted(request: dict[str, Any]) -> Turn:
+    """Asks for three tools at once, then answers from their results, as a real model would."""
+    results = tool_results(request)
+    if not results:
+        return calls(
+            call("get_weather", city="Paris"),
+            call("get_time", city="Tokyo"),
+            call("calculate", expression="(17 + 4) * 2"),
+            text="Let me look that up. ",
+        )
+    weather, time, number = (result.output for result in results[:3])
+    return say(
+        f"In Paris it is {weather['sky']} with {weather['degrees']} °C, "
+        f"in Tokyo it is {time}, and (17 + 4) * 2 is {number}."
+    )
+
+
+@contextmanager
+def models() -> Iterator[list[dict[str, Any]]]:
+    """What to give to a client: the model that MODEL names, or one fake for each wire."""
+    if model := os.environ.get("MODEL"):
+        yield [{"model": model}]
+        return
+    with FakeOpenAI(scripted) as openai, FakeGemini(scripted) as gemini:
+        yield [
+            {"model": "openai/demo", "base_url": openai.base_url, "api_key": "demo"},
+            {"model": "gemini/demo", "base_url": gemini.base_url, "api_key": "demo"},
+        ]
