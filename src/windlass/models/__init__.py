@@ -1,0 +1,51 @@
+"""Language models by name: `create_model("provider/model")`.
+
+Importing this package imports no HTTP library; a provider's module is loaded when it is asked for.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, cast
+
+from windlass.errors import ConfigError
+from windlass.model import Model
+from windlass.models.keys import Key
+from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts
+
+__all__ = ["PROVIDERS", "Key", "Retry", "Timeouts", "create_model"]
+
+PROVIDERS: dict[str, tuple[str, str]] = {
+    "openai": ("windlass.models.openai.model", "OpenAIModel"),
+    "gemini": ("windlass.models.gemini.model", "GeminiModel"),
+    "vertex": ("windlass.models.gemini.model", "VertexModel"),
+}
+"""The provider's name and where its model lives: a module and a class in it."""
+
+
+def create_model(
+    name: str,
+    *,
+    base_url: str | None = None,
+    api_key: Key | None = None,
+    headers: Mapping[str, str] | None = None,
+    retry: Retry = DEFAULT_RETRY,
+    timeout: Timeouts | float = DEFAULT_TIMEOUTS,
+) -> Model:
+    """The model of that name, `provider/model`. A plain `timeout` is the longest silence (seconds).
+
+    Raises `ConfigError` for an unknown provider or a missing key.
+    """
+    provider, slash, model = name.partition("/")
+    if not slash or not provider or not model:
+        raise ConfigError(
+            f"a model's name is provider/model, such as 'openai/gpt-5-mini' or"
+            f" 'gemini/gemini-2.5-flash', not {name!r}"
+        )
+    if provider not in PROVIDERS:
+        known = ", ".join(sorted(PROVIDERS))
+        raise ConfigError(f"unknown provider {provider!r} in {name!r}; known are: {known}")
+    module, attribute = PROVIDERS[provider]
+    make = cast("Callable[..., Model]", getattr(import_module(module), attribute))
+    options: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "headers": headers}
+    timeouts = timeout if isinstance(timeout, Timeouts) else Timeouts(read=timeout)
+    return make(model, **options, retry=retry, timeouts=timeouts)

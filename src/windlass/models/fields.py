@@ -1,0 +1,85 @@
+"""JSON of which only a part is known: reading it, keeping the rest, putting both together."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+__all__ = [
+    "JsonObject",
+    "as_list",
+    "as_object",
+    "as_text",
+    "decode_json",
+    "merged",
+    "rest",
+    "whole",
+]
+
+JsonObject: TypeAlias = dict[str, Any]
+
+
+def as_object(value: object) -> JsonObject | None:
+    return cast("JsonObject", value) if isinstance(value, dict) else None
+
+
+def as_list(value: object) -> list[Any] | None:
+    return cast("list[Any]", value) if isinstance(value, list) else None
+
+
+def as_text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def whole(value: object) -> int:
+    """A count as some server wrote it: 3, 3.0, null or nothing."""
+    return int(value) if isinstance(value, (int, float)) and value == value else 0
+
+
+def rest(fields: Mapping[str, Any], *known: str) -> JsonObject:
+    """The fields that have no place of their own in our values, without those that are null."""
+    return {key: value for key, value in fields.items() if value is not None and key not in known}
+
+
+def merged(base: JsonObject, extra: Mapping[str, Any]) -> JsonObject:
+    """`base` with `extra` on top: objects are merged, other values replaced, None takes away."""
+    result = dict(base)
+    for key, value in extra.items():
+        old, new = as_object(result.get(key)), as_object(value)
+        if value is None:
+            result.pop(key, None)
+        elif old is not None and new is not None:
+            result[key] = merged(old, new)
+        else:
+            result[key] = value
+    return result
+
+
+def decode_json(data: bytes) -> Any:
+    """The JSON value in `data`, also of writers that break the rules.
+
+    Some send half of a surrogate pair (a character cut between two deltas) or NaN. The half becomes
+    U+FFFD. Raises `ValueError` when it cannot be read at all.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return _mended(json.loads(data.decode("utf-8", "replace")))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _mended(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        case list():
+            return [_mended(item) for item in cast("list[Any]", value)]
+        case dict():
+            fields = cast("JsonObject", value)
+            return {_mended(key): _mended(item) for key, item in fields.items()}
+        case _:
+            return value

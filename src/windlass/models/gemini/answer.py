@@ -1,0 +1,296 @@
+"""Gemini's answer as events: streamed or in one body, by one decoder. Pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from windlass.content import FunctionCall, Text, Thought, Usage, new_call_id
+from windlass.errors import ConfigError, ModelError, StreamCut
+from windlass.events import (
+    FinishReason,
+    ModelEvent,
+    PartReceived,
+    TextDelta,
+    ThoughtDelta,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    TurnEnded,
+)
+from windlass.models.fields import (
+    JsonObject,
+    as_list,
+    as_object,
+    as_text,
+    decode_json,
+    rest,
+    whole,
+)
+from windlass.models.gemini.parts import PROVIDER, decode_part
+from windlass.models.gemini.streamed import StreamedArguments
+from windlass.models.problem import problem_in, redacted
+
+__all__ = ["CANDIDATE", "FINISH", "AnswerDecoder", "usage_from"]
+
+CANDIDATE = "gemini_candidate"
+"""The key in a message's `extra` for what the service says about it (sources, citations)."""
+
+FINISH: dict[str, FinishReason] = {
+    "FINISH_REASON_UNSPECIFIED": "other",
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "LANGUAGE": "other",
+    "OTHER": "other",
+    "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "SPII": "content_filter",
+    "MALFORMED_FUNCTION_CALL": "malformed_call",
+    "UNEXPECTED_TOOL_CALL": "malformed_call",
+    "TOO_MANY_TOOL_CALLS": "other",
+    "MALFORMED_RESPONSE": "other",
+    "CONTINUATION": "length",
+    "IMAGE_SAFETY": "content_filter",
+    "IMAGE_PROHIBITED_CONTENT": "content_filter",
+    "IMAGE_RECITATION": "content_filter",
+    "IMAGE_OTHER": "other",
+    "NO_IMAGE": "other",
+}
+
+
+class _Content(Struct):
+    parts: list[JsonObject] | None = None
+
+
+class _Candidate(Struct, rename="camel"):
+    index: int | None = 0
+    content: _Content | None = None
+    finish_reason: str | None = None
+    finish_message: str | None = None
+    grounding_metadata: JsonObject | None = None
+    citation_metadata: JsonObject | None = None
+    url_context_metadata: JsonObject | None = None
+
+
+class _Chunk(Struct, rename="camel"):
+    candidates: list[_Candidate] | None = None
+    usage_metadata: Raw | None = None
+    prompt_feedback: JsonObject | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(_Chunk).decode
+
+
+class _StreamedCall:
+    """A call whose arguments come in pieces (Vertex)."""
+
+    __slots__ = ("arguments", "head", "index")
+
+    def __init__(self, index: int, head: FunctionCall) -> None:
+        self.index, self.head = index, head
+        self.arguments = StreamedArguments()
+
+
+class AnswerDecoder:
+    """Feed it streamed chunks or one body; `finish` says how the turn ended."""
+
+    done = False
+    """No mark ends this wire's streams; they just end."""
+
+    __slots__ = (
+        "_about",
+        "_answered",
+        "_blocked",
+        "_calls",
+        "_finish",
+        "_finish_message",
+        "_open",
+        "_secrets",
+        "_usage",
+        "_whole_body",
+    )
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._secrets = secrets
+        self._finish: str | None = None
+        self._finish_message: str | None = None
+        self._blocked: JsonObject | None = None
+        self._usage: Raw | None = None
+        self._calls = 0
+        self._open: _StreamedCall | None = None
+        self._about: JsonObject = {}
+        self._answered = self._whole_body = False
+
+    @property
+    def finished(self) -> bool:
+        return self._finish is not None or self._blocked is not None
+
+    def feed(self, payload: bytes) -> list[ModelEvent]:
+        """The events of one chunk. Raises `ModelError` if it is an error or cannot be read."""
+        try:
+            chunk = _decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            if not payload:
+                return []
+            chunk = self._mended(payload)
+        return self._chunk(chunk)
+
+    def feed_body(self, body: bytes) -> list[ModelEvent]:
+        """The events of a whole body: one answer, or a list of chunks. Raises `ModelError`."""
+        self._whole_body = True
+        start = body.lstrip()[:1]
+        if start == b"[":
+            items = as_list(self._value(body)) or ()
+            return [event for item in items for event in self.feed(msgspec.json.encode(item))]
+        if start == b"<":
+            shown = redacted(body[:200].decode("utf-8", "replace"), self._secrets)
+            raise ModelError(f"the answer is a page, not Gemini's; check base_url: {shown}")
+        return self.feed(body)
+
+    def finish(self) -> list[ModelEvent]:
+        """The last events. Raises `StreamCut` if a stream never came to its end."""
+        if not self.finished and not self._whole_body:
+            raise StreamCut
+        events = self._end_streamed()
+        extra = {CANDIDATE: self._about} if self._about else None
+        finish, detail = self._ending()
+        return [*events, TurnEnded(finish, self._counted(), detail, extra)]
+
+    def _ending(self) -> tuple[FinishReason, str | None]:
+        if self._finish is None and self._blocked is not None:
+            reasons = (self._blocked.get(key) for key in ("blockReasonMessage", "blockReason"))
+            return "content_filter", next(filter(None, map(as_text, reasons)), None)
+        if not self._answered:
+            return "other", "the model gave no answer"
+        finish = FINISH.get(self._finish or "STOP", "other")
+        if finish == "stop":
+            return ("tool_calls" if self._calls else "stop"), None
+        return finish, self._finish_message or self._finish
+
+    def _counted(self) -> Usage:
+        if self._usage is None:
+            return Usage()
+        return usage_from(as_object(decode_json(bytes(self._usage))) or {})
+
+    def _chunk(self, chunk: _Chunk) -> list[ModelEvent]:
+        if chunk.error:
+            raise problem_in(chunk.error, self._secrets)
+        if chunk.usage_metadata is not None:
+            self._usage = chunk.usage_metadata  # running totals: the last one counts
+        if chunk.prompt_feedback is not None and chunk.prompt_feedback.get("blockReason"):
+            self._blocked = chunk.prompt_feedback
+        events: list[ModelEvent] = []
+        for candidate in chunk.candidates or ():
+            if not candidate.index:  # only the first of several answers is the turn
+                self._candidate(candidate, events)
+        return events
+
+    def _candidate(self, candidate: _Candidate, events: list[ModelEvent]) -> None:
+        self._answered = True
+        for part in (candidate.content and candidate.content.parts) or ():
+            text = part.get("text")
+            if len(part) == 1 and type(text) is str:
+                if text:
+                    events.append(TextDelta(text))
+            else:
+                events += self._part(part)
+        if candidate.finish_reason:
+            self._finish = candidate.finish_reason
+            self._finish_message = candidate.finish_message
+        for key, value in (
+            ("groundingMetadata", candidate.grounding_metadata),
+            ("citationMetadata", candidate.citation_metadata),
+            ("urlContextMetadata", candidate.url_context_metadata),
+        ):
+            if value:
+                self._about[key] = value
+
+    def _part(self, fields: JsonObject) -> list[ModelEvent]:
+        call = as_object(fields.get("functionCall"))
+        if call is not None and (
+            self._open is not None or "partialArgs" in call or call.get("willContinue")
+        ):
+            return self._streamed(call, fields)
+        try:
+            part = decode_part(fields)
+        except ConfigError as error:
+            raise StreamCut(f"the model's answer cannot be read: {error}") from None
+        match part:
+            case Text(text="", signature=None, extra=extra) if not extra:
+                return []
+            case Text():
+                return [TextDelta(part.text, part.signature, part.extra or None)]
+            case Thought():
+                return [ThoughtDelta(part.text, part.signature, part.extra or None)]
+            case FunctionCall():
+                index = self._next_index()
+                return [
+                    ToolCallStarted(index, part.id, part.name),
+                    ToolCallDelta(index, part.json),
+                    ToolCallEnded(index, part),
+                ]
+            case _:
+                return [PartReceived(part)]
+
+    def _streamed(self, call: JsonObject, fields: JsonObject) -> list[ModelEvent]:
+        events: list[ModelEvent] = []
+        name = as_text(call.get("name"))
+        if name or self._open is None:
+            events += self._end_streamed()
+            signature = as_text(fields.get("thoughtSignature"))
+            extra = rest(fields, "functionCall", "thoughtSignature")
+            call_id = as_text(call.get("id")) or new_call_id()
+            head = FunctionCall(
+                name or "", "", call_id, signature, extra={PROVIDER: extra} if extra else {}
+            )
+            self._open = _StreamedCall(self._next_index(), head)
+            events.append(ToolCallStarted(self._open.index, head.id, head.name))
+        for piece in as_list(call.get("partialArgs")) or ():
+            self._open.arguments.add(as_object(piece) or {})
+        if not call.get("willContinue"):
+            events += self._end_streamed()
+        return events
+
+    def _end_streamed(self) -> list[ModelEvent]:
+        if self._open is None:
+            return []
+        index, text = self._open.index, self._open.arguments.json()
+        call = msgspec.structs.replace(self._open.head, json=text)
+        self._open = None
+        return [ToolCallDelta(index, text), ToolCallEnded(index, call)]
+
+    def _next_index(self) -> int:
+        self._calls += 1
+        return self._calls - 1
+
+    def _value(self, body: bytes) -> Any:
+        try:
+            return decode_json(body)
+        except ValueError as error:
+            raise StreamCut("the model's answer cannot be read") from error
+
+    def _mended(self, payload: bytes) -> _Chunk:
+        value = self._value(payload)
+        try:
+            # By way of JSON, because the usage is kept raw.
+            return _decode(msgspec.json.encode(value))
+        except msgspec.DecodeError as error:
+            raise StreamCut("the model's answer cannot be read") from error
+
+
+def usage_from(fields: JsonObject) -> Usage:
+    """Thoughts are output, and what the service's own tools put into the prompt is input."""
+    taken = whole(fields.get("promptTokenCount")) + whole(fields.get("toolUsePromptTokenCount"))
+    thoughts = whole(fields.get("thoughtsTokenCount"))
+    given = whole(fields.get("candidatesTokenCount")) + thoughts
+    return Usage(
+        taken,
+        given,
+        whole(fields.get("totalTokenCount")) or taken + given,
+        whole(fields.get("cachedContentTokenCount")),
+        thoughts,
+    )

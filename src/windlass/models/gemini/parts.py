@@ -1,0 +1,214 @@
+"""Gemini's parts to ours and back. What our values have no field for lives in `extra["gemini"]`."""
+
+import base64
+import binascii
+from collections.abc import Callable
+
+from windlass.content import (
+    AnyPart,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    InlineData,
+    Opaque,
+    Text,
+    Thought,
+    compact_json,
+    is_own_call_id,
+    new_call_id,
+)
+from windlass.errors import ConfigError
+from windlass.models.fields import JsonObject, as_list, as_object, as_text, merged, rest
+
+__all__ = ["PLACEHOLDER_SIGNATURE", "PROVIDER", "camel_keys", "decode_part", "encode_parts"]
+
+PROVIDER = "gemini"
+PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
+"""Google's word for a call that another model made and that therefore has no signature."""
+
+
+def encode_parts(
+    parts: tuple[AnyPart, ...], *, ids: bool = True, signed: bool = False
+) -> list[JsonObject]:
+    """The parts as the wire has them; those of other providers are left out.
+
+    `ids`: whether the service knows call ids. `signed`: whether it wants a signature on the first
+    call of every turn.
+    """
+    encoded: list[JsonObject] = []
+    for part in parts:
+        fields = _encode_part(part, ids)
+        if fields is None:
+            continue
+        if signed and isinstance(part, FunctionCall):
+            fields.setdefault("thoughtSignature", PLACEHOLDER_SIGNATURE)
+            signed = False
+        encoded.append(fields)
+    return encoded
+
+
+def _encode_part(part: AnyPart, ids: bool) -> JsonObject | None:
+    extra: JsonObject = part.extra.get(PROVIDER, {})
+    match part:
+        case Text(text="", signature=None) if not extra:
+            return None  # refused by the service, and says nothing
+        case Text():
+            fields: JsonObject = {"text": part.text}
+        case Thought():
+            fields = {"text": part.text, "thought": True}
+        case InlineData():
+            data = base64.b64encode(part.data).decode()
+            fields = {"inlineData": {"mimeType": part.mime_type, "data": data}}
+        case FileData():
+            mime = {"mimeType": part.mime_type} if part.mime_type else {}
+            fields = {"fileData": {**mime, "fileUri": part.uri}}
+        case FunctionCall():
+            fields = {"functionCall": _encode_call(part, ids)}
+        case FunctionResponse():
+            fields = {"functionResponse": _encode_response(part, ids)}
+        case Opaque():
+            return part.data if part.provider == PROVIDER else None
+    if isinstance(part, (Text, Thought, FunctionCall)) and part.signature is not None:
+        fields["thoughtSignature"] = part.signature
+    return merged(fields, extra)
+
+
+def _encode_call(call: FunctionCall, ids: bool) -> JsonObject:
+    arguments = call.arguments
+    # Another model's unreadable arguments still have to be an object here.
+    args = {"arguments": arguments} if isinstance(arguments, str) else arguments
+    return {**_encode_id(call.id, ids), "name": call.name, "args": args}
+
+
+def _encode_response(response: FunctionResponse, ids: bool) -> JsonObject:
+    parts = [_encode_part(part, ids) for part in response.parts]
+    return {
+        **_encode_id(response.id, ids),
+        "name": response.name,
+        "response": response.response,
+        **({"parts": parts} if parts else {}),
+    }
+
+
+def _encode_id(call_id: str, ids: bool) -> JsonObject:
+    """Only an id that the service gave: one that was made up here means nothing to it."""
+    return {"id": call_id} if ids and call_id and not is_own_call_id(call_id) else {}
+
+
+def decode_part(fields: JsonObject, place: str = "part") -> AnyPart:
+    """A part of a kind that is not known here is kept whole.
+
+    Raises `ConfigError`, which names the field, for what cannot be read.
+    """
+    fields = camel_keys(fields)
+    for kind, decode in _DECODERS.items():
+        inner = fields.get(kind)
+        if inner is not None:
+            return decode(inner, fields, f"{place}.{kind}")
+    return Opaque(PROVIDER, fields)
+
+
+def _decode_text(inner: object, fields: JsonObject, place: str) -> AnyPart:
+    text = as_text(inner)
+    if text is None:
+        raise ConfigError(f"{place}: must be a text")
+    kind = Thought if fields.get("thought") is True else Text
+    signature = as_text(fields.get("thoughtSignature"))
+    extra = rest(fields, "text", "thought", "thoughtSignature")
+    return kind(text, signature, extra={PROVIDER: extra} if extra else {})
+
+
+def _decode_inline(inner: object, fields: JsonObject, place: str) -> AnyPart:
+    blob = _inner(inner, place)
+    data = _decode_bytes(blob.get("data"), f"{place}.data")
+    mime = as_text(blob.get("mimeType")) or "application/octet-stream"
+    return InlineData(data, mime, extra=_extra(fields, "inlineData", blob, "data", "mimeType"))
+
+
+def _decode_file(inner: object, fields: JsonObject, place: str) -> AnyPart:
+    file = _inner(inner, place)
+    uri = _name(file.get("fileUri"), f"{place}.fileUri")
+    extra = _extra(fields, "fileData", file, "fileUri", "mimeType")
+    return FileData(uri, as_text(file.get("mimeType")), extra=extra)
+
+
+def _decode_call(inner: object, fields: JsonObject, place: str) -> AnyPart:
+    call = _inner(inner, place)
+    return FunctionCall(
+        _name(call.get("name"), f"{place}.name"),
+        compact_json(as_object(call.get("args")) or {}),
+        as_text(call.get("id")) or new_call_id(),
+        as_text(fields.get("thoughtSignature")),
+        extra=_extra(rest(fields, "thoughtSignature"), "functionCall", call, "id", "name", "args"),
+    )
+
+
+def _decode_response(inner: object, fields: JsonObject, place: str) -> AnyPart:
+    response = _inner(inner, place)
+    known = ["id", "name", "response", "parts"]
+    parts: list[InlineData | FileData] = []
+    for index, item in enumerate(as_list(response.get("parts")) or ()):
+        part = decode_part(_inner(item, f"{place}.parts[{index}]"), f"{place}.parts[{index}]")
+        if isinstance(part, (InlineData, FileData)):
+            parts.append(part)
+        elif "parts" in known:
+            known.remove("parts")  # kept as they are, with the kind that has no place here
+    return FunctionResponse(
+        _name(response.get("name"), f"{place}.name"),
+        as_object(response.get("response")) or {},
+        as_text(response.get("id")) or "",
+        tuple(parts),
+        extra=_extra(fields, "functionResponse", response, *known),
+    )
+
+
+_DECODERS: dict[str, Callable[[object, JsonObject, str], AnyPart]] = {
+    "text": _decode_text,
+    "functionCall": _decode_call,
+    "functionResponse": _decode_response,
+    "inlineData": _decode_inline,
+    "fileData": _decode_file,
+}
+
+
+def camel_keys(fields: JsonObject) -> JsonObject:
+    """The service reads `function_call` as well as `functionCall`; here it is always the second."""
+    if not any("_" in key for key in fields):
+        return fields
+    return {_camel(key): value for key, value in fields.items()}
+
+
+def _camel(key: str) -> str:
+    head, *words = key.split("_")
+    return head + "".join(word[:1].upper() + word[1:] for word in words)
+
+
+def _extra(fields: JsonObject, kind: str, inner: JsonObject, *known: str) -> JsonObject:
+    """What is unknown beside the part's own field and inside it, shaped as on the wire."""
+    unknown = rest(fields, kind)
+    if unknown_inside := rest(inner, *known):
+        unknown[kind] = unknown_inside
+    return {PROVIDER: unknown} if unknown else {}
+
+
+def _inner(value: object, place: str) -> JsonObject:
+    fields = as_object(value)
+    if fields is None:
+        raise ConfigError(f"{place}: must be an object")
+    return camel_keys(fields)
+
+
+def _name(value: object, place: str) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise ConfigError(f"{place}: must be a text")
+
+
+def _decode_bytes(value: object, place: str) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    try:
+        text = (as_text(value) or "").replace("-", "+").replace("_", "/")
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise ConfigError(f"{place}: not base64") from None

@@ -1,0 +1,167 @@
+"""Gemini's generateContent wire, pure: requests to bytes, answers to events, messages both ways."""
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+from msgspec import Raw
+
+from windlass.content import (
+    Declaration,
+    FunctionDeclaration,
+    GoogleSearch,
+    Message,
+    encoded_once,
+)
+from windlass.model import ModelRequest, Settings, ToolChoice
+from windlass.models.cache import IdentityCache
+from windlass.models.fields import JsonObject, merged
+from windlass.models.gemini.answer import FINISH, AnswerDecoder, usage_from
+from windlass.models.gemini.messages import (
+    decode_message,
+    decode_messages,
+    encode_message,
+)
+from windlass.models.gemini.parts import encode_parts
+from windlass.models.gemini.schema import openapi_schema
+
+__all__ = [
+    "FINISH",
+    "AnswerDecoder",
+    "RequestEncoder",
+    "SchemaForm",
+    "decode_message",
+    "decode_messages",
+    "encode_message",
+    "encode_tools",
+    "is_signed_model",
+    "openapi_schema",
+    "usage_from",
+]
+
+SchemaForm = Literal["json", "openapi"]
+"""How schemas are written: as they are (`parametersJsonSchema`), or in the older subset."""
+
+_MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+
+
+def is_signed_model(model: str) -> bool:
+    """Whether the model wants a signature on the first call of each turn: Gemini 3 and later."""
+    version = re.search(r"gemini-(\d+)", model)
+    if version is None:
+        return re.search(r"gemini-.*-latest$", model) is not None
+    return int(version[1]) >= 3
+
+
+class RequestEncoder:
+    """Encodes requests to one model. Messages and tools that come again are not encoded again."""
+
+    def __init__(self, *, ids: bool, signed: bool, schema_form: SchemaForm = "json") -> None:
+        self._ids, self._signed = ids, signed
+        self._wire = f"gemini{'+ids' if ids else ''}{'+signed' if signed else ''}"
+        self._tools: dict[SchemaForm, IdentityCache[tuple[Declaration, ...], Raw]] = {
+            "json": IdentityCache(lambda tools: encode_tools(tools, "json")),
+            "openapi": IdentityCache(lambda tools: encode_tools(tools, "openapi")),
+        }
+        self.schema_form: SchemaForm = schema_form
+        """A model learns of a service that reads only the older form."""
+
+    def body(self, request: ModelRequest) -> bytes:
+        fields: JsonObject = {"contents": Raw(b"[" + b",".join(self._contents(request)) + b"]")}
+        system = [message for message in request.messages if message.role == "system"]
+        if parts := b",".join(filter(None, map(self._parts, system))):
+            fields["systemInstruction"] = {"parts": Raw(b"[" + parts + b"]")}
+        if request.tools:
+            fields["tools"] = self._tools[self.schema_form].get(request.tools)
+            if config := _function_calling(request):
+                fields["toolConfig"] = {"functionCallingConfig": config}
+        if generation := _generation_config(request.settings, self.schema_form):
+            fields["generationConfig"] = generation
+        if request.extra:
+            fields = merged(fields, request.extra)
+        return msgspec.json.encode(fields, enc_hook=str)
+
+    def _contents(self, request: ModelRequest) -> Iterable[bytes]:
+        """Neighbouring tool messages become one: all answers to a turn must stand in one turn."""
+        before = None
+        waiting: list[bytes] = []
+        for message in request.messages:
+            parts = b"" if message.role == "system" else self._parts(message)
+            if not parts:
+                continue
+            if waiting and not message.role == before == "tool":
+                yield _content(before, waiting)
+                waiting = []
+            waiting.append(parts)
+            before = message.role
+        if waiting:
+            yield _content(before, waiting)
+
+    def _parts(self, message: Message) -> bytes:
+        return encoded_once(message, self._wire, self._encode)
+
+    def _encode(self, message: Message) -> bytes:
+        signed = self._signed and message.role == "assistant"
+        parts = encode_parts(message.parts, ids=self._ids, signed=signed)
+        return b",".join(msgspec.json.encode(part, enc_hook=str) for part in parts)
+
+
+def _content(role: str | None, parts: list[bytes]) -> bytes:
+    wire_role = b"model" if role == "assistant" else b"user"
+    return b'{"role":"%s","parts":[%s]}' % (wire_role, b",".join(parts))
+
+
+def encode_tools(tools: tuple[Declaration, ...], form: SchemaForm) -> Raw:
+    """All functions in one tool; the service's own search beside them."""
+    functions: list[JsonObject] = []
+    encoded: list[JsonObject] = []
+    for tool in tools:
+        match tool:
+            case FunctionDeclaration():
+                functions.append(_declaration(tool, form))
+            case GoogleSearch():
+                encoded.append({"googleSearch": {}})
+    if functions:
+        encoded.insert(0, {"functionDeclarations": functions})
+    return Raw(msgspec.json.encode(encoded, enc_hook=str))
+
+
+def _declaration(tool: FunctionDeclaration, form: SchemaForm) -> JsonObject:
+    fields: JsonObject = {"name": tool.name}
+    if tool.description:
+        fields["description"] = tool.description
+    if tool.parameters.get("properties") or form == "json":
+        key = "parametersJsonSchema" if form == "json" else "parameters"
+        fields[key] = tool.parameters if form == "json" else openapi_schema(tool.parameters)
+    return fields
+
+
+def _function_calling(request: ModelRequest) -> JsonObject | None:
+    choice: ToolChoice = request.tool_choice
+    if not any(isinstance(tool, FunctionDeclaration) for tool in request.tools):
+        return None
+    if choice.names and choice.mode != "none":
+        # VALIDATED is AUTO among named functions.
+        mode = "ANY" if choice.mode == "required" else "VALIDATED"
+        return {"mode": mode, "allowedFunctionNames": choice.names}
+    return None if choice.mode == "auto" else {"mode": _MODES[choice.mode]}
+
+
+def _generation_config(settings: Settings, form: SchemaForm) -> JsonObject:
+    fields: JsonObject = {
+        "temperature": settings.temperature,
+        "topP": settings.top_p,
+        "topK": settings.top_k,
+        "maxOutputTokens": settings.max_tokens,
+        "stopSequences": settings.stop,
+        "seed": settings.seed,
+    }
+    schema = settings.response_schema
+    if schema is not None:
+        fields["responseMimeType"] = "application/json"
+    if schema and form == "json":
+        fields["responseJsonSchema"] = schema
+    elif schema:
+        fields["responseSchema"] = openapi_schema(schema)
+    return {key: value for key, value in fields.items() if value is not None}

@@ -1,0 +1,210 @@
+"""A chat completion as events: streamed or in one body, by one decoder. Pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from windlass.content import Opaque, Usage
+from windlass.errors import ModelError, StreamCut
+from windlass.events import (
+    FinishReason,
+    ModelEvent,
+    PartReceived,
+    TextDelta,
+    ThoughtDelta,
+    TurnEnded,
+)
+from windlass.models.fields import JsonObject, as_list, as_object, as_text, decode_json, rest, whole
+from windlass.models.openai.calls import CallAssembler
+from windlass.models.openai.decode import THOUGHT_FIELDS
+from windlass.models.openai.media import PROVIDER
+from windlass.models.openai.unknown import UnknownFields
+from windlass.models.problem import problem_in, redacted
+
+__all__ = ["FINISH", "AnswerDecoder", "usage_from"]
+
+FINISH: dict[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+    # What some compatible servers say instead.
+    "eos": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_length": "length",
+    "safety": "content_filter",
+    "refusal": "content_filter",
+}
+
+
+class _Choice(Struct):
+    index: int | None = 0
+    delta: JsonObject | None = None
+    message: JsonObject | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(Struct):
+    choices: list[_Choice] | None = None
+    usage: JsonObject | None = None
+    error: Any = None
+    object: Any = None
+    message: Any = None  # of an error that some servers write without its own object
+    code: Any = None
+
+
+_decode = msgspec.json.Decoder(_Chunk).decode
+
+
+class AnswerDecoder:
+    """Feed it streamed chunks or one body; `finish` says how the turn ended."""
+
+    __slots__ = (
+        "_answered",
+        "_calls",
+        "_finish",
+        "_said",
+        "_secrets",
+        "_unknown",
+        "_usage",
+        "done",
+    )
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self.done = False
+        self._secrets = secrets
+        self._finish: str | None = None
+        self._usage: JsonObject | None = None
+        self._calls = CallAssembler()
+        self._unknown = UnknownFields()
+        self._answered = self._said = False
+
+    @property
+    def finished(self) -> bool:
+        return self._finish is not None
+
+    def feed(self, payload: bytes) -> list[ModelEvent]:
+        """The events of one chunk. Raises `ModelError` if it is an error or cannot be read."""
+        try:
+            chunk = _decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            if payload == b"[DONE]" or not payload:
+                self.done = self.done or bool(payload)
+                return []
+            chunk = self._mended(payload)
+        if chunk.usage is not None:
+            self._usage = chunk.usage
+        if chunk.error:
+            raise problem_in(chunk.error, self._secrets)
+        if not chunk.choices:
+            if chunk.object == "error":
+                raise problem_in({"message": chunk.message, "code": chunk.code}, self._secrets)
+            return []
+        choice = chunk.choices[0]
+        delta = choice.delta
+        if delta is not None and len(delta) == 1 and choice.finish_reason is None:
+            text = delta.get("content")
+            if type(text) is str and text and not choice.index:
+                self._said = True
+                return [TextDelta(text)]
+        return [event for choice in chunk.choices for event in self._choice(choice)]
+
+    def feed_body(self, body: bytes) -> list[ModelEvent]:
+        """The events of a whole body. Raises `ModelError` if it is an error or cannot be read."""
+        events = [] if body.lstrip()[:1] == b"<" else self.feed(body)
+        if not self._answered:
+            shown = redacted(body[:200].decode("utf-8", "replace"), self._secrets)
+            raise ModelError(f"the answer is not a chat completion; check base_url: {shown}")
+        self._finish = self._finish or ""
+        return events
+
+    def finish(self) -> list[ModelEvent]:
+        """The last events. Raises `StreamCut` if the turn never came to its end."""
+        if self._finish is None and not self.done:
+            raise StreamCut
+        extra = self._unknown.fields()
+        reason = self._finish or ""
+        finish = FINISH.get(reason, "other" if reason else "stop")
+        if self._calls and finish == "stop":
+            finish = "tool_calls"
+        detail = None if finish in ("stop", "tool_calls") else reason
+        if not self._said and not self._calls and (refusal := as_text(extra.get("refusal"))):
+            finish, detail = "content_filter", refusal
+        usage = usage_from(self._usage or {})
+        message_extra = {PROVIDER: extra} if extra else None
+        return [*self._calls.end(), TurnEnded(finish, usage, detail, message_extra)]
+
+    def _choice(self, choice: _Choice) -> list[ModelEvent]:
+        if choice.index:
+            return []  # one of several answers (`n`): only the first is the turn
+        self._answered = True
+        delta = choice.delta if choice.delta is not None else choice.message
+        events: list[ModelEvent] = []
+        if delta:
+            self._delta(delta, events, is_whole=choice.delta is None)
+        if choice.finish_reason == "error":
+            raise problem_in((delta or {}).get("error") or {"code": "server_error"}, self._secrets)
+        if choice.finish_reason:
+            self._finish = choice.finish_reason
+            events += self._calls.end()
+        return events
+
+    def _delta(self, delta: JsonObject, events: list[ModelEvent], *, is_whole: bool) -> None:
+        thoughts = (as_text(delta.get(name)) for name in THOUGHT_FIELDS)
+        if thought := next(filter(None, thoughts), None):
+            events.append(ThoughtDelta(thought))
+        if content := delta.get("content"):
+            before = len(events)
+            self._content(content, events)
+            self._said = self._said or len(events) > before
+        if calls := delta.get("tool_calls"):
+            events += self._calls.feed(calls, whole=is_whole)
+        if legacy := delta.get("function_call"):
+            events += self._calls.feed([{"function": legacy}], whole=is_whole)
+        unknown = rest(delta, "role", "content", "tool_calls", "function_call")
+        if unknown:
+            self._unknown.add(unknown, is_whole=is_whole)
+
+    def _content(self, content: object, events: list[ModelEvent]) -> None:
+        """Text, or a list of parts as some servers send."""
+        if isinstance(content, str):
+            events.append(TextDelta(content))
+            return
+        for item in as_list(content) or [content]:
+            match as_object(item):
+                case {"type": "text", "text": str(text)}:
+                    events.append(TextDelta(text))
+                case {"type": "thinking", "thinking": thinking}:
+                    inner = as_list(thinking) or [{"text": thinking}]
+                    texts = (as_text((as_object(piece) or {}).get("text")) for piece in inner)
+                    events.append(ThoughtDelta("".join(filter(None, texts))))
+                case dict() as part:
+                    events.append(PartReceived(Opaque(PROVIDER, part)))
+                case _:
+                    pass
+
+    def _mended(self, payload: bytes) -> _Chunk:
+        try:
+            return msgspec.convert(decode_json(payload), _Chunk)
+        except (ValueError, msgspec.ValidationError) as error:
+            raise StreamCut("the model's answer cannot be read") from error
+
+
+def usage_from(fields: JsonObject) -> Usage:
+    """Tokens as the server counted them; a total that it left out is the sum."""
+    prompt = as_object(fields.get("prompt_tokens_details")) or {}
+    completion = as_object(fields.get("completion_tokens_details")) or {}
+    taken, given = whole(fields.get("prompt_tokens")), whole(fields.get("completion_tokens"))
+    return Usage(
+        taken,
+        given,
+        whole(fields.get("total_tokens")) or taken + given,
+        whole(prompt.get("cached_tokens")) or whole(fields.get("prompt_cache_hit_tokens")),
+        whole(completion.get("reasoning_tokens")),
+    )

@@ -1,0 +1,90 @@
+"""`openai/`: any server that speaks chat completions."""
+
+import os
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
+
+from yarl import URL
+
+from windlass.errors import ConfigError, ModelError
+from windlass.events import ModelEvent
+from windlass.model import ModelRequest
+from windlass.models.http import Http
+from windlass.models.keys import Auth, Key, has_auth, key_from
+from windlass.models.openai.answer import AnswerDecoder
+from windlass.models.openai.wire import RequestEncoder
+from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts
+from windlass.models.turn import Waiting, turn_events
+
+__all__ = ["OpenAIModel"]
+
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
+_OFFICIAL_HOST = re.compile(r"(.+\.)?api\.openai\.com|.+\.openai\.azure\.com")
+
+
+class OpenAIModel:
+    """A model behind `POST {base_url}/chat/completions`; `base_url` includes the `/v1`."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: Key | None = None,
+        headers: Mapping[str, str] | None = None,
+        retry: Retry = DEFAULT_RETRY,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    ) -> None:
+        """Raises `ConfigError` if OpenAI's own service is asked without a key."""
+        self._model = model
+        self._base_url = base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
+        key = key_from(api_key, "OPENAI_API_KEY")
+        if key is None and self._base_url == DEFAULT_BASE_URL and not has_auth(headers):
+            raise ConfigError("OpenAI needs a key: pass api_key= or set OPENAI_API_KEY")
+        self._http = Http(self._base_url, Auth("Authorization", "Bearer ", key, headers), timeouts)
+        self._url = self._http.address("/chat/completions")
+        official = _OFFICIAL_HOST.fullmatch(self._http.host) is not None
+        self._encoder = RequestEncoder(model, official=official)
+        self._retry = retry
+
+    @property
+    def name(self) -> str:
+        return f"openai/{self._model}"
+
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        exchange = _Exchange(request, self._url, self._encoder, self._http)
+        return aclosing(turn_events(self._http, exchange, Waiting(self._retry)))
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    def __repr__(self) -> str:
+        return f"OpenAIModel({self._model!r}, base_url={str(self._url.origin())!r})"
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    __slots__ = ("_encoder", "_http", "_request", "_url")
+
+    def __init__(
+        self, request: ModelRequest, url: URL, encoder: RequestEncoder, http: Http
+    ) -> None:
+        self._request, self._url, self._encoder, self._http = request, url, encoder, http
+
+    def request(self) -> tuple[URL, bytes]:
+        return self._url, self._encoder.body(self._request)
+
+    def decoder(self) -> AnswerDecoder:
+        return AnswerDecoder(self._http.secrets)
+
+    def adapt(self, problem: ModelError) -> bool:
+        """Some servers refuse `stream_options`: they are then left out, here and from now on."""
+        refused = problem.status in (400, 422) and "stream_options" in problem.message
+        if not refused or not self._encoder.stream_options:
+            return False
+        self._encoder.stream_options = False
+        return True

@@ -1,0 +1,127 @@
+"""The chat-completions wire, pure: requests to bytes, answers to events, messages both ways."""
+
+import logging
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from windlass.content import Declaration, FunctionDeclaration, Schema, encoded_once
+from windlass.model import ModelRequest, Settings, ToolChoice
+from windlass.models.cache import IdentityCache
+from windlass.models.fields import JsonObject, merged
+from windlass.models.openai.answer import FINISH, AnswerDecoder, usage_from
+from windlass.models.openai.decode import decode_call, decode_message, decode_messages
+from windlass.models.openai.encode import encode_call, encode_message, encode_message_json
+
+__all__ = [
+    "FINISH",
+    "AnswerDecoder",
+    "RequestEncoder",
+    "decode_call",
+    "decode_message",
+    "decode_messages",
+    "encode_call",
+    "encode_message",
+    "encode_tools",
+    "usage_from",
+]
+
+log = logging.getLogger("windlass.models")
+
+WIRE = "openai"
+
+
+class RequestEncoder:
+    """Encodes requests to one model. Messages and tools that come again are not encoded again.
+
+    `official` hosts (OpenAI's own) take `max_completion_tokens` and know no `top_k`; other servers
+    take `max_tokens` and may know it.
+    """
+
+    def __init__(self, model: str, *, official: bool) -> None:
+        self._model, self._official = model, official
+        self._tools: IdentityCache[tuple[Declaration, ...], Raw | None] = IdentityCache(
+            encode_tools
+        )
+        self.stream_options = True
+        """Whether the server takes them; a model learns of one that does not."""
+
+    def body(self, request: ModelRequest) -> bytes:
+        """Raises `ConfigError` for a part that this wire has no place for."""
+        messages = [
+            encoded_once(message, WIRE, encode_message_json) for message in request.messages
+        ]
+        fields: JsonObject = {
+            "model": self._model,
+            "messages": Raw(b"[" + b",".join(filter(None, messages)) + b"]"),
+        }
+        if request.tools and (tools := self._tools.get(request.tools)) is not None:
+            fields["tools"] = tools
+            if (choice := _tool_choice(request.tool_choice)) is not None:
+                fields["tool_choice"] = choice
+            if request.parallel_tool_calls is not None:
+                fields["parallel_tool_calls"] = request.parallel_tool_calls
+        if request.settings != _NO_SETTINGS:
+            fields |= self._settings(request.settings)
+        if request.live:
+            fields["stream"] = True
+            if self.stream_options:
+                fields["stream_options"] = {"include_usage": True}
+        if request.extra:
+            fields = merged(fields, request.extra)
+        return msgspec.json.encode(fields, enc_hook=str)
+
+    def _settings(self, settings: Settings) -> JsonObject:
+        fields: JsonObject = {
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "max_completion_tokens" if self._official else "max_tokens": settings.max_tokens,
+            "stop": settings.stop,
+            "seed": settings.seed,
+            "response_format": _response_format(settings.response_schema),
+        }
+        if settings.top_k is not None and self._official:
+            log.debug("OpenAI knows no top_k; it is left out")
+        elif settings.top_k is not None:
+            fields["top_k"] = settings.top_k
+        return {key: value for key, value in fields.items() if value is not None}
+
+
+_NO_SETTINGS = Settings()
+
+
+def encode_tools(tools: tuple[Declaration, ...]) -> Raw | None:
+    """The declarations as JSON; None if there is none that this wire knows."""
+    functions: list[JsonObject] = []
+    for tool in tools:
+        if not isinstance(tool, FunctionDeclaration):
+            log.warning("The OpenAI wire has no %s; it is left out", type(tool).__name__)
+            continue
+        function: JsonObject = {"name": tool.name, "parameters": tool.parameters}
+        if tool.description:
+            function["description"] = tool.description
+        functions.append({"type": "function", "function": function})
+    return Raw(msgspec.json.encode(functions, enc_hook=str)) if functions else None
+
+
+def _tool_choice(choice: ToolChoice) -> str | JsonObject | None:
+    named: list[JsonObject] = [
+        {"type": "function", "function": {"name": name}} for name in choice.names
+    ]
+    if choice.mode == "none" or not named:
+        return None if choice.mode == "auto" else choice.mode
+    if choice.mode == "required" and len(named) == 1:
+        return named[0]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": choice.mode, "tools": named}}
+
+
+def _response_format(schema: Schema | None) -> JsonObject | None:
+    if schema is None:
+        return None
+    if not schema:
+        return {"type": "json_object"}
+    title: Any = schema.get("title", "")
+    name = re.sub(r"[^a-zA-Z0-9_-]+", "_", str(title))[:64] or "response"
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}

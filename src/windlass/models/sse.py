@@ -1,0 +1,114 @@
+"""Server-sent events: bytes in, the `data` of each event out; any split gives the same. Pure."""
+
+from windlass.errors import ModelError
+from windlass.models.fields import decode_json
+
+__all__ = ["MAX_EVENT", "SseDecoder"]
+
+MAX_EVENT = 64 * 2**20
+"""The size that an event may have. An image in a Gemini stream is one event of many megabytes."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class SseDecoder:
+    """Feed it what the socket gives; it returns what is complete. Work is linear in the bytes.
+
+    Complete lines are taken apart at once, so only the unfinished line waits, in pieces.
+    """
+
+    __slots__ = ("_begun", "_cr", "_data", "_limit", "_pieces", "_size", "_waiting")
+
+    def __init__(self, limit: int = MAX_EVENT) -> None:
+        self._limit = limit
+        self._pieces: list[bytes] = []  # of the line that has not ended yet
+        self._waiting = 0  # their size
+        self._data: list[bytes] = []  # the data lines of the event that has not ended yet
+        self._size = 0  # their size
+        self._cr = False  # the last byte was a CR: a LF that follows belongs to it
+        self._begun = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The payloads that this chunk completes. Raises `ModelError` for an oversized event."""
+        if self._cr or b"\r" in chunk:
+            chunk = self._unified(chunk)
+        head, newline, _ = chunk.partition(b"\n")
+        if not newline:
+            self._wait(chunk)
+            return []
+        if self._pieces:
+            self._pieces.append(head)
+            chunk = b"".join(self._pieces) + chunk[len(head) :]
+            self._pieces.clear()
+            self._waiting = 0
+        payloads: list[bytes] = []
+        if not self._data:
+            *blocks, chunk = chunk.split(b"\n\n")
+            for block in blocks:
+                # The common event is one line: `data: {...}`.
+                if block.startswith(b"data: ") and b"\n" not in block and len(block) <= self._limit:
+                    payloads.append(block[6:])
+                    self._begun = True
+                else:
+                    self._lines([*block.split(b"\n"), b""], payloads)
+        *lines, unfinished = chunk.split(b"\n")
+        self._lines(lines, payloads)
+        self._wait(unfinished)
+        return payloads
+
+    def finish(self) -> list[bytes]:
+        """The payload that the stream's end completes, if any.
+
+        The specification drops an event without its blank line, but some servers end so: it counts
+        if it is whole JSON or the closing mark.
+        """
+        payloads: list[bytes] = []
+        self._lines([b"".join(self._pieces), b""], payloads)
+        self._pieces.clear()
+        return [payload for payload in payloads if payload == b"[DONE]" or _is_json(payload)]
+
+    def _unified(self, chunk: bytes) -> bytes:
+        """The chunk with LF for every line end, also for a CRLF that two chunks share."""
+        if self._cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+            self._cr = False
+        if chunk:
+            self._cr = chunk.endswith(b"\r")
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _lines(self, lines: list[bytes], payloads: list[bytes]) -> None:
+        for whole_line in lines:
+            line = whole_line
+            if not self._begun:
+                line = line.removeprefix(_BOM)
+                self._begun = True
+            self._check(len(line))
+            if not line:
+                if self._data:
+                    payloads.append(b"\n".join(self._data))
+                    self._data.clear()
+                self._size = 0
+            elif line.startswith(b"data:"):
+                self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+                self._size += len(line)
+                self._check(self._size)
+            elif line == b"data":
+                self._data.append(b"")
+
+    def _wait(self, piece: bytes) -> None:
+        if piece:
+            self._pieces.append(piece)
+            self._waiting += len(piece)
+            self._check(self._waiting)
+
+    def _check(self, size: int) -> None:
+        if size > self._limit:
+            raise ModelError(f"an event of the model's stream is over {self._limit} bytes")
+
+
+def _is_json(payload: bytes) -> bool:
+    try:
+        decode_json(payload)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,175 @@
+"""One turn over HTTP, from the request to its last event: attempts, streams, bodies; any wire."""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+from yarl import URL
+
+from windlass.content import Usage
+from windlass.errors import ModelError
+from windlass.events import ModelEvent, TurnEnded
+from windlass.models.http import TRANSPORT_ERRORS, Http, Response, cut
+from windlass.models.retry import Retry
+from windlass.models.sse import SseDecoder
+
+__all__ = ["Exchange", "TurnDecoder", "Waiting", "turn_events"]
+
+log = logging.getLogger("windlass.models")
+
+
+class TurnDecoder(Protocol):
+    """A wire's answer, piece by piece into events."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the stream has said that nothing follows."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether the turn is known to be whole, though more (usage) may follow."""
+        ...
+
+    def feed(self, payload: bytes) -> list[ModelEvent]:
+        """The events of one streamed payload."""
+        ...
+
+    def feed_body(self, body: bytes) -> list[ModelEvent]:
+        """The events of an answer that came as one body."""
+        ...
+
+    def finish(self) -> list[ModelEvent]:
+        """The last events, `TurnEnded` last. Raises `StreamCut` if the turn is not whole."""
+        ...
+
+
+class Exchange(Protocol):
+    """What a wire says in one turn."""
+
+    def request(self) -> tuple[URL, bytes]:
+        """Where the request goes and its body; asked again for every attempt."""
+        ...
+
+    def decoder(self) -> TurnDecoder: ...
+
+    def adapt(self, problem: ModelError) -> bool:
+        """Whether `problem` taught how to say it better: then it is asked again at once."""
+        ...
+
+
+class Waiting:
+    """The waits between the attempts of one request."""
+
+    def __init__(
+        self,
+        retry: Retry,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        dice: Callable[[], float] = random.random,
+    ) -> None:
+        self._retry, self._sleep, self._dice = retry, sleep, dice
+        self._attempt, self._waited = 0, 0.0
+
+    async def after(self, problem: ModelError) -> None:
+        """Waits as long as the policy says. Raises `problem` when it says to give up."""
+        self._attempt += 1
+        seconds = self._retry.wait(
+            problem, attempt=self._attempt, waited=self._waited, jitter=self._dice()
+        )
+        if seconds is None:
+            raise problem
+        self._waited += seconds
+        log.info(
+            "The model's service failed; trying again",
+            extra={"status": problem.status, "wait": round(seconds, 3), "attempt": self._attempt},
+        )
+        await self._sleep(seconds)
+
+
+async def turn_events(
+    http: Http, exchange: Exchange, waiting: Waiting
+) -> AsyncGenerator[ModelEvent, None]:
+    """The events of one turn. A failed attempt is repeated only while nothing has been yielded.
+
+    One flat generator, because it runs once per token.
+    """
+    wasted: Usage | None = None
+    while True:
+        decoder = exchange.decoder()
+        said = complete = False
+        try:
+            response = await http.post(*exchange.request())
+            try:
+                answer = _Answer(response, decoder)
+                while (payloads := await answer.payloads()) is not None:
+                    for payload in payloads:
+                        for event in answer.feed(payload):
+                            said = True
+                            yield event
+                events = decoder.finish()
+                complete = True
+                end = events[-1]
+                assert isinstance(end, TurnEnded)
+                # The provider could not read its own model's call: worth one more try.
+                if end.finish == "malformed_call" and not said and wasted is None:
+                    wasted = end.usage
+                    continue
+                if wasted is not None:
+                    events[-1] = msgspec.structs.replace(end, usage=wasted + end.usage)
+                for event in events:
+                    said = True
+                    yield event
+                return
+            finally:
+                await http.release(response, complete=complete)
+        except ModelError as problem:
+            if said:
+                raise
+            if not exchange.adapt(problem):
+                await waiting.after(problem)
+
+
+class _Answer:
+    """An HTTP answer as payloads: the events of a stream, or one whole body."""
+
+    __slots__ = ("_begun", "_decoder", "_over", "_response", "_sse", "feed")
+
+    def __init__(self, response: Response, decoder: TurnDecoder) -> None:
+        self._response, self._decoder = response, decoder
+        self._sse = SseDecoder()
+        self._begun = self._over = False
+        self.feed = decoder.feed
+
+    async def payloads(self) -> list[bytes] | None:
+        """The next payloads, for `feed`; None at the end."""
+        if self._over or self._decoder.done:
+            return None
+        try:
+            if not self._begun:
+                return await self._first()
+            chunk = await self._response.content.readany()
+        except TRANSPORT_ERRORS as error:
+            # A break after the turn's end is only a careless server.
+            if not self._decoder.finished:
+                raise cut(error) from error
+            chunk = b""
+        if chunk:
+            return self._sse.feed(chunk)
+        self._over = True
+        return self._sse.finish()
+
+    async def _first(self) -> list[bytes]:
+        """The server may answer in the form that was not asked for, and may label it badly."""
+        self._begun = True
+        label = self._response.headers.get("Content-Type", "").lower()
+        first = b""
+        if not label.startswith("text/event-stream"):
+            first = await self._response.content.readany()
+            if "json" in label or first.lstrip()[:1] in (b"{", b"[", b"<"):
+                self._over = True
+                self.feed = self._decoder.feed_body
+                return [first + await self._response.content.read()]
+        return self._sse.feed(first)
