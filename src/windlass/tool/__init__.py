@@ -1,0 +1,12 @@
+"""`@tool`: a function becomes a `Tool`, a declaration with a validator and something to run.
+
+Importing this package and decorating functions is cheap; pydantic is imported when the first schema
+is asked for.
+"""
+
+from windlass.tool.collection import as_tools, checked
+from windlass.tool.decorator import tool
+from windlass.tool.definition import Tool, ToolOptions
+from windlass.tool.injection import Depends, ToolContext
+
+__all__ = ["Depends", "Tool", "ToolContext", "ToolOptions", "as_tools", "checked", "tool"]

@@ -1,0 +1,86 @@
+"""`@tool`, bare and with options."""
+
+import sys
+import types
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeAlias, TypeVar, overload
+
+from windlass.tool.definition import Tool, ToolOptions, name_of
+from windlass.tool.hints import hint_names
+from windlass.tool.signature import AnyCallable
+
+__all__ = ["tool"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Earlier: TypeAlias = str | AnyCallable | Tool
+"""A tool that must come first: itself, its function or its name."""
+
+
+@overload
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = None,
+    idempotent: bool = False,
+    cache: float | None = None,
+    serial: bool = False,
+    approve: bool = False,
+    after: Iterable[Earlier] = (),
+    retries: int = 2,
+) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = None,
+    idempotent: bool = False,
+    cache: float | None = None,
+    serial: bool = False,
+    approve: bool = False,
+    after: Iterable[Earlier] = (),
+    retries: int = 2,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(
+    function: AnyCallable | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    after: Iterable[Earlier] = (),
+    **options: Any,
+) -> Any:
+    """Makes a function a tool: `@tool` alone, with options, or `tool(function, ...)`.
+
+    The options are those of `ToolOptions`; `after` takes tools, functions and names. Raises
+    `ConfigError` for a name that providers refuse and for options that make no sense.
+    """
+    chosen = ToolOptions(after=_names(after), **options)
+
+    def decorate(function: AnyCallable, around: types.FrameType | None = None) -> Tool:
+        scope = _local_names(function, around or sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+        return Tool(None, function, name=name, description=description, options=chosen, scope=scope)
+
+    if function is None:
+        return decorate
+    return decorate(function, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+
+
+def _names(after: Iterable[Earlier]) -> tuple[str, ...]:
+    return tuple(
+        item if isinstance(item, str) else item.name if isinstance(item, Tool) else name_of(item)
+        for item in ((after,) if isinstance(after, str) else after)
+    )
+
+
+def _local_names(function: AnyCallable, around: types.FrameType) -> dict[str, Any] | None:
+    """What the type hints, while they are text, need of the names around the function."""
+    if around.f_locals is around.f_globals or not (names := hint_names(function)):
+        return None
+    known = around.f_locals
+    return {name: known[name] for name in names if name in known}

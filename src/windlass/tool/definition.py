@@ -1,0 +1,269 @@
+"""The `Tool`: what a model is told, how its arguments are checked, and what runs."""
+
+import functools
+import inspect
+import types
+import weakref
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, cast, overload
+
+import msgspec
+from msgspec import Struct
+
+from windlass.content import Declaration, FunctionDeclaration, GoogleSearch, Schema, no_parameters
+from windlass.errors import ConfigError
+from windlass.tool.declarations import SEARCH_NAME, check_name, one_declaration
+from windlass.tool.injection import Depends
+from windlass.tool.signature import AnyCallable, Signature, by_keyword, is_async, signature_of
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar
+
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=Any)
+else:  # at runtime the defaults mean nothing
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+Q = ParamSpec("Q")
+
+__all__ = ["Tool", "ToolOptions", "name_of"]
+
+
+class ToolOptions(Struct, frozen=True, kw_only=True):
+    """How a tool wants to be run."""
+
+    timeout: float | None = None
+    """Seconds that one call may take."""
+    idempotent: bool = False
+    """Running it twice does no harm: it may start early and be tried again."""
+    cache: float | None = None
+    """Seconds for which an answer to the same arguments is good."""
+    serial: bool = False
+    """Runs alone, never beside another call."""
+    approve: bool = False
+    """Each call needs somebody's yes."""
+    after: tuple[str, ...] = ()
+    """Tools whose calls of the same round must be done first."""
+    retries: int = 2
+    """How often a failed call is tried again; only if it is idempotent."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("timeout", self.timeout), ("cache", self.cache)):
+            if value is not None and (isinstance(value, bool) or not value > 0):
+                raise ConfigError(f"{name} is a number of seconds above 0, not {value!r}")
+        if self.retries < 0:
+            raise ConfigError(f"retries cannot be negative: {self.retries}")
+
+
+class Arguments(Protocol):
+    """Turns the model's argument text into values for the function."""
+
+    @property
+    def schema(self) -> Schema: ...
+
+    def validate(self, json_text: str) -> dict[str, Any]: ...
+
+
+class Tool(Generic[P, R]):
+    """A declaration, and the function that answers its calls, if there is one.
+
+    It can still be called as the plain function that it was made from.
+    """
+
+    def __init__(
+        self,
+        declaration: Declaration | None = None,
+        function: Callable[P, R] | None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        options: ToolOptions = ToolOptions(),  # noqa: B008  it is frozen
+        scope: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Without a declaration, it is read from the function when it is first asked for.
+
+        `scope` has local names that the function's type hints use. Raises `ConfigError` for a name
+        that providers refuse, and for a function that cannot be a tool.
+        """
+        self._static = isinstance(function, staticmethod)
+        original: Any = getattr(function, "__func__", None) if self._static else function
+        self._given = declaration
+        self._original = cast("Callable[P, R] | None", original)
+        self._description = description
+        self._scope = scope
+        self.name = check_name(name or _declared_name(declaration) or name_of(original))
+        self.options = options
+        self.is_async = original is not None and is_async(original)
+        if original is not None:
+            _refuse_generator(self.name, original)
+            self.__name__ = self.name
+            self.__doc__ = original.__doc__
+            self.__wrapped__ = original
+
+    @classmethod
+    def from_declaration(
+        cls,
+        declaration: Declaration | Mapping[str, Any],
+        function: Callable[..., Any] | None = None,
+        **options: Any,
+    ) -> "Tool":
+        """A declared tool; the options are those of `ToolOptions`. Raises `ConfigError`."""
+        return Tool(one_declaration(declaration), function, options=ToolOptions(**options))
+
+    @property
+    def runnable(self) -> bool:
+        """False for a tool that is only declared: its calls are handed back to the caller."""
+        return self._original is not None
+
+    @cached_property
+    def declaration(self) -> Declaration:
+        """What the model is told. Raises `ConfigError` when the signature has no JSON Schema."""
+        match self._given:
+            case GoogleSearch() as search:
+                return search
+            case FunctionDeclaration() as given:
+                said = given.description if self._description is None else self._description
+                return msgspec.structs.replace(given, name=self.name, description=said)
+            case None:
+                said = self._description
+                said = self._signature.docstring.description if said is None else said
+                parameters = self._arguments.schema
+                return FunctionDeclaration(self.name, inspect.cleandoc(said), parameters)
+
+    @cached_property
+    def function(self) -> AnyCallable | None:
+        """What answers a call: takes the validated arguments and the injected ones by keyword."""
+        return None if self._original is None else by_keyword(self._original, self._signature)
+
+    @property
+    def dependencies(self) -> Mapping[str, Depends]:
+        """The parameters that are injected."""
+        return self._signature.dependencies
+
+    @property
+    def context_parameter(self) -> str | None:
+        """The parameter that takes the `ToolContext`."""
+        return self._signature.context_parameter
+
+    def validate(self, json_text: str) -> dict[str, Any]:
+        """The keyword arguments that the model's text stands for, as the types that were asked for.
+
+        Raises `InvalidArguments`, whose text names each field and what was expected.
+        """
+        return self._arguments.validate(json_text)
+
+    def with_options(self, options: ToolOptions) -> "Tool[P, R]":
+        """The same tool, run in another way."""
+        return self._made_from(self._original, options)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._original is None:
+            raise TypeError(f"{self.name} is only declared: there is no function to call")
+        return self._original(*args, **kwargs)
+
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> "Tool[P, R]": ...
+    @overload
+    def __get__(
+        self: "Tool[Concatenate[Any, Q], R]", instance: object, owner: type | None = None, /
+    ) -> "Tool[Q, R]": ...
+    def __get__(self, instance: Any, owner: type | None = None, /) -> "Tool[..., R]":
+        """A tool in a class body binds as the function would."""
+        original: Any = self._original
+        if isinstance(original, classmethod):
+            bound: Any = cast("Any", original).__get__(instance, owner)
+        elif instance is None or self._static or not isinstance(original, types.FunctionType):
+            return self
+        else:
+            bound = types.MethodType(original, instance)
+        return self._made_from(bound, self.options)
+
+    def _made_from(self, function: Any, options: ToolOptions) -> "Tool[..., Any]":
+        return Tool(
+            self._given,
+            function,
+            name=self.name,
+            description=self._description,
+            options=options,
+            scope=self._scope,
+        )
+
+    # A bound method is a new tool each time it is looked up; cached answers belong to equal ones.
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tool):
+            return NotImplemented
+        return self is other or self._identity == cast("Tool", other)._identity
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r})"
+
+    @property
+    def _identity(self) -> tuple[Any, ...]:
+        return (self.name, self._original, self._description, self.options, id(self._given))
+
+    @cached_property
+    def _signature(self) -> Signature:
+        if self._original is None:
+            return Signature()
+        return signature_of(self._original, self._scope)
+
+    @cached_property
+    def _arguments(self) -> Arguments:
+        if self._given is None:
+            return _signed_arguments(self.name, self._signature)
+        from windlass.tool.arguments.declared import DeclaredArguments
+
+        given = self._given
+        parameters = no_parameters() if isinstance(given, GoogleSearch) else given.parameters
+        # Without a function nothing is known of what it would refuse.
+        takes_any = self._original is None or self._signature.open
+        return DeclaredArguments(self.name, parameters, open=takes_any)
+
+
+_signed: weakref.WeakKeyDictionary[Signature, Arguments] = weakref.WeakKeyDictionary()
+
+
+def _signed_arguments(name: str, signature: Signature) -> Arguments:
+    """Built once for a signature, which lives as long as its function."""
+    if (known := _signed.get(signature)) is not None:
+        return known
+    from windlass.tool.arguments.signed import SignedArguments
+
+    built = _signed[signature] = SignedArguments(name, signature)
+    return built
+
+
+def name_of(function: AnyCallable | None) -> str:
+    """The name that a function gives its tool. Raises `ConfigError` if it has none."""
+    while isinstance(function, functools.partial):
+        function = cast("AnyCallable", function.func)
+    if function is None:
+        raise ConfigError("a tool needs a declaration or a function")
+    name = getattr(function, "__name__", None) or type(function).__name__
+    if name == "<lambda>":
+        raise ConfigError("a lambda has no name: give it one with tool(..., name='...')")
+    return name
+
+
+def _declared_name(declaration: Declaration | None) -> str | None:
+    match declaration:
+        case FunctionDeclaration(name=name):
+            return name
+        case GoogleSearch():
+            return SEARCH_NAME
+        case None:
+            return None
+
+
+def _refuse_generator(name: str, function: AnyCallable) -> None:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(
+            f"{name}: a generator cannot be a tool; return the result, and report on the way with"
+            " ToolContext.progress"
+        )

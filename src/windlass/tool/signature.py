@@ -1,0 +1,254 @@
+"""What a callable asks for: its parameters with their types, and which the model never sees."""
+
+import contextlib
+import functools
+import inspect
+import types
+import typing
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, cast, get_args, get_origin
+
+from windlass.errors import ConfigError
+from windlass.tool.docstrings import Docstring, parse_docstring
+from windlass.tool.hints import metadata_of, namespace_of, resolved_hint, unpacked_fields
+from windlass.tool.injection import Depends, ToolContext
+
+__all__ = [
+    "MISSING",
+    "AnyCallable",
+    "Parameter",
+    "Signature",
+    "by_keyword",
+    "is_async",
+    "signature_of",
+    "underlying",
+]
+
+AnyCallable: TypeAlias = Callable[..., Any]
+MISSING: Final = inspect.Parameter.empty
+"""No annotation, or no default."""
+_NO_DOCSTRING: Final = Docstring("", {})
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter that the model fills."""
+
+    name: str
+    hint: Any = MISSING
+    default: Any = MISSING
+    optional: bool = False
+    """May be left out though no default is known: a field of an unpacked TypedDict."""
+
+    @property
+    def required(self) -> bool:
+        return self.default is MISSING and not self.optional
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Signature:
+    """The parameters of a callable, sorted by who gives them, and what its docstring says."""
+
+    parameters: tuple[Parameter, ...] = ()
+    dependencies: Mapping[str, Depends] = field(default_factory=dict[str, Depends])
+    context_parameter: str | None = None
+    hidden: frozenset[str] = frozenset()
+    """Names that the model must not give: injected, or bound by a partial."""
+    extras: Any = MISSING
+    """The type of the values of `**kwargs`; `MISSING` without one."""
+    positional_only: tuple[inspect.Parameter, ...] = ()
+    docstring: Docstring = _NO_DOCSTRING
+
+    @property
+    def open(self) -> bool:
+        """Whether the callable takes arguments of any name."""
+        return self.extras is not MISSING
+
+
+# A plain function comes anew with every run: what was read from it is kept as long as it lives.
+_signatures: weakref.WeakKeyDictionary[Any, dict[bool, Signature]] = weakref.WeakKeyDictionary()
+
+
+def signature_of(function: AnyCallable, scope: Mapping[str, Any] | None = None) -> Signature:
+    """The callable's signature; `scope` has names that its hints may use besides its globals.
+
+    Raises `ConfigError` when a type cannot be resolved or the callable cannot be inspected.
+    """
+    key, bound = _identity(function)
+    try:
+        return _signatures[key][bound]
+    except (KeyError, TypeError):
+        signature = _read(function, scope or {})
+    with contextlib.suppress(TypeError):  # no weak references to it, or no hash
+        _signatures.setdefault(key, {})[bound] = signature
+    return signature
+
+
+def _identity(function: AnyCallable) -> tuple[Any, bool]:
+    """What the signature belongs to: methods of all instances share their function's."""
+    if isinstance(function, types.MethodType):
+        return function.__func__, True
+    call = type(function).__call__
+    if isinstance(call, types.FunctionType) and not hasattr(function, "__wrapped__"):
+        return call, True
+    return function, False
+
+
+def _is_partial(function: AnyCallable) -> bool:
+    return isinstance(function, functools.partial)
+
+
+def _is_builtin(function: AnyCallable) -> bool:
+    return isinstance(function, (types.BuiltinFunctionType, types.MethodWrapperType))
+
+
+def underlying(function: AnyCallable) -> AnyCallable:
+    """The plain function inside a method, a partial, a wrapper or a callable object."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = cast("AnyCallable", function.func)
+        elif isinstance(function, types.MethodType):
+            function = function.__func__
+        elif hasattr(function, "__wrapped__"):
+            function = cast("Any", function).__wrapped__
+        elif isinstance(function, (types.FunctionType, type)) or _is_builtin(function):
+            return function
+        elif isinstance(call := type(function).__call__, types.FunctionType):
+            function = call
+        else:
+            return function
+
+
+def is_async(function: AnyCallable) -> bool:
+    """Whether calling it gives a coroutine: also through methods, partials and `__call__`."""
+    if inspect.iscoroutinefunction(function):
+        return True
+    while isinstance(function, functools.partial):
+        function = cast("AnyCallable", function.func)
+    return inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def by_keyword(function: AnyCallable, signature: Signature) -> AnyCallable:
+    """The function, callable with keywords alone; itself if it has no positional-only ones."""
+    if not (positional := signature.positional_only):
+        return function
+
+    def called_by_keyword(**arguments: Any) -> Any:
+        given: list[Any] = []
+        for parameter in positional:
+            if parameter.name not in arguments and parameter.default is MISSING:
+                break
+            given.append(arguments.pop(parameter.name, parameter.default))
+        return function(*given, **arguments)
+
+    return called_by_keyword
+
+
+def _read(function: AnyCallable, scope: Mapping[str, Any]) -> Signature:
+    name = getattr(function, "__name__", None) or repr(function)
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name}: its signature cannot be read ({error})") from error
+    bound: Mapping[str, Any] = getattr(function, "keywords", {}) if _is_partial(function) else {}
+    reader = _Reader(name, underlying(function), scope)
+    for parameter in parameters.values():
+        if parameter.name in bound:
+            reader.hidden.add(parameter.name)
+        else:
+            reader.add(parameter)
+    return reader.signature(function)
+
+
+class _Reader:
+    """Sorts the parameters of one callable."""
+
+    def __init__(self, name: str, function: AnyCallable, scope: Mapping[str, Any]) -> None:
+        self._name = name
+        self._globals, closure = namespace_of(function)
+        self._locals = {**closure, **scope}
+        self._parameters: list[Parameter] = []
+        self._dependencies: dict[str, Depends] = {}
+        self._context: str | None = None
+        self._extras: Any = MISSING
+        self._positional_only: list[inspect.Parameter] = []
+        self.hidden: set[str] = set()
+
+    def add(self, parameter: inspect.Parameter) -> None:
+        # What *args would take has no name that a model could use.
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return
+        hint = self._hint(parameter)
+        if parameter.kind is parameter.VAR_KEYWORD:
+            self._add_extras(hint)
+            return
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            self._positional_only.append(parameter)
+        if isinstance(parameter.default, Depends):
+            raise ConfigError(
+                f"{self._name}: write {parameter.name}: Annotated[..., Depends(...)],"
+                " not a default of Depends(...)"
+            )
+        depends = [item for item in metadata_of(hint)[1] if isinstance(item, Depends)]
+        if depends:
+            self._dependencies[parameter.name] = depends[0]
+        elif _is_context(hint):
+            self._context = parameter.name
+        else:
+            self._parameters.append(Parameter(parameter.name, hint, parameter.default))
+            return
+        self.hidden.add(parameter.name)
+
+    def signature(self, function: AnyCallable) -> Signature:
+        return Signature(
+            tuple(self._parameters),
+            self._dependencies,
+            self._context,
+            frozenset(self.hidden),
+            self._extras,
+            tuple(self._positional_only),
+            _docstring_of(function),
+        )
+
+    def _add_extras(self, hint: Any) -> None:
+        fields = unpacked_fields(hint)
+        if fields is None:
+            self._extras = Any if hint is MISSING else hint
+            return
+        self._parameters.extend(
+            Parameter(name, kind, optional=not required)
+            for name, (kind, required) in fields.items()
+        )
+
+    def _hint(self, parameter: inspect.Parameter) -> Any:
+        if parameter.annotation is MISSING:
+            return MISSING
+        try:
+            return resolved_hint(parameter.annotation, self._globals, self._locals)
+        except (NameError, AttributeError, TypeError, SyntaxError) as error:
+            raise ConfigError(
+                f"{self._name}: the type {parameter.annotation!r} of {parameter.name!r} cannot be"
+                f" resolved ({error}); names that it uses must exist where the function is defined"
+            ) from error
+
+
+def _is_context(hint: Any) -> bool:
+    bare = metadata_of(hint)[0]
+    if get_origin(bare) in (typing.Union, types.UnionType):
+        return any(metadata_of(option)[0] is ToolContext for option in get_args(bare))
+    return bare is ToolContext
+
+
+def _docstring_of(function: AnyCallable) -> Docstring:
+    """A callable object may be described at its `__call__` or at its class."""
+    inner = underlying(function)
+    own = parse_docstring(inner.__doc__)
+    holder = function
+    while isinstance(holder, functools.partial):
+        holder = cast("AnyCallable", holder.func)
+    if getattr(inner, "__name__", "") != "__call__" or isinstance(holder, types.FunctionType):
+        return own
+    outer = parse_docstring(type(holder).__doc__)
+    return Docstring(own.description or outer.description, {**outer.parameters, **own.parameters})

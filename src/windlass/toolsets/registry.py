@@ -1,0 +1,105 @@
+"""Tools by name: one set for the process, and sets of their own for sessions that stand over it."""
+
+import functools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, overload
+
+from windlass.errors import ConfigError, DuplicateTool
+from windlass.tool import Tool, as_tools
+
+__all__ = ["ToolRegistry", "registry"]
+
+
+class ToolRegistry:
+    """A set of tools that may change while runs go on; a run keeps the tools it began with.
+
+    With a parent, its own tools stand over the parent's: one of the same name hides the parent's,
+    and what the parent gains or loses is seen at once. Every method may be called from any thread.
+    """
+
+    def __init__(self, items: Iterable[Any] = (), *, parent: "ToolRegistry | None" = None) -> None:
+        self._parent = parent
+        self._lock = threading.Lock()
+        self._own: dict[str, Tool] = {}
+        for tool in as_tools(items):
+            self._own[tool.name] = tool
+
+    @overload
+    def register(
+        self, item: Any, function: Callable[..., Any] | None = None, *, replace: bool = False
+    ) -> Tool: ...
+    @overload
+    def register(self, *, replace: bool = False) -> Callable[[Callable[..., Any]], Tool]: ...
+    def register(
+        self,
+        item: Any = None,
+        function: Callable[..., Any] | None = None,
+        *,
+        replace: bool = False,
+    ) -> Any:
+        """Adds a function, a tool, or a declaration with its function. Also a decorator.
+
+        Raises `DuplicateTool` when the name is taken here, unless it is to be replaced;
+        `ConfigError` for what cannot be a tool.
+        """
+        if item is None:
+            return functools.partial(self.register, replace=replace)
+        tool = _one_tool(item) if function is None else Tool.from_declaration(item, function)
+        with self._lock:
+            if tool.name in self._own and not replace:
+                raise DuplicateTool(f"a tool named {tool.name!r} is registered already")
+            self._own[tool.name] = tool
+        return tool
+
+    def unregister(self, name: str) -> Tool:
+        """Takes a tool out and returns it. Raises `ConfigError` when this set has no such tool."""
+        with self._lock:
+            if name not in self._own:
+                raise ConfigError(f"no tool named {name!r} is registered here")
+            return self._own.pop(name)
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of that name, here or in the parent."""
+        if (own := self._own.get(name)) is not None:
+            return own
+        return self._parent.get(name) if self._parent else None
+
+    def list(self) -> "list[Tool]":
+        """All tools as they are now: the parent's, then its own."""
+        return [*self._by_name().values()]
+
+    def session(self, items: Iterable[Any] = ()) -> "ToolRegistry":
+        """A set of its own that stands over this one."""
+        return ToolRegistry(items, parent=self)
+
+    async def list_tools(self) -> "list[Tool]":
+        return self.list()
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self.list())
+
+    def __len__(self) -> int:
+        return len(self._by_name())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.get(name) is not None
+
+    def __repr__(self) -> str:
+        return f"ToolRegistry({', '.join(self._by_name())})"
+
+    def _by_name(self) -> dict[str, Tool]:
+        inherited = self._parent._by_name() if self._parent else {}
+        with self._lock:
+            return {**inherited, **self._own}
+
+
+registry = ToolRegistry()
+"""The process's own set."""
+
+
+def _one_tool(item: Any) -> Tool:
+    tools = as_tools([item])
+    if len(tools) != 1:
+        raise ConfigError(f"register one tool at a time, not {len(tools)}: {item!r}")
+    return tools[0]
