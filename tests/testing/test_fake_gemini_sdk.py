@@ -177,6 +177,38 @@ def test_vertex_paths_have_no_ids_and_work_unmodified(fake: FakeGemini):
     assert "id" not in called
 
 
+def test_vertex_streams_arguments_when_asked():
+    config = types.GenerateContentConfig(
+        tools=[get_weather],
+        tool_config=types.ToolConfig(
+            function_calling_config=types.FunctionCallingConfig(stream_function_call_arguments=True)
+        ),
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+    )
+    arguments = {"city": "Clermont-Ferrand", "at": {"days": [1, None]}, "big city": True}
+    script = [call("f", arguments), call("f", {"none": []})]
+    with FakeGemini(script) as fake, vertex(fake) as client:
+        streams = [
+            list(client.models.generate_content_stream(model=MODEL, contents="?", config=config))
+            for _ in range(2)
+        ]
+    first, second = (
+        [p.function_call for c in s for p in c.candidates[0].content.parts if p.function_call]
+        for s in streams
+    )
+    assert (first[0].name, first[0].will_continue) == ("f", True)
+    assert not first[-1].will_continue
+    pieces = [piece for made in first for piece in made.partial_args or []]
+    texts = [p.string_value for p in pieces if p.json_path == "$.city"]
+    assert (len(texts), "".join(texts)) == (2, "Clermont-Ferrand")
+    assert [(p.json_path, p.number_value, p.bool_value, p.null_value) for p in pieces[2:]] == [
+        ("$.at.days[0]", 1, None, None),
+        ("$.at.days[1]", None, None, "NULL_VALUE"),
+        ("$['big city']", None, True, None),
+    ]
+    assert [made.args for made in second] == [{"none": []}]
+
+
 def test_calls_without_ids_are_an_option():
     with FakeGemini(TWO_CALLS, ids=False) as fake, sdk(fake) as client:
         response = client.models.generate_content(model=MODEL, contents="Hello")

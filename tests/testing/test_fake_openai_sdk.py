@@ -10,7 +10,7 @@ from openai import AsyncOpenAI, OpenAI
 from pydantic import BaseModel
 from tests.testing.helpers import HELLO, WEATHER_TOOL, unknown_fields
 
-from windlass.content import Opaque, Text, Usage
+from windlass.content import InlineData, Opaque, Text, Usage
 from windlass.errors import ModelError
 from windlass.testing import (
     FakeOpenAI,
@@ -368,6 +368,16 @@ def test_a_script_that_is_over_or_fails_says_so_to_the_client():
             pytest.raises(openai.BadRequestError, match=text),
         ):
             client.chat.completions.create(model="m", messages=HELLO)
+
+
+def test_what_the_wire_has_no_place_for_is_told_to_the_client():
+    turn = Turn(parts=(InlineData(b"png", "image/png"),))
+    with (
+        FakeOpenAI(turn) as fake,
+        sdk(fake) as client,
+        pytest.raises(openai.BadRequestError, match="no place"),
+    ):
+        client.chat.completions.create(model="m", messages=HELLO)
 
 
 def test_an_exception_in_a_script_is_an_error_answer():

@@ -111,6 +111,8 @@ class FakeUpstream(ABC):
             return answer_to(step, accepted, self._transport, self._error_answer)
         except Refused as refused:
             return self._error_answer(refused)
+        except ValueError as error:
+            return self._error_answer(Refused(400, str(error), code="script_failed"))
 
     def _step(self, received: Received) -> Turn | Fault:
         try:

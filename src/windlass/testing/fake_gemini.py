@@ -85,7 +85,7 @@ class FakeGemini(FakeUpstream):
         self._check_model(model, found["version"])
         signatures = self._signs(model)
         rules = Rules(ids=not vertex, json_schema=self._json_schema, signatures=signatures)
-        check_generate_request(received.body, rules)
+        request = check_generate_request(received.body, rules)
         events = received.query.get("alt") == "sse"
         wants_stream = found["verb"] == "streamGenerateContent"
         return GenerateExchange(
@@ -94,6 +94,7 @@ class FakeGemini(FakeUpstream):
             as_list=wants_stream and not events,
             ids=self._ids and not vertex,
             signs=signatures,
+            partial=vertex and _streams_arguments(request),
         )
 
     def _signs(self, model: str) -> bool:
@@ -145,6 +146,14 @@ class FakeGemini(FakeUpstream):
                 **({"details": details} if details else {}),
             }
         }
+
+
+def _streams_arguments(request: dict[str, Any]) -> bool:
+    match request.get("toolConfig"):
+        case {"functionCallingConfig": {"streamFunctionCallArguments": True}}:
+            return True
+        case _:
+            return False
 
 
 def _model(name: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """A door between a test and what it tests: closed until the test opens it, from any thread."""
 
 import asyncio
+import contextlib
 import threading
 
 __all__ = ["Gate", "Latch"]
@@ -19,7 +20,7 @@ class Latch:
             self._event.set()
             waiters, self._waiters = self._waiters, []
         for loop, future in waiters:
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there
                 loop.call_soon_threadsafe(_resolve, future)
 
     def is_set(self) -> bool:

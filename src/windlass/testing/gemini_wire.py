@@ -4,7 +4,7 @@ import base64
 import random
 import secrets
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from windlass.content import (
     Usage,
 )
 from windlass.testing.exchange import Frames, json_bytes
+from windlass.testing.gemini_partial import partial_call_parts
 from windlass.testing.pieces import split, with_ids
 from windlass.testing.script import Pieces, Turn
 
@@ -46,6 +47,8 @@ class GenerateExchange(Struct, frozen=True, kw_only=True):
     ids: bool = True
     signs: bool = False
     """Whether a turn's first call is signed, as Gemini 3 does."""
+    partial: bool = False
+    """Whether the arguments of a call are streamed, as Vertex can."""
 
     def body(self, turn: Turn) -> bytes:
         if self.as_list:
@@ -58,7 +61,7 @@ class GenerateExchange(Struct, frozen=True, kw_only=True):
     def frames(self, turn: Turn) -> Frames:
         turn, malformed = self._prepared(turn)
         response_id = _token(22)
-        parts = [part for piece in turn.content for part in _wire_parts(piece, turn.pieces)]
+        parts = [part for said in turn.content for part in self._streamed(said, turn.pieces)]
         pieces = [
             self._response(response_id, [part], _so_far(turn.usage, place + 1, len(parts)))
             for place, part in enumerate(parts)
@@ -66,6 +69,12 @@ class GenerateExchange(Struct, frozen=True, kw_only=True):
         last = [] if malformed else [{"text": ""}]
         end = self._response(response_id, last, turn.usage, _end(turn, malformed))
         return Frames([], pieces, [end])
+
+    def _streamed(self, part: AnyPart, pieces: Pieces) -> Iterable[dict[str, Any]]:
+        partial: list[dict[str, Any]] | None = None
+        if self.partial and isinstance(part, FunctionCall):
+            partial = partial_call_parts(part, pieces)
+        return _wire_parts(part, pieces) if partial is None else partial
 
     def _prepared(self, turn: Turn) -> tuple[Turn, FunctionCall | None]:
         """The turn with ids and signatures, and its first call that Gemini could not write."""

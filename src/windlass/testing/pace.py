@@ -13,10 +13,6 @@ class Pace:
     def __init__(self, waits: list[Slow]) -> None:
         self._waits = sorted(waits, key=lambda wait: wait.after)
 
-    @property
-    def waits(self) -> bool:
-        return bool(self._waits)
-
     async def before(self, piece: int) -> None:
         """Waits for what stands before this piece; the first is 0."""
         while self._waits and self._waits[0].after <= piece:

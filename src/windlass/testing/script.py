@@ -178,7 +178,7 @@ def call(
     arguments: Mapping[str, Any] | None = None,
     /,
     *,
-    id: str | None = None,  # noqa: A002
+    id: str | None = None,
     signature: str | None = None,
     **more: Any,
 ) -> Turn:
@@ -194,7 +194,7 @@ def raw_call(
     json: str,
     /,
     *,
-    id: str | None = None,  # noqa: A002
+    id: str | None = None,
     signature: str | None = None,
 ) -> Turn:
     """A turn that asks for one tool with this argument text, which need not be JSON."""
