@@ -286,6 +286,18 @@ async def test_a_client_that_goes_away_frees_a_hanging_answer(session: aiohttp.C
         assert (await answer(session, fake))[0].status == 200
 
 
+async def test_a_client_that_leaves_in_the_middle_makes_no_noise(
+    session: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
+):
+    async with FakeOpenAI(say("word " * 5000)) as fake:
+        url, body = asking(fake)
+        for _ in range(5):
+            async with session.post(url, json=body) as response:
+                await response.content.readany()
+                response.close()
+    assert caplog.records == []
+
+
 async def test_closing_is_fast_and_leaves_no_thread(session: aiohttp.ClientSession):
     before = threading.active_count()
     gates = [Gate(), Gate()]

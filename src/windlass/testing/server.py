@@ -75,6 +75,8 @@ class ServerThread:
             # Not request.read(), which refuses bodies over 1 MB.
             raw = await request.content.read()
             return await self._play(request, self._answer(_received(request, raw)))
+        except ConnectionError:
+            return web.Response()  # The client has left; nobody will read this.
         finally:
             self._tasks.discard(task)
 
