@@ -4,6 +4,7 @@ Without MODEL there is no key and no network: a fake OpenAI, then a fake Gemini.
 `MODEL=gemini/gemini-2.5-flash python examples/blocking.py`.
 """
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ def scripted(request: dict[str, Any]) -> Turn:
             call("calculate", expression="(17 + 4) * 2"),
             text="Let me look that up. ",
         )
-    weather, time, number = (result.output for result in results[:3])
+    weather, time, number = json.loads(results[0].text), results[1].text, results[2].text
     return say(
         f"In Paris it is {weather['sky']} with {weather['degrees']} °C, "
         f"in Tokyo it is {time}, and (17 + 4) * 2 is {number}."

@@ -177,9 +177,10 @@ def test_tool_errors_are_sent_back_as_results(connect: Connect) -> None:
 
     def answer(body: Any) -> Any:
         results = tool_results(body)
-        return say(f"I read: {results[0].error}") if results else call("query")
+        return say(f"I read: {results[0].text}") if results else call("query")
 
-    assert connect(answer).generate("?", tools=[query]).text == "I read: Database connection failed"
+    text = connect(answer).generate("?", tools=[query]).text
+    assert text == 'I read: {"error":"Database connection failed"}'
 
 
 def test_test_tool_with_its_log_lines(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,8 +2,11 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from windlass.testing import FakeOpenAI, Turn, call, say, tool_results
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -18,10 +21,17 @@ def blocks(page: Path) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_examples_of_a_page_run_in_order(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    """Where a page speaks to OpenAI, a fake answers at the address that the environment names."""
     namespace = {"__name__": page.stem}
-    for line, source in blocks(page):
-        exec(compile("\n" * line + source, str(page), "exec"), namespace)
+    with FakeOpenAI(_weather_then_answer) as fake:
+        monkeypatch.setenv("OPENAI_BASE_URL", fake.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        for line, source in blocks(page):
+            exec(compile("\n" * line + source, str(page), "exec"), namespace)
+
+
+def _weather_then_answer(request: dict[str, Any]) -> Turn:
+    return say("It is sunny.") if tool_results(request) else call("get_weather", city="Paris")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

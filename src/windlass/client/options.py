@@ -80,8 +80,9 @@ async def tools_from(items: Iterable[Any]) -> dict[str, Tool]:
     plain: list[Any] = []
     listed: list[Tool] = []
     for item in items:
-        if isinstance(item, Toolset):
-            listed.extend(await item.list_tools())
+        # Not isinstance: a protocol's own check costs more than the rest of this function.
+        if hasattr(item, "list_tools"):
+            listed.extend(await cast("Toolset", item).list_tools())
         else:
             plain.append(item)
     tools = {tool.name: tool for tool in as_tools(plain)}

@@ -44,15 +44,14 @@ def answer(call: FunctionCall, value: object) -> FunctionResponse:
         return msgspec.structs.replace(value, id=call.id, name=call.name)
     if isinstance(value, InlineData | FileData):
         return FunctionResponse(call.name, {"output": _label(value)}, call.id, (value,))
-    if type(value) in (list, tuple):
-        items = cast("Sequence[object]", value)
-        media = tuple(item for item in items if isinstance(item, InlineData | FileData))
-        if media:
-            rest = [
-                _label(i) if isinstance(i, InlineData | FileData) else jsonable(i) for i in items
-            ]
-            return FunctionResponse(call.name, {"output": rest}, call.id, media)
-    return FunctionResponse(call.name, {"output": jsonable(value)}, call.id)
+    media = _media_in(value)
+    if not media:
+        return FunctionResponse(call.name, {"output": jsonable(value)}, call.id)
+    labelled = [
+        _label(item) if isinstance(item, InlineData | FileData) else jsonable(item)
+        for item in cast("Sequence[object]", value)
+    ]
+    return FunctionResponse(call.name, {"output": labelled}, call.id, media)
 
 
 def failure(call: FunctionCall, text: str, outcome: Outcome) -> ToolAnswer:
@@ -89,6 +88,13 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(cast("Mapping[object, object]", value))
     return str(value)
+
+
+def _media_in(value: object) -> tuple[InlineData | FileData, ...]:
+    if not isinstance(value, list | tuple):
+        return ()
+    items = cast("Sequence[object]", value)
+    return tuple(item for item in items if isinstance(item, InlineData | FileData))
 
 
 def _label(part: InlineData | FileData) -> str:
