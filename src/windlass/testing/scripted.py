@@ -31,7 +31,7 @@ from windlass.testing.stepping import Stepper
 
 __all__ = ["ScriptedModel"]
 
-_RETRYABLE = {408, 409, 429}
+_RETRYABLE = {408, 409, 425, 429, 500, *range(502, 600)}
 _FINISH_REASONS: frozenset[str] = frozenset(get_args(FinishReason))
 
 
@@ -137,10 +137,10 @@ async def _failure(fault: Turn | Fault) -> ModelError:
             return _refusal(fault if isinstance(fault, Refuse) else fault.error)
         case Hang():
             return await asyncio.get_running_loop().create_future()
-        case Cut() | MalformedSse():
+        case Cut():
             return StreamCut()
-        case MalformedJson():
-            return ModelError("the model's answer is not valid JSON", status=200, retryable=True)
+        case MalformedJson() | MalformedSse():
+            return StreamCut("the model's answer cannot be read")
         case Disconnect():
             return ModelError("the connection was closed before an answer", retryable=True)
         case _:
@@ -151,7 +151,7 @@ def _refusal(refused: Refuse) -> ModelError:
     return ModelError(
         refused.message,
         status=refused.status,
-        retryable=refused.status in _RETRYABLE or refused.status >= 500,
+        retryable=refused.status in _RETRYABLE,
         retry_after=refused.retry_after,
         code=refused.code,
     )
