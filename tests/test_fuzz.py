@@ -1,9 +1,14 @@
 """Whatever comes, every call is answered once, and nothing is left behind."""
 
 import asyncio
+import json
 import random
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +24,22 @@ from windlass import (
     TurnEnded,
     tool,
 )
-from windlass.testing import ScriptedModel, call, calls, cut, raw_call, refuse, say, tool_results
+from windlass.models import Retry, create_model
+from windlass.testing import (
+    FakeGemini,
+    FakeOpenAI,
+    ScriptedModel,
+    call,
+    calls,
+    cut,
+    disconnect,
+    malformed_json,
+    malformed_sse,
+    raw_call,
+    refuse,
+    say,
+    tool_results,
+)
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -34,7 +54,7 @@ def takes_much(city: str, count: int = 1, tags: list[str] | None = None) -> str:
     return f"{city}{count}{tags}"
 
 
-@given(st.text() | json_values.map(lambda v: _json(v)))
+@given(st.text() | json_values.map(json.dumps))
 def test_random_arguments_never_break_a_run(text: str) -> None:
     async def go() -> None:
         client = AsyncClient(ScriptedModel([raw_call("takes_much", text, id="a"), "done"]))
@@ -47,27 +67,34 @@ def test_random_arguments_never_break_a_run(text: str) -> None:
 
 @given(st.dictionaries(st.sampled_from(["city", "count", "tags", "x"]), json_values))
 def test_random_values_for_known_fields_never_break_a_run(arguments: dict[str, Any]) -> None:
-    test_random_arguments_never_break_a_run.hypothesis.inner_test(_json(arguments))  # pyright: ignore[reportFunctionMemberAccess]
+    test_random_arguments_never_break_a_run.hypothesis.inner_test(json.dumps(arguments))  # pyright: ignore[reportFunctionMemberAccess]
 
 
-async def test_a_thousand_runs_with_random_faults_answer_every_call_once() -> None:
-    chance = random.Random(7)
+@tool(idempotent=True, retries=1)
+async def look(n: int) -> int:
+    """Harmless."""
+    await asyncio.sleep(0)
+    return n
 
-    @tool(idempotent=True, retries=1)
-    async def look(n: int) -> int:
-        await asyncio.sleep(0)
-        return n
 
-    def work(n: int) -> int:
-        if chance.random() < 0.2:
-            raise ToolError("no")
-        if chance.random() < 0.1:
-            raise RuntimeError("crash")
-        return n
+@tool
+def work(n: int) -> int:
+    """Fails now and then."""
+    if n % 5 == 0:
+        raise ToolError("no")
+    if n % 7 == 0:
+        raise RuntimeError("crash")
+    return n
 
-    @tool(timeout=0.005)
-    async def stuck() -> None:
-        await asyncio.Event().wait()
+
+@tool(timeout=0.005)
+async def stuck() -> None:
+    """Never answers."""
+    await asyncio.Event().wait()
+
+
+def random_turns(chance: random.Random, faults: list[Any]) -> Callable[[Any], Any]:
+    """A model that asks for all kinds of things, and fails in all kinds of ways."""
 
     def turn(request: Any) -> Any:
         if len(tool_results(request)) > 8 or chance.random() < 0.2:
@@ -76,10 +103,10 @@ async def test_a_thousand_runs_with_random_faults_answer_every_call_once() -> No
             *chance.choices(
                 [
                     call("look", n=1),
-                    call("work", n=2),
+                    call("work", n=chance.randint(1, 50)),
                     call("work", n="many"),
                     call("nope"),
-                    raw_call("look", '{"n": '),
+                    raw_call("look", '{"n": "x"}'),
                     call("stuck"),
                 ],
                 weights=[8, 8, 2, 2, 2, 1],
@@ -88,27 +115,54 @@ async def test_a_thousand_runs_with_random_faults_answer_every_call_once() -> No
             text="Hm. " if chance.random() < 0.5 else "",
             finish="length" if chance.random() < 0.05 else None,
         )
-        fault = chance.random()
-        if fault < 0.05:
-            return cut(asked, after=chance.randint(0, 6))
-        return refuse(500, "down") if fault < 0.1 else asked
+        if chance.random() < 0.9:
+            return asked
+        return chance.choice([cut(asked, after=chance.randint(0, 6)), *faults])
 
-    client = AsyncClient(ScriptedModel(turn), max_running=2_000)
-    tools = [look, work, stuck]
-    runs = [await client.start("?", tools=tools) for _ in range(1_000)]
-    stopped = chance.sample(runs, 50)
-    for run in stopped:
-        await asyncio.sleep(0)
-        await run.stop()
-    await asyncio.wait([run.task for run in runs])
-    for run in runs:
-        _check([event async for event in client.subscribe(run.id)])
-        if run.error is None:
-            _check_history(run.reply.messages)
+    return turn
+
+
+HTTP_FAULTS = [
+    refuse(429, "slow down", retry_after=0),
+    refuse(500, "down"),
+    refuse(400, "no"),
+    disconnect(),
+    malformed_json(),
+    malformed_sse(),
+]
+QUICK = Retry(attempts=2, first_wait=0.001)
+
+
+@pytest.mark.parametrize(("wire", "count"), [("scripted", 1_000), ("openai", 500), ("gemini", 500)])
+async def test_a_thousand_runs_with_random_faults_answer_every_call_once(
+    wire: str, count: int
+) -> None:
+    chance = random.Random(7)
+    before = set(threading.enumerate())
+    with ExitStack() as stack:
+        if wire == "scripted":
+            model: Any = ScriptedModel(random_turns(chance, [refuse(500, "down")]))
         else:
-            assert isinstance(run.error, ModelError)
-    await client.aclose()
+            fake = FakeOpenAI if wire == "openai" else FakeGemini
+            upstream = stack.enter_context(fake(random_turns(chance, HTTP_FAULTS)))
+            model = create_model(f"{wire}/m", base_url=upstream.base_url, api_key="k", retry=QUICK)
+        client = AsyncClient(model, max_running=count)
+        runs = [await client.start("?", tools=[look, work, stuck]) for _ in range(count)]
+        for run in chance.sample(runs, count // 20):
+            await asyncio.sleep(0)
+            await run.stop()
+        await asyncio.wait([run.task for run in runs])
+        for run in runs:
+            _check([event async for event in client.subscribe(run.id)])
+            if run.error is None:
+                _check_history(run.reply.messages)
+            else:
+                assert isinstance(run.error, ModelError)
+        assert {run.stop_reason for run in runs} >= {"answer", "stopped", "error", "max_rounds"}
+        await client.aclose()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+    left = {thread.name for thread in set(threading.enumerate()) - before}
+    assert left <= {"windlass-tool"}
 
 
 def _check(events: list[Any]) -> None:
@@ -133,9 +187,3 @@ def _check_history(messages: Any) -> None:
         asked = [part.id for part in message.parts if isinstance(part, FunctionCall)]
         if asked:
             assert [response.id for response in following.responses] == asked
-
-
-def _json(value: object) -> str:
-    import json
-
-    return json.dumps(value)

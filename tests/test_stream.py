@@ -168,6 +168,33 @@ async def test_an_early_start_is_called_off_when_the_stream_is_cut(client_of: Ma
     assert len(asyncio.all_tasks()) == 1
 
 
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+async def test_an_early_start_in_a_turn_that_is_then_refused_has_one_answer(
+    client_of: MakeClient, finish: Any
+) -> None:
+    started, gate = asyncio.Event(), Gate()
+
+    @tool(idempotent=True)
+    async def look(city: str) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    turn = calls(
+        call("look", city="a", id="a"),
+        call("look", city="b", id="b"),
+        finish=finish,
+        pieces="whole",
+    )
+    client = client_of([slow(turn, gate=gate, after=3), "done"])
+    run = await client.start("?", tools=[look])
+    await started.wait()
+    gate.open()
+    events = [e async for e in client.subscribe(run.id)]
+    outcomes = {e.response.id: e.outcome for e in events if isinstance(e, ToolRunEnded)}
+    assert sum(isinstance(e, ToolRunEnded) for e in events) == 2
+    assert outcomes == {"a": "stopped", "b": "not_run"}
+
+
 async def test_a_tool_whose_calls_are_past_the_limit_does_not_start_early(
     client_of: MakeClient,
 ) -> None:

@@ -172,6 +172,7 @@ class Loop:
         turn = await self._ask(calls, tools_off)
         match next_step(turn, self.plan.policy, self._rounds_run, tools_off):
             case Step.END:
+                await calls.stop()
                 self._answer(calls, turn.calls, LAST_TURN)
                 return self._ending(turn, tools_off)
             case Step.HAND_BACK:
@@ -184,6 +185,7 @@ class Loop:
                 return "max_rounds"
             case Step.REFUSE_CALLS:
                 self._rounds_run += 1
+                await calls.stop()
                 self._answer(calls, turn.calls, TRUNCATED)
                 return None
             case Step.RUN_TOOLS:

@@ -47,6 +47,10 @@ class Round:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Calls off what is still running, and waits until that is so."""
         running = [task for task in self._tasks.values() if not task.done()]
         for task in running:
             task.cancel()
