@@ -4,13 +4,13 @@ import ast
 import operator
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Literal
+from typing import Any, Literal
 
 from windlass import ToolError, tool
 
 WEATHER = {"paris": ("sunny", 22), "london": ("cloudy", 15), "san francisco": ("foggy", 14)}
 OFFSETS = {"paris": 1, "london": 0, "tokyo": 9, "san francisco": -8}
-OPERATORS: dict[type[ast.operator | ast.unaryop], Callable[..., float]] = {
+OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,

@@ -472,7 +472,7 @@ async def test_a_tool_reports_progress_and_knows_its_call(client_of: MakeClient,
     run = await client.start("?", tools=[worker])
     events = [e async for e in client.subscribe(run.id)]
     kinds = [type(e) for e in events]
-    report = events[kinds.index(ToolRunProgress)]
+    report = next(e for e in events if isinstance(e, ToolRunProgress))
     assert (report.call_id, report.progress, report.message) == ("a", 0.5, "half way")
     assert kinds.index(ToolRunStarted) < kinds.index(ToolRunProgress) < kinds.index(ToolRunEnded)
     assert run.reply.results[0].output == f"{run.id}:a"

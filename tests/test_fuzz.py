@@ -186,4 +186,5 @@ def _check_history(messages: Any) -> None:
     for message, following in zip(messages, [*messages[1:], None], strict=True):
         asked = [part.id for part in message.parts if isinstance(part, FunctionCall)]
         if asked:
+            assert following is not None
             assert [response.id for response in following.responses] == asked

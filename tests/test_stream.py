@@ -250,8 +250,9 @@ async def test_cancelling_the_reader_stops_the_run(client_of: MakeClient) -> Non
 
 
 async def test_a_failure_to_begin_is_raised_to_the_reader(client_of: MakeClient) -> None:
+    stream = client_of([refuse(503, "overloaded")]).stream("?")
     with pytest.raises(WindlassError, match="overloaded"):
-        async with client_of([refuse(503, "overloaded")]).stream("?") as stream:
+        async with stream:
             async for _ in stream:
                 pass
     with pytest.raises(WindlassError, match="overloaded"):
