@@ -138,8 +138,8 @@ def defaults(
     b: Shape = Shape.OTHER,
     c: dt.date = dt.date(2025, 1, 31),
     d: float = float("inf"),
-    e: object = object(),  # noqa: B008
-    f: int = None,  # pyright: ignore[reportArgumentType]
+    e: object = object(),
+    f: int = None,  # noqa: RUF013  # pyright: ignore[reportArgumentType]
 ): ...
 
 

@@ -7,15 +7,23 @@ import jsonschema_rs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from tests.json_values import any_json, values_of
 from tests.sample_tools import SAMPLES
+
 from windlass import FunctionDeclaration, InvalidArguments, Tool
 from windlass.tool import as_tools
 
 TOOLS = [as_tools([sample])[0] for sample in SAMPLES]
 tools = pytest.mark.parametrize("tool", TOOLS, ids=[f"{i}-{t.name}" for i, t in enumerate(TOOLS)])
 careless = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def outcome(tool: Tool, text: str) -> dict[str, Any] | str:
+    """The arguments, or the text that the model reads; any other exception fails the test."""
+    try:
+        return tool.validate(text)
+    except InvalidArguments as error:
+        return str(error)
 
 
 def schema_of(tool: Tool) -> dict[str, Any]:
@@ -40,12 +48,9 @@ def test_what_satisfies_the_declared_schema_is_accepted_and_callable(
 @careless
 @given(value=any_json)
 def test_random_json_is_accepted_or_refused_and_nothing_else(tool: Tool, value: Any):
-    text = json.dumps(value)
-    try:
-        tool.validate(text)
-    except InvalidArguments as error:
-        assert str(error)
-        assert "pydantic" not in str(error)
+    result = outcome(tool, json.dumps(value))
+    assert result != ""
+    assert "pydantic" not in result
 
 
 @tools
@@ -56,29 +61,22 @@ def test_random_values_under_the_right_names_are_accepted_or_refused(
 ):
     names = st.sampled_from([*schema_of(tool)["properties"], "other"])
     value = data.draw(st.dictionaries(names, any_json, max_size=5))
-    try:
-        arguments = tool.validate(json.dumps(value))
-    except InvalidArguments as error:
-        assert str(error)
-    else:
+    result = outcome(tool, json.dumps(value))
+    assert result != ""
+    if isinstance(result, dict):
         assert tool.function is not None
-        tool.function(**arguments)
+        tool.function(**result)
 
 
 @tools
 @careless
 @given(text=st.text(max_size=30) | st.text('{}[]":,0123eE.-nulltrfas\\d8 ', max_size=30))
 def test_random_text_is_accepted_or_refused(tool: Tool, text: str):
-    try:
-        tool.validate(text)
-    except InvalidArguments as error:
-        assert str(error)
+    assert outcome(tool, text) != ""
 
 
 @tools
-def test_deep_nesting_is_refused(tool: Tool):
-    for text in ("[" * 100_000, '{"a":' * 100_000, '{"a":' + "[" * 150 + "]" * 150 + "}"):
-        try:
-            tool.validate(text)
-        except InvalidArguments as error:
-            assert str(error)
+@pytest.mark.parametrize("depth", [150, 199, 100_000])
+def test_deep_nesting_is_accepted_or_refused(tool: Tool, depth: int):
+    for text in ("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth):
+        assert outcome(tool, text) != ""

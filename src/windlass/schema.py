@@ -150,7 +150,7 @@ class _Plain:
     def _written(self, schema: Schema) -> Schema:
         name = _definition_name(schema)
         if name not in self._definitions:
-            return _tidied(mapped(schema, self._written))
+            return _tidied(mapped(self._with_required_tag(schema), self._written))
         siblings = {key: value for key, value in schema.items() if key not in ("$ref", *_NOISE)}
         if name not in self._kept or (siblings and name not in self._recursive):
             return self._written({**self._definitions[name], **siblings})
@@ -158,6 +158,20 @@ class _Plain:
         reference = {"$ref": schema["$ref"]}
         # Gemini reads nothing that stands beside a $ref.
         return _tidied({"anyOf": [reference], **siblings}) if siblings else reference
+
+    def _with_required_tag(self, schema: Schema) -> Schema:
+        """A tagged union goes by its tag, also where the tag has a default in its own class."""
+        tag = schema.get("discriminator", {}).get("propertyName")
+        if tag is None:
+            return schema
+
+        def tagged(option: Schema) -> Schema:
+            name = _definition_name(option)
+            option = option if name in self._recursive else self._definitions.get(name, option)
+            others = [each for each in option.get("required", []) if each != tag]
+            return {**option, "required": [tag, *others]} if "properties" in option else option
+
+        return {**schema, "oneOf": [tagged(option) for option in schema.get("oneOf", [])]}
 
     def _reachable(self, name: str) -> set[str]:
         found: set[str] = set()

@@ -1,5 +1,6 @@
 """Nearly right JSON made right: what models write when they mean well."""
 
+import copy
 import math
 from typing import Any, cast
 
@@ -31,12 +32,24 @@ def coerced(value: Any, schema: Schema, root: Schema | None = None) -> Any:
     return _as_listed(value, schema)
 
 
-def with_defaults(value: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """The object with the schema's defaults for those properties that it leaves out."""
-    for name, inner in schema.get("properties", {}).items():
-        if name not in value and isinstance(inner, dict) and "default" in inner:
-            value[name] = cast("Schema", inner)["default"]
-    return value
+def with_defaults(value: Any, schema: Schema, root: Schema | None = None) -> Any:
+    """The value with the schema's defaults for those properties that its objects leave out."""
+    root = schema if root is None else root
+    if isinstance(value, list):
+        items = enumerate(cast("list[Any]", value))
+        return [with_defaults(item, in_place(schema, index, root), root) for index, item in items]
+    if not isinstance(value, dict):
+        return value
+    given = cast("dict[str, Any]", value)
+    result = {
+        name: with_defaults(item, in_place(schema, name, root), root)
+        for name, item in given.items()
+    }
+    properties: dict[str, Any] = referenced(schema, root).get("properties", {})
+    for name, inner in properties.items():
+        if name not in result and isinstance(inner, dict) and "default" in inner:
+            result[name] = copy.deepcopy(cast("Schema", inner)["default"])
+    return result
 
 
 def json_types(schema: Schema, root: Schema) -> set[str]:

@@ -1,7 +1,7 @@
 """Arguments checked against a JSON Schema that came with a declaration."""
 
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import jsonschema_rs
 from jsonschema_rs import ValidationError
@@ -58,7 +58,7 @@ class DeclaredArguments:
         value = coerced({} if value is None else value, {"type": "object", **self._checked})
         if not isinstance(value, dict):
             raise not_an_object(value)
-        arguments = with_defaults(cast("dict[str, Any]", value), self._checked)
+        arguments: dict[str, Any] = with_defaults(value, self._checked)
         if not self._validator.is_valid(arguments):
             errors = self._validator.iter_errors(arguments)
             raise invalid_arguments(

@@ -70,6 +70,12 @@ class SchemaGenerator(GenerateJsonSchema):
             result["propertyNames"] = {"pattern": _WHOLE_NUMBER}
         return result
 
+    def set_schema(self, schema: core_schema.SetSchema) -> JsonSchemaValue:
+        return _of_hashables(super().set_schema(schema))
+
+    def frozenset_schema(self, schema: core_schema.FrozenSetSchema) -> JsonSchemaValue:
+        return _of_hashables(super().frozenset_schema(schema))
+
     def named_tuple_schema(self, schema: Any) -> JsonSchemaValue:
         """An object: in an array the fields would have no names."""
         fields = {field["name"]: field["schema"] for field in schema["fields"]}
@@ -98,6 +104,14 @@ _TYPE_NAMES: dict[type, str] = {
     bool: "boolean",
     type(None): "null",
 }
+
+
+def _of_hashables(schema: Schema) -> Schema:
+    """A set of anything cannot hold arrays and objects."""
+    if schema.get("items"):
+        return schema
+    kinds = ("string", "number", "boolean", "null")
+    return {**schema, "items": {"anyOf": [{"type": kind} for kind in kinds]}}
 
 
 def _written(member: enum.Enum) -> Any:

@@ -145,11 +145,16 @@ def _wanted(details: ErrorDetails, path: Path, schema: Schema) -> str:
         members = schema_at(schema, path).get("enum")
         return one_of(members) if members else str(context.get("expected"))
     if kind in _WANTED:
-        return _WANTED[kind].format_map(context)
+        return _WANTED[kind].format_map({key: _short(item) for key, item in context.items()})
     for start, wanted in _WANTED_KINDS.items():
         if kind.startswith(start):
             return wanted
     return details["msg"].removeprefix("Input should be ").replace(" a valid ", " a ")
+
+
+def _short(limit: Any) -> Any:
+    """0 rather than 0.0"""
+    return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
 
 
 def _has(place: Any, step: str | int) -> bool:
