@@ -7,13 +7,14 @@ from types import TracebackType
 from typing import Any, Unpack, cast
 
 from windlass.client.options import (
+    Offer,
+    Offers,
     Prompt,
     RunOptions,
     checked,
     messages_from,
     policy_from,
     settings_from,
-    tools_from,
 )
 from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
@@ -62,6 +63,7 @@ class AsyncClient:
             raise ConfigError("base_url and api_key go with a model's name, not with a model")
         self.model = model
         self._tools = tuple(tools)
+        self._offers = Offers()
         self._executor = executor or ToolExecutor()
         self._defaults = checked(defaults)
         self._store: RunStore[AsyncRun] = RunStore(
@@ -166,7 +168,7 @@ class AsyncClient:
         if tools is None and isinstance(calls, Calls):
             known = calls.tools
         else:
-            known = await tools_from(self._tools if tools is None else tools)
+            known = (await self._offer(tools)).tools
         async with Dependencies() as dependencies:
             context = RunContext(
                 run_id=_new_run_id(),
@@ -182,6 +184,9 @@ class AsyncClient:
             async with Round(1, self._executor, context, Repetition(1)) as round_:
                 await round_.finish(calls)
                 return tuple(a.response for a in round_.answers(calls, "stopped before it began"))
+
+    async def _offer(self, tools: Iterable[Any] | None) -> Offer:
+        return await self._offers.read(self._tools if tools is None else tools)
 
     def _stream(
         self,
@@ -204,11 +209,13 @@ class AsyncClient:
     ) -> RunPlan:
         options = checked(cast("RunOptions", {**self._defaults, **options}))
         policy = policy_from(options)
+        offer = await self._offer(tools)
         return RunPlan(
             run_id=_new_run_id(),
             model=self.model,
             messages=messages_from(prompt, options.get("system")),
-            tools=await tools_from(self._tools if tools is None else tools),
+            tools=offer.tools,
+            declarations=offer.declarations,
             policy=policy,
             executor=self._executor,
             approvals=Approvals(options.get("approve"), wait=live, timeout=policy.approval_timeout),

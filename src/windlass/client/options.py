@@ -1,17 +1,28 @@
 """What a caller may say to a run, read into the values that the loop takes."""
 
 import difflib
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict, cast
 
-from windlass.content import FunctionResponse, Message, Part, Schema, Text
-from windlass.errors import ConfigError, DuplicateTool
+from msgspec import Struct
+
+from windlass.content import Declaration, FunctionResponse, Message, Part, Schema, Text
+from windlass.errors import ConfigError
 from windlass.loop.approval import ApprovalHook
 from windlass.loop.policy import OnLimit, Policy
 from windlass.model import Settings, ToolChoice, Toolset, tool_choice_from
 from windlass.tool import Tool, as_tools
 
-__all__ = ["Prompt", "RunOptions", "messages_from", "policy_from", "settings_from", "tools_from"]
+__all__ = [
+    "Offer",
+    "Offers",
+    "Prompt",
+    "RunOptions",
+    "messages_from",
+    "policy_from",
+    "settings_from",
+]
 
 Prompt: TypeAlias = (
     "str | Part | Message | Mapping[str, Any] | Sequence[str | Part | Message | Mapping[str, Any]]"
@@ -75,22 +86,35 @@ def settings_from(options: RunOptions) -> Settings:
     return Settings(**values)
 
 
-async def tools_from(items: Iterable[Any]) -> dict[str, Tool]:
-    """Tools by name. A toolset is asked for what it has now. Raises `DuplicateTool`."""
-    plain: list[Any] = []
-    listed: list[Tool] = []
-    for item in items:
+class Offer(Struct, frozen=True):
+    """The tools of a run by name, and what the model is told of them."""
+
+    tools: Mapping[str, Tool]
+    declarations: tuple[Declaration, ...]
+
+
+class Offers:
+    """Reads lists of tools. A list that comes again, as from run to run, is not read again."""
+
+    def __init__(self) -> None:
+        self._items: tuple[Any, ...] = ()
+        self._offer = Offer({}, ())
+
+    async def read(self, items: Iterable[Any]) -> Offer:
+        """Raises `DuplicateTool`, and `ConfigError` for what cannot be a tool."""
+        items = tuple(items)
+        if len(items) == len(self._items) and all(map(operator.is_, items, self._items)):
+            return self._offer
         # Not isinstance: a protocol's own check costs more than the rest of this function.
-        if hasattr(item, "list_tools"):
-            listed.extend(await cast("Toolset", item).list_tools())
-        else:
-            plain.append(item)
-    tools = {tool.name: tool for tool in as_tools(plain)}
-    for tool in listed:
-        if tool.name in tools:
-            raise DuplicateTool(f"two tools are named {tool.name!r}")
-        tools[tool.name] = tool
-    return tools
+        toolsets = [cast("Toolset", item) for item in items if hasattr(item, "list_tools")]
+        plain = [item for item in items if not hasattr(item, "list_tools")]
+        listed = [tool for toolset in toolsets for tool in await toolset.list_tools()]
+        tools = {tool.name: tool for tool in as_tools([*plain, *listed])}
+        offer = Offer(tools, tuple(tool.declaration for tool in tools.values()))
+        # What a toolset has may change, and a dict's content too.
+        if not toolsets and not any(isinstance(item, Mapping) for item in items):
+            self._items, self._offer = items, offer
+        return offer
 
 
 def messages_from(prompt: Prompt, system: str | None) -> tuple[Message, ...]:

@@ -60,6 +60,7 @@ class RunPlan(Struct, frozen=True):
     model: Model
     messages: tuple[Message, ...]
     tools: Mapping[str, Tool]
+    declarations: tuple[Declaration, ...]
     policy: Policy
     executor: ToolExecutor
     approvals: Approvals
@@ -85,9 +86,6 @@ class Loop:
         self._open: tuple[Round, Turn] | None = None
         self._pending = Calls.of((), plan.tools)
         self._repetition = Repetition(plan.policy.max_repeats)
-        self._declarations: tuple[Declaration, ...] = tuple(
-            tool.declaration for tool in plan.tools.values()
-        )
 
     async def run(self) -> Reply:
         """Goes round until there is an answer.
@@ -197,7 +195,7 @@ class Loop:
         self.emit(RoundStarted(calls.number, self.phase))
         request = ModelRequest(
             messages=self.messages,
-            tools=() if tools_off else self._declarations,
+            tools=() if tools_off else plan.declarations,
             tool_choice=policy.choice(self._rounds_run, tools_off),
             parallel_tool_calls=policy.parallel_tool_calls,
             settings=plan.settings,
