@@ -1,6 +1,7 @@
 """JSON of which only a part is known: reading it, keeping the rest, putting both together."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
@@ -34,7 +35,9 @@ def as_text(value: object) -> str | None:
 
 def whole(value: object) -> int:
     """A count as some server wrote it: 3, 3.0, null or nothing."""
-    return int(value) if isinstance(value, (int, float)) and value == value else 0
+    if type(value) is int:
+        return value
+    return int(value) if isinstance(value, float) and math.isfinite(value) else 0
 
 
 def rest(fields: Mapping[str, Any], *known: str) -> JsonObject:
@@ -44,6 +47,8 @@ def rest(fields: Mapping[str, Any], *known: str) -> JsonObject:
 
 def merged(base: JsonObject, extra: Mapping[str, Any]) -> JsonObject:
     """`base` with `extra` on top: objects are merged, other values replaced, None takes away."""
+    if not extra:
+        return base
     result = dict(base)
     for key, value in extra.items():
         old, new = as_object(result.get(key)), as_object(value)

@@ -32,13 +32,11 @@ class SseDecoder:
         """The payloads that this chunk completes. Raises `ModelError` for an oversized event."""
         if self._cr or b"\r" in chunk:
             chunk = self._unified(chunk)
-        head, newline, _ = chunk.partition(b"\n")
-        if not newline:
+        if b"\n" not in chunk:
             self._wait(chunk)
             return []
         if self._pieces:
-            self._pieces.append(head)
-            chunk = b"".join(self._pieces) + chunk[len(head) :]
+            chunk = b"".join([*self._pieces, chunk])
             self._pieces.clear()
             self._waiting = 0
         payloads: list[bytes] = []
@@ -51,9 +49,10 @@ class SseDecoder:
                     self._begun = True
                 else:
                     self._lines([*block.split(b"\n"), b""], payloads)
-        *lines, unfinished = chunk.split(b"\n")
-        self._lines(lines, payloads)
-        self._wait(unfinished)
+        if chunk:
+            *lines, unfinished = chunk.split(b"\n")
+            self._lines(lines, payloads)
+            self._wait(unfinished)
         return payloads
 
     def finish(self) -> list[bytes]:

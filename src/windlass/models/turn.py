@@ -135,35 +135,35 @@ async def turn_events(
 class _Answer:
     """An HTTP answer as payloads: the events of a stream, or one whole body."""
 
-    __slots__ = ("_begun", "_decoder", "_over", "_response", "_sse", "feed")
+    __slots__ = ("_decoder", "_over", "_response", "_sse", "feed")
 
     def __init__(self, response: Response, decoder: TurnDecoder) -> None:
         self._response, self._decoder = response, decoder
-        self._sse = SseDecoder()
-        self._begun = self._over = False
+        self._sse: SseDecoder | None = None  # until the answer is known to be a stream
+        self._over = False
         self.feed = decoder.feed
 
     async def payloads(self) -> list[bytes] | None:
         """The next payloads, for `feed`; None at the end."""
         if self._over or self._decoder.done:
             return None
+        sse = self._sse
         try:
-            if not self._begun:
+            if sse is None:
                 return await self._first()
             chunk = await self._response.content.readany()
         except TRANSPORT_ERRORS as error:
             # A break after the turn's end is only a careless server.
-            if not self._decoder.finished:
+            if sse is None or not self._decoder.finished:
                 raise cut(error) from error
             chunk = b""
         if chunk:
-            return self._sse.feed(chunk)
+            return sse.feed(chunk)
         self._over = True
-        return self._sse.finish()
+        return sse.finish()
 
     async def _first(self) -> list[bytes]:
         """The server may answer in the form that was not asked for, and may label it badly."""
-        self._begun = True
         label = self._response.headers.get("Content-Type", "").lower()
         first = b""
         if not label.startswith("text/event-stream"):
@@ -172,4 +172,5 @@ class _Answer:
                 self._over = True
                 self.feed = self._decoder.feed_body
                 return [first + await self._response.content.read()]
+        self._sse = SseDecoder()
         return self._sse.feed(first)

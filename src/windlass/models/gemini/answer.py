@@ -77,7 +77,7 @@ class _Candidate(Struct, rename="camel"):
 
 class _Chunk(Struct, rename="camel"):
     candidates: list[_Candidate] | None = None
-    usage_metadata: Raw | None = None
+    usage_metadata: Raw = Raw()  # a union with Raw is not read
     prompt_feedback: JsonObject | None = None
     error: Any = None
 
@@ -179,7 +179,7 @@ class AnswerDecoder:
     def _chunk(self, chunk: _Chunk) -> list[ModelEvent]:
         if chunk.error:
             raise problem_in(chunk.error, self._secrets)
-        if chunk.usage_metadata is not None:
+        if chunk.usage_metadata:
             self._usage = chunk.usage_metadata  # running totals: the last one counts
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.get("blockReason"):
             self._blocked = chunk.prompt_feedback

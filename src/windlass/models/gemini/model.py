@@ -2,8 +2,9 @@
 
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
+from functools import partial
 from urllib.parse import quote
 
 from yarl import URL
@@ -29,9 +30,14 @@ class _GenerateContent:
     """What both have in common: everything but the address and the key."""
 
     def __init__(
-        self, name: str, http: Http, path: str, encoder: RequestEncoder, retry: Retry
+        self,
+        name: str,
+        http: Http,
+        path: str,
+        encoder: RequestEncoder,
+        waiting: Callable[[], Waiting],
     ) -> None:
-        self._name, self._http, self._encoder, self._retry = name, http, encoder, retry
+        self._name, self._http, self._encoder, self._waiting = name, http, encoder, waiting
         self._url = http.address(f"{path}:generateContent")
         self._stream_url = http.address(f"{path}:streamGenerateContent", {"alt": "sse"})
 
@@ -44,7 +50,7 @@ class _GenerateContent:
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
         url = self._stream_url if request.live else self._url
         exchange = _Exchange(request, url, self._encoder, self._http)
-        return aclosing(turn_events(self._http, exchange, Waiting(self._retry)))
+        return aclosing(turn_events(self._http, exchange, self._waiting()))
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -65,6 +71,7 @@ class GeminiModel(_GenerateContent):
         headers: Mapping[str, str] | None = None,
         retry: Retry = DEFAULT_RETRY,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        waiting: Callable[[Retry], Waiting] = Waiting,
         schema_form: SchemaForm = "json",
     ) -> None:
         """Raises `ConfigError` if there is no key."""
@@ -75,7 +82,9 @@ class GeminiModel(_GenerateContent):
         http = Http(base_url or DEFAULT_BASE_URL, auth, timeouts)
         encoder = RequestEncoder(ids=True, signed=is_signed_model(model), schema_form=schema_form)
         path = model if "/" in model else f"models/{model}"
-        super().__init__(f"gemini/{model}", http, f"/v1beta/{quote(path)}", encoder, retry)
+        super().__init__(
+            f"gemini/{model}", http, f"/v1beta/{quote(path)}", encoder, partial(waiting, retry)
+        )
 
 
 class VertexModel(_GenerateContent):
@@ -90,6 +99,7 @@ class VertexModel(_GenerateContent):
         headers: Mapping[str, str] | None = None,
         retry: Retry = DEFAULT_RETRY,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        waiting: Callable[[Retry], Waiting] = Waiting,
         schema_form: SchemaForm = "json",
         project: str | None = None,
         location: str | None = None,
@@ -105,7 +115,7 @@ class VertexModel(_GenerateContent):
         http = Http(base_url or _vertex_root(location), auth, timeouts)
         encoder = RequestEncoder(ids=False, signed=is_signed_model(model), schema_form=schema_form)
         path = f"/v1/{quote(_vertex_path(model, project, location))}"
-        super().__init__(f"vertex/{model}", http, path, encoder, retry)
+        super().__init__(f"vertex/{model}", http, path, encoder, partial(waiting, retry))
 
 
 def _vertex_root(location: str) -> str:

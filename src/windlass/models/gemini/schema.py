@@ -56,7 +56,7 @@ def _converted(value: object, definitions: Schema, inside: tuple[str, ...]) -> S
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         return _converted({**target, **beside}, definitions, (*inside, reference))
     schema, nullable = _without_null(_merged_all_of(schema))
-    if "$ref" in schema:
+    if isinstance(schema.get("$ref"), str):
         result = _converted(schema, definitions, inside)
     else:
         result = {key: schema[key] for key in _KEPT if key in schema}

@@ -18,7 +18,6 @@ from windlass.events import (
 )
 from windlass.models.fields import JsonObject, as_list, as_object, as_text, decode_json, rest, whole
 from windlass.models.openai.calls import CallAssembler
-from windlass.models.openai.decode import THOUGHT_FIELDS
 from windlass.models.openai.media import PROVIDER
 from windlass.models.openai.unknown import UnknownFields
 from windlass.models.problem import problem_in, redacted
@@ -60,6 +59,8 @@ class _Chunk(Struct):
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
+_KNOWN = frozenset({"role", "content", "tool_calls", "function_call"})
+_NO_USAGE = Usage()
 
 
 class AnswerDecoder:
@@ -81,8 +82,8 @@ class AnswerDecoder:
         self._secrets = secrets
         self._finish: str | None = None
         self._usage: JsonObject | None = None
-        self._calls = CallAssembler()
-        self._unknown = UnknownFields()
+        self._calls: CallAssembler | None = None
+        self._unknown: UnknownFields | None = None
         self._answered = self._said = False
 
     @property
@@ -128,17 +129,25 @@ class AnswerDecoder:
         """The last events. Raises `StreamCut` if the turn never came to its end."""
         if self._finish is None and not self.done:
             raise StreamCut
-        extra = self._unknown.fields()
+        usage = _NO_USAGE if self._usage is None else usage_from(self._usage)
+        finish, detail = self._ending()
+        events: list[ModelEvent] = [] if self._calls is None else self._calls.end()
+        events.append(TurnEnded(finish, usage, detail, self._message_extra()))
+        return events
+
+    def _ending(self) -> tuple[FinishReason, str | None]:
         reason = self._finish or ""
         finish = FINISH.get(reason, "other" if reason else "stop")
-        if self._calls and finish == "stop":
-            finish = "tool_calls"
-        detail = None if finish in ("stop", "tool_calls") else reason
-        if not self._said and not self._calls and (refusal := as_text(extra.get("refusal"))):
-            finish, detail = "content_filter", refusal
-        usage = usage_from(self._usage or {})
-        message_extra = {PROVIDER: extra} if extra else None
-        return [*self._calls.end(), TurnEnded(finish, usage, detail, message_extra)]
+        if finish == "stop" or finish == "tool_calls":
+            if self._calls is None and not self._said and self._unknown is not None:
+                refusal = as_text(self._unknown.fields().get("refusal"))
+                if refusal:
+                    return "content_filter", refusal
+            return ("stop" if self._calls is None else "tool_calls"), None
+        return finish, reason
+
+    def _message_extra(self) -> JsonObject | None:
+        return None if self._unknown is None else {PROVIDER: self._unknown.fields()}
 
     def _choice(self, choice: _Choice) -> list[ModelEvent]:
         if choice.index:
@@ -152,27 +161,33 @@ class AnswerDecoder:
             raise problem_in((delta or {}).get("error") or {"code": "server_error"}, self._secrets)
         if choice.finish_reason:
             self._finish = choice.finish_reason
-            events += self._calls.end()
+            if self._calls is not None:
+                events += self._calls.end()
         return events
 
     def _delta(self, delta: JsonObject, events: list[ModelEvent], *, is_whole: bool) -> None:
-        thoughts = (as_text(delta.get(name)) for name in THOUGHT_FIELDS)
-        if thought := next(filter(None, thoughts), None):
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if thought and isinstance(thought, str):
             events.append(ThoughtDelta(thought))
         if content := delta.get("content"):
-            before = len(events)
             self._content(content, events)
-            self._said = self._said or len(events) > before
         if calls := delta.get("tool_calls"):
-            events += self._calls.feed(calls, whole=is_whole)
+            self._call(calls, events, is_whole)
         if legacy := delta.get("function_call"):
-            events += self._calls.feed([{"function": legacy}], whole=is_whole)
-        unknown = rest(delta, "role", "content", "tool_calls", "function_call")
-        if unknown:
+            self._call([{"function": legacy}], events, is_whole)
+        if not delta.keys() <= _KNOWN and (unknown := rest(delta, *_KNOWN)):
+            if self._unknown is None:
+                self._unknown = UnknownFields()
             self._unknown.add(unknown, is_whole=is_whole)
+
+    def _call(self, entries: object, events: list[ModelEvent], is_whole: bool) -> None:
+        if self._calls is None:
+            self._calls = CallAssembler()
+        events += self._calls.feed(entries, whole=is_whole)
 
     def _content(self, content: object, events: list[ModelEvent]) -> None:
         """Text, or a list of parts as some servers send."""
+        self._said = True
         if isinstance(content, str):
             events.append(TextDelta(content))
             return
@@ -198,13 +213,11 @@ class AnswerDecoder:
 
 def usage_from(fields: JsonObject) -> Usage:
     """Tokens as the server counted them; a total that it left out is the sum."""
-    prompt = as_object(fields.get("prompt_tokens_details")) or {}
-    completion = as_object(fields.get("completion_tokens_details")) or {}
     taken, given = whole(fields.get("prompt_tokens")), whole(fields.get("completion_tokens"))
-    return Usage(
-        taken,
-        given,
-        whole(fields.get("total_tokens")) or taken + given,
-        whole(prompt.get("cached_tokens")) or whole(fields.get("prompt_cache_hit_tokens")),
-        whole(completion.get("reasoning_tokens")),
-    )
+    cached, thought = fields.get("prompt_cache_hit_tokens"), None
+    if details := as_object(fields.get("prompt_tokens_details")):
+        cached = details.get("cached_tokens") or cached
+    if details := as_object(fields.get("completion_tokens_details")):
+        thought = details.get("reasoning_tokens")
+    total = whole(fields.get("total_tokens")) or taken + given
+    return Usage(taken, given, total, whole(cached), whole(thought))

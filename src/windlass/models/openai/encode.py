@@ -36,10 +36,11 @@ def encode_message(message: Message) -> list[JsonObject]:
         return _encode_tool(message)
     fields: JsonObject = {"role": message.role, "content": _encode_content(message)}
     for part in message.parts:
-        if isinstance(part, FunctionCall) and "function_call" in part.extra.get(PROVIDER, {}):
-            fields["function_call"] = {"name": part.name, "arguments": part.json}
-        elif isinstance(part, FunctionCall):
-            fields.setdefault("tool_calls", []).append(encode_call(part))
+        if isinstance(part, FunctionCall):
+            if "function_call" in part.extra.get(PROVIDER, ()):
+                fields["function_call"] = {"name": part.name, "arguments": part.json}
+            else:
+                fields.setdefault("tool_calls", []).append(encode_call(part))
         elif _is_foreign_call(part):
             fields.setdefault("tool_calls", []).append(part.data)
     return [merged(fields, message.extra.get(PROVIDER, {}))]

@@ -2,8 +2,9 @@
 
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
+from functools import partial
 
 from yarl import URL
 
@@ -35,6 +36,7 @@ class OpenAIModel:
         headers: Mapping[str, str] | None = None,
         retry: Retry = DEFAULT_RETRY,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        waiting: Callable[[Retry], Waiting] = Waiting,
     ) -> None:
         """Raises `ConfigError` if OpenAI's own service is asked without a key."""
         self._model = model
@@ -46,7 +48,7 @@ class OpenAIModel:
         self._url = self._http.address("/chat/completions")
         official = _OFFICIAL_HOST.fullmatch(self._http.host) is not None
         self._encoder = RequestEncoder(model, official=official)
-        self._retry = retry
+        self._waiting = partial(waiting, retry)
 
     @property
     def name(self) -> str:
@@ -56,7 +58,7 @@ class OpenAIModel:
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
         exchange = _Exchange(request, self._url, self._encoder, self._http)
-        return aclosing(turn_events(self._http, exchange, Waiting(self._retry)))
+        return aclosing(turn_events(self._http, exchange, self._waiting()))
 
     async def aclose(self) -> None:
         await self._http.aclose()

@@ -1,0 +1,117 @@
+"""What the tests of the models share: turns asked and collected, a server of raw bytes, waits."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from windlass.content import FunctionDeclaration, Message
+from windlass.events import ModelEvent, TextDelta, ThoughtDelta, ToolCallEnded, TurnEnded
+from windlass.model import Model, ModelRequest
+from windlass.models.retry import Retry
+from windlass.models.turn import TurnDecoder, Waiting
+
+HELLO = ModelRequest((Message.user("Hello"),))
+ONE_BODY = ModelRequest((Message.user("Hello"),), live=False)
+WEATHER = FunctionDeclaration(
+    "get_weather",
+    "Current weather.",
+    {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+)
+
+
+async def turn(model: Model, request: ModelRequest = HELLO) -> list[ModelEvent]:
+    """All events of one turn."""
+    async with model.stream(request) as events:
+        return [event async for event in events]
+
+
+def decoded(decoder: TurnDecoder, *payloads: bytes) -> list[ModelEvent]:
+    """The events of these streamed payloads and of their end."""
+    events = [event for payload in payloads for event in decoder.feed(payload)]
+    return [*events, *decoder.finish()]
+
+
+def text(events: list[ModelEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def thoughts(events: list[ModelEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, ThoughtDelta))
+
+
+def called(events: list[ModelEvent]) -> list[tuple[str, str]]:
+    """Name and argument text of every call."""
+    ended = [event.call for event in events if isinstance(event, ToolCallEnded)]
+    return [(call.name, call.json) for call in ended]
+
+
+def end(events: list[ModelEvent]) -> TurnEnded:
+    """The last event, which is the only one of its kind."""
+    ends = [event for event in events if isinstance(event, TurnEnded)]
+    assert ends == events[-1:]
+    return ends[0]
+
+
+class Waits:
+    """Sleeps that take no time and are written down; the dice always show the same number."""
+
+    def __init__(self, dice: float = 0.5) -> None:
+        self.seconds: list[float] = []
+        self._dice = dice
+
+    def __call__(self, retry: Retry) -> Waiting:
+        async def sleep(seconds: float) -> None:
+            self.seconds.append(seconds)
+
+        return Waiting(retry, sleep, lambda: self._dice)
+
+
+class RawServer:
+    """Answers each connection's request with raw bytes, then closes it (or leaves it open)."""
+
+    def __init__(self, answers: list[bytes], *, hold: bool) -> None:
+        self._answers, self._hold = answers, hold
+        self.requests: list[bytes] = []
+        self.base_url = ""
+
+    async def respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
+        self.requests.append(head + await reader.readexactly(length))
+        writer.write(self._answers[min(len(self.requests), len(self._answers)) - 1])
+        await writer.drain()
+        if self._hold:
+            await reader.read()
+        writer.close()
+
+
+@asynccontextmanager
+async def raw_server(*answers: bytes, hold: bool = False) -> AsyncIterator[RawServer]:
+    """Serves the answers in order, the last one again and again."""
+    server = RawServer(list(answers), hold=hold)
+    listening = await asyncio.start_server(server.respond, "127.0.0.1", 0)
+    server.base_url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    async with listening:
+        yield server
+
+
+def http(body: bytes, content_type: str = "application/json", status: str = "200 OK") -> bytes:
+    """An HTTP answer with a length."""
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}"
+    return f"{head}\r\n\r\n".encode() + body
+
+
+def unended(body: bytes, content_type: str = "text/event-stream") -> bytes:
+    """The beginning of a chunked answer; its end never comes."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head.encode() + f"{len(body):x}\r\n".encode() + body + b"\r\n"
+
+
+def splits(data: bytes, cuts: list[int]) -> list[bytes]:
+    """The data in pieces, cut at these places."""
+    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    return [data[start:stop] for start, stop in zip(places, places[1:], strict=False)]
+
+
+Make = Callable[..., Any]
