@@ -388,7 +388,9 @@ def _crash(call: FunctionCall) -> bool:
 
 
 @pytest.mark.parametrize(
-    "hook", [None, lambda _: False, lambda _: 1, lambda _: None, _maybe, _crash], ids=str
+    "hook",
+    [None, lambda _: False, lambda _: 1, lambda _: None, _maybe, _crash],
+    ids=["nobody", "no", "a number", "nothing", "a word", "a crash"],
 )
 async def test_anything_but_a_clear_yes_is_a_no(client_of: MakeClient, hook: Any) -> None:
     client = client_of([call("pay", amount=3), "done"])
