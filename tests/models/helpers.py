@@ -1,9 +1,9 @@
 """What the tests of the models share: turns asked and collected, a server of raw bytes, waits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from itertools import pairwise
 
 from windlass.content import FunctionDeclaration, Message
 from windlass.events import ModelEvent, TextDelta, ThoughtDelta, ToolCallEnded, TurnEnded
@@ -74,8 +74,12 @@ class RawServer:
         self._answers, self._hold = answers, hold
         self.requests: list[bytes] = []
         self.base_url = ""
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
         self.requests.append(head + await reader.readexactly(length))
@@ -84,6 +88,11 @@ class RawServer:
         if self._hold:
             await reader.read()
         writer.close()
+        await writer.wait_closed()
+
+    async def ended(self) -> None:
+        """When every connection is closed."""
+        await asyncio.gather(*self._tasks)
 
 
 @asynccontextmanager
@@ -94,6 +103,7 @@ async def raw_server(*answers: bytes, hold: bool = False) -> AsyncIterator[RawSe
     server.base_url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     async with listening:
         yield server
+        await server.ended()
 
 
 def http(body: bytes, content_type: str = "application/json", status: str = "200 OK") -> bytes:
@@ -111,7 +121,4 @@ def unended(body: bytes, content_type: str = "text/event-stream") -> bytes:
 def splits(data: bytes, cuts: list[int]) -> list[bytes]:
     """The data in pieces, cut at these places."""
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
-    return [data[start:stop] for start, stop in zip(places, places[1:], strict=False)]
-
-
-Make = Callable[..., Any]
+    return [data[start:stop] for start, stop in pairwise(places)]

@@ -8,8 +8,8 @@ import pytest
 from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.models.helpers import called, decoded, end, splits, text, thoughts
+
 from windlass.content import FunctionCall, InlineData, Opaque, Usage, is_own_call_id
 from windlass.errors import ModelError, StreamCut
 from windlass.events import (
@@ -71,7 +71,10 @@ def test_a_signature_stays_on_the_part_that_carried_it() -> None:
 
 
 def test_a_call_comes_whole() -> None:
-    call = {"functionCall": {"id": "i", "name": "f", "args": {"x": 1}}, "thoughtSignature": SIGNATURE}
+    call = {
+        "functionCall": {"id": "i", "name": "f", "args": {"x": 1}},
+        "thoughtSignature": SIGNATURE,
+    }
     events = streamed(chunk(call, finish="STOP"))
     assert events[:-1] == [
         ToolCallStarted(0, "i", "f"),
@@ -83,7 +86,9 @@ def test_a_call_comes_whole() -> None:
 
 def test_parallel_calls_without_ids_and_arguments() -> None:
     events = streamed(
-        chunk({"functionCall": {"name": "f"}}), chunk({"functionCall": {"name": "f", "args": {}}}), STOP
+        chunk({"functionCall": {"name": "f"}}),
+        chunk({"functionCall": {"name": "f", "args": {}}}),
+        STOP,
     )
     assert called(events) == [("f", "{}"), ("f", "{}")]
     ids = [event.call.id for event in events if isinstance(event, ToolCallEnded)]
@@ -191,7 +196,9 @@ def test_a_body_needs_no_finish_reason() -> None:
 
 
 def test_a_body_may_be_a_list_of_chunks() -> None:
-    events = from_body(b"[" + chunk({"text": "a"}) + b",\n" + chunk({"text": "b"}, finish="STOP") + b"]")
+    events = from_body(
+        b"[" + chunk({"text": "a"}) + b",\n" + chunk({"text": "b"}, finish="STOP") + b"]"
+    )
     assert text(events) == "ab"
 
 

@@ -159,7 +159,9 @@ def test_bad_input_is_named_by_its_place(message: Any, place: str) -> None:
 
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)
-signed = st.fixed_dictionaries({}, optional={"thoughtSignature": st.just("c2ln"), "xUnknown": texts})
+signed = st.fixed_dictionaries(
+    {}, optional={"thoughtSignature": st.just("c2ln"), "xUnknown": texts}
+)
 kinds = (
     texts.map(lambda text: {"text": text})
     | texts.map(lambda text: {"text": text, "thought": True})

@@ -8,8 +8,8 @@ import pytest
 from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.models.helpers import HELLO, WEATHER
+
 from windlass.content import (
     AnyPart,
     FileData,
@@ -31,7 +31,9 @@ from windlass.models.gemini.parts import PLACEHOLDER_SIGNATURE
 SIGNATURE = base64.b64encode(b"signature").decode()
 
 
-def sent(request: ModelRequest, *, ids: bool = True, signed: bool = False, form: Any = "json") -> Any:
+def sent(
+    request: ModelRequest, *, ids: bool = True, signed: bool = False, form: Any = "json"
+) -> Any:
     """The body, every field of which the SDK's types must know."""
     encoder = wire.RequestEncoder(ids=ids, signed=signed, schema_form=form)
     body = json.loads(encoder.body(request))
@@ -170,7 +172,9 @@ def test_the_response_is_an_object_always() -> None:
 
 
 def test_media_in_a_response_go_with_it() -> None:
-    image = InlineData(b"x", "image/png", extra={"gemini": {"inlineData": {"displayName": "a.png"}}})
+    image = InlineData(
+        b"x", "image/png", extra={"gemini": {"inlineData": {"displayName": "a.png"}}}
+    )
     file = FileData("gs://b/a.pdf", "application/pdf")
     response = FunctionResponse("f", {"output": {"$ref": "a.png"}}, "i", (image, file))
     (answered,) = contents(Message.tool([response]))
@@ -307,7 +311,9 @@ def test_fifty_rounds_encode_every_message_once(monkeypatch: pytest.MonkeyPatch)
 
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
-signatures = st.none() | st.binary(min_size=1, max_size=9).map(lambda raw: base64.b64encode(raw).decode())
+signatures = st.none() | st.binary(min_size=1, max_size=9).map(
+    lambda raw: base64.b64encode(raw).decode()
+)
 our_parts = (
     st.builds(Text, texts, signatures)
     | st.builds(Thought, texts, signatures)
@@ -317,7 +323,9 @@ our_parts = (
     | st.builds(FunctionResponse, texts, st.dictionaries(texts, texts), texts)
 )
 roles = st.sampled_from(["system", "user", "assistant", "tool"])
-our_messages = st.builds(lambda role, ps: Message(role, tuple(ps)), roles, st.lists(our_parts, max_size=4))
+our_messages = st.builds(
+    lambda role, ps: Message(role, tuple(ps)), roles, st.lists(our_parts, max_size=4)
+)
 
 
 @given(st.lists(our_messages, max_size=4), st.booleans(), st.booleans())

@@ -110,8 +110,10 @@ schemas = st.dictionaries(
     words,
     st.recursive(
         leaves,
-        lambda inner: st.lists(inner, max_size=3)
-        | st.dictionaries(words | st.sampled_from(["a"]), inner, max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(words | st.sampled_from(["a"]), inner, max_size=3)
+        ),
         max_leaves=12,
     ),
     max_size=5,

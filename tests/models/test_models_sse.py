@@ -3,9 +3,9 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.models.helpers import splits
-from windlass.errors import ModelError
+
+from windlass.errors import ModelError, StreamCut
 from windlass.models.sse import SseDecoder
 
 
@@ -29,8 +29,10 @@ def payloads(chunks: list[bytes], limit: int = 2**20) -> list[bytes]:
         (b"event: x\nid: 7\nretry: 5\ndata: a\n\n", [b"a"]),
         (b"data: a\nevent: x\n\n", [b"a"]),
         (b"\n\n\ndata: a\n\n\n\n", [b"a"]),
-        (b"data\n\n", [b""]),
+        (b"data:\n\n", [b""]),
         (b"database: no\n\ndata: a\n\n", [b"a"]),
+        (b'{"error": 1}\n\ndata: a\n\n', [b'{"error": 1}', b"a"]),
+        (b'event: {"a":1}\n: {"a":1}\n\n', []),
         (b"", []),
     ],
 )
@@ -47,7 +49,7 @@ def test_events_are_read_by_the_specification(stream: bytes, expected: list[byte
         (b"data: [DONE]", [b"[DONE]"]),
         (b'data: {"a":', []),
         (b"data: half a wor", []),
-        (b'{"a":1}', []),
+        (b'{"a":1}', [b'{"a":1}']),
     ],
 )
 def test_a_last_event_without_its_blank_line_counts_if_it_is_whole(
@@ -57,7 +59,18 @@ def test_a_last_event_without_its_blank_line_counts_if_it_is_whole(
 
 
 lines = st.sampled_from(
-    [b"data: {}", b"data:x", b"data", b"data: ", b": hi", b"event: e", b"", b"", b"x", b"\xef\xbb\xbf"]
+    [
+        b"data: {}",
+        b"data:x",
+        b"data:",
+        b"data: ",
+        b": hi",
+        b"event: e",
+        b"",
+        b"",
+        b"x",
+        b"\xef\xbb\xbf",
+    ]
 )
 ends = st.sampled_from([b"\n", b"\r\n", b"\r"])
 streams = st.lists(st.tuples(lines, ends), max_size=12).map(
@@ -72,9 +85,28 @@ def test_any_split_gives_the_same_payloads(stream: bytes, cuts: list[int]) -> No
     assert payloads([stream[i : i + 1] for i in range(len(stream))]) == whole
 
 
-@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=9))
-def test_no_bytes_break_it(stream: bytes, cuts: list[int]) -> None:
-    assert payloads(splits(stream, cuts)) == payloads([stream])
+def outcome(chunks: list[bytes]) -> list[bytes] | str:
+    try:
+        return payloads(chunks)
+    except StreamCut as error:
+        return error.message
+
+
+@given(
+    st.lists(st.binary(max_size=9) | st.sampled_from([b"data", b": ", b"{", b"\n", b"\r"])),
+    st.lists(st.integers(0, 200), max_size=9),
+)
+def test_no_bytes_break_it(pieces: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(pieces)
+    assert outcome(splits(stream, cuts)) == outcome([stream])
+
+
+@pytest.mark.parametrize("place", range(1, 7))
+def test_a_stream_that_lost_its_framing_does_not_lose_an_event_in_silence(place: int) -> None:
+    event = b'data: {"a":1}\n\n'
+    stream = b"data: 1\n\n" + event[:place] + b"\n\n" + event[place:]
+    found = outcome([stream])
+    assert isinstance(found, str) or b'{"a":1}' in found or b' {"a":1}' in found
 
 
 @pytest.mark.parametrize(

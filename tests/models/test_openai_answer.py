@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
-
 from tests.models.helpers import called, decoded, end, splits, text, thoughts
+
 from windlass.content import FunctionCall, Opaque, Usage, is_own_call_id
 from windlass.errors import ModelError, StreamCut
 from windlass.events import (
@@ -43,7 +43,9 @@ def streamed(*payloads: bytes) -> list[ModelEvent]:
     return decoded(AnswerDecoder(), *payloads)
 
 
-def from_body(message: dict[str, Any], finish: str | None = "stop", **more: Any) -> list[ModelEvent]:
+def from_body(
+    message: dict[str, Any], finish: str | None = "stop", **more: Any
+) -> list[ModelEvent]:
     choice = {"index": 0, "message": message, "finish_reason": finish}
     decoder = AnswerDecoder()
     events = decoder.feed_body(json.dumps({"choices": [choice], **more}).encode())
@@ -158,7 +160,8 @@ SLOPPY: dict[str, tuple[list[bytes], list[tuple[str, str]]]] = {
         [("get_time", "{}")],
     ),
     "the same id for two indices": (
-        [calls_delta(entry("{}", "a", index=0, id="x")), calls_delta(entry("{}", "b", index=1, id="x"))],
+        [calls_delta(entry("{}", "a", index=0, id="x")),
+         calls_delta(entry("{}", "b", index=1, id="x"))],
         [("a", "{}"), ("b", "{}")],
     ),
     "arguments as an object": (
@@ -171,7 +174,8 @@ SLOPPY: dict[str, tuple[list[bytes], list[tuple[str, str]]]] = {
         [("a", '{"x":1}')],
     ),
     "indices that do not start at 0": (
-        [calls_delta(entry("{}", "a", index=1, id="1")), calls_delta(entry("{}", "b", index=2, id="2"))],
+        [calls_delta(entry("{}", "a", index=1, id="1")),
+         calls_delta(entry("{}", "b", index=2, id="2"))],
         [("a", "{}"), ("b", "{}")],
     ),
     "tool_calls as one object": ([delta({"tool_calls": entry("{}", "a", id="1")})], [("a", "{}")]),
@@ -181,7 +185,8 @@ SLOPPY: dict[str, tuple[list[bytes], list[tuple[str, str]]]] = {
         [("a", '{"x":1}')],
     ),
     "late deltas of an ended call": (
-        [calls_delta(entry("{}", "a", index=0, id="1")), calls_delta(entry("{}", "b", index=1, id="2")),
+        [calls_delta(entry("{}", "a", index=0, id="1")),
+         calls_delta(entry("{}", "b", index=1, id="2")),
          calls_delta(entry(" ", index=0))],
         [("a", "{}"), ("b", "{}")],
     ),
@@ -198,7 +203,9 @@ def test_calls_of_sloppy_servers(name: str) -> None:
     assert len({event.id for event in started}) == len(expected)
     for event in events:
         if isinstance(event, ToolCallEnded):
-            pieces = [e.json for e in events if isinstance(e, ToolCallDelta) and e.index == event.index]
+            pieces = [
+                e.json for e in events if isinstance(e, ToolCallDelta) and e.index == event.index
+            ]
             assert event.call.json == "".join(pieces)
             assert event.call.id == started[event.index].id
     assert end(events).finish == "tool_calls"
@@ -329,7 +336,10 @@ def test_half_a_character_does_not_break_the_turn() -> None:
         ({"error": "words"}, "words", False),
         ({"object": "error", "message": "m", "code": 500}, "m", True),
         (
-            {"error": {"message": "e", "code": 502}, "choices": [{"delta": {}, "finish_reason": "error"}]},
+            {
+                "error": {"message": "e", "code": 502},
+                "choices": [{"delta": {}, "finish_reason": "error"}],
+            },
             "e",
             True,
         ),
@@ -391,7 +401,12 @@ def test_only_the_first_of_several_answers_is_the_turn() -> None:
 
 def test_a_body_gives_the_same_events_as_a_stream() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
-    message = {"role": "assistant", "content": "Hi", "reasoning_content": "Hm", "tool_calls": [call]}
+    message = {
+        "role": "assistant",
+        "content": "Hi",
+        "reasoning_content": "Hm",
+        "tool_calls": [call],
+    }
     whole = from_body(message, finish="tool_calls", usage={"prompt_tokens": 1})
     pieces = streamed(
         delta({"reasoning_content": "Hm"}),
@@ -432,7 +447,9 @@ def test_the_sdk_s_own_completion_parses() -> None:
             "created": 1,
             "model": "m",
             "object": "chat.completion",
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
+            "choices": [
+                {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+            ],
             "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
         }
     )

@@ -70,7 +70,10 @@ ASKED: dict[str, Any] = {
         user({"type": "file", "file": {"file_id": "file-1"}}),
         user({"type": "hologram", "hologram": {"a": [1, None]}}),
         {"role": "assistant", "content": "Hi"},
-        {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+        },
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
         {"role": "assistant", "content": "Hi", "refusal": "no", "audio": {"id": "a"}},
         {"role": "assistant", "content": "Hi", "reasoning_content": "Hm"},
@@ -314,7 +317,9 @@ calls = st.builds(
     st.uuids().map(str),
 )
 our_parts = (
-    texts.map(Text) | calls | st.builds(InlineData, data, st.sampled_from(["image/png", "audio/wav"]))
+    texts.map(Text)
+    | calls
+    | st.builds(InlineData, data, st.sampled_from(["image/png", "audio/wav"]))
 )
 
 

@@ -12,8 +12,8 @@ from openai.types.chat.completion_create_params import (
     CompletionCreateParamsStreaming,
 )
 from pydantic import TypeAdapter, ValidationError
-
 from tests.models.helpers import HELLO, ONE_BODY, WEATHER
+
 from windlass.content import (
     FileData,
     FunctionCall,
@@ -66,7 +66,9 @@ CONVERSATION = (
     Message.tool(
         [
             FunctionResponse("get_weather", {"output": {"sky": "clear"}}, "c1"),
-            FunctionResponse("get_weather", {"error": "no"}, "c2", (InlineData(b"x", "image/png"),)),
+            FunctionResponse(
+                "get_weather", {"error": "no"}, "c2", (InlineData(b"x", "image/png"),)
+            ),
         ]
     ),
     Message.assistant(Text("It is", "signed"), Text(" clear.")),
@@ -220,7 +222,9 @@ def test_fifty_rounds_encode_every_message_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(wire, "encode_message_json", counted)
     encoder = wire.RequestEncoder("m", official=False)
     messages, tools = [Message.user("go")], (WEATHER,)
-    monkeypatch.setattr(encoder._tools, "_make", lambda key: declared.extend(key) or real_tools(key))
+    monkeypatch.setattr(
+        encoder._tools, "_make", lambda key: declared.extend(key) or real_tools(key)
+    )
     real_tools = wire.encode_tools
     for round_number in range(50):
         body = encoder.body(ModelRequest(messages, tools, live=False))

@@ -4,10 +4,11 @@ import asyncio
 import io
 import logging
 import urllib.request
+import weakref
 from collections.abc import AsyncGenerator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import aiohttp
 from yarl import URL
@@ -46,7 +47,10 @@ def cut(error: Exception) -> StreamCut:
 
 class _Pool(NamedTuple):
     session: aiohttp.ClientSession
-    keeper: AsyncGenerator[None, None]
+    with_loop: AsyncGenerator[None, None]
+    """Closes the session when its loop shuts down."""
+    with_owner: "weakref.finalize[..., Any]"
+    """Closes it when its owner is forgotten."""
 
 
 class Http:
@@ -120,7 +124,7 @@ class Http:
         current = asyncio.get_running_loop()
         for loop, pool in list(self._pools.items()):
             if loop is current:
-                await pool.keeper.aclose()
+                await pool.with_loop.aclose()
             elif loop.is_closed():
                 await pool.session.close()
             elif loop.is_running():
@@ -128,6 +132,7 @@ class Http:
                 await asyncio.wrap_future(closing)
             else:
                 continue
+            pool.with_owner.detach()
             self._pools.pop(loop, None)
 
     async def _open_pool(self) -> _Pool:
@@ -137,12 +142,12 @@ class Http:
             headers=self._headers,
             timeout=self._timeout,
         )
-        pool = _Pool(session, _closing_with_loop(session))
-        self._pools[asyncio.get_running_loop()] = pool
-        await anext(pool.keeper)
-        for loop in [loop for loop in self._pools if loop.is_closed()]:
-            if dead := self._pools.pop(loop, None):
-                await dead.session.close()
+        loop = asyncio.get_running_loop()
+        with_owner = weakref.finalize(self, _discard, session, loop)
+        pool = self._pools[loop] = _Pool(session, _closing_with_loop(session), with_owner)
+        await anext(pool.with_loop)
+        for dead in [other for other in self._pools if other.is_closed()]:
+            self._pools.pop(dead).with_owner()
         return pool
 
     async def _refusal(self, response: Response) -> ModelError:
@@ -169,6 +174,22 @@ async def _closing_with_loop(session: aiohttp.ClientSession) -> AsyncGenerator[N
         yield
     finally:
         await session.close()
+
+
+def _discard(session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) -> None:
+    """Closes a session that nobody waits for any more, from whatever thread or loop."""
+    if loop.is_closed():
+        _close_now(session)
+    else:
+        loop.call_soon_threadsafe(_close_now, session)
+
+
+def _close_now(session: aiohttp.ClientSession) -> None:
+    """The first step of closing does all that is needed; the others only wait."""
+    closing = session.close()
+    with suppress(StopIteration):
+        closing.send(None)
+    closing.close()
 
 
 def _base(base_url: str) -> URL:

@@ -1,6 +1,8 @@
 """Server-sent events: bytes in, the `data` of each event out; any split gives the same. Pure."""
 
-from windlass.errors import ModelError
+from contextlib import suppress
+
+from windlass.errors import ModelError, StreamCut
 from windlass.models.fields import decode_json
 
 __all__ = ["MAX_EVENT", "SseDecoder"]
@@ -9,6 +11,7 @@ MAX_EVENT = 64 * 2**20
 """The size that an event may have. An image in a Gemini stream is one event of many megabytes."""
 
 _BOM = b"\xef\xbb\xbf"
+_OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")
 
 
 class SseDecoder:
@@ -62,7 +65,9 @@ class SseDecoder:
         if it is whole JSON or the closing mark.
         """
         payloads: list[bytes] = []
-        self._lines([b"".join(self._pieces), b""], payloads)
+        with suppress(StreamCut):  # half a line is no worse than none
+            self._lines([b"".join(self._pieces)], payloads)
+        self._lines([b""], payloads)
         self._pieces.clear()
         return [payload for payload in payloads if payload == b"[DONE]" or _is_json(payload)]
 
@@ -87,12 +92,10 @@ class SseDecoder:
                     payloads.append(b"\n".join(self._data))
                     self._data.clear()
                 self._size = 0
-            elif line.startswith(b"data:"):
-                self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+            elif (data := _data_of(line)) is not None:
+                self._data.append(data)
                 self._size += len(line)
                 self._check(self._size)
-            elif line == b"data":
-                self._data.append(b"")
 
     def _wait(self, piece: bytes) -> None:
         if piece:
@@ -103,6 +106,23 @@ class SseDecoder:
     def _check(self, size: int) -> None:
         if size > self._limit:
             raise ModelError(f"an event of the model's stream is over {self._limit} bytes")
+
+
+def _data_of(line: bytes) -> bytes | None:
+    """The data in a line; None for the fields and comments that carry none.
+
+    Beyond the specification: JSON that stands bare is data (some servers write an error so), and
+    JSON behind a field that does not exist is the sign of a stream that lost some bytes.
+    """
+    if line.startswith(b"data:"):
+        return line[6:] if line.startswith(b"data: ") else line[5:]
+    if line.startswith(_OTHER_FIELDS):
+        return None
+    if line.lstrip().startswith(b"{"):
+        return line
+    if line == b"data" or b"{" in line:
+        raise StreamCut("the framing of the model's stream is broken")
+    return None
 
 
 def _is_json(payload: bytes) -> bool:

@@ -1,0 +1,371 @@
+"""One turn over HTTP: when it is tried again, when it is not, and what survives a bad server."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.models.helpers import (
+    HELLO,
+    ONE_BODY,
+    WEATHER,
+    Waits,
+    called,
+    end,
+    http,
+    raw_server,
+    text,
+    turn,
+    unended,
+)
+
+from windlass.content import Message, Usage
+from windlass.errors import ModelError, StreamCut
+from windlass.events import TextDelta
+from windlass.model import ModelRequest
+from windlass.models.gemini import GeminiModel
+from windlass.models.openai import OpenAIModel
+from windlass.models.retry import Retry, Timeouts
+from windlass.testing import (
+    FakeGemini,
+    FakeOpenAI,
+    Turn,
+    call,
+    cut,
+    disconnect,
+    hang,
+    interrupt,
+    malformed_json,
+    malformed_sse,
+    refuse,
+    say,
+)
+
+FAKES: list[Any] = [
+    pytest.param((FakeOpenAI, OpenAIModel), id="openai"),
+    pytest.param((FakeGemini, GeminiModel), id="gemini"),
+]
+LIVE: list[Any] = [pytest.param(HELLO, id="live"), pytest.param(ONE_BODY, id="body")]
+both = pytest.mark.parametrize("wire", FAKES)
+either = pytest.mark.parametrize("request_", LIVE)
+
+BRIEF = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\n'
+
+
+def model_at(wire: Any, fake: Any, **options: Any) -> Any:
+    return wire[1]("m", base_url=fake.base_url, api_key="key-123", **options)
+
+
+@both
+@either
+@pytest.mark.parametrize(
+    "fault",
+    [
+        refuse(429, retry_after=2),
+        refuse(500),
+        refuse(503),
+        refuse(408),
+        disconnect(),
+        malformed_json(),
+        cut("Half an answer", after=0),
+        interrupt("Half", after=0, error=refuse(503)),
+    ],
+)
+async def test_a_passing_fault_is_tried_again(
+    wire: Any, request_: ModelRequest, fault: Any
+) -> None:
+    waits = Waits()
+    async with wire[0]([fault, "Whole."]) as fake:
+        model = model_at(wire, fake, waiting=waits)
+        events = await turn(model, request_)
+    assert text(events) == "Whole."
+    assert len(fake.requests) == 2
+    assert len(waits.seconds) == 1
+    await model.aclose()
+
+
+@both
+async def test_the_server_s_own_time_is_waited_for(wire: Any) -> None:
+    waits = Waits(dice=0.0)
+    async with wire[0]([refuse(429, retry_after=7), refuse(503), "Yes."]) as fake:
+        await turn(model_at(wire, fake, waiting=waits))
+    assert waits.seconds == [7, 0]
+
+
+@both
+@either
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 501])
+async def test_a_refusal_is_final(wire: Any, request_: ModelRequest, status: int) -> None:
+    waits = Waits()
+    async with wire[0]([refuse(status, "Not so.")]) as fake:
+        with pytest.raises(ModelError, match="Not so") as raised:
+            await turn(model_at(wire, fake, waiting=waits), request_)
+    assert raised.value.status == status
+    assert not raised.value.retryable
+    assert len(fake.requests) == 1
+    assert waits.seconds == []
+
+
+@both
+async def test_the_last_fault_is_raised_when_the_attempts_are_used_up(wire: Any) -> None:
+    waits = Waits()
+    async with wire[0]([refuse(503, "one"), refuse(503, "two"), refuse(503, "three")]) as fake:
+        model = model_at(wire, fake, retry=Retry(attempts=3), waiting=waits)
+        with pytest.raises(ModelError, match="three"):
+            await turn(model)
+    assert len(waits.seconds) == 2
+
+
+@both
+@pytest.mark.parametrize(
+    "fault", [cut("One two three", after=2), interrupt("One two three", after=2)]
+)
+async def test_nothing_is_tried_again_after_output_has_reached_the_caller(
+    wire: Any, fault: Any
+) -> None:
+    seen: list[str] = []
+    async with wire[0]([fault, "never asked"]) as fake:
+        with pytest.raises(ModelError):
+            async with model_at(wire, fake, waiting=Waits()).stream(HELLO) as events:
+                async for event in events:
+                    assert isinstance(event, TextDelta)
+                    seen.append(event.text)
+    assert seen == ["One ", "two "]
+    assert len(fake.requests) == 1
+
+
+@both
+async def test_a_cut_stream_is_a_stream_cut(wire: Any) -> None:
+    async with wire[0]([cut("One two three", after=2)]) as fake:
+        with pytest.raises(StreamCut):
+            await turn(model_at(wire, fake, retry=Retry(attempts=1)))
+
+
+@both
+async def test_a_stream_cut_at_any_byte_is_whole_or_an_error(wire: Any) -> None:
+    async with wire[0]([say("Some words")]) as fake:
+        whole = await turn(model_at(wire, fake))
+    for byte in range(0, 900, 13):
+        async with wire[0]([cut("Some words", byte=byte)]) as fake:
+            try:
+                events = await turn(model_at(wire, fake, retry=Retry(attempts=1)))
+            except ModelError:
+                continue
+        assert text(events) == text(whole)
+        assert end(events).finish == "stop"
+
+
+@both
+async def test_broken_framing_never_ends_as_a_success_with_less(wire: Any) -> None:
+    for byte in range(0, 400, 7):
+        async with wire[0]([malformed_sse("Some words", byte=byte)]) as fake:
+            try:
+                events = await turn(model_at(wire, fake, retry=Retry(attempts=1)))
+            except ModelError:
+                continue
+        assert text(events) == "Some words"
+
+
+@both
+@either
+async def test_silence_is_tried_again_and_then_told(wire: Any, request_: ModelRequest) -> None:
+    options = {"timeouts": Timeouts(read=0.05), "waiting": Waits()}
+    async with wire[0]([hang(), "Awake."]) as fake:
+        assert text(await turn(model_at(wire, fake, **options), request_)) == "Awake."
+    async with wire[0](hang()) as fake:
+        with pytest.raises(ModelError, match="in time") as raised:
+            await turn(model_at(wire, fake, retry=Retry(attempts=2), **options), request_)
+    assert raised.value.retryable
+    assert len(fake.requests) == 2
+
+
+async def test_silence_in_the_middle_is_a_cut() -> None:
+    first = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
+    async with raw_server(unended(first), hold=True) as server:
+        model = OpenAIModel("m", base_url=server.base_url, timeouts=Timeouts(read=0.05))
+        with pytest.raises(StreamCut, match="silent"):
+            await turn(model)
+        await model.aclose()
+
+
+async def test_a_server_that_never_closes_after_done_does_not_hold_the_turn() -> None:
+    async with raw_server(unended(BRIEF + b"data: [DONE]\n\n"), hold=True) as server:
+        model = OpenAIModel("m", base_url=server.base_url)
+        async with asyncio.timeout(5):
+            assert text(await turn(model)) == "Hi"
+        await model.aclose()
+
+
+@pytest.mark.parametrize("hold", [True, False])
+async def test_a_break_after_the_finish_is_forgiven(hold: bool) -> None:
+    async with raw_server(unended(BRIEF), hold=hold) as server:
+        model = OpenAIModel("m", base_url=server.base_url, timeouts=Timeouts(read=0.05))
+        events = await turn(model)
+        await model.aclose()
+    assert (text(events), end(events).finish) == ("Hi", "stop")
+
+
+@both
+@pytest.mark.parametrize("form", ["json", "sse"])
+@either
+async def test_an_answer_in_the_other_form_is_understood(
+    wire: Any, form: str, request_: ModelRequest
+) -> None:
+    async with wire[0]([call("f", x=1)], answer_in=form) as fake:
+        events = await turn(model_at(wire, fake), request_)
+    assert called(events) == [("f", '{"x":1}')]
+    assert end(events).finish == "tool_calls"
+
+
+@both
+@pytest.mark.parametrize("label", ["text/plain", "application/octet-stream"])
+@either
+async def test_a_wrong_label_is_seen_through(wire: Any, label: str, request_: ModelRequest) -> None:
+    async with wire[0](["Hello."], content_type=label) as fake:
+        assert text(await turn(model_at(wire, fake), request_)) == "Hello."
+
+
+@both
+@pytest.mark.parametrize(
+    "options",
+    [{"write_size": 1}, {"write_size": 7}, {"crlf": True, "heartbeats": True}, {"done": False}],
+)
+async def test_however_the_bytes_arrive_the_events_are_the_same(
+    wire: Any, options: dict[str, Any]
+) -> None:
+    said = Turn(text="Grüße 😀 an alle", thoughts="Hm.", calls=call("f", x="é", id="i1").calls)
+    async with wire[0]([said]) as fake:
+        plain = await turn(model_at(wire, fake))
+    async with wire[0]([said], **options) as fake:
+        assert await turn(model_at(wire, fake)) == plain
+
+
+async def test_leaving_in_the_middle_closes_the_connection() -> None:
+    first = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
+    closed = asyncio.Event()
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(unended(first))
+        while await reader.read(2**16):
+            pass
+        closed.set()
+        writer.close()
+
+    server = await asyncio.start_server(respond, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        model = OpenAIModel("m", base_url=f"http://127.0.0.1:{port}")
+        async with model.stream(HELLO) as events:
+            async for _ in events:
+                break
+        async with asyncio.timeout(5):
+            await closed.wait()
+        await model.aclose()
+
+
+@both
+@either
+async def test_one_connection_serves_turn_after_turn(wire: Any, request_: ModelRequest) -> None:
+    async with wire[0]("Again.") as fake:
+        model = model_at(wire, fake)
+        for _ in range(5):
+            assert text(await turn(model, request_)) == "Again."
+        (pool,) = model._http._pools.values()
+        (connections,) = pool.session.connector._conns.values()
+        assert len(connections) == 1
+        await model.aclose()
+
+
+async def test_a_page_under_200_is_an_error_that_says_so() -> None:
+    async with raw_server(http(b"<html>Welcome!</html>", "text/html")) as server:
+        model = OpenAIModel("m", base_url=server.base_url)
+        with pytest.raises(ModelError, match="check base_url"):
+            await turn(model)
+        await model.aclose()
+
+
+@either
+async def test_an_empty_answer_is_a_cut(request_: ModelRequest) -> None:
+    async with raw_server(http(b"", "text/plain")) as server:
+        model = OpenAIModel("m", base_url=server.base_url, retry=Retry(attempts=1))
+        with pytest.raises(StreamCut):
+            await turn(model, request_)
+        await model.aclose()
+
+
+# What a refusal teaches.
+
+
+async def test_a_server_without_stream_options_is_asked_without_them() -> None:
+    def script(body: dict[str, Any]) -> Any:
+        refused = refuse(400, "Unrecognized request argument: stream_options")
+        return refused if "stream_options" in body else "Fine."
+
+    async with FakeOpenAI(script) as fake:
+        model = OpenAIModel("m", base_url=fake.base_url, waiting=Waits())
+        assert text(await turn(model)) == "Fine."
+        assert text(await turn(model)) == "Fine."
+    assert len(fake.requests) == 3
+
+
+async def test_a_service_without_json_schema_gets_the_older_form() -> None:
+    request = ModelRequest(HELLO.messages, (WEATHER,))
+    async with FakeGemini("Fine.", json_schema=False) as fake:
+        model = GeminiModel("gemini-2.5-flash", base_url=fake.base_url, api_key="k")
+        assert text(await turn(model, request)) == "Fine."
+        assert text(await turn(model, request)) == "Fine."
+    forms = [
+        next(key for key in r.body["tools"][0]["functionDeclarations"][0] if "parameters" in key)
+        for r in fake.requests
+    ]
+    assert forms == ["parametersJsonSchema", "parameters", "parameters"]
+
+
+async def test_the_older_form_can_be_asked_for() -> None:
+    async with FakeGemini("Fine.", json_schema=False) as fake:
+        model = GeminiModel("m", base_url=fake.base_url, api_key="k", schema_form="openapi")
+        await turn(model, ModelRequest(HELLO.messages, (WEATHER,)))
+    assert len(fake.requests) == 1
+
+
+MALFORMED = Turn(finish="malformed_call", usage=Usage(10, 2, 12))
+
+
+@either
+async def test_a_malformed_call_is_asked_once_more_and_both_are_paid(
+    request_: ModelRequest,
+) -> None:
+    async with FakeGemini([MALFORMED, say("Fine.", usage=Usage(10, 5, 15))]) as fake:
+        events = await turn(GeminiModel("m", base_url=fake.base_url, api_key="k"), request_)
+    assert text(events) == "Fine."
+    assert end(events).usage == Usage(20, 7, 27)
+
+
+@either
+async def test_a_second_malformed_call_is_the_end(request_: ModelRequest) -> None:
+    async with FakeGemini([MALFORMED, MALFORMED]) as fake:
+        events = await turn(GeminiModel("m", base_url=fake.base_url, api_key="k"), request_)
+    assert len(fake.requests) == 2
+    assert end(events).finish == "malformed_call"
+    assert end(events).usage == Usage(20, 4, 24)
+    assert end(events).detail
+
+
+async def test_a_malformed_call_after_output_is_the_end() -> None:
+    said = Turn(text="Let me", finish="malformed_call")
+    async with FakeGemini([said]) as fake:
+        events = await turn(GeminiModel("m", base_url=fake.base_url, api_key="k"))
+    assert len(fake.requests) == 1
+    assert end(events).finish == "malformed_call"
+
+
+async def test_concurrent_turns_do_not_mix() -> None:
+    def script(body: dict[str, Any]) -> str:
+        return f"echo {body['messages'][-1]['content']}"
+
+    async with FakeOpenAI(script) as fake:
+        model = OpenAIModel("m", base_url=fake.base_url)
+        asked = [ModelRequest((Message.user(str(n)),), live=n % 2 == 0) for n in range(40)]
+        answers = await asyncio.gather(*(turn(model, request) for request in asked))
+        await model.aclose()
+    assert [text(events) for events in answers] == [f"echo {n}" for n in range(40)]
