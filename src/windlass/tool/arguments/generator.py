@@ -87,11 +87,18 @@ class SchemaGenerator(GenerateJsonSchema):
         }
         return _described(result, schema["cls"])
 
+    def arguments_schema(self, schema: core_schema.ArgumentsSchema) -> JsonSchemaValue:
+        """How pydantic before 2.14 sees a named tuple."""
+        return super().arguments_schema({**schema, "metadata": {}})
+
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         return _described(super().model_schema(schema), schema["cls"])
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
-        return _described(super().dataclass_schema(schema), schema["cls"])
+        result = super().dataclass_schema(schema)
+        if schema.get("config", {}).get("extra_fields_behavior") == "forbid":
+            result["additionalProperties"] = False
+        return _described(result, schema["cls"])
 
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
         return _described(super().typed_dict_schema(schema), schema.get("cls"))
@@ -126,7 +133,7 @@ def _described(schema: Schema, kind: type | None) -> Schema:
     """The descriptions that the class's docstring and `Annotated` give its fields."""
     if kind is None or "properties" not in schema:
         return schema
-    doc = parse_docstring(schema.get("description"))
+    doc = parse_docstring(schema.get("description") or _own_docstring(kind))
     said = {**doc.parameters, **_annotated_descriptions(kind)}
     properties = {
         name: {**inner, "description": said[name]}
@@ -134,10 +141,14 @@ def _described(schema: Schema, kind: type | None) -> Schema:
         else inner
         for name, inner in schema["properties"].items()
     }
-    result = {**schema, "properties": properties}
-    if "description" in result:
-        result["description"] = doc.description
-    return result
+    described = {"description": doc.description} if doc.description else {}
+    return {**schema, "properties": properties, **described}
+
+
+def _own_docstring(kind: type) -> str:
+    """What its author wrote; dataclasses and named tuples are given their signature."""
+    text = kind.__dict__.get("__doc__") or ""
+    return "" if text.startswith(f"{kind.__name__}(") else text
 
 
 def _annotated_descriptions(kind: type) -> dict[str, str]:
