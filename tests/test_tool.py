@@ -503,6 +503,32 @@ def test_a_plain_function_is_read_once_and_forgotten_with_it():
     assert gone() is None
 
 
+def test_a_closure_made_anew_is_not_compiled_anew():
+    def make(factor: int) -> Any:
+        def scale(n: int, unit: str = "m") -> int:
+            return n * factor
+
+        return scale
+
+    first, second = one(make(2)), one(make(3))
+    assert isinstance(first.declaration, FunctionDeclaration)
+    assert isinstance(second.declaration, FunctionDeclaration)
+    assert first.declaration.parameters is second.declaration.parameters
+    assert (run(first, '{"n": 2}'), run(second, '{"n": 2}')) == (4, 6)
+
+
+def test_defaults_that_are_equal_but_of_other_types_are_told_apart():
+    def make(default: Any) -> Any:
+        def f(n=default):
+            return n
+
+        return f
+
+    kept = [one(make(default)) for default in (1, True, 1.0)]
+    assert [each.validate('{"n": 1}')["n"] for each in kept] == [1, True, 1.0]
+    assert [type(each.validate('{"n": 1}')["n"]) for each in kept] == [int, bool, float]
+
+
 def test_threads_may_use_a_new_tool_at_once():
     async def many() -> list[dict[str, Any]]:
         made = one(functools.partial(add, b=2))

@@ -92,7 +92,7 @@ class Tool(Generic[P, R]):
         original: Any = getattr(function, "__func__", None) if self._static else function
         self._given = declaration
         self._original = cast("Callable[P, R] | None", original)
-        self._description = description
+        self._description = description and inspect.cleandoc(description)
         self._scope = scope
         self.name = check_name(name or _declared_name(declaration) or name_of(original))
         self.options = options
@@ -130,8 +130,7 @@ class Tool(Generic[P, R]):
             case None:
                 said = self._description
                 said = self._signature.docstring.description if said is None else said
-                parameters = self._arguments.schema
-                return FunctionDeclaration(self.name, inspect.cleandoc(said), parameters)
+                return FunctionDeclaration(self.name, said, self._arguments.schema)
 
     @cached_property
     def function(self) -> AnyCallable | None:
@@ -227,16 +226,31 @@ class Tool(Generic[P, R]):
 
 
 _signed: weakref.WeakKeyDictionary[Signature, Arguments] = weakref.WeakKeyDictionary()
+_alike: dict[Any, Arguments] = {}
+_MOST_ALIKE = 500
 
 
 def _signed_arguments(name: str, signature: Signature) -> Arguments:
-    """Built once for a signature, which lives as long as its function."""
+    """Built once for a signature, which lives as long as its function, and for others like it."""
     if (known := _signed.get(signature)) is not None:
         return known
+    try:
+        built = _alike.get(signature.shape)
+    except TypeError:  # a default or a hint without a hash
+        built = _build_arguments(name, signature)
+    else:
+        if built is None:
+            if len(_alike) >= _MOST_ALIKE:
+                _alike.clear()
+            built = _alike[signature.shape] = _build_arguments(name, signature)
+    _signed[signature] = built
+    return built
+
+
+def _build_arguments(name: str, signature: Signature) -> Arguments:
     from windlass.tool.arguments.signed import SignedArguments
 
-    built = _signed[signature] = SignedArguments(name, signature)
-    return built
+    return SignedArguments(name, signature)
 
 
 def name_of(function: AnyCallable | None) -> str:

@@ -62,6 +62,16 @@ class Signature:
     docstring: Docstring = _NO_DOCSTRING
 
     @property
+    def shape(self) -> tuple[Any, ...]:
+        """Equal for functions that take the same arguments, such as a closure made anew each time.
+
+        Types stand beside the defaults because 1, 1.0 and True are equal.
+        """
+        kinds: list[Any] = [type(each.default) for each in self.parameters]
+        said = tuple(self.docstring.parameters.items())
+        return (self.parameters, *kinds, self.hidden, self.extras, said)
+
+    @property
     def open(self) -> bool:
         """Whether the callable takes arguments of any name."""
         return self.extras is not MISSING
@@ -125,6 +135,8 @@ def is_async(function: AnyCallable) -> bool:
     """Whether calling it gives a coroutine: also through methods, partials and `__call__`."""
     if inspect.iscoroutinefunction(function):
         return True
+    if isinstance(function, types.FunctionType):
+        return False
     while isinstance(function, functools.partial):
         function = cast("AnyCallable", function.func)
     return inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
