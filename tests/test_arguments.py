@@ -390,6 +390,36 @@ def test_what_breaks_the_declared_schema_is_told_in_the_same_words():
     ]
 
 
+@pytest.mark.parametrize(
+    ("schema", "sent", "text"),
+    [
+        ({"type": ["string", "null"]}, [], "expected a string or null, got []"),
+        ({"const": 3}, 4, "expected 3, got 4"),
+        ({"maximum": 3}, 4, "expected at most 3, got 4"),
+        ({"exclusiveMinimum": 3}, 3, "expected more than 3, got 3"),
+        ({"exclusiveMaximum": 3}, 3, "expected less than 3, got 3"),
+        ({"multipleOf": 3}, 4, "expected a multiple of 3, got 4"),
+        ({"maxLength": 1}, "ab", "expected at most 1 characters, got 'ab'"),
+        ({"minItems": 1}, [], "expected at least 1 items, got []"),
+        ({"maxItems": 1}, [1, 2], "expected at most 1 items, got [1,2]"),
+        ({"uniqueItems": True}, [1, 1], "expected items that all differ, got [1,1]"),
+        ({"pattern": "^a"}, "b", "expected text that matches ^a, got 'b'"),
+        ({"not": {"type": "string"}}, "b", "expected something that fits the schema's 'not'"),
+        (
+            {"anyOf": [{"type": "integer"}, {"minLength": 2}]},
+            "b",
+            "expected an integer or at least",
+        ),
+        ({"unevaluatedProperties": False}, {"x": 1}, ".x: no such argument"),
+    ],
+)
+def test_each_keyword_of_a_declared_schema_is_put_into_words(
+    schema: dict[str, Any], sent: Any, text: str
+):
+    tool = declared({"type": "object", "properties": {"a": schema}})
+    assert outcome(tool, {"a": sent}).startswith(f"a{'' if text[0] == '.' else ': '}{text}")
+
+
 def test_undeclared_arguments_reach_a_function_that_takes_any():
     assert declared(WEATHER, lambda **_: None).validate('{"city": "Paris", "x": 1}')["x"] == 1
     open_schema = {**WEATHER, "additionalProperties": True}

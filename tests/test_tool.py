@@ -115,6 +115,20 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any]):
         tool(add, **options)
 
 
+def test_a_tool_can_be_decorated_again():
+    async def f(a: int) -> int:
+        """Says."""
+        return a
+
+    again = tool(tool(f, name="g", timeout=1), description="Says more.", cache=5)
+    assert (again.name, again.is_async) == ("g", True)
+    assert again.options == ToolOptions(cache=5)
+    assert isinstance(again.declaration, FunctionDeclaration)
+    assert again.declaration.description == "Says more."
+    renamed = Tool(DECLARATION).replace(name="other").declaration
+    assert renamed == FunctionDeclaration("other", "Weather.", PARAMETERS)
+
+
 def test_decorating_imports_neither_pydantic_nor_a_validator():
     program = (
         "import sys\n"

@@ -3,7 +3,7 @@
 import sys
 import types
 from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, TypeAlias, TypeVar, overload
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from windlass.tool.definition import Tool, ToolOptions, name_of
 from windlass.tool.hints import hint_names
@@ -63,6 +63,9 @@ def tool(
     chosen = ToolOptions(after=_names(after), **options)
 
     def decorate(function: AnyCallable, around: types.FrameType | None = None) -> Tool:
+        if isinstance(function, Tool):
+            made = cast("Tool", function)
+            return made.replace(name=name, description=description, options=chosen)
         scope = _local_names(function, around or sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
         return Tool(None, function, name=name, description=description, options=chosen, scope=scope)
 

@@ -154,9 +154,22 @@ class Tool(Generic[P, R]):
         """
         return self._arguments.validate(json_text)
 
-    def with_options(self, options: ToolOptions) -> "Tool[P, R]":
-        """The same tool, run in another way."""
-        return self._made_from(self._original, options)
+    def replace(
+        self,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        options: ToolOptions | None = None,
+    ) -> "Tool[P, R]":
+        """The same tool under another name, told in other words or run in another way."""
+        return Tool(
+            self._given,
+            self._original,
+            name=name or self.name,
+            description=self._description if description is None else description,
+            options=options or self.options,
+            scope=self._scope,
+        )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self._original is None:
@@ -178,15 +191,12 @@ class Tool(Generic[P, R]):
             return self
         else:
             bound = types.MethodType(original, instance)
-        return self._made_from(bound, self.options)
-
-    def _made_from(self, function: Any, options: ToolOptions) -> "Tool[..., Any]":
         return Tool(
             self._given,
-            function,
+            bound,
             name=self.name,
             description=self._description,
-            options=options,
+            options=self.options,
             scope=self._scope,
         )
 

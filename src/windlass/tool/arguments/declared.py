@@ -115,7 +115,7 @@ def _problems(error: ValidationError, schema: Schema) -> list[Problem]:
 def _wanted(error: ValidationError) -> str:
     match error.kind:
         case Kind.Type(types=types):
-            return " or ".join(_TYPES.get(kind, kind) for kind in types)
+            return " or ".join(word for kind, word in _TYPES.items() if kind in types)
         case Kind.Enum(options=members):
             return one_of(members)
         case Kind.Constant(expected_value=value):
