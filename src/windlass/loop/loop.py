@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from windlass.content import Declaration, FunctionCall, Message, Usage
+from windlass.content import Declaration, FunctionCall, Message
 from windlass.errors import RoundLimitExceeded
 from windlass.events import (
     Phase,
@@ -37,9 +36,10 @@ from windlass.loop.policy import (
     Step,
     next_step,
 )
-from windlass.loop.reply import Calls, Reply, RoundRecord
-from windlass.loop.results import ToolAnswer, capped
+from windlass.loop.reply import Reply
+from windlass.loop.results import ToolAnswer
 from windlass.loop.round import Round
+from windlass.loop.transcript import Transcript
 from windlass.loop.turn import Turn, TurnBuilder
 from windlass.model import Model, ModelRequest, Settings
 from windlass.tool import Tool
@@ -76,16 +76,13 @@ class Loop:
         self.plan = plan
         self.emit = emit
         self.phase: Phase = "awaiting_model_call"
-        self.messages: list[Message] = list(plan.messages)
-        self.rounds: list[RoundRecord] = []
-        self.usage = Usage()
         self.stop_reason: StopReason | None = None
+        self._said = Transcript(plan.messages, plan.tools, plan.policy.max_result_chars)
         self._rounds_run = 0
-        self._repeating = False
-        self._text = ""
-        self._open: tuple[Round, Turn] | None = None
-        self._pending = Calls.of((), plan.tools)
         self._repetition = Repetition(plan.policy.max_repeats)
+        self._repeating = False
+        self._open: tuple[Round, Sequence[FunctionCall]] | None = None
+        """Calls that must have an answer whatever happens."""
 
     async def run(self) -> Reply:
         """Goes round until there is an answer.
@@ -115,22 +112,18 @@ class Loop:
         return self.reply()
 
     def reply(self) -> Reply:
-        """The run so far; once it has ended, its reply."""
-        return Reply(
-            text=self._text,
-            messages=tuple(self.messages),
-            rounds=tuple(self.rounds),
-            usage=self.usage,
-            stop_reason=self.stop_reason or "stopped",
-            calls=Calls.of(
-                (call for record in self.rounds for call in record.message.calls), self.plan.tools
-            ),
-            results=tuple(a.response for record in self.rounds for a in record.answers),
-            pending=self._pending,
-            run_id=self.plan.run_id,
-            model=self.plan.model.name,
-            max_result_chars=self.plan.policy.max_result_chars,
-        )
+        """The reply of a run that has ended."""
+        reason = self.stop_reason or "stopped"
+        return self._said.reply(reason, self.plan.run_id, self.plan.model.name)
+
+    def end(self, reason: StopReason, error: BaseException | None = None) -> None:
+        """Closes the books: open calls are answered, and the last event is said."""
+        if self._open is not None:
+            self._answer(STOPPED)
+        self.stop_reason = reason
+        self.phase = "ended"
+        said = None if error is None else str(error) or type(error).__name__
+        self.emit(RunEnded(reason, self._said.usage, len(self._said.rounds), said))
 
     def _context(self, dependencies: Dependencies, deadline: float | None) -> RunContext:
         return RunContext(
@@ -147,7 +140,7 @@ class Loop:
     async def _go_round(self, context: RunContext) -> StopReason:
         while True:
             tools_off = self._tools_off()
-            number = len(self.rounds) + 1
+            number = len(self._said.rounds) + 1
             async with Round(number, self.plan.executor, context, self._repetition) as calls:
                 reason = await self._one_round(calls, tools_off)
             if reason is not None:
@@ -170,21 +163,20 @@ class Loop:
         turn = await self._ask(calls, tools_off)
         match next_step(turn, self.plan.policy, self._rounds_run, tools_off):
             case Step.END:
-                await calls.stop()
-                self._answer(calls, turn.calls, LAST_TURN)
+                await self._refuse(calls, turn, LAST_TURN)
                 return self._ending(turn, tools_off)
             case Step.HAND_BACK:
-                self._pending = Calls.of(turn.calls, self.plan.tools)
+                self._said.add_answers((), pending=turn.calls)
                 return "calls"
             case Step.LIMIT:
-                self._pending = Calls.of(turn.calls, self.plan.tools)
+                self._said.add_answers((), pending=turn.calls)
                 if self.plan.policy.on_limit == "error":
-                    raise RoundLimitExceeded(self.plan.policy.max_rounds, self.messages, turn.calls)
+                    limit = self.plan.policy.max_rounds
+                    raise RoundLimitExceeded(limit, self._said.messages, turn.calls)
                 return "max_rounds"
             case Step.REFUSE_CALLS:
                 self._rounds_run += 1
-                await calls.stop()
-                self._answer(calls, turn.calls, TRUNCATED)
+                await self._refuse(calls, turn, TRUNCATED)
                 return None
             case Step.RUN_TOOLS:
                 return await self._run_tools(calls, turn)
@@ -194,7 +186,7 @@ class Loop:
         self.phase = "awaiting_final_response" if self._rounds_run else "awaiting_model_call"
         self.emit(RoundStarted(calls.number, self.phase))
         request = ModelRequest(
-            messages=self.messages,
+            messages=self._said.messages,
             tools=() if tools_off else plan.declarations,
             tool_choice=policy.choice(self._rounds_run, tools_off),
             parallel_tool_calls=policy.parallel_tool_calls,
@@ -215,28 +207,26 @@ class Loop:
         except BaseException:
             # What was said before the break stays readable. Calls that were cut are not in it.
             if message := builder.partial():
-                self._keep(Turn(message, (), "other", Usage()), calls.number)
+                self._said.add_partial(message)
             raise
-        self._keep(turn, calls.number)
+        self._said.add_turn(turn)
         return turn
-
-    def _keep(self, turn: Turn, number: int) -> None:
-        self.messages.append(turn.message)
-        self.rounds.append(RoundRecord(number, turn.message, turn.finish, turn.usage))
-        self.usage += turn.usage
-        self._text = turn.message.text
 
     def _ending(self, turn: Turn, tools_off: bool) -> StopReason:
         reason = END_REASONS[turn.finish]
         if not tools_off or reason in ("content_filter", "malformed_call"):
             return reason
         if not turn.message.text:
-            self._text = EMPTY_ANSWER
             self.emit(TextDelta(EMPTY_ANSWER))
-            if not turn.message.parts:
-                self.messages.pop()
-            self.messages.append(Message.assistant(EMPTY_ANSWER))
+            self._said.add_text(EMPTY_ANSWER)
         return "repetition" if self._repeating else "max_rounds"
+
+    async def _refuse(self, calls: Round, turn: Turn, why: str) -> None:
+        """Answers the turn's calls without running them. What has started early is called off."""
+        if turn.calls:
+            self._open = (calls, turn.calls)
+            await calls.stop()
+            self._answer(why)
 
     async def _run_tools(self, calls: Round, turn: Turn) -> StopReason | None:
         """Runs the calls that are ours. The caller's own are handed back, and end the run."""
@@ -245,19 +235,35 @@ class Loop:
             call for call in turn.calls if call.name in tools and not tools[call.name].runnable
         ]
         ours = [call for call in turn.calls if call not in theirs] if theirs else turn.calls
-        if ours:
-            self._rounds_run += 1
-            self.phase = "executing_tools"
-            self._announce(ours)
-            self._open = (calls, turn)
-            await calls.finish(ours)
-            self._open = None
-            answers = self._answer(calls, ours, STOPPED, complete=not theirs)
-            self._judge(ours, answers)
-        if theirs:
-            self._pending = Calls.of(theirs, tools)
+        if not ours:
+            self._said.add_answers((), pending=theirs)
             return "calls"
-        return None
+        self._rounds_run += 1
+        self.phase = "executing_tools"
+        self._announce(ours)
+        self._open = (calls, turn.calls)
+        await calls.finish(ours)
+        self._open = (calls, ours)
+        self._judge(ours, self._answer(STOPPED, pending=theirs))
+        return "calls" if theirs else None
+
+    def _answer(self, missing: str, pending: Sequence[FunctionCall] = ()) -> Sequence[ToolAnswer]:
+        """Puts the answers to the open calls on record; those never begun get `missing`."""
+        assert self._open is not None
+        calls, which = self._open
+        answers = calls.answers(which, missing)
+        self._said.add_answers(answers, pending)
+        self._open = None
+        return answers
+
+    def _judge(self, calls: Sequence[FunctionCall], answers: Sequence[ToolAnswer]) -> None:
+        """Keeps count of failures. A round of nothing but blocked calls is the end of patience."""
+        pairs = list(zip(calls, answers, strict=True))
+        self._repetition.record(
+            failed=[call for call, answer in pairs if answer.failed],
+            succeeded=[call for call, answer in pairs if answer.ok],
+        )
+        self._repeating = all(answer.outcome == "not_run" for answer in answers)
 
     def _announce(self, ours: Sequence[FunctionCall]) -> None:
         self.emit(Status(f"Executing {', '.join(dict.fromkeys(call.name for call in ours))}..."))
@@ -273,36 +279,3 @@ class Loop:
             log.info(
                 "Tool call parsed", extra={"tool": call.name, "tool_call_id": call.id, **shown}
             )
-
-    def _answer(
-        self, calls: Round, which: Sequence[FunctionCall], missing: str, complete: bool = True
-    ) -> list[ToolAnswer]:
-        """Puts the answers on record and, unless the caller owes some, into the conversation."""
-        if not which:
-            return []
-        answers = calls.answers(which, missing)
-        limit = self.plan.policy.max_result_chars
-        shown = tuple(capped(answer.response, limit) for answer in answers)
-        self.rounds[-1] = replace(self.rounds[-1], answers=tuple(answers), shown=shown)
-        if complete:
-            self.messages.append(Message.tool(shown))
-        return answers
-
-    def _judge(self, calls: Sequence[FunctionCall], answers: Sequence[ToolAnswer]) -> None:
-        """Keeps count of failures. A round of nothing but blocked calls is the end of patience."""
-        pairs = list(zip(calls, answers, strict=True))
-        self._repetition.record(
-            failed=[call for call, answer in pairs if answer.failed],
-            succeeded=[call for call, answer in pairs if answer.ok],
-        )
-        self._repeating = all(answer.outcome == "not_run" for answer in answers)
-
-    def end(self, reason: StopReason, error: BaseException | None = None) -> None:
-        """Closes the books: open calls are answered, and the last event is said."""
-        if self._open is not None:
-            calls, turn = self._open
-            self._answer(calls, turn.calls, STOPPED)
-        self.stop_reason = reason
-        self.phase = "ended"
-        said = None if error is None else str(error) or type(error).__name__
-        self.emit(RunEnded(reason, self.usage, len(self.rounds), said))

@@ -1,0 +1,72 @@
+"""What has been said and done in a run so far: the loop writes it, the reply is read from it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from windlass.content import FunctionCall, Message, Usage
+from windlass.events import StopReason
+from windlass.loop.reply import Calls, Reply, RoundRecord
+from windlass.loop.results import ToolAnswer, capped
+from windlass.loop.turn import Turn
+from windlass.tool import Tool
+
+__all__ = ["Transcript"]
+
+
+class Transcript:
+    """The conversation and its rounds; once its calls are answered it can be sent again."""
+
+    def __init__(
+        self, messages: Iterable[Message], tools: Mapping[str, Tool], max_result_chars: int
+    ) -> None:
+        self.messages = list(messages)
+        self.rounds: list[RoundRecord] = []
+        self.usage = Usage()
+        self._tools = tools
+        self._max_result_chars = max_result_chars
+        self._text = ""
+        self._pending: Sequence[FunctionCall] = ()
+
+    def add_turn(self, turn: Turn) -> None:
+        self.messages.append(turn.message)
+        number = len(self.rounds) + 1
+        self.rounds.append(RoundRecord(number, turn.message, turn.finish, turn.usage))
+        self.usage += turn.usage
+        self._text = turn.message.text
+
+    def add_partial(self, message: Message) -> None:
+        """What the model had said when its turn broke off."""
+        self.add_turn(Turn(message, (), "other", Usage()))
+
+    def add_answers(self, answers: Sequence[ToolAnswer], pending: Sequence[FunctionCall]) -> None:
+        """The answers to the last turn's calls; those that are pending are the caller's to give."""
+        shown = tuple(capped(answer.response, self._max_result_chars) for answer in answers)
+        if answers:
+            self.rounds[-1] = replace(self.rounds[-1], answers=tuple(answers), shown=shown)
+        if answers and not pending:
+            self.messages.append(Message.tool(shown))
+        self._pending = pending
+
+    def add_text(self, text: str) -> None:
+        """An answer in place of one that the model left empty."""
+        if not self.messages[-1].parts:
+            self.messages.pop()
+        self.messages.append(Message.assistant(text))
+        self._text = text
+
+    def reply(self, stop_reason: StopReason, run_id: str, model: str) -> Reply:
+        calls = [call for record in self.rounds for call in record.message.calls]
+        return Reply(
+            text=self._text,
+            messages=tuple(self.messages),
+            rounds=tuple(self.rounds),
+            usage=self.usage,
+            stop_reason=stop_reason,
+            calls=Calls.of(calls, self._tools),
+            results=tuple(a.response for record in self.rounds for a in record.answers),
+            pending=Calls.of(self._pending, self._tools),
+            run_id=run_id,
+            model=model,
+            max_result_chars=self._max_result_chars,
+        )
