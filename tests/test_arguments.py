@@ -182,6 +182,12 @@ def test_null_means_the_default_where_null_does_not_fit():
     assert validated(f, a=None, b=None, c={"x": 1, "y": None}) == {"b": None, "c": samples.Point(1)}
 
 
+def test_null_in_a_map_is_never_left_out():
+    def f(a: dict[str, int]): ...
+
+    assert refusal(f, a={"x": None}) == "a.x: expected an integer, got null"
+
+
 def test_null_for_a_required_parameter_is_refused():
     def f(a: int): ...
 
@@ -456,6 +462,8 @@ def test_a_recursive_schema_and_a_reference_to_itself_end():
     assert declared(tree).validate('{"kids": "[{\\"kids\\": []}]"}') == {"kids": [{"kids": []}]}
     loop = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
     assert declared(loop).validate('{"a": [1]}') == {"a": [1]}
+    with pytest.raises(ConfigError, match="refer to themselves"):
+        declared({"type": "object", "anyOf": [{"$ref": "#"}]}).validate('{"a": [1]}')
 
 
 def test_a_model_class_that_refuses_in_its_own_words_is_heard():

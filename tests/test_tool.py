@@ -361,6 +361,7 @@ def test_every_form_of_a_declaration_is_read(item: Any):
         {"google_search": {}},
         {"type": "function", "function": {"name": "googleSearch"}},
         {"type": "function", "function": {"name": "google_search_retrieval"}},
+        {"type": "function", "function": {"name": "googleSearch", "parameters": PARAMETERS}},
     ],
 )
 def test_google_search_is_a_marker_in_every_form(item: Any):

@@ -11,12 +11,8 @@ from windlass.schema import mapped
 __all__ = ["SEARCH_NAME", "check_name", "declarations_in", "one_declaration"]
 
 SEARCH_NAME = "google_search"
-_SEARCH_NAMES = (
-    "googleSearch",
-    "google_search",
-    "googleSearchRetrieval",
-    "google_search_retrieval",
-)
+_SEARCH_FUNCTIONS = ("googleSearch", "googleSearchRetrieval", "google_search_retrieval")
+_SEARCH_KEYS = (SEARCH_NAME, *_SEARCH_FUNCTIONS)
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
 _JSON_SCHEMAS = ("parametersJsonSchema", "parameters_json_schema", "inputSchema", "input_schema")
 _COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
@@ -56,7 +52,7 @@ def declarations_in(value: Mapping[str, Any]) -> Iterator[Declaration]:
             yield _function(value["function"], value)
         case {"name": str()}:
             yield _function(value, value)
-        case _ if any(key in value for key in (*_DECLARATIONS, *_SEARCH_NAMES)):
+        case _ if any(key in value for key in (*_DECLARATIONS, *_SEARCH_KEYS)):
             yield from _gemini_tool(value)
         case _:
             raise ConfigError(
@@ -69,7 +65,7 @@ def _gemini_tool(value: Mapping[str, Any]) -> Iterator[Declaration]:
     for key in _DECLARATIONS:
         for function in value.get(key) or ():
             yield _function(function, value)
-    if any(key in value for key in _SEARCH_NAMES):
+    if any(key in value for key in _SEARCH_KEYS):
         yield GoogleSearch()
 
 
@@ -77,7 +73,7 @@ def _function(function: Mapping[str, Any], whole: Mapping[str, Any]) -> Declarat
     name = function.get("name")
     if not isinstance(name, str):
         raise ConfigError(f"not a tool: {_cut(whole)}; its function has no name")
-    if name in _SEARCH_NAMES and "parameters" not in function:
+    if name in _SEARCH_FUNCTIONS:  # clients without a word for Gemini's own search say it so
         return GoogleSearch()
     schemas = [function[key] for key in ("parameters", *_JSON_SCHEMAS) if function.get(key)]
     parameters = schemas[0] if schemas else no_parameters()

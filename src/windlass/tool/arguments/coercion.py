@@ -86,14 +86,20 @@ def type_of(value: Any) -> str:
 
 
 def _coerced_object(value: dict[str, Any], schema: Schema, root: Schema) -> dict[str, Any]:
-    required = schema.get("required", ())
     result: dict[str, Any] = {}
     for name, item in value.items():
         inner = referenced(in_place(schema, name, root), root)
-        if item is None and name not in required and not accepts_null(inner):
+        if item is None and not accepts_null(inner) and _may_lack(schema, name, root):
             continue
         result[name] = coerced(item, inner, root)
     return result
+
+
+def _may_lack(schema: Schema, name: str, root: Schema) -> bool:
+    """Whether the property is known and not required. What a map holds is not ours to leave out."""
+    schema = referenced(schema, root)
+    known = name in schema.get("properties", {}) and name not in schema.get("required", ())
+    return known or any(_may_lack(option, name, root) for option in options(schema))
 
 
 def _as_type(value: Any, schema: Schema, root: Schema) -> Any:

@@ -55,6 +55,12 @@ class DeclaredArguments:
             value: Any = from_json(json_text) if json_text.strip() else {}
         except (ValueError, TypeError) as error:  # TypeError: half a surrogate pair
             raise unreadable(str(error)) from None
+        try:
+            return self._checked_value(value)
+        except RecursionError:
+            raise ConfigError(f"{self._name}: its parameters refer to themselves") from None
+
+    def _checked_value(self, value: Any) -> dict[str, Any]:
         value = coerced({} if value is None else value, {"type": "object", **self._checked})
         if not isinstance(value, dict):
             raise not_an_object(value)

@@ -67,10 +67,10 @@ class SignedArguments:
             value: Any = from_json(json_text) if json_text.strip() else {}
         except (ValueError, TypeError) as error:  # TypeError: half a surrogate pair
             raise unreadable(str(error)) from None
-        value = coerced({} if value is None else value, self.schema)
-        if not isinstance(value, dict):
-            raise not_an_object(value)
         try:
+            value = coerced({} if value is None else value, self.schema)
+            if not isinstance(value, dict):
+                raise not_an_object(value)
             return self._validator.validate_json(json.dumps(value))
         except ValidationError as error:
             raise invalid_arguments(problems_in(error, value, self.schema)) from None
