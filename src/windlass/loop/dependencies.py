@@ -49,7 +49,8 @@ class Dependencies:
         unfinished = [task for task in self._made.values() if not task.done()]
         for task in unfinished:
             task.cancel()
-        await asyncio.gather(*unfinished, return_exceptions=True)
+        if unfinished:
+            await asyncio.wait(unfinished)
         while self._teardowns:
             function, teardown = self._teardowns.pop()
             try:
