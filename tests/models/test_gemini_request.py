@@ -195,6 +195,12 @@ def test_images_are_parts() -> None:
     ]
 
 
+def test_half_a_character_in_a_file_s_name_does_not_break_a_request() -> None:
+    response = FunctionResponse("ls", {"output": ["caf\udce9"]}, "c")
+    (content,) = contents(Message.tool([response]))
+    assert content["parts"][0]["functionResponse"]["response"] == {"output": ["caf\ufffd"]}
+
+
 def test_unreadable_arguments_of_another_model_are_still_an_object() -> None:
     (content,) = contents(Message.assistant(FunctionCall("f", '{"x": ', "i")))
     assert content["parts"][0]["functionCall"]["args"] == {"arguments": '{"x": '}

@@ -12,8 +12,8 @@ from windlass.errors import ConfigError
 from windlass.events import ModelEvent, ToolCallEnded
 from windlass.model import Model, ModelRequest
 from windlass.models import PROVIDERS, Retry, Timeouts, create_model
-from windlass.models.gemini import GeminiModel, VertexModel
-from windlass.models.openai import OpenAIModel
+from windlass.models.gemini.model import GeminiModel, VertexModel
+from windlass.models.openai.model import OpenAIModel
 from windlass.testing import FakeGemini, FakeOpenAI, call, calls
 
 
@@ -74,14 +74,14 @@ def test_keys_come_from_the_environment(
     model: Any = create_model(name)
     assert "from-the-environment" in model._http.secrets
     given: Any = create_model(name, api_key="given")
-    assert given._http.secrets == {"given"}
+    assert given._http.secrets == ["given"]
 
 
 def test_the_gemini_key_goes_before_the_google_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "google")
     monkeypatch.setenv("GEMINI_API_KEY", "gemini")
     model: Any = create_model("gemini/m")
-    assert model._http.secrets == {"gemini"}
+    assert model._http.secrets == ["gemini"]
 
 
 def test_own_headers_may_carry_the_key() -> None:
@@ -152,7 +152,10 @@ def test_time_outs_and_retries_are_passed_on() -> None:
 
 
 def test_importing_the_models_imports_no_http_library() -> None:
-    code = "import sys, windlass, windlass.models; print({'aiohttp', 'yarl'} & set(sys.modules))"
+    code = (
+        "import sys, windlass.models, windlass.models.openai.wire, windlass.models.gemini.wire;"
+        "print({'aiohttp', 'yarl'} & set(sys.modules))"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
 

@@ -21,9 +21,9 @@ from windlass.content import InlineData, Message
 from windlass.errors import ConfigError, ModelError, StreamCut
 from windlass.model import Model, ModelRequest
 from windlass.models import Retry, create_model
-from windlass.models.gemini import GeminiModel, VertexModel
+from windlass.models.gemini.model import GeminiModel, VertexModel
 from windlass.models.http import _unreachable
-from windlass.models.openai import OpenAIModel
+from windlass.models.openai.model import OpenAIModel
 from windlass.testing import FakeGemini, FakeOpenAI, interrupt, refuse
 
 KEY = "sk-very-secret-key"
@@ -182,6 +182,7 @@ def test_what_went_wrong_below_is_told_in_words() -> None:
         (aiohttp.SocketTimeoutError(), "did not answer in time", True),
         (aiohttp.ClientConnectorError(key, refused), "Connection refused", True),
         (aiohttp.ClientConnectorCertificateError(key, certificate), "certificate", False),
+        (aiohttp.ClientResponseError(Any, ()), "broken HTTP", True),  # type: ignore[arg-type]
         (aiohttp.ServerDisconnectedError(), "closed the connection", True),
         (RuntimeError("Connection closed."), "closed the connection", True),
     ]
@@ -217,6 +218,8 @@ def test_the_query_of_a_base_url_stays() -> None:
     [
         ({"https_proxy": "http://proxy:3128"}, "http://proxy:3128"),
         ({"https_proxy": "http://proxy:3128", "no_proxy": "x.example"}, None),
+        ({"all_proxy": "http://all:1"}, "http://all:1"),
+        ({"https_proxy": "socks5://proxy:1080"}, None),
         ({}, None),
     ],
 )
@@ -315,14 +318,18 @@ async def test_without_a_key_no_header_is_sent() -> None:
     assert "authorization" not in fake.requests[0].headers
 
 
+BAD_TOKEN = refuse(403, "not token-two")
+
+
 @pytest.mark.parametrize("awaited", [False, True])
-async def test_a_key_may_be_a_function_that_gives_a_fresh_one(awaited: bool) -> None:
+@pytest.mark.parametrize("fault", [BAD_TOKEN, interrupt("x", error=BAD_TOKEN)])
+async def test_a_key_may_be_a_function_that_gives_a_fresh_one(awaited: bool, fault: Any) -> None:
     tokens = iter(["token-one", "token-two"])
 
     async def later() -> str:
         return next(tokens)
 
-    async with FakeGemini(["Hi", refuse(403, "not token-two")]) as fake:
+    async with FakeGemini(["Hi", fault]) as fake:
         key = later if awaited else lambda: next(tokens)
         model = VertexModel("m", base_url=fake.base_url, api_key=key, project="p")
         await turn(model)

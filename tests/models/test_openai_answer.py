@@ -379,6 +379,11 @@ def test_unknown_delta_fields_are_kept_whole() -> None:
     }
 
 
+def test_empty_lists_are_not_worth_keeping() -> None:
+    events = from_body({"content": "a", "annotations": [], "audio": None, "reasoning_content": ""})
+    assert end(events).message_extra == {"openai": {"reasoning_content": ""}}
+
+
 def test_a_refusal_is_a_withheld_answer() -> None:
     found = end(streamed(delta({"refusal": "I can"}), delta({"refusal": "not."}), STOP))
     assert (found.finish, found.detail) == ("content_filter", "I cannot.")

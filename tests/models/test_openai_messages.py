@@ -20,6 +20,7 @@ from windlass.content import (
     Thought,
 )
 from windlass.errors import ConfigError
+from windlass.models.openai.encode import encode_message_json
 from windlass.models.openai.wire import decode_message, decode_messages, encode_message
 
 PNG = base64.b64encode(b"\x89PNG").decode()
@@ -199,6 +200,17 @@ def test_bad_input_is_named_by_its_place(message: Any, place: str) -> None:
     with pytest.raises(ConfigError) as raised:
         decode_messages([message])
     assert place in str(raised.value)
+
+
+def test_an_assistant_who_said_nothing_is_not_null() -> None:
+    assert encode_message(Message.assistant(Thought("hm"))) == [
+        {"role": "assistant", "content": ""}
+    ]
+
+
+def test_half_a_character_in_a_file_s_name_does_not_break_a_request() -> None:
+    message = Message.tool([FunctionResponse("ls", {"output": "caf\udce9"}, "c")])
+    assert json.loads(encode_message_json(message))["content"] == "caf\ufffd"
 
 
 def test_thoughts_of_other_wires_are_not_said() -> None:

@@ -13,6 +13,7 @@ __all__ = [
     "as_object",
     "as_text",
     "decode_json",
+    "encode_json",
     "merged",
     "rest",
     "whole",
@@ -75,6 +76,17 @@ def decode_json(data: bytes) -> Any:
         return _mended(json.loads(data.decode("utf-8", "replace")))
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def encode_json(value: object) -> bytes:
+    """The value as JSON; what JSON has no word for becomes its `str`.
+
+    Half of a surrogate pair becomes U+FFFD: tools read it from file names.
+    """
+    try:
+        return msgspec.json.encode(value, enc_hook=str)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_mended(msgspec.to_builtins(value, enc_hook=str)))
 
 
 def _mended(value: Any) -> Any:

@@ -5,8 +5,7 @@ import io
 import logging
 import urllib.request
 import weakref
-from collections.abc import AsyncGenerator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ Response = aiohttp.ClientResponse
 TRANSPORT_ERRORS = (aiohttp.ClientError, OSError, RuntimeError)
 KEEP_ALIVE = 60.0
 LONGEST_ERROR_BODY = 2**16
+LONGEST_HEADER = 2**16
 LARGE_BODY = 2**20  # above this, aiohttp wants a file
 PATIENCE_AT_END = 0.1  # for the end of a body whose last event has come
 
@@ -71,7 +71,7 @@ class Http:
         return self._base.host or ""
 
     @property
-    def secrets(self) -> AbstractSet[str]:
+    def secrets(self) -> Sequence[str]:
         """What must not be shown to anybody."""
         return self._auth.secrets
 
@@ -141,13 +141,16 @@ class Http:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=self._headers,
             timeout=self._timeout,
+            max_line_size=LONGEST_HEADER,
+            max_field_size=LONGEST_HEADER,
         )
         loop = asyncio.get_running_loop()
         with_owner = weakref.finalize(self, _discard, session, loop)
         pool = self._pools[loop] = _Pool(session, _closing_with_loop(session), with_owner)
         await anext(pool.with_loop)
-        for dead in [other for other in self._pools if other.is_closed()]:
-            self._pools.pop(dead).with_owner()
+        for dead in [other for other in list(self._pools) if other.is_closed()]:
+            if (forgotten := self._pools.pop(dead, None)) is not None:
+                forgotten.with_owner()
         return pool
 
     async def _refusal(self, response: Response) -> ModelError:
@@ -205,10 +208,11 @@ def _base(base_url: str) -> URL:
 def _proxy_for(url: URL) -> str | None:
     """The proxy that the environment names for the address."""
     proxies = urllib.request.getproxies()
+    proxy = proxies.get(url.scheme) or proxies.get("all") or ""
     host = url.host or ""
-    if url.scheme not in proxies or host in ("localhost", "127.0.0.1", "::1"):
+    if not proxy.startswith("http") or host in ("localhost", "127.0.0.1", "::1"):
         return None
-    return None if urllib.request.proxy_bypass(host) else proxies[url.scheme]
+    return None if urllib.request.proxy_bypass(host) else proxy
 
 
 def _unreachable(error: Exception, url: URL) -> ModelError | ConfigError:
@@ -222,6 +226,10 @@ def _unreachable(error: Exception, url: URL) -> ModelError | ConfigError:
             return ModelError(f"connecting to {place} took too long", retryable=True)
         case TimeoutError():
             return ModelError(f"{place} did not answer in time", retryable=True)
+        case aiohttp.ClientHttpProxyError(status=status):
+            return ModelError(f"the proxy does not lead to {place}", status=status, retryable=True)
+        case aiohttp.ClientResponseError():
+            return ModelError(f"{place} answered in broken HTTP", retryable=True)
         case aiohttp.ClientConnectorError():
             return ModelError(f"cannot connect to {place}: {_reason(error)}", retryable=True)
         case _:

@@ -12,6 +12,7 @@ __all__ = ["Auth", "Key", "has_auth", "is_secret", "key_from"]
 Key: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a function that gives the current one: access tokens expire."""
 
+LONGEST_MEMORY = 32  # of keys that a changing one has had
 _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie")
 
 
@@ -35,12 +36,12 @@ class Auth:
         self.changes = self._key is not None
         self.fixed: dict[str, str] = dict(headers or {})
         """The headers that never change."""
-        self.secrets: set[str] = {
+        self.secrets: list[str] = [
             word
             for header, value in self.fixed.items()
             if is_secret(header)
             for word in (value, value.rpartition(" ")[2])
-        }
+        ]
         """What must not be shown."""
         if isinstance(key, str):
             self.fixed = self._with(key) | self.fixed
@@ -55,7 +56,8 @@ class Auth:
     def _with(self, key: str) -> dict[str, str]:
         if not key.isascii() or not key.isprintable():
             raise ConfigError("the key has characters that cannot be in a header")
-        self.secrets.add(key)
+        if key not in self.secrets:
+            self.secrets = [*self.secrets, key][-LONGEST_MEMORY:]
         return {self._name: f"{self._prefix}{key}"}
 
 

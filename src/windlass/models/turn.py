@@ -98,11 +98,11 @@ async def turn_events(
     """
     wasted: Usage | None = None
     while True:
-        decoder = exchange.decoder()
         said = complete = False
         try:
             response = await http.post(*exchange.request())
             try:
+                decoder = exchange.decoder()
                 answer = _Answer(response, decoder)
                 while (payloads := await answer.payloads()) is not None:
                     for payload in payloads:

@@ -1,5 +1,4 @@
-"""Gemini's generateContent wire, at the Gemini API and at Vertex AI."""
+"""Gemini's generateContent wire, at the Gemini API and at Vertex AI.
 
-from windlass.models.gemini.model import GeminiModel, VertexModel
-
-__all__ = ["GeminiModel", "VertexModel"]
+`wire` is pure; `model` does the I/O, and brings in the HTTP library.
+"""

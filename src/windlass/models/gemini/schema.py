@@ -84,7 +84,8 @@ def _shape(schema: Schema, definitions: Schema, inside: tuple[str, ...]) -> Sche
         shape["properties"] = {
             name: _converted(value, definitions, inside) for name, value in properties.items()
         }
-        required = [name for name in as_list(schema.get("required")) or () if name in properties]
+        named = map(as_text, as_list(schema.get("required")) or ())
+        required = [name for name in named if name in properties]
         shape |= {"required": required} if required else {}
     return shape
 

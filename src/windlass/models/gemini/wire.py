@@ -16,7 +16,7 @@ from windlass.content import (
 )
 from windlass.model import ModelRequest, Settings, ToolChoice
 from windlass.models.cache import IdentityCache
-from windlass.models.fields import JsonObject, merged
+from windlass.models.fields import JsonObject, encode_json, merged
 from windlass.models.gemini.answer import FINISH, AnswerDecoder, usage_from
 from windlass.models.gemini.messages import (
     decode_message,
@@ -104,7 +104,7 @@ class RequestEncoder:
     def _encode(self, message: Message) -> bytes:
         signed = self._signed and message.role == "assistant"
         parts = encode_parts(message.parts, ids=self._ids, signed=signed)
-        return b",".join(msgspec.json.encode(part, enc_hook=str) for part in parts)
+        return b",".join(encode_json(part) for part in parts)
 
 
 def _content(role: str | None, parts: list[bytes]) -> bytes:
@@ -124,7 +124,7 @@ def encode_tools(tools: tuple[Declaration, ...], form: SchemaForm) -> Raw:
                 encoded.append({"googleSearch": {}})
     if functions:
         encoded.insert(0, {"functionDeclarations": functions})
-    return Raw(msgspec.json.encode(encoded, enc_hook=str))
+    return Raw(encode_json(encoded))
 
 
 def _declaration(tool: FunctionDeclaration, form: SchemaForm) -> JsonObject:

@@ -1,5 +1,4 @@
-"""The chat-completions wire: OpenAI and every server that speaks like it."""
+"""The chat-completions wire: OpenAI and every server that speaks like it.
 
-from windlass.models.openai.model import OpenAIModel
-
-__all__ = ["OpenAIModel"]
+`wire` is pure; `model` does the I/O, and brings in the HTTP library.
+"""

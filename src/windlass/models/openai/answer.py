@@ -119,7 +119,7 @@ class AnswerDecoder:
     def feed_body(self, body: bytes) -> list[ModelEvent]:
         """The events of a whole body. Raises `ModelError` if it is an error or cannot be read."""
         events = [] if body.lstrip()[:1] == b"<" else self.feed(body)
-        if not self._answered:
+        if not self._answered and not self._said:
             shown = redacted(body[:200].decode("utf-8", "replace"), self._secrets)
             raise ModelError(f"the answer is not a chat completion; check base_url: {shown}")
         self._finish = self._finish or ""
@@ -175,7 +175,11 @@ class AnswerDecoder:
             self._call(calls, events, is_whole)
         if legacy := delta.get("function_call"):
             self._call([{"function": legacy}], events, is_whole)
-        if not delta.keys() <= _KNOWN and (unknown := rest(delta, *_KNOWN)):
+        if delta.keys() <= _KNOWN:
+            return
+        # An empty list (`annotations`) is not worth sending back.
+        unknown = {k: v for k, v in rest(delta, *_KNOWN).items() if v != [] and v != {}}
+        if unknown:
             if self._unknown is None:
                 self._unknown = UnknownFields()
             self._unknown.add(unknown, is_whole=is_whole)

@@ -48,9 +48,6 @@ class CallAssembler:
         self._calls: list[_Call] = []
         self._ids: set[str] = set()
 
-    def __bool__(self) -> bool:
-        return bool(self._calls)
-
     def feed(self, entries: object, *, whole: bool) -> list[ModelEvent]:
         """The events of one `tool_calls` list. `whole`: each entry is a call of its own."""
         events: list[ModelEvent] = []

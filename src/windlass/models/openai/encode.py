@@ -6,8 +6,6 @@ laid over the encoded message again.
 
 from typing import TypeGuard
 
-import msgspec
-
 from windlass.content import (
     AnyPart,
     FileData,
@@ -18,7 +16,7 @@ from windlass.content import (
     Opaque,
     Text,
 )
-from windlass.models.fields import JsonObject, merged
+from windlass.models.fields import JsonObject, encode_json, merged
 from windlass.models.openai.media import PROVIDER, encode_media
 
 __all__ = ["encode_call", "encode_message", "encode_message_json"]
@@ -48,9 +46,7 @@ def encode_message(message: Message) -> list[JsonObject]:
 
 def encode_message_json(message: Message) -> bytes:
     """The same as JSON, with commas between the messages."""
-    return b",".join(
-        msgspec.json.encode(fields, enc_hook=str) for fields in encode_message(message)
-    )
+    return b",".join(encode_json(fields) for fields in encode_message(message))
 
 
 def encode_call(call: FunctionCall) -> JsonObject:
@@ -81,7 +77,9 @@ def _encode_content(message: Message) -> str | list[JsonObject] | None:
     said = [part for part in message.parts if _is_said(part)]
     plain = [part.text for part in said if isinstance(part, Text) and PROVIDER not in part.extra]
     if len(plain) == len(said) and (message.role == "assistant" or len(said) <= 1):
-        return "".join(plain) if said or message.role != "assistant" else None
+        # Null is for a turn that says something else: calls, or fields of the provider's own.
+        silent = not said and (message.calls or message.extra)
+        return None if silent else "".join(plain)
     return [_encode_part(part) for part in said]
 
 

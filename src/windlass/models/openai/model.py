@@ -40,13 +40,13 @@ class OpenAIModel:
     ) -> None:
         """Raises `ConfigError` if OpenAI's own service is asked without a key."""
         self._model = model
-        self._base_url = base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
+        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
         key = key_from(api_key, "OPENAI_API_KEY")
-        if key is None and self._base_url == DEFAULT_BASE_URL and not has_auth(headers):
-            raise ConfigError("OpenAI needs a key: pass api_key= or set OPENAI_API_KEY")
-        self._http = Http(self._base_url, Auth("Authorization", "Bearer ", key, headers), timeouts)
+        self._http = Http(base_url, Auth("Authorization", "Bearer ", key, headers), timeouts)
         self._url = self._http.address("/chat/completions")
         official = _OFFICIAL_HOST.fullmatch(self._http.host) is not None
+        if official and key is None and not has_auth(headers):
+            raise ConfigError("OpenAI needs a key: pass api_key= or set OPENAI_API_KEY")
         self._encoder = RequestEncoder(model, official=official)
         self._waiting = partial(waiting, retry)
 
@@ -70,14 +70,16 @@ class OpenAIModel:
 class _Exchange:
     """One request and its answer."""
 
-    __slots__ = ("_encoder", "_http", "_request", "_url")
+    __slots__ = ("_encoder", "_http", "_options_sent", "_request", "_url")
 
     def __init__(
         self, request: ModelRequest, url: URL, encoder: RequestEncoder, http: Http
     ) -> None:
         self._request, self._url, self._encoder, self._http = request, url, encoder, http
+        self._options_sent = False
 
     def request(self) -> tuple[URL, bytes]:
+        self._options_sent = self._encoder.stream_options
         return self._url, self._encoder.body(self._request)
 
     def decoder(self) -> AnswerDecoder:
@@ -86,7 +88,7 @@ class _Exchange:
     def adapt(self, problem: ModelError) -> bool:
         """Some servers refuse `stream_options`: they are then left out, here and from now on."""
         refused = problem.status in (400, 422) and "stream_options" in problem.message
-        if not refused or not self._encoder.stream_options:
+        if not refused or not self._options_sent:
             return False
         self._encoder.stream_options = False
         return True

@@ -10,7 +10,7 @@ from msgspec import Raw
 from windlass.content import Declaration, FunctionDeclaration, Schema, encoded_once
 from windlass.model import ModelRequest, Settings, ToolChoice
 from windlass.models.cache import IdentityCache
-from windlass.models.fields import JsonObject, merged
+from windlass.models.fields import JsonObject, encode_json, merged
 from windlass.models.openai.answer import FINISH, AnswerDecoder, usage_from
 from windlass.models.openai.decode import decode_call, decode_message, decode_messages
 from windlass.models.openai.encode import encode_call, encode_message, encode_message_json
@@ -103,7 +103,7 @@ def encode_tools(tools: tuple[Declaration, ...]) -> Raw | None:
         if tool.description:
             function["description"] = tool.description
         functions.append({"type": "function", "function": function})
-    return Raw(msgspec.json.encode(functions, enc_hook=str)) if functions else None
+    return Raw(encode_json(functions)) if functions else None
 
 
 def _tool_choice(choice: ToolChoice) -> str | JsonObject | None:
