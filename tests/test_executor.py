@@ -335,6 +335,40 @@ async def test_failures_are_not_cached(client_of: MakeClient) -> None:
     assert [r.output for r in reply.results] == [None, "now"]
 
 
+async def test_a_time_out_is_not_cached(client_of: MakeClient) -> None:
+    ran = 0
+
+    @tool(cache=60, timeout=0.01)
+    async def rate() -> str:
+        nonlocal ran
+        ran += 1
+        if ran == 1:
+            await asyncio.Event().wait()
+        return "now"
+
+    reply = await client_of([call("rate"), call("rate"), "done"]).generate("?", tools=[rate])
+    assert [r.output for r in reply.results] == [None, "now"]
+
+
+async def test_a_cached_result_that_depends_on_the_run_stays_in_it(client_of: MakeClient) -> None:
+    users = iter(["ada", "bob"])
+
+    def user() -> str:
+        return next(users)
+
+    @tool(cache=60)
+    def mine(user: Annotated[str, Depends(user)]) -> str:
+        return f"{user}'s"
+
+    client = client_of(
+        lambda r: "done" if len(r.messages) > 4 else calls(call("mine"), call("mine"))
+    )
+    outputs = [
+        {r.output for r in (await client.generate("?", tools=[mine])).results} for _ in range(2)
+    ]
+    assert outputs == [{"ada's"}, {"bob's"}]
+
+
 async def test_one_run_that_stops_leaves_a_shared_execution_to_the_others(
     client_of: MakeClient,
 ) -> None:

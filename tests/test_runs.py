@@ -4,9 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.conftest import MakeClient
+from tests.conftest import MakeClient, requests_of
 
-from windlass import RunEnded, RunNotFound, TextDelta, TooManyRuns, tool
+from windlass import RunEnded, RunNotFound, TextDelta, ToolRegistry, TooManyRuns, tool
+from windlass.runs.log import MemoryLog
 from windlass.runs.store import RunStore
 from windlass.testing import Gate, call, refuse, say, slow
 
@@ -123,6 +124,23 @@ async def test_the_store_forgets_by_age_and_by_number() -> None:
     assert [run.id for run in store.all()] == ["2", "3"]
     now = 12.5
     assert [run.id for run in store.all()] == ["3"]
+
+
+def test_after_the_last_event_of_a_log_there_is_no_other() -> None:
+    log = MemoryLog()
+    for event in (TextDelta("a"), RunEnded("answer"), TextDelta("late")):
+        log.append(event)
+    assert [type(event) for event in log.recorded()] == [TextDelta, RunEnded]
+
+
+async def test_each_run_sees_a_toolset_as_it_is_then(client_of: MakeClient) -> None:
+    registry = ToolRegistry()
+    client = client_of(["a", "b"], tools=[registry])
+    await client.generate("?")
+    registry.register(tool(lambda: 1, name="late"))
+    await client.generate("?")
+    offered = [[each.name for each in request.tools] for request in requests_of(client)]
+    assert offered == [[], ["late"]]
 
 
 async def test_closing_the_client_stops_its_runs(client_of: MakeClient) -> None:

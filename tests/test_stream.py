@@ -27,6 +27,12 @@ from windlass.events import event_from_json, event_to_dict, event_to_json
 from windlass.testing import Gate, call, calls, cut, refuse, say, slow
 
 
+async def breathe() -> None:
+    """Lets every task that could run do so."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
 @tool
 def get_weather(city: str) -> str:
     """The weather of a city."""
@@ -138,13 +144,39 @@ async def test_other_tools_wait_until_the_turn_has_come_in_whole(client_of: Make
     def write(text: str) -> None:
         ran.append(text)
 
+    gate = Gate()
     turn = calls(call("write", text="a"), call("write", text="b"), pieces="whole")
-    client = client_of([cut(turn, after=3)])
+    client = client_of([slow(cut(turn, after=4), gate=gate, after=3)])
+    run = await client.start("?", tools=[write])
+    await gate.reached.wait()
+    await breathe()
+    gate.open()
     with pytest.raises(StreamCut):
-        async with client.stream("?", tools=[write]) as stream:
-            async for _ in stream:
-                pass
+        await run.result()
     assert ran == []
+
+
+async def test_nothing_overtakes_a_serial_call_in_a_stream(client_of: MakeClient) -> None:
+    order: list[str] = []
+
+    @tool(serial=True)
+    async def alone() -> None:
+        order.append("alone")
+
+    @tool(idempotent=True)
+    async def look(city: str) -> None:
+        order.append(city)
+
+    gate = Gate()
+    asked = [call("look", city="a"), call("alone"), call("look", city="b"), call("look", city="c")]
+    client = client_of([slow(calls(*asked, pieces="whole"), gate=gate, after=7), "done"])
+    run = await client.start("?", tools=[alone, look])
+    await gate.reached.wait()
+    await breathe()
+    assert order == ["a"]
+    gate.open()
+    await run.result()
+    assert order == ["a", "alone", "b", "c"]
 
 
 async def test_an_early_start_is_called_off_when_the_stream_is_cut(client_of: MakeClient) -> None:
