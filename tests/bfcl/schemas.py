@@ -1,0 +1,80 @@
+"""BFCL's schemas, which name the types of Python, Java and JavaScript, as JSON Schema."""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import jsonschema_rs
+from msgspec.structs import replace
+
+from windlass.content import FunctionDeclaration, Schema
+from windlass.schema import mapped
+
+__all__ = ["declared", "json_schema"]
+
+_TYPES = {
+    "string": "string",
+    "String": "string",
+    "char": "string",
+    "integer": "integer",
+    "long": "integer",
+    "float": "number",
+    "number": "number",
+    "double": "number",
+    "boolean": "boolean",
+    "Boolean": "boolean",
+    "array": "array",
+    "Array": "array",
+    "ArrayList": "array",
+    "tuple": "array",
+    "dict": "object",
+    "HashMap": "object",
+}
+_UNTYPED = ("any", "", None)
+_TYPES_OF_VALUES = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+
+
+class Called(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def arguments(self) -> dict[str, Any]: ...
+
+
+def json_schema(schema: Schema) -> Schema:
+    """The schema with JSON's names for types. Raises `KeyError` for a type that has none."""
+    result = mapped(schema, json_schema)
+    kind = result.pop("type", None)
+    if kind not in _UNTYPED:
+        result["type"] = _TYPES[kind]
+    result.pop("optional", None)
+    if result.get("default") == "None":  # Python's, written down by the tool that made the docs
+        del result["default"]
+    return result
+
+
+def declared(tool: FunctionDeclaration, calls: Iterable[Called]) -> FunctionDeclaration:
+    """The tool, its parameters widened where a gold call contradicts its own declaration.
+
+    Formats without quotes tell types by the declaration alone, so both must agree.
+    """
+    properties: dict[str, Any] = dict(tool.parameters.get("properties", {}))
+    for call in calls:
+        if call.name == tool.name:
+            for name, value in call.arguments.items():
+                properties[name] = _fitting(properties.get(name, False), value)
+    return replace(tool, parameters={**tool.parameters, "properties": properties})
+
+
+def _fitting(schema: Schema | bool, value: Any) -> Schema | bool:
+    if jsonschema_rs.is_valid(schema, value):
+        return schema
+    if value is None and isinstance(schema, dict):
+        return {"anyOf": [schema, {"type": "null"}]}
+    return {"type": _TYPES_OF_VALUES[type(value)]}
