@@ -54,12 +54,15 @@ class CallAssembler:
         touched: set[int] = set()
         for entry in as_list(entries) or [entries]:
             fields = as_object(entry)
-            if fields is not None:
-                call = None if whole else self._continued(fields, touched)
-                if call is None:
-                    call = self._started(fields, events)
-                touched.add(call.index)
-                self._extended(call, fields, events)
+            if fields is None:
+                continue
+            call = None if whole else self._continued(fields, touched)
+            if call is None:
+                call = self._started(fields, events)
+            touched.add(call.index)
+            self._extended(call, fields, events)
+            if whole:
+                events.append(self._ended(call))
         return events
 
     def end(self) -> list[ModelEvent]:
