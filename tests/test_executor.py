@@ -567,6 +567,17 @@ async def test_a_value_that_contains_itself_is_a_failure_not_a_crash(
     assert reply.results[0].error
 
 
+async def test_half_a_character_from_a_file_name_reaches_the_model_as_a_mark(
+    client_of: MakeClient,
+) -> None:
+    def files() -> list[str]:
+        return ["\udcff.txt"]
+
+    client = client_of([call("files"), "done"])
+    await client.generate("?", tools=[files])
+    assert requests_of(client)[1].messages[-1].responses[0].text == '["\ufffd.txt"]'
+
+
 async def test_media_stand_beside_the_result(client_of: MakeClient) -> None:
     image = InlineData(b"\x89PNG", "image/png")
 

@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
+from windlass.jsontext import compact_json
+
 __all__ = [
     "AnyPart",
     "Declaration",
@@ -50,11 +52,6 @@ def new_call_id() -> str:
 def is_own_call_id(call_id: str) -> bool:
     """Whether the id was made by `new_call_id`, and so means nothing to the provider."""
     return _OWN_CALL_ID.fullmatch(call_id) is not None
-
-
-def compact_json(value: object) -> str:
-    """The value as JSON text without spaces; what JSON has no word for becomes its `str`."""
-    return msgspec.json.encode(value, enc_hook=str).decode()
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
@@ -322,7 +319,7 @@ def _json_object(text: str) -> tuple[dict[str, Any], str | None]:
         return {}, None
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         return {}, f"the arguments are not valid JSON: {error}"
     if not isinstance(value, dict):
         return {}, "the arguments are not a JSON object"

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Unpack, cast
 
@@ -28,7 +28,7 @@ from windlass.loop.policy import Repetition
 from windlass.loop.reply import Calls, Reply
 from windlass.loop.round import Round
 from windlass.model import Model
-from windlass.models import create_model
+from windlass.models import Key, Retry, create_model
 from windlass.runs.log import Follower
 from windlass.runs.store import RunStore
 
@@ -48,7 +48,9 @@ class AsyncClient:
         *,
         tools: Iterable[Any] = (),
         base_url: str | None = None,
-        api_key: str | None = None,
+        api_key: Key | None = None,
+        headers: Mapping[str, str] | None = None,
+        retry: Retry | None = None,
         mode: str = "auto",
         executor: ToolExecutor | None = None,
         max_running: int = 100,
@@ -58,9 +60,13 @@ class AsyncClient:
         if mode not in ("auto", "native"):
             raise ConfigError(f"mode must be 'auto' or 'native', not {mode!r}")
         if isinstance(model, str):
-            model = create_model(model, base_url=base_url, api_key=api_key)
-        elif base_url is not None or api_key is not None:
-            raise ConfigError("base_url and api_key go with a model's name, not with a model")
+            model = create_model(
+                model, base_url=base_url, api_key=api_key, headers=headers, retry=retry or Retry()
+            )
+        elif any(given is not None for given in (base_url, api_key, headers, retry)):
+            raise ConfigError(
+                "base_url, api_key, headers and retry go with a model's name, not with a model"
+            )
         self.model = model
         self._tools = tuple(tools)
         self._offers = Offers()

@@ -3,7 +3,7 @@
 import atexit
 import queue
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -17,6 +17,7 @@ from windlass.events import Phase, RunEvent, StopReason, TextDelta
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.reply import Reply
 from windlass.model import Model
+from windlass.models import Key, Retry
 
 __all__ = ["Chat", "Client", "Run", "Stream"]
 
@@ -33,7 +34,9 @@ class Client:
         *,
         tools: Iterable[Any] = (),
         base_url: str | None = None,
-        api_key: str | None = None,
+        api_key: Key | None = None,
+        headers: Mapping[str, str] | None = None,
+        retry: Retry | None = None,
         mode: str = "auto",
         executor: ToolExecutor | None = None,
         max_running: int = 100,
@@ -45,6 +48,8 @@ class Client:
             tools=tools,
             base_url=base_url,
             api_key=api_key,
+            headers=headers,
+            retry=retry,
             mode=mode,
             executor=executor,
             max_running=max_running,

@@ -1,19 +1,14 @@
 """JSON of which only a part is known: reading it, keeping the rest, putting both together."""
 
-import json
 import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
-
-import msgspec
 
 __all__ = [
     "JsonObject",
     "as_list",
     "as_object",
     "as_text",
-    "decode_json",
-    "encode_json",
     "merged",
     "rest",
     "whole",
@@ -60,43 +55,3 @@ def merged(base: JsonObject, extra: Mapping[str, Any]) -> JsonObject:
         else:
             result[key] = value
     return result
-
-
-def decode_json(data: bytes) -> Any:
-    """The JSON value in `data`, also of writers that break the rules.
-
-    Some send half of a surrogate pair (a character cut between two deltas) or NaN. The half becomes
-    U+FFFD. Raises `ValueError` when it cannot be read at all.
-    """
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    try:
-        return _mended(json.loads(data.decode("utf-8", "replace")))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def encode_json(value: object) -> bytes:
-    """The value as JSON; what JSON has no word for becomes its `str`.
-
-    Half of a surrogate pair becomes U+FFFD: tools read it from file names.
-    """
-    try:
-        return msgspec.json.encode(value, enc_hook=str)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_mended(msgspec.to_builtins(value, enc_hook=str)))
-
-
-def _mended(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        case list():
-            return [_mended(item) for item in cast("list[Any]", value)]
-        case dict():
-            fields = cast("JsonObject", value)
-            return {_mended(key): _mended(item) for key, item in fields.items()}
-        case _:
-            return value

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from windlass.errors import ModelError
-from windlass.models.fields import JsonObject, as_list, as_object, as_text, decode_json
+from windlass.jsontext import decode_json
+from windlass.models.fields import JsonObject, as_list, as_object, as_text
 from windlass.models.retry import is_retryable, retry_after
 
 __all__ = ["problem_in", "problem_of", "redacted"]

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from windlass.errors import ModelError, StreamCut
-from windlass.models.fields import decode_json
+from windlass.jsontext import decode_json
 
 __all__ = ["MAX_EVENT", "SseDecoder"]
 

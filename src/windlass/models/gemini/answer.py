@@ -19,15 +19,8 @@ from windlass.events import (
     ToolCallStarted,
     TurnEnded,
 )
-from windlass.models.fields import (
-    JsonObject,
-    as_list,
-    as_object,
-    as_text,
-    decode_json,
-    rest,
-    whole,
-)
+from windlass.jsontext import decode_json
+from windlass.models.fields import JsonObject, as_list, as_object, as_text, rest, whole
 from windlass.models.gemini.parts import PROVIDER, decode_part
 from windlass.models.gemini.streamed import StreamedArguments
 from windlass.models.problem import problem_in, redacted

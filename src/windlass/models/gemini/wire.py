@@ -14,9 +14,10 @@ from windlass.content import (
     Message,
     encoded_once,
 )
+from windlass.jsontext import encode_json
 from windlass.model import ModelRequest, Settings, ToolChoice
 from windlass.models.cache import IdentityCache
-from windlass.models.fields import JsonObject, encode_json, merged
+from windlass.models.fields import JsonObject, merged
 from windlass.models.gemini.answer import FINISH, AnswerDecoder, usage_from
 from windlass.models.gemini.messages import (
     decode_message,

@@ -16,7 +16,8 @@ from windlass.events import (
     ThoughtDelta,
     TurnEnded,
 )
-from windlass.models.fields import JsonObject, as_list, as_object, as_text, decode_json, rest, whole
+from windlass.jsontext import decode_json
+from windlass.models.fields import JsonObject, as_list, as_object, as_text, rest, whole
 from windlass.models.openai.calls import CallAssembler
 from windlass.models.openai.media import PROVIDER
 from windlass.models.openai.unknown import UnknownFields

@@ -16,7 +16,8 @@ from windlass.content import (
     Opaque,
     Text,
 )
-from windlass.models.fields import JsonObject, encode_json, merged
+from windlass.jsontext import encode_json
+from windlass.models.fields import JsonObject, merged
 from windlass.models.openai.media import PROVIDER, encode_media
 
 __all__ = ["encode_call", "encode_message", "encode_message_json"]

@@ -8,9 +8,10 @@ import msgspec
 from msgspec import Raw
 
 from windlass.content import Declaration, FunctionDeclaration, Schema, encoded_once
+from windlass.jsontext import encode_json
 from windlass.model import ModelRequest, Settings, ToolChoice
 from windlass.models.cache import IdentityCache
-from windlass.models.fields import JsonObject, encode_json, merged
+from windlass.models.fields import JsonObject, merged
 from windlass.models.openai.answer import FINISH, AnswerDecoder, usage_from
 from windlass.models.openai.decode import decode_call, decode_message, decode_messages
 from windlass.models.openai.encode import encode_call, encode_message, encode_message_json
