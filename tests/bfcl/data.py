@@ -5,7 +5,7 @@ Single-turn cases have tools and gold calls; multi-turn tasks have classes and g
 
 import ast
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from tests.bfcl.schemas import declared, json_schema
 
-from windlass.content import FunctionDeclaration, Schema
+from windlass.content import FunctionCall, FunctionDeclaration, Schema, compact_json
 
 __all__ = [
-    "Call",
     "Case",
     "Task",
     "cases",
     "documented",
+    "exact",
     "parsed_call",
     "single_turn_tools",
     "tasks",
@@ -47,18 +47,12 @@ _DATA = files("bfcl_eval") / "data"
 
 
 @dataclass(frozen=True)
-class Call:
-    name: str
-    arguments: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class Case:
     """One question of a single turn: the tools that are offered, and the calls that answer it."""
 
     id: str
     tools: tuple[FunctionDeclaration, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[FunctionCall, ...]
 
 
 @dataclass(frozen=True)
@@ -113,7 +107,12 @@ def documented(file: str) -> tuple[FunctionDeclaration, ...]:
     return tuple(map(_declaration, _rows(f"multi_turn_func_doc/{file}")))
 
 
-def parsed_call(expression: str, parameters: list[str]) -> Call:
+def exact(calls: Iterable[FunctionCall]) -> list[tuple[str, str]]:
+    """Names and arguments, so that 1, 1.0 and True differ and the order of the names does not."""
+    return [(call.name, json.dumps(call.arguments, sort_keys=True)) for call in calls]
+
+
+def parsed_call(expression: str, parameters: list[str]) -> FunctionCall:
     """A gold call such as `cd(folder='document')`; what has no name goes by the parameters' order.
 
     Raises `ValueError` for anything but a plain name called with literals.
@@ -126,22 +125,26 @@ def parsed_call(expression: str, parameters: list[str]) -> Call:
         if keyword.arg is None:
             raise ValueError(f"not a plain argument: {expression}")
         arguments[keyword.arg] = ast.literal_eval(keyword.value)
-    return Call(body.func.id, arguments)
+    return FunctionCall(body.func.id, compact_json(arguments))
 
 
 def _cases_of(category: str) -> Iterator[Case]:
     for row, gold in _answered(category):
         calls = tuple(
-            Call(name, {key: _chosen(value) for key, value in _firsts(arguments).items()})
+            FunctionCall(name, compact_json(_argued(alternatives)))
             for answer in gold
-            for name, arguments in answer.items()
+            for name, alternatives in answer.items()
         )
         tools = tuple(declared(_declaration(function), calls) for function in row["function"])
         yield Case(row["id"], tools, calls)
 
 
+def _argued(alternatives: dict[str, list[Any]]) -> dict[str, Any]:
+    return {name: _chosen(value) for name, value in _firsts(alternatives).items()}
+
+
 def _firsts(alternatives: dict[str, list[Any]]) -> dict[str, Any]:
-    """One way to answer: of each name's acceptable values the first; "" says it may be absent."""
+    """Of each name's acceptable values the first; "" is none, but says that it may be absent."""
     firsts = {
         name: next((value for value in values if value != ""), "")
         for name, values in alternatives.items()

@@ -1,12 +1,13 @@
 """BFCL's schemas, which name the types of Python, Java and JavaScript, as JSON Schema."""
 
+import json
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import jsonschema_rs
 from msgspec.structs import replace
 
-from windlass.content import FunctionDeclaration, Schema
+from windlass.content import FunctionCall, FunctionDeclaration, Schema
 from windlass.schema import mapped
 
 __all__ = ["declared", "json_schema"]
@@ -40,13 +41,6 @@ _TYPES_OF_VALUES = {
 }
 
 
-class Called(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def arguments(self) -> dict[str, Any]: ...
-
-
 def json_schema(schema: Schema) -> Schema:
     """The schema with JSON's names for types. Raises `KeyError` for a type that has none."""
     result = mapped(schema, json_schema)
@@ -59,7 +53,7 @@ def json_schema(schema: Schema) -> Schema:
     return result
 
 
-def declared(tool: FunctionDeclaration, calls: Iterable[Called]) -> FunctionDeclaration:
+def declared(tool: FunctionDeclaration, calls: Iterable[FunctionCall]) -> FunctionDeclaration:
     """The tool, its parameters widened where a gold call contradicts its own declaration.
 
     Formats without quotes tell types by the declaration alone, so both must agree.
@@ -67,7 +61,7 @@ def declared(tool: FunctionDeclaration, calls: Iterable[Called]) -> FunctionDecl
     properties: dict[str, Any] = dict(tool.parameters.get("properties", {}))
     for call in calls:
         if call.name == tool.name:
-            for name, value in call.arguments.items():
+            for name, value in json.loads(call.json).items():
                 properties[name] = _fitting(properties.get(name, False), value)
     return replace(tool, parameters={**tool.parameters, "properties": properties})
 

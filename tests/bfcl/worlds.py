@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from tests.bfcl.data import Call, Task, documented, parsed_call
+from tests.bfcl.data import Task, documented, parsed_call
 from tests.bfcl.schemas import declared
 
-from windlass import Tool
+from windlass import FunctionCall, Tool
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the package's own source has what Python warns of
@@ -56,7 +56,7 @@ class World:
         """The public attributes of each object."""
         return _states(self.objects)
 
-    def _call(self, expression: str) -> Call:
+    def _call(self, expression: str) -> FunctionCall:
         name = expression.partition("(")[0]
         owner = next(made for made in self.objects.values() if hasattr(made, name))
         return parsed_call(expression, list(inspect.signature(getattr(owner, name)).parameters))
