@@ -6,10 +6,10 @@ UV := $(TOOLS)/bin/uv
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 WORKERS ?= auto
-COVERAGE_FLOOR := 85
+COVERAGE_FLOOR := 95
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check format bench docs clean
+.PHONY: help install run test check format bench bfcl docs clean
 
 help:
 	@echo "make run     the examples"
@@ -17,6 +17,7 @@ help:
 	@echo "make check   lint, formatting, types, import layers"
 	@echo "make format  put right what ruff can"
 	@echo "make bench   Windlass beside a raw aiohttp loop and the openai SDK"
+	@echo "make bfcl    every gold call of BFCL in every format, and its tasks"
 	@echo "make docs    run every example in the documentation"
 	@echo "make clean   remove what the other targets made"
 
@@ -40,6 +41,9 @@ format: $(INSTALLED)
 
 bench: $(INSTALLED)
 	@$(BIN)/python bench/run.py $(ARGS)
+
+bfcl: $(INSTALLED)
+	@BFCL_WHOLE=1 $(BIN)/pytest -q -n $(WORKERS) tests/bfcl $(ARGS)
 
 docs: $(INSTALLED)
 	@$(BIN)/pytest -q tests/test_docs.py $(ARGS)
