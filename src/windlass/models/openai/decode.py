@@ -116,6 +116,8 @@ def arguments_text(value: object) -> str:
 
 
 def _decode_spoken(fields: JsonObject, role: Role, place: str) -> Message:
+    if role != "assistant" and fields.get("content") is None:
+        raise ConfigError(f"{place}.content: missing")
     extra = rest(fields, "role", "content", "tool_calls", "function_call")
     if fields["role"] != role:
         extra["role"] = fields["role"]
