@@ -1,0 +1,1 @@
+"""Function calling for models that have none: prompt out, incremental parser in."""

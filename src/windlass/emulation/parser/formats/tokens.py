@@ -1,0 +1,289 @@
+"""Formats whose markers are tokens of their own: nobody writes them by accident."""
+
+from windlass.emulation.parser.arguments import JsonArguments
+from windlass.emulation.parser.format import Format, Head, Thoughts, ends
+from windlass.emulation.parser.formats.shared import (
+    BARE_OBJECT,
+    THINK,
+    invoked,
+    noise,
+    thoughts,
+    wrapped_json,
+)
+from windlass.emulation.parser.json_text import LOOSE
+from windlass.emulation.parser.parameters import Parameters, always
+from windlass.emulation.parser.pattern import NAME, WS, Pattern, ahead, alt, chars, opt, seq
+from windlass.emulation.parser.python_calls import PythonCalls
+
+__all__ = ["TOKENS"]
+
+
+KIMI_K2 = Format(
+    "kimi-k2",
+    (
+        Head(
+            Pattern(
+                opt("<|tool_calls_section_begin|>", WS),
+                "<|tool_call_begin|>",
+                WS,
+                NAME,
+                WS,
+                "<|tool_call_argument_begin|>",
+            ),
+            JsonArguments(),
+            ends("<|tool_call_end|>", "<|tool_calls_section_end|>"),
+            "any",
+        ),
+    ),
+    (THINK,),
+    noise("<|tool_calls_section_end|>", "<|im_end|>"),
+)
+_EDGES = ("open", "close")
+KIMI_K3 = Format(
+    "kimi-k3",
+    (
+        Head(
+            Pattern(
+                opt("<|open|>tools<|sep|>", WS),
+                '<|open|>call tool="',
+                NAME,
+                '"',
+                chars(r"[^<]", 0, 40),
+                "<|sep|>",
+            ),
+            Parameters(
+                seq(
+                    '<|open|>argument key="',
+                    chars(r'[^"<]', 1, 99, "key"),
+                    '" type="',
+                    chars(r"\w", 1, 20, "kind"),
+                    '"<|sep|>',
+                ),
+                always("<|close|>argument<|sep|>"),
+                always("<|close|>call<|sep|>"),
+            ),
+            ends("<|close|>tools<|sep|>"),
+            "any",
+        ),
+    ),
+    (
+        Thoughts(
+            Pattern("<|open|>think<|sep|>"),
+            Pattern(alt("<|close|>think<|sep|>", "<|open|>response<|sep|>")),
+        ),
+    ),
+    noise(*(f"<|{edge}|>{what}<|sep|>" for edge in _EDGES for what in ("response", "message"))),
+)
+
+GEMMA4 = Format(
+    "gemma4",
+    (
+        Head(
+            Pattern("<|tool_call>", WS, "call:", NAME, WS, ahead("{")),
+            JsonArguments(LOOSE),
+            ends("<tool_call|>"),
+            "any",
+        ),
+    ),
+    (
+        Thoughts(
+            Pattern("<|channel>"), Pattern("<channel|>"), Pattern(opt("<|channel>"), "thought\n")
+        ),
+    ),
+    noise("<|tool_response>", "<tool_response|>", "<turn|>"),
+)
+FUNCTIONGEMMA = Format(
+    "functiongemma",
+    (
+        Head(
+            Pattern("<start_function_call>", WS, "call:", NAME, WS, ahead("{")),
+            JsonArguments(LOOSE),
+            ends("<end_function_call>"),
+            "any",
+        ),
+    ),
+    (),
+    noise("<start_function_response>", "<end_of_turn>"),
+)
+
+_RECIPIENT = seq(" to=functions.", NAME)
+_MESSAGE = seq(WS, opt("<|constrain|>"), WS, opt("json"), WS, "<|message|>")
+_ASSISTANT, _CHANNEL = "<|start|>assistant", alt("analysis", "commentary", "final")
+_HARMONY_ENDS = ends("<|call|>", "<|end|>")
+HARMONY = Format(
+    "harmony",
+    (
+        Head(
+            Pattern(opt(_ASSISTANT), "<|channel|>", _CHANNEL, _RECIPIENT, _MESSAGE),
+            JsonArguments(),
+            _HARMONY_ENDS,
+            "any",
+        ),
+        Head(
+            Pattern(_ASSISTANT, _RECIPIENT, "<|channel|>", _CHANNEL, _MESSAGE),
+            JsonArguments(),
+            _HARMONY_ENDS,
+            "any",
+        ),
+        Head(
+            Pattern(opt(_ASSISTANT), "<|channel|>", _CHANNEL, " to=", NAME, _MESSAGE),
+            JsonArguments(),
+            _HARMONY_ENDS,
+        ),
+    ),
+    (
+        Thoughts(
+            Pattern(opt(_ASSISTANT), "<|channel|>analysis<|message|>"),
+            Pattern(alt("<|end|>", "<|return|>")),
+        ),
+    ),
+    noise(
+        seq(opt(_ASSISTANT), "<|channel|>", alt("final", "commentary"), "<|message|>"),
+        "<|end|>",
+        "<|return|>",
+        "<|call|>",
+    ),
+)
+
+COHERE = Format(
+    "cohere",
+    (wrapped_json("<|START_ACTION|>", "<|END_ACTION|>", trust="any"),),
+    (thoughts("<|START_THINKING|>", "<|END_THINKING|>"),),
+    noise(
+        "<|END_THINKING|>",
+        *(f"<|{edge}_{what}|>" for edge in ("START", "END") for what in ("TEXT", "RESPONSE")),
+        "<|END_OF_TURN_TOKEN|>",
+    ),
+)
+
+_BRACKET_CALL = Pattern("<|tool_call_start|>", WS, opt("["), WS, NAME, WS, "(")
+LFM2 = Format(
+    "lfm2",
+    (
+        wrapped_json("<|tool_call_start|>", "<|tool_call_end|>", trust="any"),
+        Head(_BRACKET_CALL, PythonCalls(), ends("]", "<|tool_call_end|>"), "any"),
+    ),
+    (THINK,),
+    noise("<|im_end|>"),
+)
+LLAMA3 = Format(
+    "llama3-json",
+    (
+        wrapped_json("<|python_tag|>", "<|eom_id|>", "<|eot_id|>"),
+        Head(Pattern("<|python_tag|>", WS, NAME, WS, "("), PythonCalls(), ends("<|eom_id|>")),
+        BARE_OBJECT,
+    ),
+    noise=noise("<|eom_id|>", "<|eot_id|>"),
+)
+INTERNLM2 = Format(
+    "internlm2",
+    (
+        wrapped_json(
+            seq("<|action_start|>", WS, alt("<|plugin|>", "<|interpreter|>")),
+            "<|action_end|>",
+            trust="any",
+        ),
+    ),
+)
+GRANITE = Format(
+    "granite",
+    (
+        Head(
+            Pattern("<|tool_call|>", WS, ahead("[")),
+            wrapped_json("<|tool_call|>").body,
+            None,
+            "any",
+        ),
+        wrapped_json(alt("<|tool_call|>", "<tool_call>"), "</tool_call>"),
+    ),
+    (THINK,),
+    noise("<|end_of_text|>"),
+)
+
+_MINIMAX = "]<]minimax[>["
+MINIMAX_M3 = Format(
+    "minimax-m3",
+    (
+        Head(
+            Pattern(opt(f"{_MINIMAX}<tool_call>", WS), f'{_MINIMAX}<invoke name="', NAME, '">'),
+            Parameters(
+                seq(f"{_MINIMAX}<", chars(r"[^<>/]", 1, 99, "key"), ">"),
+                lambda _, key: seq(f"{_MINIMAX}</{key}>"),
+                always(f"{_MINIMAX}</invoke>"),
+            ),
+            ends(f"{_MINIMAX}</tool_call>"),
+            "any",
+        ),
+    ),
+    (thoughts("<mm:think>", "</mm:think>"),),
+)
+APERTUS = Format(
+    "apertus",
+    (wrapped_json("<|tools_prefix|>", "<|tools_suffix|>", trust="any", keyed=True),),
+    (thoughts("<|inner_prefix|>", "<|inner_suffix|>"),),
+)
+GIGACHAT3 = Format(
+    "gigachat3",
+    (
+        wrapped_json(
+            alt("<|function_call|>", seq("<|message_sep|>", WS, "function call<|role_sep|>")),
+            trust="any",
+        ),
+    ),
+)
+INKLING = Format(
+    "inkling",
+    (
+        wrapped_json(
+            seq(opt("<|message_model|>", chars(r"[\w.-]", 0, 99)), "<|content_invoke_tool_json|>"),
+            "<|end_message|>",
+            trust="any",
+        ),
+    ),
+    (thoughts("<|content_thinking|>", "<|end_message|>"),),
+    noise(
+        "<|message_model|>", "<|content_text|>", "<|end_message|>", "<|content_model_end_sampling|>"
+    ),
+)
+MUSE_GLIMMER = Format(
+    "muse-glimmer",
+    invoked(
+        "atem:",
+        seq(
+            opt("<|start|>assistant"),
+            " to=",
+            chars(r"[\w.-]", 1, 99),
+            "<|message|><atem:function_calls>",
+            WS,
+        ),
+        "</atem:function_calls>",
+        "<|eot|>",
+        "<|eom|>",
+        trust="any",
+    ),
+    (
+        Thoughts(
+            Pattern(opt("<|start|>assistant"), " to=self<|message|>"),
+            Pattern(alt("<|eom|>", ahead("<|start|>"))),
+        ),
+    ),
+    noise(seq(opt("<|start|>assistant"), " to=user<|message|>"), "<|eot|>", "<|eom|>"),
+)
+
+TOKENS = (
+    KIMI_K2,
+    KIMI_K3,
+    GEMMA4,
+    FUNCTIONGEMMA,
+    HARMONY,
+    COHERE,
+    LFM2,
+    LLAMA3,
+    INTERNLM2,
+    GRANITE,
+    MINIMAX_M3,
+    APERTUS,
+    GIGACHAT3,
+    INKLING,
+    MUSE_GLIMMER,
+)
