@@ -1,0 +1,178 @@
+"""`AutoModel`: native function calling where it works, emulated where it does not."""
+
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing
+
+from msgspec.structs import replace
+
+from windlass.content import FunctionDeclaration, Usage
+from windlass.emulation.failures import Failure, NativeModeUnavailable, native_failure
+from windlass.emulation.history import has_calls
+from windlass.emulation.model import ParserMaker, callable_tools
+from windlass.emulation.native import NativeReader
+from windlass.emulation.parser import Parser
+from windlass.emulation.reading import Mode
+from windlass.errors import ModelError
+from windlass.events import ModelEvent, TextDelta, ThoughtDelta, ToolCallDelta, TurnEnded
+from windlass.model import Model, ModelRequest
+from windlass.settings import FunctionCallingSettings
+
+__all__ = ["AutoModel", "ModeMemory"]
+
+log = logging.getLogger("windlass.emulation")
+
+_PIECES = (TextDelta, ThoughtDelta, ToolCallDelta)
+_TRIED_AGAIN: frozenset[Failure] = frozenset({"malformed"})
+_FORGOTTEN: frozenset[Failure] = frozenset({"choice"})
+"""These failures say nothing of the next request."""
+
+REASONS: dict[Failure, str] = {
+    "unsupported": "the model does not support tools",
+    "choice": "the model does not support this tool_choice",
+    "malformed": "the model's calls cannot be read",
+    "unavailable": "the page cannot be operated",
+}
+
+
+class ModeMemory:
+    """Which models have to be emulated, for as long as that is believed."""
+
+    def __init__(self, seconds: float = 600.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds, self._clock = seconds, clock
+        self._until: dict[str, tuple[Mode, float]] = {}
+
+    def mode(self, model: str) -> Mode | None:
+        """The mode that worked last; None if that is not known, or no longer."""
+        mode, until = self._until.get(model, (None, 0.0))
+        return mode if self._clock() < until else None
+
+    def remember(self, model: str, mode: Mode) -> None:
+        self._until[model] = (mode, self._clock() + self._seconds)
+
+
+class AutoModel:
+    """Asks `native` first and goes on with `emulated` when native function calling fails.
+
+    It never changes over after an event has reached the caller. The outcome is remembered per
+    model for a time, and each turn says which mode it came by (`extra["windlass"]["mode"]`).
+    """
+
+    def __init__(
+        self,
+        native: Model,
+        emulated: Model,
+        settings: FunctionCallingSettings = FunctionCallingSettings(),  # noqa: B008 - it is frozen
+        *,
+        memory: ModeMemory | None = None,
+        parser: ParserMaker = Parser,
+    ) -> None:
+        self._native, self._emulated, self._parser = native, emulated, parser
+        self._settings = settings
+        self._memory = memory or ModeMemory()
+
+    @property
+    def name(self) -> str:
+        return self._native.name
+
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        if not _has_functions(request) and not has_calls(request.messages):
+            return self._native.stream(request)
+        if self._memory.mode(self.name) == "emulated":
+            return self._emulated.stream(request)
+        return aclosing(self._events(request))
+
+    async def aclose(self) -> None:
+        await self._native.aclose()
+        await self._emulated.aclose()
+
+    def __repr__(self) -> str:
+        return f"AutoModel({self._native!r})"
+
+    async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        spent, tries = Usage(), 0
+        while True:
+            reader, said, problem = self._reader(request), False, None
+            tries += 1
+            try:
+                async with self._native.stream(request) as events:
+                    async for event in events:
+                        if reader.plain and type(event) in _PIECES:
+                            said = True
+                            yield event
+                            continue
+                        for read in reader.feed(event):
+                            said = True
+                            yield read
+                failure = None if said else self._failure_in(reader)
+            except ModelError as error:
+                problem, failure = error, None if said else native_failure(error)
+                if failure is None:
+                    raise
+            if failure is None:
+                break
+            spent += reader.usage
+            if not self._tries_again(failure, problem, tries):
+                self._fall_back(failure, problem)
+                async with self._emulated.stream(request) as events:
+                    async for event in events:
+                        yield _with_usage(event, spent)
+                return
+        for event in reader.ending(spent):
+            yield event
+        self._notice(reader)
+
+    def _reader(self, request: ModelRequest) -> NativeReader:
+        tools = callable_tools(request)
+        required = bool(tools) and request.tool_choice.mode == "required"
+        wanted = "call" if required and self._settings.fallback_on_failure else "anything"
+        return NativeReader(self._parser(tools) if tools else None, wanted=wanted)
+
+    def _failure_in(self, reader: NativeReader) -> Failure | None:
+        """What a turn of which nothing has been seen yet says."""
+        if reader.finish == "malformed_call":
+            return "malformed"
+        return "choice" if reader.unmet else None
+
+    def _tries_again(self, failure: Failure, problem: ModelError | None, tries: int) -> bool:
+        passing = failure in _TRIED_AGAIN or (
+            failure == "unavailable" and problem is not None and problem.retryable
+        )
+        return passing and tries < self._settings.native_retry_count
+
+    def _fall_back(self, failure: Failure, problem: ModelError | None) -> None:
+        """Says so and remembers. Raises `NativeModeUnavailable` if falling back is not allowed."""
+        reason = problem.message if problem else REASONS[failure]
+        if not self._settings.fallback_on_failure:
+            raise NativeModeUnavailable(reason, problem) from problem
+        log.warning(
+            "Native mode failed: %s; falling back to emulated",
+            reason,
+            extra={"model": self.name, "failure": failure},
+        )
+        if failure not in _FORGOTTEN:
+            self._memory.remember(self.name, "emulated")
+
+    def _notice(self, reader: NativeReader) -> None:
+        """A server that leaves calls in the text does not read its results natively either."""
+        if reader.text_calls and self._settings.fallback_on_failure:
+            log.warning(
+                "The model wrote its calls as text; going on emulated",
+                extra={"model": self.name, "calls": reader.text_calls},
+            )
+            self._memory.remember(self.name, "emulated")
+        elif self._settings.debug_logs:
+            log.info("%s answered in native mode", self.name)
+
+
+def _has_functions(request: ModelRequest) -> bool:
+    return any(isinstance(tool, FunctionDeclaration) for tool in request.tools)
+
+
+def _with_usage(event: ModelEvent, spent: Usage) -> ModelEvent:
+    if isinstance(event, TurnEnded) and spent != Usage():
+        return replace(event, usage=spent + event.usage)
+    return event

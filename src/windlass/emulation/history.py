@@ -1,0 +1,164 @@
+"""The conversation as a model without function calling reads it. Pure.
+
+Calls become text in the format that the model is asked to write; results become quoted blocks in a
+message of the user's role; thoughts are not said again. Each message is rendered once: a run sends
+its whole history every round, and the rendered message keeps its bytes on the wire too.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Sequence
+
+from windlass.content import (
+    AnyPart,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    InlineData,
+    Message,
+    Text,
+    Thought,
+)
+from windlass.emulation.parser import render_call
+from windlass.emulation.prompt import RESULT_TAG
+from windlass.emulation.quoting import quoted
+
+__all__ = ["History", "has_calls", "with_reminder", "with_system"]
+
+_USE_RESULT = (
+    "Use {which} to answer my request in plain words. Call another tool only if something is"
+    " still missing."
+)
+_USE_ERROR = "Put the call right if you can; otherwise say in plain words what went wrong."
+
+
+def has_calls(messages: Iterable[Message]) -> bool:
+    """Whether there is anything that a model without function calling cannot read as it is."""
+    return any(
+        isinstance(part, (FunctionCall, FunctionResponse))
+        for message in messages
+        for part in message.parts
+    )
+
+
+class History:
+    """Renders messages in one format.
+
+    `secret` makes the key of each result's block: the same for the same result, so that a server's
+    prefix cache is hit, and not to be guessed by whoever wrote the result.
+    """
+
+    def __init__(self, format: str, secret: bytes) -> None:
+        self._format, self._secret = format, secret
+        self._place = f"emulated:{format}:{self._key(b'')}"
+
+    def render(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        rendered: list[Message] = []
+        results: list[Message] = []
+        for message in messages:
+            if message.responses:
+                results.append(message)
+                continue
+            if results:
+                rendered.append(self._results(results))
+                results = []
+            if (said := self._rendered(message)).parts:
+                rendered.append(said)
+        if results:
+            rendered.append(self._results(results))
+        return tuple(rendered)
+
+    def _rendered(self, message: Message) -> Message:
+        if not any(isinstance(part, (FunctionCall, Thought)) for part in message.parts):
+            return message
+        made: dict[str, Message] = vars(message)
+        if self._place not in made:
+            made[self._place] = Message(message.role, self._spoken(message.parts))
+        return made[self._place]
+
+    def _spoken(self, parts: Iterable[AnyPart]) -> tuple[AnyPart, ...]:
+        """Neighbouring texts and calls become one text: most servers read nothing else."""
+        spoken: list[AnyPart] = []
+        for part in parts:
+            match part:
+                case Thought():
+                    continue
+                case FunctionCall():
+                    text = self._call(part)
+                case Text():
+                    text = part.text
+                case _:
+                    spoken.append(part)
+                    continue
+            before = spoken[-1] if spoken else None
+            if isinstance(before, Text):
+                gap = "" if before.text.endswith("\n") or isinstance(part, Text) else "\n"
+                spoken[-1] = Text(f"{before.text}{gap}{text}")
+            else:
+                spoken.append(Text(text))
+        return tuple(spoken)
+
+    def _call(self, call: FunctionCall) -> str:
+        arguments = call.arguments
+        if isinstance(arguments, str):
+            return f"(A call of {quoted(call.name)} that could not be read: {quoted(arguments)})"
+        return render_call(call.name, arguments, self._format)
+
+    def _results(self, messages: Sequence[Message]) -> Message:
+        """Neighbouring results in one message: chat templates want the roles to alternate."""
+        if len(messages) > 1:
+            return self._quoted_results(messages)
+        made: dict[str, Message] = vars(messages[0])
+        if self._place not in made:
+            made[self._place] = self._quoted_results(messages)
+        return made[self._place]
+
+    def _quoted_results(self, messages: Sequence[Message]) -> Message:
+        parts = [part for message in messages for part in message.parts]
+        responses = [part for part in parts if isinstance(part, FunctionResponse)]
+        others = [part for part in parts if not isinstance(part, FunctionResponse)]
+        media: list[InlineData | FileData] = [item for one in responses for item in one.parts]
+        which = "this result" if len(responses) == 1 else "these results"
+        failed = [one for one in responses if one.error is not None]
+        said = _USE_ERROR if len(failed) == len(responses) else _USE_RESULT.format(which=which)
+        text = "\n".join((*map(self._block, responses), said))
+        return Message("user", (Text(text), *media, *others))
+
+    def _block(self, response: FunctionResponse) -> str:
+        fields: dict[str, object] = {"tool": response.name}
+        if response.error is not None:
+            fields["error"] = response.error
+        else:
+            fields["output"] = response.output
+        line = quoted(fields)
+        key = self._key(f"{response.id}\n{line}".encode("utf-8", "replace"))
+        return f"<{RESULT_TAG} {key}>\n{line}\n</{RESULT_TAG} {key}>"
+
+    def _key(self, content: bytes) -> str:
+        return hmac.new(self._secret, content, hashlib.sha256).hexdigest()[:8]
+
+
+def with_system(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """The messages with `text` at the end of the first system message, or as one of its own."""
+    if not messages or messages[0].role != "system":
+        return (Message.system(text), *messages)
+    return (_with_text(messages[0], text), *messages[1:])
+
+
+def with_reminder(messages: Sequence[Message], said: str, text: str) -> tuple[Message, ...]:
+    """The messages, what the model said to them, and the reminder."""
+    if said.strip():
+        return (*messages, Message.assistant(said), Message.user(text))
+    # Two messages of the user's in a row are more than some chat templates take.
+    *before, last = messages
+    if last.role != "user":
+        return (*messages, Message.user(text))
+    return (*before, _with_text(last, text))
+
+
+def _with_text(message: Message, text: str) -> Message:
+    """One string where a string says it all: many servers read nothing else."""
+    plain = all(isinstance(part, Text) for part in message.parts)
+    joined = f"{message.text}\n\n{text}" if message.text else text
+    parts = (Text(joined),) if plain else (*message.parts, Text(text))
+    return Message(message.role, parts, message.extra)

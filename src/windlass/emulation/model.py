@@ -1,0 +1,225 @@
+"""`EmulatedModel`: function calling for a model that has none, as a `Model` around a `Model`."""
+
+import logging
+import re
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.content import FunctionCall, FunctionDeclaration, Usage
+from windlass.emulation.constrain import (
+    AnswerReader,
+    Constrain,
+    Constraint,
+    constraint,
+    is_refusal,
+)
+from windlass.emulation.history import History, has_calls, with_reminder, with_system
+from windlass.emulation.parser import DEFAULT_FORMAT, Parser
+from windlass.emulation.prompt import RESULT_TAG, PromptText, reminder
+from windlass.emulation.reading import TextParser, TurnReader, Wanted
+from windlass.errors import ModelError
+from windlass.events import ModelEvent, TextDelta
+from windlass.model import AUTO, Model, ModelRequest
+
+__all__ = ["EmulatedModel", "ParserMaker", "callable_tools"]
+
+log = logging.getLogger("windlass.emulation")
+
+ParserMaker: TypeAlias = Callable[[tuple[FunctionDeclaration, ...]], TextParser]
+"""Makes the parser of one turn, given the functions that may be called."""
+
+_SECRET = secrets.token_bytes(16)
+_STOP = f"<{RESULT_TAG}"
+_MOST_STOPS = 4  # OpenAI takes no more
+_STOP_REFUSED = re.compile(r"(?i)\bstop(_?sequences?)?\b")
+
+
+class EmulatedModel:
+    """Tells the model of its tools in words, and reads its calls from what it writes.
+
+    `format` is how the model is asked to write calls; whatever known format it writes is read.
+    `constrain` says when the server is asked to hold the model to a schema: `"auto"` where a call
+    must come, `"always"` also where it may, or `"never"`. A server that refuses is not asked again.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        format: str = DEFAULT_FORMAT,
+        constrain: Constrain = "auto",
+        parser: ParserMaker = Parser,
+        debug: bool = False,
+        secret: bytes = _SECRET,
+    ) -> None:
+        self._model, self._format, self._parser, self._debug = model, format, parser, debug
+        self._constrain: Constrain = constrain
+        self._history = History(format, secret)
+        self._systems: dict[object, tuple[object, str]] = {}
+        self._can_stop = True
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        if not _functions(request) and not has_calls(request.messages):
+            return self._model.stream(request)
+        return aclosing(self._events(request))
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+    def __repr__(self) -> str:
+        return f"EmulatedModel({self._model!r})"
+
+    async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        spent = Usage()
+        reminded: str | None = None
+        while True:
+            attempt = self._attempt(request, reminded)
+            reader, said = attempt.reader, False
+            try:
+                async with self._model.stream(attempt.request) as events:
+                    async for event in events:
+                        if self._debug and isinstance(event, TextDelta):
+                            log.info("%s wrote %r", self.name, event.text)
+                        for read in reader.feed(event):
+                            said = True
+                            yield read
+                        if reader.over and request.live:
+                            break
+            except ModelError as problem:
+                if said or not self._learned(problem, attempt):
+                    raise
+                continue
+            if not reader.unmet or reminded is not None:
+                break
+            log.warning("The model did not keep to tool_choice; asking once more")
+            spent, reminded = spent + reader.usage, reader.said
+        for event in reader.ending(spent):
+            yield event
+
+    def _attempt(self, request: ModelRequest, reminded: str | None) -> "_Attempt":
+        """What is asked and how its answer is read; `reminded` is what was wrongly said before."""
+        tools = _functions(request)
+        allowed = callable_tools(request)
+        held_to = constraint(allowed, request.tool_choice, request.settings, self._constrain)
+        text = PromptText(
+            tools,
+            request.tool_choice,
+            self._format,
+            request.parallel_tool_calls is not False,
+            held_to.answer,
+            held_to.in_words,
+        )
+        messages = with_system(
+            self._history.render(request.messages), self._system(text, request.tools)
+        )
+        if reminded is not None:
+            messages = with_reminder(messages, reminded, reminder(text))
+        asked = replace(
+            request,
+            messages=messages,
+            tools=tuple(t for t in request.tools if not isinstance(t, FunctionDeclaration)),
+            tool_choice=AUTO,
+            parallel_tool_calls=None,
+            settings=replace(
+                request.settings,
+                response_schema=held_to.schema,
+                stop=self._stop(request)
+                if allowed and held_to.answer == "text"
+                else request.settings.stop,
+            ),
+        )
+        if self._debug:
+            log.info(
+                "Asking %s with emulated tools: %r", self.name, [m.to_dict() for m in messages]
+            )
+        return _Attempt(request, asked, held_to, self._reader(request, held_to))
+
+    def _reader(self, request: ModelRequest, held_to: Constraint) -> TurnReader:
+        wanted: Wanted = "anything"
+        tools = callable_tools(request)
+        if not tools:
+            # The names of earlier calls, so that one written all the same is known for what it is.
+            wanted, tools = "words", _named_tools(request)
+        elif request.tool_choice.mode == "required":
+            wanted = "call"
+        parser = self._parser(tools)
+        if held_to.answer == "call_or_answer_json":
+            parser = AnswerReader(parser)
+        return TurnReader(parser, wanted=wanted, one_call=request.parallel_tool_calls is False)
+
+    def _system(self, text: PromptText, tools: object) -> str:
+        """The words for these tools. A run offers the same tuple every round."""
+        if text.response_schema is not None:
+            return text.system()
+        key = (id(tools), text.choice, text.parallel, text.answer)
+        known = self._systems.get(key)
+        if known is None or known[0] is not tools:
+            if len(self._systems) >= 64:
+                self._systems.clear()
+            known = self._systems[key] = (tools, text.system())
+        return known[1]
+
+    def _stop(self, request: ModelRequest) -> tuple[str, ...] | None:
+        """A model that begins to write a result itself is stopped by the server."""
+        given = request.settings.stop or ()
+        if not self._can_stop or len(given) >= _MOST_STOPS:
+            return request.settings.stop
+        return (*given, _STOP)
+
+    def _learned(self, problem: ModelError, attempt: "_Attempt") -> bool:
+        """Whether the refusal taught what this server cannot do: then it is not asked for again."""
+        own, asked = attempt.outer.settings, attempt.request.settings
+        if asked.response_schema not in (None, own.response_schema) and is_refusal(problem):
+            log.info("%s cannot constrain decoding: %s", self.name, problem)
+            self._constrain = "never"
+            return True
+        if (
+            asked.stop != own.stop
+            and problem.status in (400, 422)
+            and _STOP_REFUSED.search(problem.message)
+        ):
+            log.info("%s takes no stop sequences: %s", self.name, problem)
+            self._can_stop = False
+            return True
+        return False
+
+
+class _Attempt(Struct, frozen=True):
+    outer: ModelRequest
+    request: ModelRequest
+    held_to: Constraint
+    reader: TurnReader
+
+
+def _functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
+    return tuple(tool for tool in request.tools if isinstance(tool, FunctionDeclaration))
+
+
+def callable_tools(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
+    """The functions that may be called in this turn."""
+    choice = request.tool_choice
+    if choice.mode == "none":
+        return ()
+    tools = _functions(request)
+    return tuple(tool for tool in tools if tool.name in choice.names) if choice.names else tools
+
+
+def _named_tools(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
+    """Every function that has a name here: those offered, and those called before."""
+    names = dict.fromkeys(tool.name for tool in _functions(request))
+    for message in request.messages:
+        names |= dict.fromkeys(
+            part.name for part in message.parts if isinstance(part, FunctionCall)
+        )
+    return tuple(map(FunctionDeclaration, names))

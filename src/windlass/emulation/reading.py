@@ -1,0 +1,174 @@
+"""A turn as it is read: the model's events in, the events of a turn with calls out. Pure."""
+
+from typing import Literal, Protocol
+
+from msgspec.structs import replace
+
+from windlass.content import Usage
+from windlass.emulation.inventions import Inventions
+from windlass.events import (
+    FinishReason,
+    ModelEvent,
+    PartReceived,
+    TextDelta,
+    ThoughtDelta,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    TurnEnded,
+)
+
+__all__ = ["Mode", "TextParser", "TurnReader", "Wanted"]
+
+Mode = Literal["native", "emulated"]
+
+Wanted = Literal["anything", "call", "words"]
+"""What `tool_choice` asks of the turn. What comes before it is held back: it may be asked again."""
+
+_CALL_EVENTS = (ToolCallStarted, ToolCallDelta, ToolCallEnded)
+_ASKED_AGAIN: frozenset[FinishReason] = frozenset({"stop", "tool_calls", "other"})
+
+
+class TextParser(Protocol):
+    """Text, piece by piece, into text, thoughts and calls."""
+
+    def feed(self, text: str) -> list[ModelEvent]: ...
+
+    def finish(self, *, truncated: bool = False) -> list[ModelEvent]: ...
+
+
+class TurnReader:
+    """Reads one turn of a model that writes its calls as text.
+
+    Text goes through the parser; calls that the server has read by itself pass as they are. After a
+    call, a result that the model invents ends the turn, and so does a second call if only one is
+    allowed.
+    """
+
+    mode: Mode = "emulated"
+
+    def __init__(
+        self, parser: TextParser, *, wanted: Wanted = "anything", one_call: bool = False
+    ) -> None:
+        self._parser, self._wanted, self._one_call = parser, wanted, one_call
+        self._held: list[ModelEvent] | None = None if wanted == "anything" else []
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._inventions: Inventions | None = None
+        self._swallowed = False
+        self._end: TurnEnded | None = None
+        self.over = False
+        """Whether the turn is complete although the model goes on."""
+        self.text_calls = 0
+        """How many calls were read from text."""
+
+    def feed(self, event: ModelEvent) -> list[ModelEvent]:
+        if isinstance(event, TurnEnded):
+            self._end = event
+            return [] if self.over else self._passed(self._finished(event.finish == "length"))
+        if self.over:
+            return []
+        match event:
+            case TextDelta():
+                return self._passed(self._text(event))
+            case ThoughtDelta() | PartReceived():
+                return self._passed(self._other(event))
+            case _:
+                return self._passed(self._other(*self._call("native", event)))
+
+    @property
+    def usage(self) -> Usage:
+        return self._end.usage if self._end else Usage()
+
+    @property
+    def finish(self) -> FinishReason:
+        return self._end.finish if self._end else "tool_calls"
+
+    @property
+    def said(self) -> str:
+        """The text that is held back."""
+        return "".join(event.text for event in self._held or () if isinstance(event, TextDelta))
+
+    @property
+    def unmet(self) -> bool:
+        """Whether the turn is not what was wanted, and nothing of it has been let through."""
+        if self._held is None or self.finish not in _ASKED_AGAIN:
+            return False
+        return self._wanted == "call" or self._swallowed
+
+    def ending(self, spent: Usage) -> list[ModelEvent]:
+        """The last events of the turn. `spent` was used by attempts that nobody has seen."""
+        held, self._held = self._held or [], None
+        end = self._end or TurnEnded("tool_calls")
+        extra = {**(end.message_extra or {}), "windlass": {"mode": self.mode}}
+        usage = spent + end.usage
+        return [*held, replace(end, finish=self._finish(), usage=usage, message_extra=extra)]
+
+    def _finish(self) -> FinishReason:
+        if self.finish not in _ASKED_AGAIN:
+            return self.finish
+        if self._numbers:
+            return "tool_calls"
+        return "stop" if self.finish == "tool_calls" else self.finish
+
+    def _text(self, event: TextDelta) -> list[ModelEvent]:
+        return self._parsed(self._parser.feed(event.text))
+
+    def _other(self, *events: ModelEvent) -> list[ModelEvent]:
+        return list(events)
+
+    def _finished(self, truncated: bool) -> list[ModelEvent]:
+        events = self._parsed(self._parser.finish(truncated=truncated))
+        if self._inventions and not self.over and (rest := self._inventions.finish()):
+            events.append(TextDelta(rest))
+        return events
+
+    def _parsed(self, events: list[ModelEvent]) -> list[ModelEvent]:
+        """What the parser has found, up to the place where the model should have stopped."""
+        passed: list[ModelEvent] = []
+        for event in events:
+            if isinstance(event, _CALL_EVENTS):
+                if self._inventions and (text := self._inventions.finish()):
+                    passed.append(TextDelta(text))
+                passed += self._call("text", event)
+                if isinstance(event, ToolCallEnded):
+                    self.text_calls += 1
+                    self._inventions = Inventions()
+            elif isinstance(event, TextDelta) and self._inventions:
+                text, self.over = self._inventions.feed(event.text)
+                if text:
+                    passed.append(TextDelta(text))
+            else:
+                passed.append(event)
+            if self.over:
+                break
+        return passed
+
+    def _call(self, source: str, event: ModelEvent) -> list[ModelEvent]:
+        """The event with the call's number in this turn, whoever found the call."""
+        assert isinstance(event, _CALL_EVENTS)
+        if self._wanted == "words":
+            self._swallowed = True
+            return []
+        key = (source, event.index)
+        if key not in self._numbers:
+            if self._one_call and self._numbers:
+                self.over = True
+                return []
+            self._numbers[key] = len(self._numbers)
+        number = self._numbers[key]
+        return [event if number == event.index else replace(event, index=number)]
+
+    def _passed(self, events: list[ModelEvent]) -> list[ModelEvent]:
+        """The events, or nothing as long as what is wanted has not come."""
+        if self._held is None:
+            return events
+        self._held += events
+        if not any(map(self._is_wanted, events)):
+            return []
+        passed, self._held = self._held, None
+        return passed
+
+    def _is_wanted(self, event: ModelEvent) -> bool:
+        if self._wanted == "call":
+            return isinstance(event, ToolCallStarted)
+        return isinstance(event, TextDelta) and bool(event.text.strip())
