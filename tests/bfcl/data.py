@@ -9,14 +9,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from tests.bfcl.schemas import declared, json_schema
 
-from windlass.content import FunctionCall, FunctionDeclaration, Schema, compact_json
+from windlass.content import FunctionCall, FunctionDeclaration, Schema
+from windlass.emulation.parse import ParsedCall
 
 __all__ = [
+    "Call",
     "Case",
     "Task",
     "cases",
@@ -46,13 +48,18 @@ WITHOUT_ANSWERS = ("irrelevance", "live_irrelevance", "live_relevance")
 _DATA = files("bfcl_eval") / "data"
 
 
+class Call(NamedTuple):
+    name: str
+    arguments: dict[str, Any]
+
+
 @dataclass(frozen=True)
 class Case:
     """One question of a single turn: the tools that are offered, and the calls that answer it."""
 
     id: str
     tools: tuple[FunctionDeclaration, ...]
-    calls: tuple[FunctionCall, ...]
+    calls: tuple[Call, ...]
 
 
 @dataclass(frozen=True)
@@ -107,12 +114,12 @@ def documented(file: str) -> tuple[FunctionDeclaration, ...]:
     return tuple(map(_declaration, _rows(f"multi_turn_func_doc/{file}")))
 
 
-def exact(calls: Iterable[FunctionCall]) -> list[tuple[str, str]]:
+def exact(calls: Iterable[Call | FunctionCall | ParsedCall]) -> list[tuple[str, str]]:
     """Names and arguments, so that 1, 1.0 and True differ and the order of the names does not."""
     return [(call.name, json.dumps(call.arguments, sort_keys=True)) for call in calls]
 
 
-def parsed_call(expression: str, parameters: list[str]) -> FunctionCall:
+def parsed_call(expression: str, parameters: list[str]) -> Call:
     """A gold call such as `cd(folder='document')`; what has no name goes by the parameters' order.
 
     Raises `ValueError` for anything but a plain name called with literals.
@@ -125,13 +132,13 @@ def parsed_call(expression: str, parameters: list[str]) -> FunctionCall:
         if keyword.arg is None:
             raise ValueError(f"not a plain argument: {expression}")
         arguments[keyword.arg] = ast.literal_eval(keyword.value)
-    return FunctionCall(body.func.id, compact_json(arguments))
+    return Call(body.func.id, arguments)
 
 
 def _cases_of(category: str) -> Iterator[Case]:
     for row, gold in _answered(category):
         calls = tuple(
-            FunctionCall(name, compact_json(_argued(alternatives)))
+            Call(name, _argued(alternatives))
             for answer in gold
             for name, alternatives in answer.items()
         )

@@ -1,13 +1,12 @@
 """BFCL's schemas, which name the types of Python, Java and JavaScript, as JSON Schema."""
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
 import jsonschema_rs
 from msgspec.structs import replace
 
-from windlass.content import FunctionCall, FunctionDeclaration, Schema
+from windlass.content import FunctionDeclaration, Schema
 from windlass.schema import mapped
 
 __all__ = ["declared", "json_schema"]
@@ -53,22 +52,25 @@ def json_schema(schema: Schema) -> Schema:
     return result
 
 
-def declared(tool: FunctionDeclaration, calls: Iterable[FunctionCall]) -> FunctionDeclaration:
-    """The tool, its parameters widened where a gold call contradicts its own declaration.
+def declared(
+    tool: FunctionDeclaration, calls: Iterable[tuple[str, dict[str, Any]]]
+) -> FunctionDeclaration:
+    """The tool; a parameter that its gold call contradicts, or that may be anything, has its type.
 
-    Formats without quotes tell types by the declaration alone, so both must agree.
+    A format without quotes leaves types to the declaration, which must know them to be right.
     """
     properties: dict[str, Any] = dict(tool.parameters.get("properties", {}))
-    for call in calls:
-        if call.name == tool.name:
-            for name, value in json.loads(call.json).items():
+    for called, arguments in calls:
+        if called == tool.name:
+            for name, value in arguments.items():
                 properties[name] = _fitting(properties.get(name, False), value)
     return replace(tool, parameters={**tool.parameters, "properties": properties})
 
 
 def _fitting(schema: Schema | bool, value: Any) -> Schema | bool:
-    if jsonschema_rs.is_valid(schema, value):
+    typed = isinstance(schema, dict) and ("type" in schema or "anyOf" in schema)
+    if typed and jsonschema_rs.is_valid(schema, value):
         return schema
-    if value is None and isinstance(schema, dict):
+    if typed and value is None:
         return {"anyOf": [schema, {"type": "null"}]}
     return {"type": _TYPES_OF_VALUES[type(value)]}

@@ -1,10 +1,9 @@
 """What the wheel of `bfcl-eval` holds, and that it is read right. Other counts: another version."""
 
-import json
-
+import jsonschema_rs
 import pytest
 from tests.bfcl.data import cases, documented, parsed_call, single_turn_tools, tasks
-from tests.bfcl.schemas import json_schema
+from tests.bfcl.schemas import declared, json_schema
 from tests.bfcl.worlds import CLASSES, World
 
 from windlass.content import FunctionDeclaration
@@ -38,7 +37,7 @@ def test_there_are_four_times_two_hundred_tasks() -> None:
 def test_the_first_acceptable_value_is_taken_and_an_optional_one_left_out() -> None:
     [case] = [case for case in cases() if case.id == "live_parallel_multiple_0-0-0"]
     [call] = [call for call in case.calls if call.name == "ChaDri.change_drink"]
-    assert json.loads(call.json)["new_preferences"] == {
+    assert call.arguments["new_preferences"] == {
         "size": "large",
         "temperature": "hot",
         "sweetness_level": "regular",
@@ -63,17 +62,34 @@ def test_types_of_other_languages_get_their_json_names() -> None:
     }
 
 
+def test_every_gold_call_fits_its_declaration() -> None:
+    for case in cases():
+        properties = {tool.name: tool.parameters["properties"] for tool in case.tools}
+        for call in case.calls:
+            for name, value in call.arguments.items():
+                assert jsonschema_rs.is_valid(properties[call.name][name], value), case.id
+
+
 def test_a_declaration_gives_way_to_its_gold_call() -> None:
-    [case] = [case for case in cases() if case.id == "simple_java_26"]
-    properties = case.tools[0].parameters["properties"]
-    assert properties["resultSetType"] == {"type": "string"}
+    tool = FunctionDeclaration("f", "", {"properties": {"n": {"type": "integer"}, "any": {}}})
+    calls = [("f", {"n": "many", "any": 1.5, "new": True}), ("g", {"n": False})]
+    assert declared(tool, calls).parameters["properties"] == {
+        "n": {"type": "string"},
+        "any": {"type": "number"},
+        "new": {"type": "boolean"},
+    }
+
+
+def test_a_declaration_takes_null_where_its_gold_call_gives_it() -> None:
+    tool = FunctionDeclaration("f", "", {"properties": {"n": {"type": "integer"}}})
+    assert declared(tool, [("f", {"n": None})]).parameters["properties"] == {
+        "n": {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    }
 
 
 def test_a_gold_call_without_names_goes_by_the_order_of_the_parameters() -> None:
     [*_, turn, _] = World(tasks()[0]).gold
-    assert [(call.name, call.arguments) for call in turn] == [
-        ("sort", {"file_name": "final_report.pdf"})
-    ]
+    assert turn == [("sort", {"file_name": "final_report.pdf"})]
 
 
 @pytest.mark.parametrize("expression", ["f", "a.b()", "f(x=g())", "f(**{})", "f(x)"])

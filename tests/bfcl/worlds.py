@@ -5,12 +5,13 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
-from tests.bfcl.data import Task, documented, parsed_call
+from tests.bfcl.data import Call, Task, documented, parsed_call
 from tests.bfcl.schemas import declared
 
-from windlass import FunctionCall, Tool
+from windlass import Tool
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the package's own source has what Python warns of
@@ -28,6 +29,8 @@ CLASSES = {
     for name, file in MULTI_TURN_FUNC_DOC_FILE_MAPPING.items()
     if not name.startswith(("WebSearch", "Memory"))  # those need a network and more packages
 }
+
+_RUNS = count()
 
 
 class World:
@@ -56,7 +59,7 @@ class World:
         """The public attributes of each object."""
         return _states(self.objects)
 
-    def _call(self, expression: str) -> FunctionCall:
+    def _call(self, expression: str) -> Call:
         name = expression.partition("(")[0]
         owner = next(made for made in self.objects.values() if hasattr(made, name))
         return parsed_call(expression, list(inspect.signature(getattr(owner, name)).parameters))
@@ -68,7 +71,7 @@ def expected(task: Task) -> tuple[list[str], dict[str, dict[str, Any]]]:
         [call for turn in task.gold for call in turn],
         copy.deepcopy(task.config),
         list(task.classes),
-        "gold",
+        f"gold_{next(_RUNS)}",  # it would go on with the objects of a run that it knows
         task.id,
     )
     return results, _states(objects)

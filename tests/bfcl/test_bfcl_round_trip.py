@@ -1,0 +1,72 @@
+"""BFCL's gold calls, written in every format, are read back as they were.
+
+Each format takes its own part of the cases; `make bfcl` takes them all.
+"""
+
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+from tests.bfcl.data import Case, cases, exact
+
+from windlass.emulation.parse import parse
+from windlass.emulation.parser import render_calls
+from windlass.emulation.parser.written import WRITTEN
+
+WHOLE = bool(os.environ.get("BFCL_WHOLE"))
+EVERY = 1 if WHOLE else 8
+EVERY_IN_PIECES = 10 if WHOLE else 40
+
+# fmt: off
+WANTED = {
+    "hermes-json", "qwen3-coder-xml", "gemma4", "deepseek-dsml", "deepseek-v3", "deepseek-v31",
+    "glm45", "lfm2", "kimi-k2", "xml-tool-tag", "react", "minimax-m2", "llama3-json", "mistral",
+    "mistral-json", "mistral-name-args", "cohere", "seed-oss", "olmo3", "pythonic",
+    "llama4-pythonic", "bare-json", "json-fence", "json-fence-action", "json-array",
+    "json-tool_calls", "harmony", "functiongemma", "granite", "granite-20b", "granite4", "xlam",
+    "openhands-function", "hunyuan-a13b", "internlm2", "jamba", "phi4mini", "anthropic-invoke",
+    "request-function-call", "langchain-xml", "nemotron", "functionary", "firefunction",
+    "tool_code", "windlass",
+}
+# fmt: on
+
+
+def test_every_wanted_format_can_be_written() -> None:
+    assert WRITTEN.keys() >= WANTED
+
+
+@pytest.mark.parametrize("format", WRITTEN)
+def test_gold_calls_come_back_from_the_text_of_a_named_format(format: str) -> None:
+    _check(format, EVERY, lambda case, text: _problem(case, text, format))
+
+
+@pytest.mark.parametrize("format", WRITTEN)
+def test_gold_calls_come_back_from_pieces_of_an_unnamed_format(format: str) -> None:
+    _check(format, EVERY_IN_PIECES, lambda case, text: _problem(case, _pieces(text), "auto"))
+
+
+def _check(format: str, every: int, problem: Callable[[Case, str], str | None]) -> None:
+    """Which cases are taken depends on the format and on nothing else."""
+    sample = cases()[random.Random(format).randrange(every) :: every]
+    found = [problem(case, render_calls(case.calls, format)) for case in sample]
+    problems = [text for text in found if text is not None]
+    assert not problems, f"{len(problems)} of {len(sample)}, first {problems[0]}"
+
+
+def _problem(case: Case, text: str | Iterable[str], format: str) -> str | None:
+    """What came back that was not sent."""
+    parsed = parse(text, case.tools, format)
+    if parsed.content.strip():
+        return f"{case.id}: text {parsed.content!r}"
+    if exact(parsed.calls) != exact(case.calls):
+        return f"{case.id}: {exact(case.calls)} came back as {exact(parsed.calls)}"
+    return None
+
+
+def _pieces(text: str) -> Iterator[str]:
+    chance = random.Random(text)
+    while text:
+        size = chance.choice((1, 2, 3, 5, 8, 30))
+        yield text[:size]
+        text = text[size:]
