@@ -32,7 +32,10 @@ def test_the_fixed_names_stay() -> None:
         assert all(hasattr(client, verb) for verb in verbs.split())
 
 
-@pytest.mark.parametrize("heavy", ["aiohttp", "pydantic", "jsonschema_rs", "windlass.testing"])
+@pytest.mark.parametrize(
+    "heavy",
+    ["aiohttp", "pydantic", "jsonschema_rs", "windlass.testing", "windlass.emulation.parser"],
+)
 def test_importing_windlass_and_making_tools_stays_light(heavy: str) -> None:
     program = f"""
 import sys, windlass
@@ -46,7 +49,7 @@ sys.exit({heavy!r} in sys.modules)
 
 def test_every_limit_and_setting_is_an_option_of_every_verb() -> None:
     known = set(Policy.__struct_fields__) | set(Settings.__struct_fields__)
-    assert set(RunOptions.__annotations__) == known | {"system", "approve", "extra"}
+    assert set(RunOptions.__annotations__) == known | {"system", "mode", "approve", "extra"}
 
 
 def test_every_option_is_documented() -> None:

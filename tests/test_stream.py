@@ -179,6 +179,7 @@ async def test_nothing_overtakes_a_serial_call_in_a_stream(client_of: MakeClient
     assert order == ["a", "alone", "b", "c"]
 
 
+@pytest.mark.native  # it counts the pieces of a native stream
 async def test_an_early_start_is_called_off_when_the_stream_is_cut(client_of: MakeClient) -> None:
     started = asyncio.Event()
 
@@ -200,6 +201,7 @@ async def test_an_early_start_is_called_off_when_the_stream_is_cut(client_of: Ma
     assert len(asyncio.all_tasks()) == 1
 
 
+@pytest.mark.native  # it counts the pieces of a native stream
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
 async def test_an_early_start_in_a_turn_that_is_then_refused_has_one_answer(
     client_of: MakeClient, finish: Any

@@ -280,7 +280,8 @@ with FakeOpenAI(["hello"]) as fake:
         (lambda: client([]).generate([3]), "a prompt cannot hold a int"),  # pyright: ignore[reportArgumentType]
         (lambda: client([]).generate("?", on_limit="explode"), "on_limit"),  # pyright: ignore[reportArgumentType]
         (lambda: client([]).generate("?", tool_choice=3), "tool_choice"),  # pyright: ignore[reportArgumentType]
-        (lambda: client([], mode="telepathy"), "mode"),
+        (lambda: client([], mode="telepathy"), "mode must be 'auto', 'native' or 'emulated'"),
+        (lambda: client([]).generate("?", mode="telepathy"), "mode must be"),  # pyright: ignore[reportArgumentType]
         (lambda: client([], base_url="http://x"), "base_url"),
     ],
 )

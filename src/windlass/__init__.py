@@ -1,5 +1,7 @@
 """Automatic tool execution for any language model: the public names, nothing else."""
 
+from typing import TYPE_CHECKING, Any
+
 from windlass.client import AsyncChat, AsyncClient, AsyncRun, AsyncStream, Chat, Client, Run, Stream
 from windlass.content import (
     FileData,
@@ -55,6 +57,9 @@ from windlass.model import Model, ModelRequest, Settings, ToolChoice, Toolset
 from windlass.tool import Depends, Tool, ToolContext, tool
 from windlass.toolsets.registry import ToolRegistry, registry
 
+if TYPE_CHECKING:
+    from windlass.emulation.parse import Parsed, ParsedCall, parse
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -80,6 +85,10 @@ __all__ = [
     "Toolset",
     "registry",
     "tool",
+    # parser
+    "Parsed",
+    "ParsedCall",
+    "parse",
     # content
     "FileData",
     "FunctionCall",
@@ -129,3 +138,12 @@ __all__ = [
     "TooManyRuns",
     "WindlassError",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The parser is loaded when it is asked for: its tables weigh more than all the rest."""
+    if name not in ("Parsed", "ParsedCall", "parse"):
+        raise AttributeError(f"module 'windlass' has no attribute {name!r}")
+    from windlass.emulation import parse as module
+
+    return getattr(module, name)

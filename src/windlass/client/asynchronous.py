@@ -1,6 +1,7 @@
 """`AsyncClient`: a model, its tools, and the verbs that drive them."""
 
 import asyncio
+import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -19,6 +20,7 @@ from windlass.client.options import (
 from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
+from windlass.emulation.mode import Modes
 from windlass.errors import ConfigError
 from windlass.loop.approval import Approvals
 from windlass.loop.dependencies import Dependencies
@@ -31,6 +33,7 @@ from windlass.model import Model
 from windlass.models import Key, Retry, create_model
 from windlass.runs.log import Follower
 from windlass.runs.store import RunStore
+from windlass.settings import Mode, function_calling_settings, mode_from
 
 __all__ = ["AsyncChat", "AsyncClient"]
 
@@ -51,14 +54,11 @@ class AsyncClient:
         api_key: Key | None = None,
         headers: Mapping[str, str] | None = None,
         retry: Retry | None = None,
-        mode: str = "auto",
         executor: ToolExecutor | None = None,
         max_running: int = 100,
         keep_finished: float = 300.0,
         **defaults: Unpack[RunOptions],
     ) -> None:
-        if mode not in ("auto", "native"):
-            raise ConfigError(f"mode must be 'auto' or 'native', not {mode!r}")
         if isinstance(model, str):
             model = create_model(
                 model, base_url=base_url, api_key=api_key, headers=headers, retry=retry or Retry()
@@ -68,6 +68,9 @@ class AsyncClient:
                 "base_url, api_key, headers and retry go with a model's name, not with a model"
             )
         self.model = model
+        settings = function_calling_settings(os.environ)
+        self._modes = Modes(model, settings)
+        self._mode: Mode = mode_from(defaults.get("mode") or settings.mode)
         self._tools = tuple(tools)
         self._offers = Offers()
         self._executor = executor or ToolExecutor()
@@ -191,6 +194,12 @@ class AsyncClient:
                 await round_.finish(calls)
                 return tuple(a.response for a in round_.answers(calls, "stopped before it began"))
 
+    def _in_mode(self, given: Mode | None, offer: Offer, messages: Iterable[Message]) -> Model:
+        mode = self._mode if given is None else mode_from(given)
+        has_tools = bool(offer.tools) or any(message.role == "tool" for message in messages)
+        # Where no tools are spoken of there is nothing to fall back from.
+        return self._modes.of("native" if mode == "auto" and not has_tools else mode)
+
     async def _offer(self, tools: Iterable[Any] | None) -> Offer:
         return await self._offers.read(self._tools if tools is None else tools)
 
@@ -216,10 +225,11 @@ class AsyncClient:
         options = checked(cast("RunOptions", {**self._defaults, **options}))
         policy = policy_from(options)
         offer = await self._offer(tools)
+        messages = messages_from(prompt, options.get("system"))
         return RunPlan(
             run_id=_new_run_id(),
-            model=self.model,
-            messages=messages_from(prompt, options.get("system")),
+            model=self._in_mode(options.get("mode"), offer, messages),
+            messages=messages,
             tools=offer.tools,
             declarations=offer.declarations,
             policy=policy,

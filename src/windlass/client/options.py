@@ -12,6 +12,7 @@ from windlass.errors import ConfigError
 from windlass.loop.approval import ApprovalHook
 from windlass.loop.policy import OnLimit, Policy
 from windlass.model import Settings, ToolChoice, Toolset, tool_choice_from
+from windlass.settings import Mode
 from windlass.tool import Tool, as_tools
 
 __all__ = [
@@ -34,6 +35,7 @@ class RunOptions(TypedDict, total=False):
     """The options of `generate`, `stream`, `start` and `chat`; given to a client, its defaults."""
 
     system: str | None
+    mode: Mode | None
     max_rounds: int
     on_limit: OnLimit
     execute_tools: bool

@@ -1,7 +1,5 @@
 """A model in the mode that the caller chose."""
 
-from windlass.emulation.auto import AutoModel, ModeMemory
-from windlass.emulation.model import EmulatedModel
 from windlass.model import Model
 from windlass.settings import FunctionCallingSettings, Mode
 
@@ -12,9 +10,7 @@ class Modes:
     """One model in each of its modes. What is learned in one call is known in the next."""
 
     def __init__(self, model: Model, settings: FunctionCallingSettings | None = None) -> None:
-        self._model = model
         self._settings = settings or FunctionCallingSettings()
-        self._memory = ModeMemory()
         self._made: dict[Mode, Model] = {"native": model}
 
     def of(self, mode: Mode | None = None) -> Model:
@@ -25,9 +21,14 @@ class Modes:
         return self._made[mode]
 
     def _make(self, mode: Mode) -> Model:
+        # Imported here: a program without tools need not load the tables of every format.
+        from windlass.emulation.auto import AutoModel
+        from windlass.emulation.model import EmulatedModel
+
+        native = self._made["native"]
         if mode == "auto":
-            return AutoModel(self._model, self.of("emulated"), self._settings, memory=self._memory)
-        return EmulatedModel(self._model, debug=self._settings.debug_logs)
+            return AutoModel(native, self.of("emulated"), self._settings)
+        return EmulatedModel(native, debug=self._settings.debug_logs)
 
 
 def with_mode(

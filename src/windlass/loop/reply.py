@@ -59,6 +59,12 @@ class Reply(Struct, frozen=True):
     max_result_chars: int = 50_000
 
     @property
+    def mode(self) -> str | None:
+        """How the model was offered its tools: `native` or `emulated`; None if nobody said."""
+        marks = [record.message.extra.get("windlass", {}).get("mode") for record in self.rounds]
+        return next((mode for mode in reversed(marks) if mode), None)
+
+    @property
     def thoughts(self) -> str:
         return "".join(record.message.thoughts for record in self.rounds)
 

@@ -1,0 +1,73 @@
+"""`mode`, from the client down to the wire: native, emulated, auto."""
+
+from typing import Any
+
+import pytest
+
+from windlass import Client, TextDelta
+from windlass.testing import FakeOpenAI, Turn, call, refuse, say, tool_results
+
+CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+
+
+def get_weather(city: str) -> str:
+    """The weather of a city."""
+    return f"sunny in {city}"
+
+
+def text_only(body: dict[str, Any]) -> Turn | Any:
+    """A server whose model has no function calling, and says so."""
+    if "tools" in body:
+        return refuse(400, "this model does not support tools")
+    return say("It is sunny.") if "sunny in Paris" in str(body["messages"]) else say(CALL)
+
+
+def native(body: dict[str, Any]) -> Turn:
+    return say("It is sunny.") if tool_results(body) else call("get_weather", city="Paris")
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_auto_falls_back_to_emulated_and_remembers(
+    live: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with FakeOpenAI(text_only) as fake, Client("openai/m", base_url=fake.base_url) as client:
+        for _ in range(2):
+            if live:
+                with client.stream("Weather in Paris?", tools=[get_weather]) as stream:
+                    text = "".join(e.text for e in stream if isinstance(e, TextDelta))
+                reply = stream.reply
+                assert "tool_call" not in text
+            else:
+                reply = client.generate("Weather in Paris?", tools=[get_weather])
+            assert (reply.text, reply.mode) == ("It is sunny.", "emulated")
+            assert reply.results[0].output == "sunny in Paris"
+    refused = [request for request in fake.requests if "tools" in request.body]
+    assert len(refused) == 1
+    assert "falling back to emulated" in caplog.text
+
+
+def test_auto_stays_native_where_that_works() -> None:
+    with FakeOpenAI(native) as fake, Client("openai/m", base_url=fake.base_url) as client:
+        reply = client.generate("Weather in Paris?", tools=[get_weather])
+    assert (reply.text, reply.mode) == ("It is sunny.", "native")
+
+
+def test_native_is_never_given_up_by_itself() -> None:
+    with FakeOpenAI(text_only) as fake, Client("openai/m", base_url=fake.base_url) as client:
+        with pytest.raises(Exception, match="does not support tools"):
+            client.generate("?", tools=[get_weather], mode="native")
+        assert len(fake.requests) == 1
+
+
+def test_the_mode_can_be_chosen_for_one_call() -> None:
+    with FakeOpenAI(text_only) as fake, Client("openai/m", base_url=fake.base_url) as client:
+        reply = client.generate("Weather in Paris?", tools=[get_weather], mode="emulated")
+        assert (reply.text, reply.mode) == ("It is sunny.", "emulated")
+        assert not any("tools" in request.body for request in fake.requests)
+
+
+def test_the_environment_names_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUNCTION_CALLING_MODE", "emulated")
+    with FakeOpenAI(text_only) as fake, Client("openai/m", base_url=fake.base_url) as client:
+        assert client.generate("Weather in Paris?", tools=[get_weather]).mode == "emulated"
+        assert not any("tools" in request.body for request in fake.requests)
