@@ -9,11 +9,9 @@ from msgspec.structs import replace
 
 from windlass.content import FunctionDeclaration, Usage
 from windlass.emulation.failures import Failure, NativeModeUnavailable, native_failure
-from windlass.emulation.history import has_calls
-from windlass.emulation.model import ParserMaker, callable_tools
 from windlass.emulation.native import NativeReader
-from windlass.emulation.parser import Parser
-from windlass.emulation.reading import Mode
+from windlass.emulation.offered import callable_functions, is_about_tools
+from windlass.emulation.reading import Mode, ParserMaker, TextParser, Wanted
 from windlass.errors import ModelError
 from windlass.events import ModelEvent, TextDelta, ThoughtDelta, ToolCallDelta, TurnEnded
 from windlass.model import Model, ModelRequest
@@ -53,8 +51,9 @@ class ModeMemory:
 
 
 class AutoModel:
-    """Asks `native` first and goes on with `emulated` when native function calling fails.
+    """Asks `native` first and goes on emulated when native function calling fails.
 
+    `emulated` gives the same model with emulated calling; it is asked for when it is needed.
     It never changes over after an event has reached the caller. The outcome is remembered per
     model for a time, and each turn says which mode it came by (`extra["windlass"]["mode"]`).
     """
@@ -62,14 +61,15 @@ class AutoModel:
     def __init__(
         self,
         native: Model,
-        emulated: Model,
+        emulated: Callable[[], Model],
         settings: FunctionCallingSettings = FunctionCallingSettings(),  # noqa: B008 - it is frozen
         *,
         memory: ModeMemory | None = None,
-        parser: ParserMaker = Parser,
+        parser: ParserMaker | None = None,
     ) -> None:
-        self._native, self._emulated, self._parser = native, emulated, parser
+        self._native, self._emulated = native, emulated
         self._settings = settings
+        self._parser = parser or _make_parser
         self._memory = memory or ModeMemory()
 
     @property
@@ -79,15 +79,14 @@ class AutoModel:
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        if not _has_functions(request) and not has_calls(request.messages):
+        if not is_about_tools(request):
             return self._native.stream(request)
         if self._memory.mode(self.name) == "emulated":
-            return self._emulated.stream(request)
+            return self._emulated().stream(request)
         return aclosing(self._events(request))
 
     async def aclose(self) -> None:
         await self._native.aclose()
-        await self._emulated.aclose()
 
     def __repr__(self) -> str:
         return f"AutoModel({self._native!r})"
@@ -117,7 +116,7 @@ class AutoModel:
             spent += reader.usage
             if not self._tries_again(failure, problem, tries):
                 self._fall_back(failure, problem)
-                async with self._emulated.stream(request) as events:
+                async with self._emulated().stream(request) as events:
                     async for event in events:
                         yield _with_usage(event, spent)
                 return
@@ -126,10 +125,12 @@ class AutoModel:
         self._notice(reader)
 
     def _reader(self, request: ModelRequest) -> NativeReader:
-        tools = callable_tools(request)
-        required = bool(tools) and request.tool_choice.mode == "required"
-        wanted = "call" if required and self._settings.fallback_on_failure else "anything"
-        return NativeReader(self._parser(tools) if tools else None, wanted=wanted)
+        tools = callable_functions(request)
+        if not tools:
+            return NativeReader(None)
+        required = request.tool_choice.mode == "required" and self._settings.fallback_on_failure
+        wanted: Wanted = "call" if required else "anything"
+        return NativeReader(lambda: self._parser(tools), wanted=wanted)
 
     def _failure_in(self, reader: NativeReader) -> Failure | None:
         """What a turn of which nothing has been seen yet says."""
@@ -168,8 +169,11 @@ class AutoModel:
             log.info("%s answered in native mode", self.name)
 
 
-def _has_functions(request: ModelRequest) -> bool:
-    return any(isinstance(tool, FunctionDeclaration) for tool in request.tools)
+def _make_parser(tools: tuple[FunctionDeclaration, ...]) -> TextParser:
+    # Imported here: a model with function calling needs no table of anybody's text format.
+    from windlass.emulation.parser import Parser
+
+    return Parser(tools)
 
 
 def _with_usage(event: ModelEvent, spent: Usage) -> ModelEvent:

@@ -1,5 +1,6 @@
 """A model in the mode that the caller chose."""
 
+from windlass.emulation.auto import AutoModel
 from windlass.model import Model
 from windlass.settings import FunctionCallingSettings, Mode
 
@@ -21,13 +22,12 @@ class Modes:
         return self._made[mode]
 
     def _make(self, mode: Mode) -> Model:
-        # Imported here: a program without tools need not load the tables of every format.
-        from windlass.emulation.auto import AutoModel
-        from windlass.emulation.model import EmulatedModel
-
         native = self._made["native"]
         if mode == "auto":
-            return AutoModel(native, self.of("emulated"), self._settings)
+            return AutoModel(native, lambda: self.of("emulated"), self._settings)
+        # Imported here: a model with function calling needs no table of anybody's text format.
+        from windlass.emulation.model import EmulatedModel
+
         return EmulatedModel(native, debug=self._settings.debug_logs)
 
 

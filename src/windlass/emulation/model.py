@@ -3,14 +3,13 @@
 import logging
 import re
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing
-from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.content import FunctionCall, FunctionDeclaration, Usage
+from windlass.content import FunctionDeclaration, Usage
 from windlass.emulation.constrain import (
     AnswerReader,
     Constrain,
@@ -18,20 +17,23 @@ from windlass.emulation.constrain import (
     constraint,
     is_refusal,
 )
-from windlass.emulation.history import History, has_calls, with_reminder, with_system
+from windlass.emulation.history import History, with_reminder, with_system
+from windlass.emulation.offered import (
+    callable_functions,
+    functions,
+    is_about_tools,
+    named_functions,
+)
 from windlass.emulation.parser import DEFAULT_FORMAT, Parser
 from windlass.emulation.prompt import RESULT_TAG, PromptText, reminder
-from windlass.emulation.reading import TextParser, TurnReader, Wanted
+from windlass.emulation.reading import ParserMaker, TurnReader, Wanted
 from windlass.errors import ModelError
 from windlass.events import ModelEvent, TextDelta
 from windlass.model import AUTO, Model, ModelRequest
 
-__all__ = ["EmulatedModel", "ParserMaker", "callable_tools"]
+__all__ = ["EmulatedModel"]
 
 log = logging.getLogger("windlass.emulation")
-
-ParserMaker: TypeAlias = Callable[[tuple[FunctionDeclaration, ...]], TextParser]
-"""Makes the parser of one turn, given the functions that may be called."""
 
 _SECRET = secrets.token_bytes(16)
 _STOP = f"<{RESULT_TAG}"
@@ -70,7 +72,7 @@ class EmulatedModel:
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        if not _functions(request) and not has_calls(request.messages):
+        if not is_about_tools(request):
             return self._model.stream(request)
         return aclosing(self._events(request))
 
@@ -109,8 +111,8 @@ class EmulatedModel:
 
     def _attempt(self, request: ModelRequest, reminded: str | None) -> "_Attempt":
         """What is asked and how its answer is read; `reminded` is what was wrongly said before."""
-        tools = _functions(request)
-        allowed = callable_tools(request)
+        tools = functions(request)
+        allowed = callable_functions(request)
         held_to = constraint(allowed, request.tool_choice, request.settings, self._constrain)
         text = PromptText(
             tools,
@@ -147,10 +149,10 @@ class EmulatedModel:
 
     def _reader(self, request: ModelRequest, held_to: Constraint) -> TurnReader:
         wanted: Wanted = "anything"
-        tools = callable_tools(request)
+        tools = callable_functions(request)
         if not tools:
             # The names of earlier calls, so that one written all the same is known for what it is.
-            wanted, tools = "words", _named_tools(request)
+            wanted, tools = "words", named_functions(request)
         elif request.tool_choice.mode == "required":
             wanted = "call"
         parser = self._parser(tools)
@@ -200,26 +202,3 @@ class _Attempt(Struct, frozen=True):
     request: ModelRequest
     held_to: Constraint
     reader: TurnReader
-
-
-def _functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
-    return tuple(tool for tool in request.tools if isinstance(tool, FunctionDeclaration))
-
-
-def callable_tools(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
-    """The functions that may be called in this turn."""
-    choice = request.tool_choice
-    if choice.mode == "none":
-        return ()
-    tools = _functions(request)
-    return tuple(tool for tool in tools if tool.name in choice.names) if choice.names else tools
-
-
-def _named_tools(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
-    """Every function that has a name here: those offered, and those called before."""
-    names = dict.fromkeys(tool.name for tool in _functions(request))
-    for message in request.messages:
-        names |= dict.fromkeys(
-            part.name for part in message.parts if isinstance(part, FunctionCall)
-        )
-    return tuple(map(FunctionDeclaration, names))

@@ -1,5 +1,7 @@
 """A native turn as it is read, with the calls that its server left in the text. Pure."""
 
+from collections.abc import Callable
+
 from windlass.emulation.reading import Mode, TextParser, TurnReader, Wanted
 from windlass.events import FinishReason, ModelEvent, TextDelta
 
@@ -41,10 +43,11 @@ class NativeReader(TurnReader):
     mode: Mode = "native"
 
     def __init__(
-        self, parser: TextParser | None, *, wanted: Wanted = "anything", one_call: bool = False
+        self, make_parser: Callable[[], TextParser] | None, *, wanted: Wanted = "anything"
     ) -> None:
-        super().__init__(parser or _NOTHING, wanted=wanted, one_call=one_call)
-        self._like_call: bool | None = None if parser else False
+        super().__init__(_NOTHING, wanted=wanted)
+        self._make_parser = make_parser
+        self._like_call: bool | None = None if make_parser else False
         self._waiting: list[TextDelta] = []
 
     @property
@@ -63,7 +66,10 @@ class NativeReader(TurnReader):
         if self._like_call is None:
             return []
         waiting, self._waiting = self._waiting, []
-        return self._parsed(self._parser.feed(text)) if self._like_call else [*waiting]
+        if not self._like_call or self._make_parser is None:
+            return [*waiting]
+        self._parser = self._make_parser()
+        return self._parsed(self._parser.feed(text))
 
     def _other(self, *events: ModelEvent) -> list[ModelEvent]:
         """Text that waits to be understood comes before what follows it."""

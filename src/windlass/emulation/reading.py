@@ -1,10 +1,11 @@
 """A turn as it is read: the model's events in, the events of a turn with calls out. Pure."""
 
-from typing import Literal, Protocol
+from collections.abc import Callable
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
-from windlass.content import Usage
+from windlass.content import FunctionDeclaration, Usage
 from windlass.emulation.inventions import Inventions
 from windlass.events import (
     FinishReason,
@@ -18,7 +19,7 @@ from windlass.events import (
     TurnEnded,
 )
 
-__all__ = ["Mode", "TextParser", "TurnReader", "Wanted"]
+__all__ = ["Mode", "ParserMaker", "TextParser", "TurnReader", "Wanted"]
 
 Mode = Literal["native", "emulated"]
 
@@ -35,6 +36,10 @@ class TextParser(Protocol):
     def feed(self, text: str) -> list[ModelEvent]: ...
 
     def finish(self, *, truncated: bool = False) -> list[ModelEvent]: ...
+
+
+ParserMaker: TypeAlias = Callable[[tuple[FunctionDeclaration, ...]], TextParser]
+"""Makes the parser of one turn, given the functions that may be called."""
 
 
 class TurnReader:
@@ -99,7 +104,8 @@ class TurnReader:
         """The last events of the turn. `spent` was used by attempts that nobody has seen."""
         held, self._held = self._held or [], None
         end = self._end or TurnEnded("tool_calls")
-        extra = {**(end.message_extra or {}), "windlass": {"mode": self.mode}}
+        # A model inside may be of another mode, and knows better.
+        extra = {"windlass": {"mode": self.mode}, **(end.message_extra or {})}
         usage = spent + end.usage
         return [*held, replace(end, finish=self._finish(), usage=usage, message_extra=extra)]
 
