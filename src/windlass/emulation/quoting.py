@@ -6,7 +6,6 @@ with is written as `\\uXXXX`, and there are no lines for it to begin. Nothing is
 JSON, and reads back as the same value.
 """
 
-import json
 import re
 
 from windlass.content import compact_json
@@ -16,13 +15,12 @@ __all__ = ["quoted"]
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 # `<` for tags and for the control tokens of chat templates (`<|im_start|>`), three backticks for
-# fences, `>>>` for Functionary's calls, `[` where a word in capitals or an object follows
-# (`[TOOL_CALLS]`, `[INST]`, `functools[{`), U+FF5C and U+2581 for DeepSeek's tokens, U+273F for
+# fences, `>>>` for Functionary's calls, `[` for `[TOOL_CALLS]`, `[INST]` and lists of calls (where
+# a number follows it is somebody's index), U+FF5C and U+2581 for DeepSeek's tokens, U+273F for
 # Qwen's flowers. Then whatever a reader does not see, or takes for the end of a line.
 _MARKER = re.compile(
-    r"<|`{3,}|>{3,}|\[(?=[A-Z/{])"
-    "|[\uff5c\u2581\u273f\x7f-\x9f\xad\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
+    r"<|`{3,}|>{3,}|\[(?![0-9\]])"
+    "|[\uff5c\u2581\u273f\x7f-\x9f\xad\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
 
 
@@ -31,11 +29,7 @@ def quoted(value: object) -> str:
 
     Anything that quotes this text again, or cuts it, keeps it harmless.
     """
-    try:
-        text = compact_json(value)
-    except UnicodeEncodeError:  # half a surrogate pair, as in a file name that is not UTF-8
-        text = json.dumps(value, separators=(",", ":"), default=str)
-    return _STRING.sub(_escaped_string, text)
+    return _STRING.sub(_escaped_string, compact_json(value))
 
 
 def _escaped_string(found: re.Match[str]) -> str:
@@ -44,5 +38,5 @@ def _escaped_string(found: re.Match[str]) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     """JSON's own escape: two of them for a character outside the basic plane."""
-    units = found.group().encode("utf-16-be", "surrogatepass").hex()
+    units = found.group().encode("utf-16-be").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
