@@ -26,7 +26,7 @@ def _any_of(*patterns: str) -> re.Pattern[str]:
 
 _SUBJECT = _any_of(r"\btools?\b", r"\bfunctions?\b", r"\b(tool|function)[_ -]?\w+", r"toolconfig")
 _REFUSAL = _any_of(
-    r"\b(not|n't) (be )?(support|enabl|permit|allow|available|implement)",
+    r"(\bnot|n't) (be )?(support|enabl|permit|allow|available|implement)",
     r"unsupported",
     r"unrecogni[sz]ed (request )?(arg|param|field)",  # Azure, of tools and functions
     r"(unknown|unexpected) (name|keyword|param|arg|field)",
