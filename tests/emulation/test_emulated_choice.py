@@ -19,7 +19,7 @@ from tests.emulation.asking import (
     written,
 )
 
-from windlass import AsyncClient, FunctionDeclaration, Message, ModelError
+from windlass import AsyncClient, ConfigError, FunctionDeclaration, Message, ModelError
 from windlass.content import FunctionCall, FunctionResponse
 from windlass.emulation.constrain import call_schema
 from windlass.events import TextDelta
@@ -116,6 +116,20 @@ async def test_with_none_the_catalog_is_left_out_and_calls_are_not_made() -> Non
     assert end_of(events).finish == "stop"
     assert "<tools>" not in words(inner)
     assert "No function can be called any more" in words(inner)
+
+
+async def test_with_none_and_nothing_called_yet_the_model_hears_of_no_tools() -> None:
+    model, inner = emulated(["Hello."])
+    request = asked("Hi", choice="none")
+    assert text_of(await events_of(model, request)) == "Hello."
+    assert inner.requests == [asked("Hi", tools=())]
+
+
+async def test_a_choice_of_a_tool_that_is_not_offered_is_refused() -> None:
+    model, inner = emulated([])
+    with pytest.raises(ConfigError, match="tool_choice names 'get_rich'"):
+        await events_of(model, asked(choice="get_rich"))
+    assert inner.requests == []
 
 
 async def test_a_call_in_place_of_the_last_answer_is_asked_again() -> None:

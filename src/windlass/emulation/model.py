@@ -21,13 +21,13 @@ from windlass.emulation.history import History, with_reminder, with_system
 from windlass.emulation.offered import (
     callable_functions,
     functions,
-    is_about_tools,
+    has_calls,
     named_functions,
 )
 from windlass.emulation.parser import DEFAULT_FORMAT, Parser
 from windlass.emulation.prompt import RESULT_TAG, PromptText, reminder
 from windlass.emulation.reading import ParserMaker, TurnReader, Wanted
-from windlass.errors import ModelError
+from windlass.errors import ConfigError, ModelError
 from windlass.events import ModelEvent, TextDelta
 from windlass.model import AUTO, Model, ModelRequest
 
@@ -72,8 +72,13 @@ class EmulatedModel:
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        if not is_about_tools(request):
+        """Raises `ConfigError` if `tool_choice` names a tool that is not offered."""
+        if not functions(request) and not has_calls(request.messages):
             return self._model.stream(request)
+        if request.tool_choice.mode == "none" and not has_calls(request.messages):
+            return self._model.stream(_without_functions(request))
+        if request.tool_choice.mode != "none" and request.tool_choice.names:
+            _check_names(request)
         return aclosing(self._events(request))
 
     async def aclose(self) -> None:
@@ -111,41 +116,28 @@ class EmulatedModel:
 
     def _attempt(self, request: ModelRequest, reminded: str | None) -> "_Attempt":
         """What is asked and how its answer is read; `reminded` is what was wrongly said before."""
-        tools = functions(request)
         allowed = callable_functions(request)
         held_to = constraint(allowed, request.tool_choice, request.settings, self._constrain)
         text = PromptText(
-            tools,
+            functions(request),
             request.tool_choice,
             self._format,
             request.parallel_tool_calls is not False,
             held_to.answer,
             held_to.in_words,
         )
-        messages = with_system(
-            self._history.render(request.messages), self._system(text, request.tools)
-        )
+        history = self._history.render(request.messages)
+        messages = with_system(history, self._system(text, request.tools))
         if reminded is not None:
             messages = with_reminder(messages, reminded, reminder(text))
-        asked = replace(
-            request,
-            messages=messages,
-            tools=tuple(t for t in request.tools if not isinstance(t, FunctionDeclaration)),
-            tool_choice=AUTO,
-            parallel_tool_calls=None,
-            settings=replace(
-                request.settings,
-                response_schema=held_to.schema,
-                stop=self._stop(request)
-                if allowed and held_to.answer == "text"
-                else request.settings.stop,
-            ),
-        )
         if self._debug:
-            log.info(
-                "Asking %s with emulated tools: %r", self.name, [m.to_dict() for m in messages]
-            )
-        return _Attempt(request, asked, held_to, self._reader(request, held_to))
+            said = [message.to_dict() for message in messages]
+            log.info("Asking %s with emulated tools: %r", self.name, said)
+        settings = replace(request.settings, response_schema=held_to.schema)
+        if allowed and held_to.answer == "text":
+            settings = replace(settings, stop=self._stop(settings.stop))
+        asked = replace(_without_functions(request), messages=messages, settings=settings)
+        return _Attempt(request, asked, self._reader(request, held_to))
 
     def _reader(self, request: ModelRequest, held_to: Constraint) -> TurnReader:
         wanted: Wanted = "anything"
@@ -172,12 +164,11 @@ class EmulatedModel:
             known = self._systems[key] = (tools, text.system())
         return known[1]
 
-    def _stop(self, request: ModelRequest) -> tuple[str, ...] | None:
+    def _stop(self, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """A model that begins to write a result itself is stopped by the server."""
-        given = request.settings.stop or ()
-        if not self._can_stop or len(given) >= _MOST_STOPS:
-            return request.settings.stop
-        return (*given, _STOP)
+        if not self._can_stop or len(given or ()) >= _MOST_STOPS:
+            return given
+        return (*(given or ()), _STOP)
 
     def _learned(self, problem: ModelError, attempt: "_Attempt") -> bool:
         """Whether the refusal taught what this server cannot do: then it is not asked for again."""
@@ -186,11 +177,8 @@ class EmulatedModel:
             log.info("%s cannot constrain decoding: %s", self.name, problem)
             self._constrain = "never"
             return True
-        if (
-            asked.stop != own.stop
-            and problem.status in (400, 422)
-            and _STOP_REFUSED.search(problem.message)
-        ):
+        stop_refused = problem.status in (400, 422) and _STOP_REFUSED.search(problem.message)
+        if asked.stop != own.stop and stop_refused:
             log.info("%s takes no stop sequences: %s", self.name, problem)
             self._can_stop = False
             return True
@@ -200,5 +188,16 @@ class EmulatedModel:
 class _Attempt(Struct, frozen=True):
     outer: ModelRequest
     request: ModelRequest
-    held_to: Constraint
     reader: TurnReader
+
+
+def _without_functions(request: ModelRequest) -> ModelRequest:
+    """The request as it goes to the model inside. A provider's own search is left to it."""
+    others = tuple(each for each in request.tools if not isinstance(each, FunctionDeclaration))
+    return replace(request, tools=others, tool_choice=AUTO, parallel_tool_calls=None)
+
+
+def _check_names(request: ModelRequest) -> None:
+    offered = {each.name for each in functions(request)}
+    if missing := [name for name in request.tool_choice.names if name not in offered]:
+        raise ConfigError(f"tool_choice names {missing[0]!r}, which is not among the tools")
