@@ -59,6 +59,7 @@ _TOOLS_OFF = (
     " more: answer in plain words, with the results that are there."
 )
 _MOST_EXAMPLES = 8
+_LONGEST_REQUEST = 120
 
 
 class PromptText(Struct, frozen=True):
@@ -90,7 +91,7 @@ class PromptText(Struct, frozen=True):
 
     def _exchange(self, tool: FunctionDeclaration) -> str:
         """A request in the tool's own words, and the call that answers it."""
-        words = quoted(tool.description.partition("\n")[0].rstrip(".") or tool.name)[1:-1]
+        words = quoted(_first_sentence(tool.description) or tool.name)[1:-1]
         given = [f"{name} {quoted(value)}" for name, value in sample_arguments(tool).items()]
         asked = f"{words}: {', '.join(given)}" if given else words
         return f"user: {asked}\nassistant: {self._example(tool)}"
@@ -160,6 +161,11 @@ def _described(tool: FunctionDeclaration) -> str:
     if tool.description:
         fields["description"] = tool.description
     return quoted(fields | {"parameters": plain(tool.parameters)})
+
+
+def _first_sentence(text: str) -> str:
+    line = text.strip().partition("\n")[0]
+    return line.partition(". ")[0].rstrip(".")[:_LONGEST_REQUEST]
 
 
 def _listed(names: tuple[str, ...]) -> str:

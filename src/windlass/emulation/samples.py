@@ -1,8 +1,12 @@
-"""Arguments for a worked example, made from a tool's schema. Pure, and the same every time."""
+"""Arguments for a worked example, made from a tool's schema. Pure, and the same every time.
+
+A schema may come from a server that is not ours: what is long, or holds a marker, is passed over.
+"""
 
 from typing import Any, cast
 
-from windlass.content import FunctionDeclaration, Schema
+from windlass.content import FunctionDeclaration, Schema, compact_json
+from windlass.emulation.quoting import quoted
 from windlass.schema import options, referenced
 
 __all__ = ["sample_arguments", "sample_tool"]
@@ -36,6 +40,7 @@ _BY_FORMAT: dict[str, str] = {
     "uuid": "123e4567-e89b-12d3-a456-426614174000",
 }
 _DEEPEST = 4
+_LONGEST = 100
 
 
 def sample_tool(tools: tuple[FunctionDeclaration, ...]) -> FunctionDeclaration:
@@ -48,7 +53,11 @@ def sample_arguments(tool: FunctionDeclaration) -> dict[str, Any]:
     root = referenced(tool.parameters, tool.parameters)
     properties = cast("dict[str, Any]", root.get("properties") or {})
     names = cast("list[str]", root.get("required") or list(properties)[:1])
-    return {name: _sample(name, properties.get(name), tool.parameters, 0) for name in names}
+    return {
+        name: _sample(name, properties.get(name), tool.parameters, 0)
+        for name in names
+        if _is_fit(name)
+    }
 
 
 def _sample(name: str, schema: object, root: Schema, depth: int) -> Any:
@@ -56,10 +65,10 @@ def _sample(name: str, schema: object, root: Schema, depth: int) -> Any:
         return _word(name, {})
     schema = referenced(cast("Schema", schema), root)
     for given in (schema.get("examples"), schema.get("enum")):
-        if isinstance(given, list) and given:
-            return cast("list[Any]", given)[0]
+        if isinstance(given, list) and given and _is_fit(value := cast("list[Any]", given)[0]):
+            return value
     for key in ("const", "default"):
-        if schema.get(key) is not None:
+        if schema.get(key) is not None and _is_fit(schema[key]):
             return schema[key]
     alternatives = [option for option in options(schema) if option.get("type") != "null"]
     if "type" not in schema and alternatives:
@@ -83,9 +92,18 @@ def _of_type(name: str, schema: Schema, root: Schema, depth: int) -> Any:
         case "object":
             properties = cast("dict[str, Any]", schema.get("properties") or {})
             wanted = cast("list[str]", schema.get("required") or [])
-            return {key: _sample(key, properties.get(key), root, depth + 1) for key in wanted}
+            return {
+                key: _sample(key, properties.get(key), root, depth + 1)
+                for key in wanted
+                if _is_fit(key)
+            }
         case _:
             return _word(name, schema)
+
+
+def _is_fit(value: object) -> bool:
+    text = compact_json(value)
+    return len(text) <= _LONGEST and quoted(value) == text
 
 
 def _word(name: str, schema: Schema) -> str:
