@@ -2,7 +2,8 @@
 
 WindlassError
 ├── ModelError              the model's service refused, failed or could not be reached
-│   └── StreamCut           its answer ended in the middle
+│   ├── StreamCut           its answer ended in the middle
+│   └── NativeModeUnavailable   native function calling failed, and falling back was not allowed
 ├── ToolError               raised in a tool, by its author, to say something to the model
 │   └── InvalidArguments    the model's arguments do not fit the tool; names the field
 ├── RoundLimitExceeded      `on_limit="error"`: the model still wants tools after the last round
@@ -26,6 +27,7 @@ __all__ = [
     "DuplicateTool",
     "InvalidArguments",
     "ModelError",
+    "NativeModeUnavailable",
     "RoundLimitExceeded",
     "RunNotFound",
     "StreamCut",
@@ -66,6 +68,20 @@ class StreamCut(ModelError):
         self, message: str = "the model's stream ended before its turn was complete"
     ) -> None:
         super().__init__(message, retryable=True)
+
+
+class NativeModeUnavailable(ModelError):
+    """Native function calling failed, and nothing else was allowed; `type` is for the wire."""
+
+    type = "function_calling_error"
+
+    def __init__(self, reason: str, problem: ModelError | None = None) -> None:
+        status = problem.status if problem else None
+        super().__init__(
+            f"Native function calling failed: {reason}",
+            status=status,
+            code="native_mode_unavailable",
+        )
 
 
 class ToolError(WindlassError):

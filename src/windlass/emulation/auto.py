@@ -8,11 +8,11 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from msgspec.structs import replace
 
 from windlass.content import FunctionDeclaration, Usage
-from windlass.emulation.failures import Failure, NativeModeUnavailable, native_failure
+from windlass.emulation.failures import Failure, native_failure
 from windlass.emulation.native import NativeReader
 from windlass.emulation.offered import callable_functions, is_about_tools
 from windlass.emulation.reading import Mode, ParserMaker, TextParser, Wanted
-from windlass.errors import ModelError
+from windlass.errors import ModelError, NativeModeUnavailable
 from windlass.events import ModelEvent, TextDelta, ThoughtDelta, ToolCallDelta, TurnEnded
 from windlass.model import Model, ModelRequest
 from windlass.settings import FunctionCallingSettings

@@ -5,11 +5,11 @@ is out of order, a prompt that is too long: those are the caller's to know, and 
 """
 
 import re
-from typing import ClassVar, Literal
+from typing import Literal
 
 from windlass.errors import ModelError
 
-__all__ = ["UNAVAILABLE", "Failure", "NativeModeUnavailable", "native_failure"]
+__all__ = ["UNAVAILABLE", "Failure", "native_failure"]
 
 Failure = Literal["unsupported", "choice", "malformed", "unavailable"]
 """Tools are not supported; this `tool_choice` is not; a call came out broken; the page failed."""
@@ -70,15 +70,3 @@ def native_failure(problem: ModelError) -> Failure | None:
     if _NOT_OURS.search(message) or not (_SUBJECT.search(message) and _REFUSAL.search(message)):
         return None
     return "choice" if _CHOICE.search(message) and "--" not in message else "unsupported"
-
-
-class NativeModeUnavailable(ModelError):
-    """Native function calling failed, and nothing else was allowed; `type` is for the wire."""
-
-    type: ClassVar[str] = "function_calling_error"
-
-    def __init__(self, reason: str, problem: ModelError | None = None) -> None:
-        status = problem.status if problem else None
-        super().__init__(
-            f"Native function calling failed: {reason}", status=status, code=UNAVAILABLE
-        )
