@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass import ModelError
+from windlass import ModelError, NativeModeUnavailable
 from windlass.emulation.failures import Failure, native_failure
 
 UNSUPPORTED = [
