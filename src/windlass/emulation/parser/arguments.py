@@ -17,6 +17,7 @@ __all__ = ["JsonArguments", "early_arguments", "read_arguments", "strict_json"]
 
 T = TypeVar("T")
 
+_BOLD = Pattern("**")
 _FENCE = Pattern("```", opt("json"), WS, ahead("{"))
 _NOTHING = Pattern(alt("null", "None"), ahead(alt(*" \t\r\n,}]")))
 
@@ -30,6 +31,8 @@ class JsonArguments:
     def read(self, reading: Reading, marker: Match[str]) -> Step[None]:
         name = reading.meant(marker["name"])
         letter = yield from reading.source.peek_past_space()
+        if letter == "*" and (yield from reading.source.match(_BOLD)):
+            letter = yield from reading.source.peek_past_space()
         if letter == "`" and (yield from reading.source.match(_FENCE)):
             letter = "{"
         if letter not in ("{", '"', "") and not (reading.ends and letter in reading.ends.letters):

@@ -28,7 +28,7 @@ class Reading:
     ) -> None:
         self.source, self.declared, self.ends = source, declared, ends
         self.trust: Trust = trust
-        self._output, self._give = output, give_back
+        self._output, self._give, self.write = output, give_back, output.write
         self.name = ""
         self.calls = 0
         self.open = False
@@ -49,9 +49,6 @@ class Reading:
         self.source.forget()
         self._output.start_call(name)
         self.name, self.open = name, True
-
-    def write(self, json: str) -> None:
-        self._output.write(json)
 
     def spoil(self) -> None:
         """The arguments cannot be read, or not all of them have come."""

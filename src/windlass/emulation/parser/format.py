@@ -40,6 +40,7 @@ class Thoughts:
     """A word after the opening that is not a thought."""
     plain: bool = False
     """Prose might hold the marker: it counts only where a block can begin."""
+    line: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +48,7 @@ class Noise:
     """A token that is neither text nor call."""
 
     opening: Pattern
+    line: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from windlass.emulation.parser.escapes import escape_reach, json_escaped, strict_escape
+from windlass.emulation.parser.json_grammar import LITERALS, NEXT, NUMBER, PLAIN, State
 from windlass.emulation.parser.pattern import Pattern, alt
 from windlass.emulation.parser.source import Source, Step
 
@@ -18,17 +19,8 @@ __all__ = ["JSON", "LOOSE", "PYTHON", "Ending", "JsonReader", "Style"]
 
 Ending = Literal["whole", "cut", "broken"]
 
-_PLAIN = re.compile(
-    r"""[ \t\r\n]+
-    | "[^"\\\x00-\x1f\ud800-\udfff]*"
-    | [{}\[\],:]
-    | (?:true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?=[\s,}\]])
-    """,
-    re.VERBOSE,
-)
 _WORD = re.compile(r"""[^\s{}\[\](),:"'<`]+""")
 _LOOSE_WORD = re.compile(r"""[^{}\[\],:<]+""")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _KEY = re.compile(r"[^\W\d][\w$.-]*")
 _LONGEST_WORD = 200
 _RUNS = {
@@ -38,15 +30,7 @@ _RUNS = {
 _TRIPLE = Pattern(alt('"""', "'''"))
 _COMMENT = Pattern(alt("//", "/*"))
 _COMMENT_ENDS = {"//": Pattern("\n"), "/*": Pattern("*/")}
-_LITERALS = {
-    "true": "true",
-    "false": "false",
-    "null": "null",
-    "True": "true",
-    "False": "false",
-    "None": "null",
-}
-_CLOSERS = {"{": "}", "[": "]"}
+_BRACKETS = ("{", "}", "[", "]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,110 +62,80 @@ class JsonReader:
     ) -> None:
         self._source, self._write, self._style, self._stops = source, write, style, stops
         self._stack: list[str] = []
-        self._last = ""
-        """What came before: a bracket, a comma, a colon, k (key), v (value), n (number)."""
-        self._held: list[str] = []
+        self._state: State = "start"
+        self._unsure = False
+        """The last thing is a number that more digits could change."""
+        self._comma: list[str] = []
         """A comma and the space after it: it may prove to be one too many."""
 
     def value(self) -> Step[Ending]:
         source = self._source
         while True:
             self._read_plain()
-            if self._is_whole():
+            if self._state == "whole":
                 return "whole"
-            if source.place >= len(source.text):
-                if source.ended:
-                    return "cut"
+            if source.place < len(source.text):
+                token = source.text[source.place]
+                read = self._read_string if token in "\"'" else self._read_special
+                if ending := (yield from read(token)):
+                    return ending
+            elif source.ended:
+                return "cut"
+            else:
                 yield
-                continue
-            if ending := (yield from self._read_special(source.text[source.place])):
-                return ending
-            if self._is_whole():
-                return "whole"
 
     def close(self) -> bool:
         """Adds the brackets that are missing at the end, if nothing else is."""
-        if self._last != "v" or not self._stack:
+        if self._state not in ("member", "item") or self._unsure:
             return False
         self._write("".join(reversed(self._stack)))
-        self._stack.clear()
+        self._state = "whole"
         return True
 
-    def _is_whole(self) -> bool:
-        return not self._stack and self._last in ("v", "n")
+    def _complete(self) -> State:
+        """The state after a value."""
+        if not self._stack:
+            return "whole"
+        return "member" if self._stack[-1] == "}" else "item"
 
     # What is strict already.
 
     def _read_plain(self) -> None:
-        """Reads the tokens that need no thought, and writes them as they are."""
-        source = self._source
+        """Reads the tokens that need no thought, and writes them in one piece, as they are."""
+        source, state = self._source, self._state
         text, start = source.text, source.place
         place = start
-        while found := _PLAIN.match(text, place):
-            token = text[place]
-            if token in " \t\r\n":
-                start = self._pass_space(text, start, place, found.end())
-            elif not self._fits(token) or (self._style.python and found.group() == '""'):
+        while state != "whole" and (found := PLAIN.match(text, place)):
+            kind = found.lastgroup or ""
+            if kind == "space":
+                place = found.end()
+                if self._comma:
+                    self._comma.append(found.group())
+                    start = place
+                continue
+            if kind not in NEXT[state] or (self._style.python and text.startswith('""', place)):
                 break
-            elif token == ",":
-                self._write(text[start:place])
-                self._held.append(",")
-                start, self._last = place + 1, ","
-            else:
-                self._release(token)
-                self._pass(token)
+            if self._comma:
+                self._release(kind)
             place = found.end()
-            if self._is_whole():
-                break
+            if kind in ("object", "list"):
+                self._stack.append("}" if kind == "object" else "]")
+            elif kind in ("close_object", "close_list"):
+                self._stack.pop()
+            state = NEXT[state][kind] or self._complete()
         if place > start:
             self._write(text[start:place])
-        source.place = place
+            self._unsure = False
+        source.place, self._state = place, state
 
-    def _pass_space(self, text: str, start: int, place: int, end: int) -> int:
-        if self._last == "n":
-            self._last = "v"
-        if not self._held:
-            return start
-        self._held.append(text[place:end])
-        return end
-
-    def _release(self, token: str) -> None:
+    def _release(self, kind: str) -> None:
         """Writes the comma that was held back, unless a bracket closes right after it."""
-        if not self._held:
-            return
-        self._write("".join(self._held[1:] if token in "}]" else self._held))
-        self._held.clear()
+        self._write("".join(self._comma[kind in ("close_object", "close_list") :]))
+        self._comma.clear()
 
-    def _fits(self, token: str) -> bool:
-        """Whether the token may come here."""
-        last, stack = self._last, self._stack
-        if token in "}]":
-            return bool(stack) and stack[-1] == token and last in ("v", "n", "{", "[", ",")
-        if token == ",":
-            return bool(stack) and last in ("v", "n")
-        if token == ":":
-            return last == "k"
-        if self._key_is_next():
-            return token in "\"'<"
-        return last in ("", ":", "[", ",")
-
-    def _key_is_next(self) -> bool:
-        return self._last in ("{", ",") and bool(self._stack) and self._stack[-1] == "}"
-
-    def _pass(self, token: str) -> None:
-        """What the token changes. It has been found to fit."""
-        if token in "{[":
-            self._stack.append(_CLOSERS[token])
-            self._last = token
-        elif token in "}]":
-            self._stack.pop()
-            self._last = "v"
-        elif token == ":":
-            self._last = ":"
-        elif self._key_is_next():
-            self._last = "k"
-        else:
-            self._last = "v"
+    def _pass(self, kind: str) -> None:
+        """What a token changes that has been found to fit."""
+        self._state = NEXT[self._state][kind] or self._complete()
 
     # What needs thought.
 
@@ -191,11 +145,14 @@ class JsonReader:
             source.place = stop.start()
             return "whole" if self.close() else "broken"
         if mark := (yield from self._match(style.quotes, token)):
-            return (yield from self._read_quoted(token, Pattern(mark.group())))
-        if token in "\"'":
-            return (yield from self._read_string(token))
+            return (yield from self._read_quoted(Pattern(mark.group())))
         if token == "/" and (mark := (yield from source.match(_COMMENT))):
             yield from source.until(_COMMENT_ENDS[mark.group()])
+            return None
+        if token == "," and "comma" in NEXT[self._state]:
+            source.place += 1
+            self._comma.append(",")
+            self._pass("comma")
             return None
         if token in "{}[],:()":
             return (yield from self._read_broken())
@@ -207,9 +164,9 @@ class JsonReader:
         return None
 
     def _read_string(self, quote: str) -> Step[Ending | None]:
-        if not self._fits(quote):
+        if "text" not in NEXT[self._state]:
             return (yield from self._read_broken())
-        self._release(quote)
+        self._release("text")
         if self._style.python and (triple := (yield from self._source.match(_TRIPLE))):
             self._source.place -= len(triple.group())
             quote = triple.group()
@@ -218,7 +175,7 @@ class JsonReader:
         if not (yield from self._read_text(quote)):
             return "cut"
         self._write('"')
-        self._pass(quote[0])
+        self._pass("text")
         return None
 
     def _read_text(self, quote: str) -> Step[bool]:
@@ -256,11 +213,11 @@ class JsonReader:
         self._write(written)
         self._source.place = end
 
-    def _read_quoted(self, token: str, mark: Pattern) -> Step[Ending | None]:
+    def _read_quoted(self, mark: Pattern) -> Step[Ending | None]:
         """Text between tokens that stand for quotation marks."""
-        if not self._fits(token):
+        if "text" not in NEXT[self._state]:
             return (yield from self._read_broken())
-        self._release(token)
+        self._release("text")
         self._write('"')
         source = self._source
         while True:
@@ -273,7 +230,7 @@ class JsonReader:
                 return "cut"
             yield
         self._write('"')
-        self._pass(token)
+        self._pass("text")
         return None
 
     def _read_word(self) -> Step[Ending | None]:
@@ -285,33 +242,31 @@ class JsonReader:
                 break
             yield
         word = source.text[source.place : end].rstrip()
-        key = self._key_is_next()
-        json, last = self._word_meant(word, key)
-        if not json or len(word) > _LONGEST_WORD or (not key and not self._fits("w")):
+        json, kind = self._meaning(word)
+        if kind not in NEXT[self._state] or len(word) > _LONGEST_WORD:
             return (yield from self._read_broken())
-        self._release("w")
+        self._release(kind)
         self._write(json)
         source.place += len(word)
-        self._last = last
+        self._pass(kind)
+        self._unsure = source.place == len(source.text) and bool(NUMBER.fullmatch(word))
         return None
 
-    def _word_meant(self, word: str, key: bool) -> tuple[str, str]:
-        """The word as JSON and what it is; nothing if it has no plain meaning."""
-        if key:
-            return (f'"{word}"', "k") if _KEY.fullmatch(word) else ("", "")
-        if word in _LITERALS:
-            return _LITERALS[word], "v"
-        if _NUMBER.fullmatch(word):
-            return word, "n"
-        return (f'"{json_escaped(word)}"', "v") if self._style.loose and word else ("", "")
+    def _meaning(self, word: str) -> tuple[str, str]:
+        """The word as JSON, and as which kind of token; no kind if it has no plain meaning."""
+        if "key" in NEXT[self._state]:
+            return (f'"{word}"', "text") if _KEY.fullmatch(word) else (word, "")
+        if word in LITERALS:
+            return LITERALS[word], "literal"
+        if NUMBER.fullmatch(word):
+            return word, "literal"
+        return (f'"{json_escaped(word)}"', "text") if self._style.loose and word else (word, "")
 
     def _read_broken(self) -> Step[Ending]:
         """Passes on what cannot be read, up to where its brackets are closed."""
-        self._write("".join(self._held))
-        self._held.clear()
+        self._release("")
         source, depth = self._source, len(self._stack)
-        brackets = [*"{}[]", *([self._stops.part] if self._stops else [])]
-        edges = Pattern(alt(*brackets))
+        edges = Pattern(alt(*_BRACKETS, *([self._stops.part] if self._stops else [])))
         while depth:
             found, safe = edges.find(source.text, source.place, source.ended)
             end = found.end() if found else safe

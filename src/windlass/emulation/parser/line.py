@@ -26,6 +26,8 @@ class Line:
             self._look()
 
     def _look(self) -> None:
+        if not self._parts:
+            return
         text = "".join(self._parts)
         self._parts.clear()
         _, newline, last = text.rpartition("\n")

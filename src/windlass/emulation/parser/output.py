@@ -32,8 +32,9 @@ class Output:
         self._events: list[ModelEvent] = []
         self._text: list[str] = []
         self._pieces: list[str] = []
+        self.write = self._pieces.append
+        """Takes the next piece of the arguments of the call that has been started."""
         self._json = StringIO()
-        self._room = LONGEST_CALL
         self._call: tuple[str, str] | None = None
         self._blocks = False
 
@@ -45,6 +46,10 @@ class Output:
             self._flush_text()
         events, self._events = self._events, []
         return events
+
+    def is_flowing(self, event: type[ModelEvent]) -> bool:
+        """Whether the next piece can follow the last one as it is."""
+        return event is ThoughtDelta or self.gap is None
 
     def text(self, text: str) -> None:
         if self.gap is not None:
@@ -87,16 +92,8 @@ class Output:
         self.block()
         self._flush_text()
         self._call = (name, new_call_id())
-        self._json, self._room = StringIO(), LONGEST_CALL
+        self._json = StringIO()
         self._events.append(ToolCallStarted(self.calls, self._call[1], name))
-
-    def write(self, json: str) -> None:
-        """The next piece of the call's arguments. What passes the limit spoils the call."""
-        if len(json) > self._room:
-            json = json[: self._room]
-        self._room -= len(json)
-        self._pieces.append(json)
-        self._json.write(json)
 
     def end_call(self) -> None:
         assert self._call
@@ -114,6 +111,7 @@ class Output:
             self.write("}")
 
     def _readable(self) -> bool:
+        self._flush_pieces()
         try:
             msgspec.json.decode(self._json.getvalue() or "{}")
         except (msgspec.DecodeError, RecursionError):
@@ -126,7 +124,9 @@ class Output:
             self._text.clear()
 
     def _flush_pieces(self) -> None:
-        json = self._pieces[0] if len(self._pieces) == 1 else "".join(self._pieces)
+        """What passes the limit is dropped: that spoils the call, since its end is missing."""
+        json = "".join(self._pieces)[: LONGEST_CALL - self._json.tell()]
         self._pieces.clear()
         if json:
+            self._json.write(json)
             self._events.append(ToolCallDelta(self.calls, json))

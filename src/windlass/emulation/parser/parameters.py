@@ -17,7 +17,7 @@ from windlass.emulation.parser.values import Untyped, items_of, json_value, type
 
 __all__ = ["ArgumentWriter", "NoArguments", "Parameters", "always"]
 
-Closing = Callable[[str, str], Part]
+Closing = Callable[[str, str], Pattern]
 """What closes a value or a call, given the written names of the call and of the parameter."""
 
 _WRAPPERS = frozenset(("input", "arguments", "parameters", "args", "kwargs"))
@@ -79,8 +79,8 @@ class ArgumentWriter:
 
 
 def always(*parts: Part | str) -> Closing:
-    part = alt(*parts)
-    return lambda _name, _key: part
+    pattern = Pattern(alt(*parts))
+    return lambda _name, _key: pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Parameters:
 
     def read(self, reading: Reading, marker: Match[str]) -> Step[None]:
         name = reading.meant(marker["name"])
-        edge = Pattern(alt(self.key, self.end(marker["name"], "")))
+        edge = Pattern(alt(self.key, self.end(marker["name"], "").part))
         if reading.implicit:
             yield from self._confirm(reading, name, edge)
         reading.start(name)
@@ -139,11 +139,11 @@ class Parameters:
             between, found = yield from source.until(edge)
             if not found:
                 rest = between.strip()
-                end = Pattern(self.end(name, ""))
-                return not source.truncated and (not rest or bool(end.prefix.match(rest)))
+                end = self.end(name, "").prefix
+                return not source.truncated and (not rest or bool(end.match(rest)))
             if not found["key"]:
                 return True
-            text, closed = yield from source.until(Pattern(self.value_end(name, found["key"])))
+            text, closed = yield from source.until(self.value_end(name, found["key"]))
             if not closed or (self.strict and not closed.group()):
                 yield from source.until(edge)
                 return False

@@ -50,6 +50,10 @@ class Part:
     """Whether nothing at all is a match too."""
     exact: bool = False
     """Whether `firsts` are all that matches."""
+    final: bool = False
+    """Whether more text cannot make a match longer."""
+    reach: int = 0
+    """The most characters that tell whether there is a match."""
 
 
 _MANY = 12
@@ -65,13 +69,18 @@ def lit(text: str) -> Part:
     prefix = letters[-1]
     for letter in reversed(letters[:-1]):
         prefix = f"{letter}(?:{prefix})?"
-    return Part(re.escape(text), prefix, (text,), exact=True)
+    return Part(re.escape(text), prefix, (text,), exact=True, final=True, reach=len(text))
 
 
 def chars(kind: str, least: int, most: int, group: str = "") -> Part:
     """A run of characters of one class; lazy, so that what follows decides where it ends."""
     full = f"{kind}{{{least},{most}}}?"
-    return Part(f"(?P<{group}>{full})" if group else full, f"{kind}{{1,{most}}}", (), not least)
+    return Part(
+        f"(?P<{group}>{full})" if group else full,
+        f"{kind}{{1,{most}}}",
+        empty=not least,
+        reach=most,
+    )
 
 
 def seq(*parts: Part | str) -> Part:
@@ -81,7 +90,9 @@ def seq(*parts: Part | str) -> Part:
         prefix = f"(?:{part.full}(?:{prefix})?|{part.prefix})"
     full, empty = "".join(part.full for part in made), all(part.empty for part in made)
     exact = all(part.exact for part in made)
-    return Part(full, prefix, _firsts(made), empty, exact and len(_firsts(made)) <= _MANY)
+    exact = exact and len(_firsts(made)) <= _MANY
+    reach = sum(part.reach for part in made)
+    return Part(full, prefix, _firsts(made), empty, exact, made[-1].final, reach)
 
 
 def _firsts(parts: list[Part]) -> tuple[str, ...]:
@@ -105,18 +116,20 @@ def alt(*parts: Part | str) -> Part:
         tuple(first for part in made for first in part.firsts),
         any(part.empty for part in made),
         all(part.exact for part in made),
+        all(part.final for part in made),
+        max(part.reach for part in made),
     )
 
 
 def opt(*parts: Part | str) -> Part:
     part = seq(*parts)
-    return Part(f"(?:{part.full})?", part.prefix, part.firsts, True, part.exact)
+    return Part(f"(?:{part.full})?", part.prefix, part.firsts, True, part.exact, reach=part.reach)
 
 
 def ahead(*parts: Part | str) -> Part:
     """What must come next and stays unread."""
     part = seq(*parts)
-    return Part(f"(?={part.full})", part.prefix, part.firsts)
+    return Part(f"(?={part.full})", part.prefix, part.firsts, final=True, reach=part.reach)
 
 
 WS: Final = chars(r"\s", 0, 99)
@@ -124,10 +137,11 @@ NAME: Final = chars(r"""[^\s<>{}\[\]()"'`|,;=]""", 1, 99, "name")
 
 
 class Pattern:
-    """A compiled part. It must end in a literal or in `ahead`, so that a match is final."""
+    """A compiled part. It ends in a literal or in `ahead`, so that no match can still grow."""
 
     def __init__(self, *parts: Part | str) -> None:
         self.part = seq(*parts)
+        assert self.part.final, self.part.full
 
     @cached_property
     def letters(self) -> frozenset[str]:
@@ -135,16 +149,26 @@ class Pattern:
         return frozenset(first[0] for first in self.part.firsts)
 
     @cached_property
+    def bare(self) -> str:
+        """The expression of the whole, without names for its groups."""
+        return _GROUP.sub("(?:", self.part.full)
+
+    @cached_property
+    def bare_prefix(self) -> str:
+        return _GROUP.sub("(?:", self.part.prefix)
+
+    @cached_property
     def full(self) -> re.Pattern[str]:
         return re.compile(self.part.full)
 
     @cached_property
     def prefix(self) -> re.Pattern[str]:
-        return re.compile(rf"(?:{_GROUP.sub('(?:', self.part.prefix)})\Z")
+        return re.compile(rf"(?:{self.bare_prefix})\Z")
 
     def at(self, text: str, place: int, ended: bool) -> Found:
         """The match that begins at the place."""
-        if (found := self.full.match(text, place)) or ended:
+        found = self.full.match(text, place)
+        if found or ended or len(text) - place >= self.part.reach:
             return found
         return MORE if place == len(text) or self.prefix.match(text, place) else None
 
@@ -152,7 +176,8 @@ class Pattern:
         """The first match, and the place before which there is none."""
         if found := self.full.search(text, place):
             return found, found.start()
-        if not ended and (begun := self.prefix.search(text, place)):
+        tail = max(place, len(text) - self.part.reach)
+        if not ended and (begun := self.prefix.search(text, tail)):
             return None, begun.start()
         return None, len(text)
 

@@ -29,7 +29,8 @@ class TextInput:
             yield from read_arguments(reading)
         else:
             text, ended = yield from source.until(Pattern(self.end))
-            reading.write(self._arguments(reading, text.strip()))
+            text = text.removeprefix("**").strip()
+            reading.write(self._arguments(reading, text))
             if source.truncated and not ended:
                 reading.spoil()
         reading.end()

@@ -23,11 +23,12 @@ _NOISE = noise(
     _CALLS_END,
     "<｜end▁of▁sentence｜>",
 )
+_START = alt(seq(_CALLS, WS, opt(_CALL, WS)), seq(_CALL, WS))
 DEEPSEEK_V3 = Format(
     "deepseek-v3",
     (
         Head(
-            Pattern(opt(_CALLS, WS), opt(_CALL, WS), "function", _SEP, WS, NAME, WS, ahead("```")),
+            Pattern(_START, "function", _SEP, WS, NAME, WS, ahead("```")),
             JsonArguments(),
             ends("```", _CALL_END, _CALLS_END),
             "any",

@@ -95,7 +95,7 @@ XLAM = Format(
 _BOLD = opt("**")
 _NUMBER = chars(r"[ \t\d]", 0, 4)
 _ACTION = seq(_BOLD, "Action", _NUMBER, _BOLD, ":", _BOLD, WS)
-_ACTION_INPUT = seq(_BOLD, "Action", _NUMBER, alt(" Input", "Input"), _NUMBER, _BOLD, ":", _BOLD)
+_ACTION_INPUT = seq(_BOLD, "Action", _NUMBER, alt(" Input", "Input"), _NUMBER, _BOLD, ":")
 _REACT_END = ahead(
     "\n", WS, _BOLD, alt("Observation", "Thought", "Action", "Final Answer"), _NUMBER, _BOLD, ":"
 )
@@ -115,7 +115,7 @@ REQUEST_FUNCTION_CALL = Format(
         Head(
             Pattern(
                 *(_BOLD, "Request function call:", _BOLD, WS, NAME, WS),
-                *(_BOLD, "Parameters:", _BOLD),
+                *(_BOLD, "Parameters:"),
             ),
             JsonArguments(LOOSE),
             ends("```"),

@@ -39,7 +39,9 @@ def wrapped_json(
     return Head(start, JsonCalls(keyed), ends("```", *closing), trust)
 
 
-def invoked(space: str, wrapper: Part | None, *closing: str, trust: Trust) -> tuple[Head, ...]:
+def invoked(
+    space: str, wrapper: Part | None, *closing: str, trust: Trust, line: bool = False
+) -> tuple[Head, ...]:
     """`<invoke name="..."><parameter name="...">...</parameter></invoke>`, in a namespace."""
     start = seq(*([wrapper] if wrapper else ()), f"<{space}invoke name=", _QUOTE, _NAME, _QUOTE, WS)
     kind = opt(WS, alt("string", "type"), "=", _QUOTE, chars(r"\w", 1, 20, "kind"), _QUOTE)
@@ -50,8 +52,8 @@ def invoked(space: str, wrapper: Part | None, *closing: str, trust: Trust) -> tu
         untyped="json" if trust == "any" else "text",
     )
     return (
-        Head(Pattern(start, ">"), body, ends(*closing), trust),
-        Head(Pattern(start, "/>"), NoArguments(), ends(*closing), trust),
+        Head(Pattern(start, ">"), body, ends(*closing), trust, line),
+        Head(Pattern(start, "/>"), NoArguments(), ends(*closing), trust, line),
     )
 
 

@@ -1,5 +1,7 @@
 """Formats whose markers are tags: plain text, but of a shape that prose seldom has."""
 
+from functools import lru_cache
+
 from windlass.emulation.parser.arguments import JsonArguments
 from windlass.emulation.parser.declared import Trust
 from windlass.emulation.parser.format import Format, Head, ends
@@ -214,10 +216,15 @@ def _closing(name: str) -> Part:
     return seq("</", WS, name, WS, ">")
 
 
+@lru_cache(maxsize=64)
+def _value_end(name: str, key: str) -> Pattern:
+    return Pattern(alt(_closing(key), ahead(_closing(name))))
+
+
 _TAGGED = Parameters(
     seq("<", chars(r"[\w.-]", 1, 99, "key"), WS, ">"),
-    lambda name, key: alt(_closing(key), ahead(_closing(name))),
-    lambda name, _: _closing(name),
+    _value_end,
+    lambda name, _: Pattern(_closing(name)),
     entities=True,
     strict=True,
 )

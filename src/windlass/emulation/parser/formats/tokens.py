@@ -1,7 +1,7 @@
 """Formats whose markers are tokens of their own: nobody writes them by accident."""
 
 from windlass.emulation.parser.arguments import JsonArguments
-from windlass.emulation.parser.format import Format, Head, Thoughts, ends
+from windlass.emulation.parser.format import Format, Head, Noise, Thoughts, ends
 from windlass.emulation.parser.formats.shared import (
     BARE_OBJECT,
     THINK,
@@ -208,7 +208,7 @@ MINIMAX_M3 = Format(
             Pattern(opt(f"{_MINIMAX}<tool_call>", WS), f'{_MINIMAX}<invoke name="', NAME, '">'),
             Parameters(
                 seq(f"{_MINIMAX}<", chars(r"[^<>/]", 1, 99, "key"), ">"),
-                lambda _, key: seq(f"{_MINIMAX}</{key}>"),
+                lambda _, key: Pattern(f"{_MINIMAX}</{key}>"),
                 always(f"{_MINIMAX}</invoke>"),
             ),
             ends(f"{_MINIMAX}</tool_call>"),
@@ -245,29 +245,27 @@ INKLING = Format(
         "<|message_model|>", "<|content_text|>", "<|end_message|>", "<|content_model_end_sampling|>"
     ),
 )
+_TO, _TOOL, _SELF_ENDS = (
+    "<|start|>assistant ",
+    chars(r"[\w.-]", 1, 99),
+    ("<|eom|>", ahead(_ASSISTANT)),
+)
+_ATEM = seq("to=", _TOOL, "<|message|><atem:function_calls>", WS)
+_ATEM_ENDS = ("</atem:function_calls>", "<|eot|>", "<|eom|>")
 MUSE_GLIMMER = Format(
     "muse-glimmer",
-    invoked(
-        "atem:",
-        seq(
-            opt("<|start|>assistant"),
-            " to=",
-            chars(r"[\w.-]", 1, 99),
-            "<|message|><atem:function_calls>",
-            WS,
-        ),
-        "</atem:function_calls>",
-        "<|eot|>",
-        "<|eom|>",
-        trust="any",
+    (
+        *invoked("atem:", seq(_TO, _ATEM), *_ATEM_ENDS, trust="any"),
+        *invoked("atem:", _ATEM, *_ATEM_ENDS, trust="any", line=True),
     ),
     (
-        Thoughts(
-            Pattern(opt("<|start|>assistant"), " to=self<|message|>"),
-            Pattern(alt("<|eom|>", ahead("<|start|>"))),
-        ),
+        Thoughts(Pattern(_TO, "to=self<|message|>"), Pattern(alt(*_SELF_ENDS))),
+        Thoughts(Pattern("to=self<|message|>"), Pattern(alt(*_SELF_ENDS)), line=True),
     ),
-    noise(seq(opt("<|start|>assistant"), " to=user<|message|>"), "<|eot|>", "<|eom|>"),
+    (
+        *noise(seq(_TO, "to=user<|message|>"), "<|eot|>", "<|eom|>"),
+        Noise(Pattern("to=user<|message|>"), line=True),
+    ),
 )
 
 TOKENS = (
