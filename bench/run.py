@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
+import parser as parser_bench
 import report
 import worker as worker_module
 from processes import Worker, import_cpu, upstream, workers
@@ -29,7 +30,7 @@ IMPORTS = {
     "windlass": "import windlass",
     "windlass, and a first client": FIRST_CLIENT,
 }
-EXTRAS = ("rounds", "import", "memory")
+EXTRAS = ("rounds", "import", "memory", "parser")
 
 
 def turned(names: list[str], by: int) -> list[str]:
@@ -105,7 +106,10 @@ def bench(quick: bool, only: list[str]) -> None:
             ours = [peer for peer in found if peer == "windlass"]
             grown = {peer: found[peer].ask("memory", runs) for peer in ours}
             report.show_memory(grown, runs)
-    report.show_verdicts(report.verdicts(times, costs, imports, grown))
+    if "parser" in wanted:
+        parser_bench.show(quick)
+    if wanted != ["parser"]:
+        report.show_verdicts(report.verdicts(times, costs, imports, grown))
 
 
 def profile(name: str, peer: str) -> None:
