@@ -163,6 +163,17 @@ def test_an_unknown_format_is_refused_by_name() -> None:
         parse("x", TOOLS, "klingon")
 
 
+@pytest.mark.parametrize("format", sorted(WRITTEN))
+def test_a_text_may_end_anywhere(format: str) -> None:
+    """Also in the middle of a marker: nothing breaks, and no cut string becomes an argument."""
+    text = "Hm. " + render_calls([("get_weather", {"city": "Paris", "days": 3})], format)
+    for end in range(0, len(text), 2):
+        parsed = parse(text[:end], TOOLS, format)
+        assert shown(parse(pieces(text[:end], end), TOOLS, format)) == shown(parsed)
+        whole = [c.arguments for c in parsed.calls if isinstance(c.arguments, dict)]
+        assert all(arguments.get("city", "Paris") == "Paris" for arguments in whole)
+
+
 HOSTILE = {
     "openings": "<tool_call>" * 20_000,
     "braces": '<tool_call>{"name": "list_files", "arguments": ' + '{"a":' * 100_000,
