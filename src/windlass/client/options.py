@@ -10,12 +10,15 @@ from msgspec import Struct
 from windlass.content import Declaration, FunctionResponse, Message, Part, Schema, Text
 from windlass.errors import ConfigError
 from windlass.loop.approval import ApprovalHook
+from windlass.loop.executor import ToolExecutor
 from windlass.loop.policy import OnLimit, Policy
 from windlass.model import Settings, ToolChoice, Toolset, tool_choice_from
+from windlass.models import Key, Retry
 from windlass.settings import Mode
 from windlass.tool import Tool, as_tools
 
 __all__ = [
+    "ClientOptions",
     "Offer",
     "Offers",
     "Prompt",
@@ -56,6 +59,19 @@ class RunOptions(TypedDict, total=False):
     seed: int | None
     response_schema: Schema | None
     extra: dict[str, Any]
+
+
+class ClientOptions(RunOptions, total=False):
+    """What a client is made with: its connection, its bounds, and the defaults of its runs."""
+
+    tools: Iterable[Any]
+    base_url: str | None
+    api_key: Key | None
+    headers: Mapping[str, str] | None
+    retry: Retry | None
+    executor: ToolExecutor | None
+    max_running: int
+    keep_finished: float
 
 
 _POLICY = frozenset(Policy.__struct_fields__)

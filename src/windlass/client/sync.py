@@ -3,21 +3,19 @@
 import atexit
 import queue
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Unpack
 
 from windlass.client.asynchronous import AsyncChat, AsyncClient
-from windlass.client.options import Prompt, RunOptions
+from windlass.client.options import ClientOptions, Prompt, RunOptions
 from windlass.client.portal import close_when_idle, portal
 from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.events import Phase, RunEvent, StopReason, TextDelta
-from windlass.loop.executor import ToolExecutor
 from windlass.loop.reply import Reply
 from windlass.model import Model
-from windlass.models import Key, Retry
 
 __all__ = ["Chat", "Client", "Run", "Stream"]
 
@@ -28,32 +26,8 @@ class Client:
     Use it as `with`, or `close()` it; a forgotten one is closed when it is collected.
     """
 
-    def __init__(
-        self,
-        model: str | Model,
-        *,
-        tools: Iterable[Any] = (),
-        base_url: str | None = None,
-        api_key: Key | None = None,
-        headers: Mapping[str, str] | None = None,
-        retry: Retry | None = None,
-        executor: ToolExecutor | None = None,
-        max_running: int = 100,
-        keep_finished: float = 300.0,
-        **defaults: Unpack[RunOptions],
-    ) -> None:
-        self._client = AsyncClient(
-            model,
-            tools=tools,
-            base_url=base_url,
-            api_key=api_key,
-            headers=headers,
-            retry=retry,
-            executor=executor,
-            max_running=max_running,
-            keep_finished=keep_finished,
-            **defaults,
-        )
+    def __init__(self, model: str | Model, **options: Unpack[ClientOptions]) -> None:
+        self._client = AsyncClient(model, **options)
         _open_clients.add(self._client)
         weakref.finalize(self, close_when_idle, self._client.aclose).atexit = False
 
