@@ -1,4 +1,4 @@
-"""Settings from the environment, by the names that AIstudioProxyAPI gave them. Pure reading.
+"""Settings from the environment. Pure reading.
 
 | Name | Default | What it says |
 |---|---|---|
