@@ -68,7 +68,9 @@ class Index:
     def find(self, text: str, place: int, ended: bool) -> tuple[re.Match[str] | None, int]:
         """The first word, and the place before which none begins."""
         found = self._word.search(text, place)
-        if found and (ended or not self._letter.search(text, place, found.start())):
+        if found and (ended or len(text) - found.start() >= self._reach):
+            return found, found.start()
+        if found and not self._letter.search(text, place, found.start()):
             return found, found.start()
         begun = len(text) if ended else self._begun(text, place)
         if found and found.start() <= begun:
@@ -85,19 +87,30 @@ class Index:
         found = self._word.match(text, place)
         return found.group() if found else ""
 
+    def is_likely(self, text: str, place: int, ended: bool, word: str) -> bool:
+        """Whether a closer look for an opening is worth while where the word is."""
+        openings = self._openings.get(word)
+        if openings is None:
+            openings = self._openings[word] = Openings(self._beginning_with(word))
+        return openings.are_likely(text, place, ended) or self._has_begun(text, place, ended)
+
     def hit(
         self, text: str, place: int, ended: bool, word: str, allowed: Allowed
     ) -> Hit | More | None:
         """The first allowed opening at the place where the word is, if one is there."""
-        openings = self._openings.get(word)
-        if openings is None:
-            openings = self._openings[word] = Openings(self._beginning_with(word))
-        if openings.are_likely(text, place, ended):
-            for entry in openings.entries:
-                found = entry.opening.at(text, place, ended)
-                if found and allowed(entry, found):
-                    return MORE if found is MORE else (entry, found)
-        return MORE if not ended and self._beginning.match(text, place) else None
+        if not self.is_likely(text, place, ended, word):
+            return None
+        for entry in self._openings[word].entries:
+            found = entry.opening.at(text, place, ended)
+            if found and allowed(entry, found):
+                return MORE if found is MORE else (entry, found)
+        return MORE if self._has_begun(text, place, ended) else None
+
+    def _has_begun(self, text: str, place: int, ended: bool) -> bool:
+        """Whether more text could make a word of what is there, be it nothing."""
+        if ended or len(text) - place >= self._reach:
+            return False
+        return place == len(text) or self._beginning.match(text, place) is not None
 
 
 class Markers:

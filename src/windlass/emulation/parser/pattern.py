@@ -194,7 +194,7 @@ def trie(words: Iterable[str], *, whole: bool = True) -> str:
         for letter in word:
             node = node.setdefault(letter, _Node())
         node[""] = _Node()
-    return _branches(root, whole)
+    return _branches(root, whole).removesuffix("?")
 
 
 def _branches(node: _Node, whole: bool) -> str:

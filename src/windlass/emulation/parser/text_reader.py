@@ -34,30 +34,38 @@ class TextReader:
     def next_hit(self) -> Step[Hit | None]:
         """Passes on text up to the next marker; None at the end."""
         context, source = self._context, self._context.source
-        begins = context.output.gap is not None
+        inline, begins = context.markers.inline, context.output.gap is not None
         while True:
             if begins and (hit := (yield from self._hit_at_line_start())):
                 return hit
             if self._fence:
                 yield from self._read_code()
-            inline = context.markers.inline
-            found, safe = inline.find(source.text, source.place, source.ended)
-            context.pass_text(safe)
-            begins = False
-            if found:
-                word = found.group()
-                begins = word == NEWLINE
-                hit = inline.hit(source.text, safe, source.ended, word, self._may_begin)
+            word, place = self._next_word()
+            context.pass_text(place)
+            begins = word == NEWLINE
+            if word:
+                hit = inline.hit(source.text, place, source.ended, word, self._may_begin)
                 if hit is MORE:
                     yield
                 elif hit:
                     return hit
                 else:
-                    context.pass_text(safe + 1)
+                    context.pass_text(place + 1)
             elif source.ended:
                 return None
             else:
                 yield from context.wait(self._plain)
+
+    def _next_word(self) -> tuple[str, int]:
+        """The next word that deserves a look, or none, and the place before which there is none."""
+        source, inline = self._context.source, self._context.markers.inline
+        place = source.place
+        while True:
+            found, place = inline.find(source.text, place, source.ended)
+            word = found.group() if found else ""
+            if word in ("", NEWLINE) or inline.is_likely(source.text, place, source.ended, word):
+                return word, place
+            place += 1
 
     def _may_begin(self, entry: Entry, found: re.Match[str] | More) -> bool:
         """Whether the text so far lets the opening be one, and not a mention of it."""

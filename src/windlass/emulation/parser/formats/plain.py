@@ -1,7 +1,7 @@
 """Formats without tags: JSON, Python and lines of text, which a declared name makes a call."""
 
 from windlass.emulation.parser.arguments import JsonArguments
-from windlass.emulation.parser.format import Format, Head, ends
+from windlass.emulation.parser.format import Format, Head, Noise, ends
 from windlass.emulation.parser.formats.shared import (
     BARE_LIST,
     BARE_OBJECT,
@@ -72,7 +72,7 @@ FIREFUNCTION = Format("firefunction", (_FUNCTOOLS,))
 FUNCTIONARY = Format(
     "functionary",
     (Head(Pattern(">>>", NAME, "\n", WS, ahead("{")), JsonArguments(), None, "marked", line=True),),
-    noise=noise(">>>all\n"),
+    noise=(Noise(Pattern(">>>all\n"), line=True),),
 )
 
 BARE_JSON = Format("bare-json", (BARE_OBJECT, BARE_LIST, JSON_FENCE))
