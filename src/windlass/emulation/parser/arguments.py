@@ -13,12 +13,13 @@ from windlass.emulation.parser.json_text import JSON, JsonReader, Style
 from windlass.emulation.parser.pattern import WS, Pattern, ahead, alt, opt
 from windlass.emulation.parser.source import LONGEST_CALL, Source, Step
 
-__all__ = ["JsonArguments", "early_arguments", "read_arguments", "strict_json"]
+__all__ = ["JsonArguments", "early_arguments", "read_arguments", "refuse_ellipsis", "strict_json"]
 
 T = TypeVar("T")
 
 _BOLD = Pattern("**")
 _FENCE = Pattern("```", opt("json"), WS, ahead("{"))
+_ELLIPSIS = Pattern("{", WS, alt("...", "…"))
 _NOTHING = Pattern(alt("null", "None"), ahead(alt(*" \t\r\n,}]")))
 
 
@@ -30,6 +31,7 @@ class JsonArguments:
 
     def read(self, reading: Reading, marker: Match[str]) -> Step[None]:
         name = reading.meant(marker["name"])
+        yield from refuse_ellipsis(reading)
         letter = yield from reading.source.peek_past_space()
         if letter == "*" and (yield from reading.source.match(_BOLD)):
             letter = yield from reading.source.peek_past_space()
@@ -45,6 +47,13 @@ class JsonArguments:
         else:
             reading.write("{}")
         reading.end()
+
+
+def refuse_ellipsis(reading: Reading) -> Step[None]:
+    """Raises `NotACall` for `{...}`: whoever writes that explains a call."""
+    yield from reading.source.peek_past_space()
+    if (yield from reading.source.match(_ELLIPSIS)):
+        raise NotACall
 
 
 def read_arguments(reading: Reading, style: Style = JSON, *, named: bool = True) -> Step[None]:

@@ -25,6 +25,11 @@ _PREFIXES = ("functions.", "default_api.", "default_api:", "tools.", "tool.")
 _NUMBER = re.compile(r":\d+$")
 _CALLABLE = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*)*")
 
+_PLACEHOLDER = re.compile(
+    r"(?:(?:example|my|your|some|the)_)?(?:function|func|tool)(?:_?name)?", re.IGNORECASE
+)
+"""What documentation writes where a name would stand."""
+
 
 class Declared:
     def __init__(self, functions: Iterable[FunctionDeclaration] | None) -> None:
@@ -47,7 +52,7 @@ class Declared:
         if trust == "declared" or (trust == "marked" and self._parameters):
             return None
         name = min(_shorter(written), key=len, default=written)
-        return name if _CALLABLE.fullmatch(name) else None
+        return name if _CALLABLE.fullmatch(name) and not _PLACEHOLDER.fullmatch(name) else None
 
     def _whole(self, written: str) -> str | None:
         """The one declared name that was cut short, or left out for a number."""

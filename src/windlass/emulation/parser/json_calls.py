@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from re import Match
 from typing import Literal
 
-from windlass.emulation.parser.arguments import early_arguments, read_arguments
+from windlass.emulation.parser.arguments import early_arguments, read_arguments, refuse_ellipsis
 from windlass.emulation.parser.call import NotACall, Reading
 from windlass.emulation.parser.json_text import JSON, JsonReader
 from windlass.emulation.parser.pattern import WS, Part, Pattern, ahead, alt, chars, opt, seq
@@ -193,6 +193,7 @@ class _Calls:
                 raise NotACall
             item.early = yield from early_arguments(reading)
             return
+        yield from refuse_ellipsis(reading)
         if reading.implicit:
             yield from self._confirm(item.name, letter)
         reading.start(item.name)

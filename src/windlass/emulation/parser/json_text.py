@@ -84,6 +84,11 @@ class JsonReader:
             else:
                 yield
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether more text could not have changed the value that was read."""
+        return not self._unsure
+
     def close(self) -> bool:
         """Adds the brackets that are missing at the end, if nothing else is."""
         if self._state not in ("member", "item") or self._unsure:

@@ -26,12 +26,15 @@ _WRAPPERS = frozenset(("input", "arguments", "parameters", "args", "kwargs"))
 class ArgumentWriter:
     """Writes each argument as soon as it is complete. What comes again makes a list, or wins."""
 
-    def __init__(self, reading: Reading, untyped: Untyped = "text") -> None:
-        self._reading = reading
+    def __init__(
+        self, reading: Reading, untyped: Untyped = "text", *, repeats: bool = False
+    ) -> None:
+        self._reading, self._repeats = reading, repeats
         self._untyped: Untyped = untyped
         self._schema = reading.declared.schema(reading.name)
         self._properties = reading.declared.properties(reading.name)
-        self._lists: dict[str, list[str]] = {}
+        self._lists: dict[str, list[tuple[str, str]]] = {}
+        """Values of parameters that take a list, each as it stands alone and as an item."""
         self._between = "{"
 
     def add(self, key: str, text: str, untyped: Untyped | None = None) -> None:
@@ -40,7 +43,7 @@ class ArgumentWriter:
         json = json_value(text, schema, self._schema, untyped or self._untyped)
         if "array" in types and not types & {"string", "object"} and not json.startswith("["):
             item = json_value(text.strip(), items_of(schema), self._schema)
-            self._lists.setdefault(key, []).append(item)
+            self._lists.setdefault(key, []).append((json, item))
         elif members := self._unwrapped(key, text):
             self._write(members)
         else:
@@ -50,8 +53,9 @@ class ArgumentWriter:
         self._write(f"{json_string(key)}:{json}")
 
     def finish(self) -> None:
-        for key, items in self._lists.items():
-            self.put(key, f"[{','.join(items)}]")
+        for key, values in self._lists.items():
+            alone = len(values) == 1 and not self._repeats
+            self.put(key, values[0][0] if alone else f"[{','.join(item for _, item in values)}]")
         self._reading.write("{}" if self._between == "{" else "}")
 
     def cut(self) -> None:
@@ -106,6 +110,8 @@ class Parameters:
     strict: bool = False
     """A value without its closing tag cannot be read."""
     untyped: Untyped = "text"
+    repeats: bool = False
+    """A list is written by writing its parameter again and again, or once."""
 
     def read(self, reading: Reading, marker: Match[str]) -> Step[None]:
         name = reading.meant(marker["name"])
@@ -113,7 +119,7 @@ class Parameters:
         if reading.implicit:
             yield from self._confirm(reading, name, edge)
         reading.start(name)
-        writer = ArgumentWriter(reading, self.untyped)
+        writer = ArgumentWriter(reading, self.untyped, repeats=self.repeats)
         if (yield from self._read_all(reading, marker["name"], writer, edge)):
             writer.finish()
         else:

@@ -50,23 +50,28 @@ class PythonCalls:
         """Reads up to the closing bracket; whether all could be read."""
         source, writer = reading.source, ArgumentWriter(reading)
         unnamed = iter(reading.declared.properties(reading.name))
+        complete = False
         while True:
             letter = yield from source.peek_past_space()
-            if letter == ",":
-                source.place += 1
-            elif letter == ")":
-                source.place += 1
+            if letter == ")" or (not letter and complete and not source.truncated):
+                source.place += len(letter)
                 writer.finish()
                 return True
-            else:
-                key = yield from source.match(_KEY)
-                name = key["first"] + key["rest"] if key else next(unnamed, "")
-                value, written = StringIO(), ""
-                reader = JsonReader(source, value.write, PYTHON)
-                if letter and name and (yield from reader.value()) == "whole":
-                    written = value.getvalue()
-                if not written:
-                    reading.write(value.getvalue())
-                    writer.cut()
-                    return False
-                writer.put(name, written)
+            if letter == ",":
+                source.place += 1
+                complete = False
+                continue
+            key = yield from source.match(_KEY)
+            name = key["first"] + key["rest"] if key else next(unnamed, "")
+            written, complete = yield from self._read_value(reading)
+            if not (letter and name and written):
+                writer.cut()
+                return False
+            writer.put(name, written)
+
+    def _read_value(self, reading: Reading) -> Step[tuple[str, bool]]:
+        """The value as JSON, if it can be read, and whether more text could not have changed it."""
+        value = StringIO()
+        reader = JsonReader(reading.source, value.write, PYTHON)
+        ending = yield from reader.value()
+        return value.getvalue() if ending == "whole" else "", reader.is_sure

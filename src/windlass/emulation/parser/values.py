@@ -19,15 +19,23 @@ Untyped = Literal["text", "json"]
 _KINDS = {
     "str": "string",
     "text": "string",
+    "char": "string",
     "int": "integer",
+    "long": "integer",
+    "short": "integer",
+    "byte": "integer",
+    "bigint": "integer",
     "float": "number",
     "double": "number",
     "bool": "boolean",
     "dict": "object",
     "map": "object",
+    "hashmap": "object",
     "list": "array",
     "tuple": "array",
+    "arraylist": "array",
 }
+"""Types that are no JSON Schema, but that people declare."""
 _UNIONS = ("anyOf", "oneOf", "allOf")
 _NULLS = frozenset(("null", "none", "nil"))
 _BOOLEANS = frozenset(("true", "false"))

@@ -227,6 +227,7 @@ _TAGGED = Parameters(
     lambda name, _: Pattern(_closing(name)),
     entities=True,
     strict=True,
+    repeats=True,
 )
 XML_TOOL_TAG = Format(
     "xml-tool-tag",

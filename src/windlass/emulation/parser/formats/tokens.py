@@ -3,6 +3,7 @@
 from windlass.emulation.parser.arguments import JsonArguments
 from windlass.emulation.parser.format import Format, Head, Noise, Thoughts, ends
 from windlass.emulation.parser.formats.shared import (
+    BARE_LIST,
     BARE_OBJECT,
     THINK,
     invoked,
@@ -23,7 +24,7 @@ KIMI_K2 = Format(
     (
         Head(
             Pattern(
-                opt("<|tool_calls_section_begin|>", WS),
+                opt(alt("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>"), WS),
                 "<|tool_call_begin|>",
                 WS,
                 NAME,
@@ -31,7 +32,7 @@ KIMI_K2 = Format(
                 "<|tool_call_argument_begin|>",
             ),
             JsonArguments(),
-            ends("<|tool_call_end|>", "<|tool_calls_section_end|>"),
+            ends("<|tool_call_end|>", "<|tool_calls_section_end|>", "<|tool_call_section_end|>"),
             "any",
         ),
     ),
@@ -195,6 +196,7 @@ GRANITE = Format(
             "any",
         ),
         wrapped_json(alt("<|tool_call|>", "<tool_call>"), "</tool_call>"),
+        BARE_LIST,
     ),
     (THINK,),
     noise("<|end_of_text|>"),
