@@ -42,6 +42,8 @@ class CallReader:
         source.forget()
         if head.ends:
             yield from self._pass_over(head.ends)
+        if not source.ended:
+            context.output.settle()
         return True
 
     def _pass_over(self, ends: Pattern) -> Step[None]:
@@ -57,6 +59,7 @@ class CallReader:
             elif found and found.group() not in passed:
                 passed.add(found.group())
                 source.place = found.end()
+                output.settle()
                 output.block()
             else:
                 break

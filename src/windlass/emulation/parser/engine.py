@@ -58,7 +58,7 @@ class Parser:
         context.plain = None
         context.source.end(truncated=truncated)
         next(self._steps, None)
-        context.output.finish()
+        context.output.finish(truncated=truncated)
         return context.output.take()
 
     def _read(self) -> Step[None]:

@@ -36,6 +36,8 @@ class Output:
         """Takes the next piece of the arguments of the call that has been started."""
         self._json = StringIO()
         self._call: tuple[str, str] | None = None
+        self._closing = False
+        """The call's arguments are all there; whether the call is, the next thing tells."""
         self._blocks = False
 
     def take(self) -> list[ModelEvent]:
@@ -57,11 +59,13 @@ class Output:
                 return
         elif not text:
             return
+        self.settle()
         self._text.append(text)
         self.line.add(text)
 
     def thought(self, text: str) -> None:
         if text:
+            self.settle()
             self.block()
             self._flush_text()
             self._events.append(ThoughtDelta(text))
@@ -71,7 +75,10 @@ class Output:
         self.gap, self._blocks = "", True
         self.line.begin()
 
-    def finish(self) -> None:
+    def finish(self, *, truncated: bool) -> None:
+        if self._closing and truncated:
+            self.spoil()
+        self.settle()
         if self.gap and not self._blocks:
             self._text.append(self.gap)
         self.gap = ""
@@ -89,6 +96,7 @@ class Output:
     # One call at a time.
 
     def start_call(self, name: str) -> None:
+        self.settle()
         self.block()
         self._flush_text()
         self._call = (name, new_call_id())
@@ -96,14 +104,18 @@ class Output:
         self._events.append(ToolCallStarted(self.calls, self._call[1], name))
 
     def end_call(self) -> None:
-        assert self._call
-        self._flush_pieces()
-        name, call_id = self._call
-        self._call = None
-        call = FunctionCall(name, self._json.getvalue(), call_id)
-        self._events.append(ToolCallEnded(self.calls, call))
-        self.calls += 1
+        """The arguments end here; `settle` ends the call."""
+        self._closing = True
         self.block()
+
+    def settle(self) -> None:
+        if self._closing and self._call:
+            self._flush_pieces()
+            name, call_id = self._call
+            call = FunctionCall(name, self._json.getvalue(), call_id)
+            self._events.append(ToolCallEnded(self.calls, call))
+            self._call, self._closing = None, False
+            self.calls += 1
 
     def spoil(self) -> None:
         """Makes sure that the call cannot run, whatever its text looks like."""
