@@ -171,3 +171,18 @@ async def test_a_chat_remembers_and_a_failure_leaves_it_as_it_was(client_of: Mak
         assert "".join([t async for t in stream.text_deltas()]) == "You are Ada."
     assert (await chat.send("Bye")).text == "Bye."
     assert [m.role for m in chat.messages] == ["system"] + ["user", "assistant"] * 3
+
+
+async def test_a_reader_can_take_what_is_there_in_one_go(client_of: MakeClient) -> None:
+    run = await client_of(["one two three"]).start("go")
+    await run.result()
+    reader = run.events()
+
+    assert [event.seq for event in await reader.some(60)] == [
+        event.seq for event in run.log.recorded()
+    ]
+    assert await reader.some(60) == []
+
+
+async def test_a_reader_that_waits_in_vain_gets_nothing_when_its_time_is_up() -> None:
+    assert await MemoryLog().follow().some(0) == []

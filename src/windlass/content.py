@@ -270,6 +270,8 @@ class FunctionDeclaration(Struct, frozen=True, omit_defaults=True):
     name: str
     description: str = ""
     parameters: Schema = msgspec.field(default_factory=no_parameters)
+    strict: bool | None = None
+    """Whether a provider that can is to hold the model to the schema."""
 
 
 class GoogleSearch(Struct, frozen=True, omit_defaults=True):

@@ -62,6 +62,10 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     seed: int | None = None
     response_schema: Schema | None = None
     """Ask for JSON of this shape; `{}` asks for any JSON object."""
+    response_name: str | None = None
+    """What the shape is called, for providers that want a name."""
+    response_strict: bool | None = None
+    """Whether a provider that can is to hold the model to the shape."""
 
 
 class ModelRequest(Struct, frozen=True):

@@ -58,6 +58,8 @@ class RunOptions(TypedDict, total=False):
     stop: str | Sequence[str] | None
     seed: int | None
     response_schema: Schema | None
+    response_name: str | None
+    response_strict: bool | None
     extra: dict[str, Any]
 
 

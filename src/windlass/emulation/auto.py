@@ -71,6 +71,8 @@ class AutoModel:
         self._settings = settings
         self._parser = parser or _make_parser
         self._memory = memory or ModeMemory()
+        self.mode: Mode = "native"
+        """The mode of the last request. Runs of their own each have an `AutoModel` of their own."""
 
     @property
     def name(self) -> str:
@@ -79,9 +81,11 @@ class AutoModel:
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        self.mode = "native"
         if not is_about_tools(request):
             return self._native.stream(request)
         if self._memory.mode(self.name) == "emulated":
+            self.mode = "emulated"
             return self._emulated().stream(request)
         return aclosing(self._events(request))
 
@@ -154,6 +158,7 @@ class AutoModel:
             reason,
             extra={"model": self.name, "failure": failure},
         )
+        self.mode = "emulated"
         if failure not in _FORGOTTEN:
             self._memory.remember(self.name, "emulated")
 

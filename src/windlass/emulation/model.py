@@ -49,6 +49,8 @@ class EmulatedModel:
     must come, `"always"` also where it may, or `"never"`. A server that refuses is not asked again.
     """
 
+    mode = "emulated"
+
     def __init__(
         self,
         model: Model,

@@ -177,7 +177,8 @@ class Loop:
             case Step.REFUSE_CALLS:
                 self._rounds_run += 1
                 await self._refuse(calls, turn, TRUNCATED)
-                return None
+                # The caller has seen its own call begin: the cut is the caller's to know.
+                return "length" if self._theirs(turn) else None
             case Step.RUN_TOOLS:
                 return await self._run_tools(calls, turn)
 
@@ -230,10 +231,7 @@ class Loop:
 
     async def _run_tools(self, calls: Round, turn: Turn) -> StopReason | None:
         """Runs the calls that are ours. The caller's own are handed back, and end the run."""
-        tools = self.plan.tools
-        theirs = [
-            call for call in turn.calls if call.name in tools and not tools[call.name].runnable
-        ]
+        theirs = self._theirs(turn)
         ours = [call for call in turn.calls if call not in theirs] if theirs else turn.calls
         if not ours:
             self._said.add_answers((), pending=theirs)
@@ -246,6 +244,11 @@ class Loop:
         self._open = (calls, ours)
         self._judge(ours, self._answer(STOPPED, pending=theirs))
         return "calls" if theirs else None
+
+    def _theirs(self, turn: Turn) -> list[FunctionCall]:
+        """The calls of tools that are only declared: the caller runs them."""
+        tools = self.plan.tools
+        return [call for call in turn.calls if call.name in tools and not tools[call.name].runnable]
 
     def _answer(self, missing: str, pending: Sequence[FunctionCall] = ()) -> Sequence[ToolAnswer]:
         """Puts the answers to the open calls on record; those never begun get `missing`."""

@@ -37,9 +37,7 @@ class MemoryLog:
         for listener in self._listeners:
             listener(numbered)
         while self._waiters:
-            waiter = self._waiters.pop()
-            if not waiter.done():
-                waiter.set_result(None)
+            _wake(self._waiters.pop())
 
     def listen(self, listener: Callable[[RunEvent], None], after: int = 0) -> Callable[[], None]:
         """Calls `listener` with every event after number `after`, from those already here on.
@@ -79,3 +77,26 @@ class Follower:
         event = self._events[self._position]
         self._position += 1
         return event
+
+    async def some(self, seconds: float) -> list[RunEvent]:
+        """What has come since the last time, waited for if it is nothing.
+
+        Empty when the time is up, and when the log has ended.
+        """
+        if self._position >= len(self._events) and not (self._events and self._events[-1].done):
+            loop = asyncio.get_running_loop()
+            waiter = loop.create_future()
+            self._waiters.append(waiter)
+            alarm = loop.call_later(seconds, _wake, waiter)
+            try:
+                await waiter
+            finally:
+                alarm.cancel()
+        events = self._events[self._position :]
+        self._position = len(self._events)
+        return events
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -80,7 +80,13 @@ def _function(function: Mapping[str, Any], whole: Mapping[str, Any]) -> Declarat
     if not isinstance(parameters, dict):
         raise ConfigError(f"{name}: its parameters are not a JSON Schema: {_cut(parameters)}")
     description = function.get("description") or ""
-    return FunctionDeclaration(name, description, _json_schema(cast("Schema", parameters)))
+    strict = function.get("strict")
+    return FunctionDeclaration(
+        name,
+        description,
+        _json_schema(cast("Schema", parameters)),
+        strict if isinstance(strict, bool) else None,
+    )
 
 
 def _json_schema(schema: Schema) -> Schema:

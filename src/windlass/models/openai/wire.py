@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from windlass.content import Declaration, FunctionDeclaration, Schema, encoded_once
+from windlass.content import Declaration, FunctionDeclaration, encoded_once
 from windlass.jsontext import encode_json
 from windlass.model import ModelRequest, Settings, ToolChoice
 from windlass.models.cache import IdentityCache
@@ -81,7 +81,7 @@ class RequestEncoder:
             "max_completion_tokens" if self._official else "max_tokens": settings.max_tokens,
             "stop": settings.stop,
             "seed": settings.seed,
-            "response_format": _response_format(settings.response_schema),
+            "response_format": _response_format(settings),
         }
         if settings.top_k is not None and self._official:
             log.debug("OpenAI knows no top_k; it is left out")
@@ -103,6 +103,8 @@ def encode_tools(tools: tuple[Declaration, ...]) -> Raw | None:
         function: JsonObject = {"name": tool.name, "parameters": tool.parameters}
         if tool.description:
             function["description"] = tool.description
+        if tool.strict is not None:
+            function["strict"] = tool.strict
         functions.append({"type": "function", "function": function})
     return Raw(encode_json(functions)) if functions else None
 
@@ -118,11 +120,15 @@ def _tool_choice(choice: ToolChoice) -> str | JsonObject | None:
     return {"type": "allowed_tools", "allowed_tools": {"mode": choice.mode, "tools": named}}
 
 
-def _response_format(schema: Schema | None) -> JsonObject | None:
+def _response_format(settings: Settings) -> JsonObject | None:
+    schema = settings.response_schema
     if schema is None:
         return None
     if not schema:
         return {"type": "json_object"}
-    title: Any = schema.get("title", "")
+    title: Any = settings.response_name or schema.get("title", "")
     name = re.sub(r"[^a-zA-Z0-9_-]+", "_", str(title))[:64] or "response"
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}
+    shape: JsonObject = {"name": name, "schema": schema}
+    if settings.response_strict is not None:
+        shape["strict"] = settings.response_strict
+    return {"type": "json_schema", "json_schema": shape}
