@@ -1,0 +1,128 @@
+"""Which tools a request offers: the gateway's own, and those that its client runs itself. Pure."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema_rs
+
+from windlass.client.options import Offer
+from windlass.content import FunctionDeclaration
+from windlass.errors import ConfigError
+from windlass.gateway.problems import bad_request
+from windlass.jsontext import decode_json
+from windlass.models.fields import JsonObject, as_list, as_object
+from windlass.tool import Tool, as_tools
+
+__all__ = ["NOTHING", "Offers", "read_tools"]
+
+log = logging.getLogger("windlass.gateway")
+
+NOTHING = Offer({}, ())
+
+_LONGEST_REMEMBERED = 256 * 1024
+_LISTS_REMEMBERED = 128
+
+
+class Offers:
+    """The offers of one model. A list of tools that comes again, as from turn to turn, is known."""
+
+    def __init__(self, own: Mapping[str, Tool], max_tools: int) -> None:
+        self._own, self._max_tools = own, max_tools
+        self._made: dict[bytes, Offer] = {b"": self._joined([])}
+
+    def of(self, tools: bytes) -> Offer:
+        """The gateway's tools with those of the client. Raises `Refused`, which names the field."""
+        known = self._made.get(tools)
+        if known is not None:
+            return known
+        offer = self._joined(read_tools(tools, self._max_tools))
+        if len(tools) <= _LONGEST_REMEMBERED:
+            if len(self._made) > _LISTS_REMEMBERED:
+                self._made = {b"": self._made[b""]}
+            self._made[tools] = offer
+        return offer
+
+    def _joined(self, theirs: list[Tool]) -> Offer:
+        tools = dict(self._own)
+        for tool in theirs:
+            if tool.name in tools:
+                log.warning(
+                    "The client's own tool stands in for the gateway's", extra={"tool": tool.name}
+                )
+            tools[tool.name] = tool
+        return Offer(tools, tuple(tool.declaration for tool in tools.values()))
+
+
+def read_tools(data: bytes, max_tools: int) -> list[Tool]:
+    """The client's tools. Raises `Refused`, which names the field."""
+    items = as_list(decode_json(data))
+    if items is None:
+        raise bad_request("tools: must be a list", "tools")
+    if len(items) > max_tools:
+        raise bad_request(
+            f"tools: {len(items)} are too many; {max_tools} is the most", "tools", "too_many_tools"
+        )
+    tools: dict[str, Tool] = {}
+    for index, item in enumerate(items):
+        tool = _tool(item, f"tools[{index}]")
+        if tool.name in tools:
+            place = f"tools[{index}].function.name"
+            raise bad_request(f"{place}: two tools are named {tool.name!r}", place, "invalid_tool")
+        tools[tool.name] = tool
+    return list(tools.values())
+
+
+def _tool(item: Any, place: str) -> Tool:
+    fields = as_object(item)
+    if fields is None:
+        raise _invalid(place, "must be an object")
+    kind = fields.get("type", "function")
+    if "function" in fields or ("name" not in fields and kind == "function" and "type" in fields):
+        return _function(fields.get("function"), f"{place}.function")
+    if "name" in fields and kind == "function":  # the older `functions`
+        return _function(fields, place)
+    try:
+        (tool,) = as_tools([fields])
+    except (ConfigError, ValueError):
+        raise _invalid(
+            f"{place}.type", f"must be 'function'; there is nothing to do with {kind!r}"
+        ) from None
+    return tool
+
+
+def _function(value: Any, place: str) -> Tool:
+    function = as_object(value)
+    if function is None:
+        raise _invalid(place, "must be an object with a name")
+    if not isinstance(function.get("name"), str):
+        raise _invalid(f"{place}.name", "must be a text")
+    if not isinstance(function.get("description"), str | None):
+        raise _invalid(f"{place}.description", "must be a text")
+    try:
+        (tool,) = as_tools([_without_nulls(function)])
+    except ConfigError as error:
+        field = "parameters" if "JSON Schema" in str(error) else "name"
+        raise _invalid(f"{place}.{field}", str(error)) from None
+    if isinstance(declaration := tool.declaration, FunctionDeclaration):
+        _check_schema(declaration.parameters, f"{place}.parameters")
+    return tool
+
+
+def _without_nulls(fields: JsonObject) -> JsonObject:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _check_schema(schema: JsonObject, place: str) -> None:
+    if schema.get("type", "object") != "object":
+        raise _invalid(f"{place}.type", f"must be 'object', not {schema['type']!r}")
+    try:
+        jsonschema_rs.meta.validate(schema)
+    except (jsonschema_rs.ValidationError, ValueError) as error:
+        said = getattr(error, "message", None) or str(error)
+        where = "".join(f".{step}" for step in getattr(error, "instance_path", ()))
+        raise _invalid(f"{place}{where}", f"not a JSON Schema: {said[:300]}") from None
+
+
+def _invalid(place: str, message: str) -> Exception:
+    return bad_request(f"{place}: {message}", place, "invalid_tool")

@@ -1,0 +1,168 @@
+"""Turns of which a client has seen only its own part, kept until it answers. No I/O.
+
+A client that has tools of its own is shown the calls of those alone. What the model said and the
+gateway did besides (its own calls and their results, signed thoughts, rounds before) stands here
+under the ids of the calls, and goes back in its place when the client sends its results.
+"""
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.content import (
+    FunctionCall,
+    FunctionResponse,
+    Message,
+    Text,
+    new_call_id,
+)
+from windlass.loop.reply import Reply
+
+__all__ = ["CallIds", "KeptTurn", "KeptTurns", "kept_turn"]
+
+_UNIQUE = re.compile(r"call_[A-Za-z0-9]{20,}")
+NO_RESULT = "The caller gave no result for this call."
+
+
+class CallIds:
+    """The ids by which a client knows its calls: the model's own if no other turn can have them.
+
+    Some servers count their calls from 0 in every answer; such an id would find another's turn.
+    """
+
+    def __init__(self) -> None:
+        self._outward: dict[str, str] = {}
+
+    def outward(self, call_id: str) -> str:
+        known = self._outward.get(call_id)
+        if known is None:
+            known = call_id if _UNIQUE.fullmatch(call_id) else new_call_id()
+            self._outward[call_id] = known
+        return known
+
+
+class KeptTurn(Struct, frozen=True):
+    """The end of a run whose last turn waits for the client."""
+
+    messages: tuple[Message, ...]
+    """All that came after the request; the last is the turn with the client's calls."""
+    answers: tuple[FunctionResponse, ...]
+    """The gateway's own answers to that turn."""
+    ids: dict[str, str]
+    """The turn's call ids by those that the client knows."""
+
+
+def kept_turn(reply: Reply, asked: int, ids: CallIds) -> KeptTurn | None:
+    """What to keep of a run that began with `asked` messages; None if the client has it all."""
+    messages = reply.messages[asked:]
+    if not reply.pending or not messages:
+        return None
+    answers = reply.rounds[-1].shown
+    if len(messages) == 1 and not answers and _is_plain(messages[0]):
+        return None
+    return KeptTurn(messages, answers, {ids.outward(call.id): call.id for call in reply.pending})
+
+
+def _is_plain(message: Message) -> bool:
+    return message.extra.keys() <= {"windlass"} and all(
+        isinstance(part, Text | FunctionCall) and part.signature is None and not part.extra
+        for part in message.parts
+    )
+
+
+class KeptTurns:
+    """Bounded by number, size and age: the oldest go first. A turn is its key's alone."""
+
+    def __init__(
+        self,
+        *,
+        max_turns: int = 10_000,
+        max_bytes: int = 64 * 2**20,
+        keep_seconds: float = 3600.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._max_turns, self._max_bytes = max_turns, max_bytes
+        self._keep_seconds, self._clock = keep_seconds, clock
+        self._turns: dict[int, tuple[str, KeptTurn, float, int]] = {}
+        self._by_call: dict[tuple[str, str], int] = {}
+        self._bytes = self._count = 0
+
+    def keep(self, owner: str, turn: KeptTurn) -> None:
+        size = len(msgspec.json.encode(turn, enc_hook=str))
+        self._count += 1
+        self._bytes += size
+        self._turns[self._count] = (owner, turn, self._clock(), size)
+        for call_id in turn.ids:
+            self._by_call[owner, call_id] = self._count
+        self._forget()
+
+    def restored(self, owner: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """The conversation with every turn whole again that is known here."""
+        if not self._turns:
+            return tuple(messages)
+        self._forget()
+        whole: list[Message] = []
+        rest = list(reversed(messages))
+        while rest:
+            message = rest.pop()
+            turn = self._turn(owner, message)
+            if turn is None:
+                whole.append(message)
+                continue
+            results = rest.pop().responses if rest and rest[-1].role == "tool" else ()
+            whole += turn.messages
+            whole.append(_answered(turn, {result.id: result for result in results}))
+        return tuple(whole)
+
+    def _turn(self, owner: str, message: Message) -> KeptTurn | None:
+        if message.role != "assistant" or not (calls := message.calls):
+            return None
+        number = self._by_call.get((owner, calls[0].id))
+        if number is None:
+            return None
+        turn = self._turns[number][1]
+        return turn if _same_calls(turn, calls) else None
+
+    def _forget(self) -> None:
+        oldest = self._clock() - self._keep_seconds
+        while self._turns:
+            number = next(iter(self._turns))
+            owner, turn, kept, size = self._turns[number]
+            crowded = len(self._turns) > self._max_turns or self._bytes > self._max_bytes
+            if kept > oldest and not crowded:
+                break
+            del self._turns[number]
+            self._bytes -= size
+            for call_id in turn.ids:
+                if self._by_call.get((owner, call_id)) == number:
+                    del self._by_call[owner, call_id]
+
+
+def _same_calls(turn: KeptTurn, calls: Sequence[FunctionCall]) -> bool:
+    """Whether the client's calls are the turn's: one that was edited is the client's own now."""
+    said = {call.id: call for call in turn.messages[-1].calls}
+    for call in calls:
+        ours = said.get(turn.ids.get(call.id, ""))
+        if ours is None or ours.name != call.name or ours.arguments != call.arguments:
+            return False
+    return True
+
+
+def _answered(turn: KeptTurn, results: Mapping[str, FunctionResponse]) -> Message:
+    """The answers to the whole turn, in call order: the gateway's own and the client's."""
+    ours = {answer.id: answer for answer in turn.answers}
+    outward = {inner: outer for outer, inner in turn.ids.items()}
+    answers: list[FunctionResponse] = []
+    for call in turn.messages[-1].calls:
+        given = results.get(outward.get(call.id, ""))
+        if call.id in ours:
+            answers.append(ours[call.id])
+        elif given is not None:
+            answers.append(replace(given, id=call.id, name=call.name))
+        else:
+            answers.append(FunctionResponse(call.name, {"error": NO_RESULT}, call.id))
+    return Message.tool(answers)
