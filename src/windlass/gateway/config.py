@@ -1,0 +1,220 @@
+"""The gateway's configuration: out of `windlass.toml`, the environment and the command line.
+
+The command line stands over the file, the file over the environment, and all over the defaults.
+Without a file, `WINDLASS_MODEL` and `WINDLASS_TOOLS` say what is served, and any `provider/model`
+is served besides.
+"""
+
+import functools
+import logging
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from windlass.errors import ConfigError, DuplicateTool
+from windlass.gateway.config_checks import host_problem, is_loopback
+from windlass.gateway.config_environment import (
+    HOST,
+    MODEL,
+    TOOLS,
+    check_function_calling,
+    models_in,
+    modules_in,
+    server_fields_in,
+    server_overrides,
+)
+from windlass.gateway.config_lines import Lines
+from windlass.gateway.config_problems import Problem, Problems, nearest
+from windlass.gateway.config_sections import Document
+from windlass.gateway.config_values import (
+    GatewayConfig,
+    KeyConfig,
+    LimitsConfig,
+    McpConfig,
+    ModelConfig,
+    ServerConfig,
+)
+from windlass.gateway.toolbox import Toolbox
+
+__all__ = [
+    "CONFIG_NAME",
+    "GatewayConfig",
+    "KeyConfig",
+    "LimitsConfig",
+    "McpConfig",
+    "ModelConfig",
+    "Overrides",
+    "Problem",
+    "ServerConfig",
+    "check_config",
+    "find_config",
+    "load_config",
+]
+
+log = logging.getLogger("windlass.gateway")
+
+CONFIG_NAME = "windlass.toml"
+
+_POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+class Overrides(TypedDict, total=False):
+    """What the command line may say: fields of `ServerConfig`. None is not said."""
+
+    host: str | None
+    port: int | None
+    cors_origins: tuple[str, ...] | None
+    heartbeat: float | None
+    shutdown_timeout: float | None
+    access_log: bool | None
+    log_content: bool | None
+
+
+def find_config(cwd: Path) -> Path | None:
+    """The `windlass.toml` of that directory, if there is one."""
+    path = cwd / CONFIG_NAME
+    return path if path.is_file() else None
+
+
+def load_config(
+    path: Path | None, environ: Mapping[str, str], **overrides: Unpack[Overrides]
+) -> GatewayConfig:
+    """The configuration, checked; its tool modules are loaded on the way. Warnings are logged.
+
+    Raises `ConfigError` that lists every problem, one a line.
+    """
+    config, problems = _examined(path, environ, overrides)
+    if errors := [problem for problem in problems if problem.severity == "error"]:
+        raise ConfigError("\n".join(map(str, errors)))
+    for warning in problems:
+        log.warning("%s", warning)
+    return config
+
+
+def check_config(path: Path | None, environ: Mapping[str, str]) -> list[Problem]:
+    """Everything that is wrong with a configuration, as `load_config` would find it."""
+    return _examined(path, environ, {})[1]
+
+
+def _examined(
+    path: Path | None, environ: Mapping[str, str], overrides: Overrides
+) -> tuple[GatewayConfig, list[Problem]]:
+    if path is None:
+        problems = Problems(None, lambda place: None)
+        return _from_environment(environ, overrides, problems), problems.found
+    try:
+        # A file of Windows may begin with a mark of its encoding.
+        text = path.read_text("utf-8-sig")
+        content = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return GatewayConfig(path=path), [_unreadable(path, error)]
+    lines = functools.cache(lambda: Lines(text))
+    problems = Problems(str(path), lambda place: lines().of(place))
+    return _from_file(path, content, environ, overrides, problems), problems.found
+
+
+def _from_file(
+    path: Path,
+    content: Mapping[str, Any],
+    environ: Mapping[str, str],
+    overrides: Overrides,
+    problems: Problems,
+) -> GatewayConfig:
+    document = Document(content, problems)
+    config = GatewayConfig(
+        server=_server(document, environ, overrides, problems),
+        models=document.models(environ),
+        tool_modules=document.tool_modules(),
+        mcp=document.mcp(),
+        keys=document.keys(),
+        limits=document.limits(),
+        path=path,
+    )
+    _check_tools(config, problems)
+    check_function_calling(environ, problems)
+    return config
+
+
+def _from_environment(
+    environ: Mapping[str, str], overrides: Overrides, problems: Problems
+) -> GatewayConfig:
+    modules = modules_in(environ)
+    box = Toolbox(Path())
+    for module in modules:
+        try:
+            box.add(module)
+        except ConfigError as error:
+            problems.add_outside(TOOLS, str(error))
+    models = models_in(environ, box.tools, problems)
+    if modules and not environ.get(MODEL):
+        said = f"no model gets these tools: name the models in {MODEL}"
+        problems.add_outside(TOOLS, said, "warning")
+    server = _server(Document({}, problems), environ, overrides, problems)
+    check_function_calling(environ, problems)
+    return GatewayConfig(server=server, models=models, tool_modules=modules, open_models=True)
+
+
+def _server(
+    document: Document, environ: Mapping[str, str], overrides: Overrides, problems: Problems
+) -> ServerConfig:
+    """The command line over the file over the environment; without keys, on this machine alone."""
+    said = server_overrides(overrides, problems)
+    in_file = document.server()
+    outside = server_fields_in(environ, {**in_file, **said}, problems)
+    server = ServerConfig(**{**outside, **in_file, **said})
+    if document.has_keys or is_loopback(server.host) or host_problem(server.host):
+        return server
+    message = (
+        f"without [[keys]] anybody who reaches {server.host!r} could use the models:"
+        " make a key with `windlass keys new`, or listen on 127.0.0.1"
+    )
+    if "host" in said:
+        problems.add_outside("--host", message)
+    elif "host" in in_file:
+        problems.add(("server", "host"), message)
+    else:
+        problems.add_outside(HOST, message)
+    return server
+
+
+def _check_tools(config: GatewayConfig, problems: Problems) -> None:
+    """Loads the modules, and looks the models' tools up in them."""
+    box = Toolbox(config.base)
+    failed = False
+    for position, module in enumerate(config.tool_modules):
+        try:
+            box.add(module)
+        except ConfigError as error:
+            problems.add(("tools", "modules", position), str(error))
+            failed = failed or not isinstance(error, DuplicateTool)
+    if failed:  # nobody knows which tools it would have had
+        return
+    for model in config.models.values():
+        for position, name in enumerate(model.tools):
+            if name not in box.tools:
+                place = ("models", model.name, "tools", position)
+                said = f"no tool module has a tool {name!r}{nearest(name, box.tools)}"
+                problems.add(place, said)
+
+
+def _unreadable(path: Path, error: Exception) -> Problem:
+    """A file that cannot be read, or is no TOML: the line and the column, in words."""
+    match error:
+        case OSError():
+            said = f"cannot be read: {error.strerror}"
+        case UnicodeDecodeError():
+            said = f"is not UTF-8: byte {error.start} cannot be read"
+        case _:
+            return _invalid_toml(path, str(error))
+    return Problem("", said, file=str(path))
+
+
+def _invalid_toml(path: Path, said: str) -> Problem:
+    found = _POSITION.search(said)
+    words = _POSITION.sub("", said)
+    if found is None or found[1] is None:
+        return Problem("", f"not valid TOML at the end of the file: {words}", file=str(path))
+    message = f"not valid TOML at line {found[1]}, column {found[2]}: {words}"
+    return Problem("", message, line=int(found[1]), file=str(path))

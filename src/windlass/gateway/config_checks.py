@@ -1,0 +1,113 @@
+"""What a value must be beyond its type. Each check says what is wrong, or nothing.
+
+Values that may hold a secret are never repeated.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
+
+from windlass.gateway.config_problems import nearest
+from windlass.models import PROVIDERS
+
+__all__ = [
+    "header_problem",
+    "host_problem",
+    "is_loopback",
+    "origin_problem",
+    "repeated",
+    "target_problem",
+    "url_problem",
+    "variable_problem",
+]
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_.])?")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_USUAL_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+
+
+def target_problem(target: str) -> str | None:
+    provider, slash, model = target.partition("/")
+    if not (provider and slash and model) or not target.isprintable():
+        return f"must be provider/model, such as 'openai/gpt-5-mini', not {target!r}"
+    if provider not in PROVIDERS:
+        return f"there is no provider {provider!r}{nearest(provider, PROVIDERS)}"
+    return None
+
+
+def host_problem(host: str) -> str | None:
+    if _address(host) or _HOST_NAME.fullmatch(host):
+        return None
+    return f"must be an address or a host's name, without scheme, port and brackets, not {host!r}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    address = _address(host)
+    return address.is_loopback if address else host.lower() == "localhost"
+
+
+def origin_problem(origin: str) -> str | None:
+    if origin == "*":
+        return None
+    parts = _split(origin)
+    if parts is None or f"{parts[0]}://{parts[1]}" != origin or "@" in origin:
+        return "an origin is '*' or scheme://host, such as 'https://chat.example.com', with no path"
+    return None
+
+
+def url_problem(url: str) -> str | None:
+    parts = _split(url)
+    if parts is None or parts[0] not in ("http", "https"):
+        return "must be an address that begins with http:// or https://"
+    return None
+
+
+def header_problem(name: str, value: str) -> str | None:
+    if not _HEADER_NAME.fullmatch(name):
+        return "this cannot be the name of a header"
+    if not (value.isascii() and value.isprintable()):
+        return "the value of a header has printable ASCII characters alone"
+    return None
+
+
+def variable_problem(name: str, environ: Mapping[str, str]) -> str | None:
+    """An unusual name is not repeated: it may be the key itself, put in the wrong place."""
+    if environ.get(name):
+        return None
+    if _USUAL_VARIABLE.fullmatch(name):
+        return f"the environment variable {name} is not set"
+    return (
+        "must be the name of an environment variable that is set, such as OPENAI_API_KEY;"
+        " never write the key itself here"
+    )
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """The names that come again, once each."""
+    seen: set[str] = set()
+    again: dict[str, None] = {}
+    for name in names:
+        if name in seen:
+            again[name] = None
+        seen.add(name)
+    return list(again)
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _split(url: str) -> tuple[str, str] | None:
+    """The scheme and the host with its port, if both can be read."""
+    try:
+        parts = urlsplit(url)
+        readable = bool(parts.scheme and parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return None
+    whole = not any(letter.isspace() or not letter.isprintable() for letter in url)
+    return (parts.scheme, parts.netloc) if readable and whole else None

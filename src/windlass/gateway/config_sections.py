@@ -1,0 +1,173 @@
+"""The sections of `windlass.toml`, read into values. What is wrong with them is collected."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from windlass.errors import ConfigError
+from windlass.gateway.config_checks import (
+    header_problem,
+    host_problem,
+    origin_problem,
+    repeated,
+    target_problem,
+    url_problem,
+    variable_problem,
+)
+from windlass.gateway.config_problems import Problems, nearest
+from windlass.gateway.config_tables import (
+    as_table,
+    fields_from,
+    named_tables,
+    struct_from,
+    unknown_names,
+)
+from windlass.gateway.config_values import (
+    KeyConfig,
+    LimitsConfig,
+    McpConfig,
+    ModelConfig,
+    ServerConfig,
+    ToolsSection,
+)
+from windlass.gateway.keys import is_key_hash
+from windlass.settings import mode_from
+
+__all__ = ["Document"]
+
+_SECTIONS = ("server", "models", "tools", "mcp", "keys", "limits")
+
+
+class Document:
+    """A file's content, section by section."""
+
+    def __init__(self, content: Mapping[str, Any], problems: Problems) -> None:
+        self._content, self._problems = content, problems
+        unknown_names(content, _SECTIONS, (), problems)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether there are keys, be they right or wrong."""
+        return bool(self._content.get("keys"))
+
+    def server(self) -> dict[str, Any]:
+        """The fields of `ServerConfig` that the file gives."""
+        fields = fields_from(ServerConfig, self._table("server"), ("server",), self._problems)
+        if "host" in fields:
+            self._note(host_problem(fields["host"]), "server", "host")
+        for position, origin in enumerate(fields.get("cors_origins", ())):
+            self._note(origin_problem(origin), "server", "cors_origins", position)
+        return fields
+
+    def limits(self) -> LimitsConfig:
+        table = self._table("limits")
+        return LimitsConfig(**fields_from(LimitsConfig, table, ("limits",), self._problems))
+
+    def tool_modules(self) -> tuple[str, ...]:
+        table = self._table("tools")
+        fields = fields_from(ToolsSection, table, ("tools",), self._problems)
+        return fields.get("modules", ())
+
+    def models(self, environ: Mapping[str, str]) -> dict[str, ModelConfig]:
+        models: dict[str, ModelConfig] = {}
+        for name, table in named_tables(self._content.get("models", {}), "models", self._problems):
+            if (model := self._model(name, table, environ)) is not None:
+                models[name] = model
+        if not self._content.get("models"):
+            self._note('no model is set up: add [models.NAME] with target = "provider/model"')
+        return models
+
+    def mcp(self) -> dict[str, McpConfig]:
+        servers: dict[str, McpConfig] = {}
+        for name, table in named_tables(self._content.get("mcp", {}), "mcp", self._problems):
+            place = ("mcp", name)
+            server = struct_from(McpConfig, table, place, self._problems, name=name)
+            if ("command" in table) == ("url" in table):
+                self._note("needs either command or url", *place)
+            if server is not None:
+                if server.url is not None:
+                    self._note(url_problem(server.url), *place, "url")
+                servers[name] = server
+        return servers
+
+    def keys(self) -> tuple[KeyConfig, ...]:
+        """The keys, checked against the models that the file names."""
+        value: Any = self._content.get("keys", [])
+        if not isinstance(value, list):
+            self._note("must be a list of tables, each written [[keys]]", "keys")
+            return ()
+        tables = cast("list[Any]", value)
+        keys = [self._key(table, position) for position, table in enumerate(tables)]
+        self._note_repeated_keys(keys)
+        return tuple(key for key in keys if key is not None)
+
+    def _model(
+        self, name: str, table: Mapping[str, Any], environ: Mapping[str, str]
+    ) -> ModelConfig | None:
+        place = ("models", name)
+        given = dict(table)
+        if "mode" in given:
+            try:
+                given["mode"] = mode_from(given["mode"])
+            except ConfigError as error:
+                del given["mode"]
+                self._note(str(error), *place, "mode")
+        model = struct_from(ModelConfig, given, place, self._problems, name=name)
+        if model is None:
+            return None
+        self._note(target_problem(model.target), *place, "target")
+        if model.base_url is not None:
+            self._note(url_problem(model.base_url), *place, "base_url")
+        if model.api_key_env is not None and (said := variable_problem(model.api_key_env, environ)):
+            self._problems.warn((*place, "api_key_env"), said)
+        for header, value in model.headers.items():
+            self._note(header_problem(header, value), *place, "headers", header)
+        for tool in repeated(model.tools):
+            self._note(f"names {tool!r} twice", *place, "tools")
+        if model.tools and not model.function_calling:
+            said = "no tool is given to the model, because function_calling is false"
+            self._problems.warn((*place, "tools"), said)
+        return model
+
+    def _key(self, value: object, position: int) -> KeyConfig | None:
+        place = ("keys", position)
+        table = as_table(value, place, "[[keys]]", self._problems)
+        if not table:
+            return None
+        key = struct_from(KeyConfig, table, place, self._problems)
+        if key is None:
+            return None
+        if not key.name.isprintable():
+            self._note("a key's name has no control characters", *place, "name")
+        if not is_key_hash(key.hash):
+            self._note(
+                "must be 'sha256:' and 64 hexadecimal digits; `windlass keys new` makes a key"
+                " and its hash",
+                *place,
+                "hash",
+            )
+        known = self._content.get("models", {})
+        for entry, name in enumerate(key.models or ()):
+            if name not in known:
+                said = f"there is no model {name!r}{nearest(name, known)}"
+                self._note(said, *place, "models", entry)
+        return key
+
+    def _note_repeated_keys(self, keys: list[KeyConfig | None]) -> None:
+        names: dict[str, int] = {}
+        hashes: dict[str, str] = {}
+        for position, key in enumerate(keys):
+            if key is None:
+                continue
+            if names.setdefault(key.name, position) != position:
+                self._note(f"two keys are named {key.name!r}", "keys", position, "name")
+            if (other := hashes.setdefault(key.hash, key.name)) != key.name:
+                said = f"{key.name!r} and {other!r} have the same key"
+                self._note(said, "keys", position, "hash")
+
+    def _table(self, section: str) -> dict[str, Any]:
+        value = self._content.get(section, {})
+        return as_table(value, (section,), f"[{section}]", self._problems)
+
+    def _note(self, message: str | None, *place: str | int) -> None:
+        if message:
+            self._problems.add(place, message)

@@ -1,0 +1,168 @@
+"""What a gateway is set up with: values, each with its default and the words for what it may be.
+
+The descriptions are what an error says after "must be".
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+from windlass.settings import Mode
+
+__all__ = [
+    "GatewayConfig",
+    "KeyConfig",
+    "LimitsConfig",
+    "McpConfig",
+    "ModelConfig",
+    "ServerConfig",
+    "ToolsSection",
+]
+
+A_YEAR = 31_536_000
+
+Text: TypeAlias = Annotated[str, Meta(min_length=1, description="a text that is not empty")]
+Texts: TypeAlias = Annotated[tuple[Text, ...], Meta(description="a list of texts")]
+NamedTexts: TypeAlias = Annotated[dict[str, str], Meta(description="a table of names and texts")]
+Flag: TypeAlias = Annotated[bool, Meta(description="true or false")]
+Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535, description="a whole number from 0 to 65535")]
+Count: TypeAlias = Annotated[int, Meta(ge=1, description="a whole number, 1 or more")]
+CountOrNone: TypeAlias = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
+Seconds: TypeAlias = Annotated[
+    float, Meta(gt=0, le=A_YEAR, description="a number of seconds above 0, at most a year's")
+]
+SecondsOrNone: TypeAlias = Annotated[
+    float, Meta(ge=0, le=A_YEAR, description="a number of seconds, 0 or more, at most a year's")
+]
+OnLimit: TypeAlias = Annotated[
+    Literal["final_answer", "error"], Meta(description="'final_answer' or 'error'")
+]
+
+
+class ServerConfig(Struct, frozen=True, kw_only=True):
+    """`[server]`: where the gateway listens and what it writes down."""
+
+    host: Text = "127.0.0.1"
+    port: Port = 8080
+    """0 lets the system choose."""
+    cors_origins: Texts = ()
+    """Web pages that may call the gateway from a browser; `*` is all of them."""
+    heartbeat: Seconds = 15.0
+    """Seconds between the comments that keep a quiet stream open."""
+    shutdown_timeout: SecondsOrNone = 30.0
+    """Seconds that running requests get to end."""
+    access_log: Flag = True
+    log_content: Flag = False
+    """Whether prompts, answers, arguments and results may be in logs and traces."""
+
+
+class ModelConfig(Struct, frozen=True, kw_only=True):
+    """`[models.NAME]`: a name that clients use, and the model behind it."""
+
+    name: Text
+    """What a client puts into `model`: the table's own name."""
+    target: Text
+    """`provider/model`."""
+    base_url: Text | None = None
+    api_key_env: Text | None = None
+    """The variable that holds the key. Without it the provider's own one is read."""
+    mode: Mode | None = None
+    """None leaves it to `FUNCTION_CALLING_MODE`."""
+    function_calling: Flag = True
+    """False gives the model no tools at all, neither the gateway's nor the client's."""
+    tools: Texts = ()
+    """Names out of the tool modules."""
+    max_rounds: CountOrNone = 5
+    on_limit: OnLimit = "final_answer"
+    run_timeout: Seconds | None = None
+    """None leaves it to `limits.run_timeout`."""
+    tool_timeout: Seconds = 300.0
+    approval_timeout: Seconds = 300.0
+    max_parallel: Count = 16
+    """How many tools of one run may be running at once."""
+    max_running: Count | None = None
+    """How many runs of this model may go at once."""
+    system: Text | None = None
+    """A system message for conversations that bring none."""
+    headers: NamedTexts = {}
+    """Sent with every request to the model's service."""
+
+    def __repr__(self) -> str:
+        """Headers and addresses may hold secrets."""
+        return f"ModelConfig(name={self.name!r}, target={self.target!r})"
+
+
+class KeyConfig(Struct, frozen=True, kw_only=True):
+    """`[[keys]]`: somebody who may use the gateway."""
+
+    name: Text
+    hash: Text
+    """`sha256:` and the hexadecimal digest of the key."""
+    models: Texts | None = None
+    """None allows every model, an empty list none."""
+    requests_per_minute: Count | None = None
+    max_running: Count | None = None
+
+
+class LimitsConfig(Struct, frozen=True, kw_only=True):
+    """`[limits]`: how much the gateway takes on."""
+
+    max_body_bytes: Count = 32 * 2**20
+    max_header_bytes: Count = 64 * 2**10
+    max_json_depth: Count = 64
+    max_tools: Count = 128
+    """Of one request."""
+    max_messages: Count = 10_000
+    """Of one request."""
+    max_running: Count = 200
+    """Runs at once, of all models."""
+    max_queued: CountOrNone = 100
+    """Requests that may wait for their turn."""
+    queue_timeout: SecondsOrNone = 30.0
+    run_timeout: Seconds = 600.0
+    keep_finished: SecondsOrNone = 300.0
+    """Seconds for which an ended run can still be read."""
+    max_kept_runs: CountOrNone = 1000
+
+
+class ToolsSection(Struct, frozen=True, kw_only=True):
+    """`[tools]`."""
+
+    modules: Texts = ()
+
+
+class McpConfig(Struct, frozen=True, kw_only=True):
+    """`[mcp.NAME]`: a server of tools, started by its command or reached at its address."""
+
+    name: Text
+    command: Text | None = None
+    url: Text | None = None
+    env: NamedTexts = {}
+    """Variables for the command."""
+
+    def __repr__(self) -> str:
+        """A command, an address and the variables may hold secrets."""
+        return f"McpConfig(name={self.name!r})"
+
+
+class GatewayConfig(Struct, frozen=True, kw_only=True):
+    """Everything that a gateway is set up with."""
+
+    server: ServerConfig = ServerConfig()
+    models: dict[str, ModelConfig] = {}
+    tool_modules: tuple[str, ...] = ()
+    """Files, relative to `base`, and importable names."""
+    mcp: dict[str, McpConfig] = {}
+    keys: tuple[KeyConfig, ...] = ()
+    """None at all lets everybody in."""
+    limits: LimitsConfig = LimitsConfig()
+    path: Path | None = None
+    """The file that it came from."""
+    open_models: bool = False
+    """Whether any `provider/model` is served, beside the models that have a name."""
+
+    @property
+    def base(self) -> Path:
+        """Where the paths of tool modules begin: beside the file, or the current directory."""
+        return self.path.parent if self.path else Path()
