@@ -49,6 +49,7 @@ __all__ = [
     "Problem",
     "ServerConfig",
     "check_config",
+    "examine_config",
     "find_config",
     "load_config",
 ]
@@ -85,7 +86,7 @@ def load_config(
 
     Raises `ConfigError` that lists every problem, one a line.
     """
-    config, problems = _examined(path, environ, overrides)
+    config, problems = examine_config(path, environ, **overrides)
     if errors := [problem for problem in problems if problem.severity == "error"]:
         raise ConfigError("\n".join(map(str, errors)))
     for warning in problems:
@@ -95,24 +96,27 @@ def load_config(
 
 def check_config(path: Path | None, environ: Mapping[str, str]) -> list[Problem]:
     """Everything that is wrong with a configuration, as `load_config` would find it."""
-    return _examined(path, environ, {})[1]
+    return examine_config(path, environ)[1]
 
 
-def _examined(
-    path: Path | None, environ: Mapping[str, str], overrides: Overrides
+def examine_config(
+    path: Path | None, environ: Mapping[str, str], **overrides: Unpack[Overrides]
 ) -> tuple[GatewayConfig, list[Problem]]:
+    """The configuration with defaults in place of what is wrong with it, and what that is."""
     if path is None:
         problems = Problems(None, lambda place: None)
-        return _from_environment(environ, overrides, problems), problems.found
+        config = _from_environment(environ, overrides, problems)
+        return config, problems.found
     try:
         # A file of Windows may begin with a mark of its encoding.
         text = path.read_text("utf-8-sig")
         content = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return GatewayConfig(path=path), [_unreadable(path, error)]
     lines = functools.cache(lambda: Lines(text))
     problems = Problems(str(path), lambda place: lines().of(place))
-    return _from_file(path, content, environ, overrides, problems), problems.found
+    config = _from_file(path, content, environ, overrides, problems)
+    return config, problems.found
 
 
 def _from_file(

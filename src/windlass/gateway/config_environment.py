@@ -41,7 +41,7 @@ def server_fields_in(
     if "host" not in known and (host := environ.get(HOST, "").strip()):
         given["host"] = host
     if "port" not in known and (port := environ.get(PORT, "").strip()):
-        given["port"] = int(port) if port.isascii() and port.isdigit() else port
+        given["port"] = int(port) if re.fullmatch("[0-9]{1,9}", port) else port
     return _fields(given, {"host": HOST, "port": PORT}, problems)
 
 
@@ -66,8 +66,8 @@ def models_in(
         name, target = _name_and_target(entry)
         if said := target_problem(target):
             problems.add_outside(MODEL, said)
-        elif not name.isprintable() or not name:
-            problems.add_outside(MODEL, "a name has letters, and no control characters")
+        elif not name or not name.isprintable():
+            problems.add_outside(MODEL, "a name must not be empty or have control characters")
         elif name in models:
             problems.add_outside(MODEL, f"two models are named {name!r}")
         else:

@@ -34,23 +34,25 @@ class Problem(Struct, frozen=True):
 
 
 class Problems:
-    """Collects problems, in the order in which they are found."""
+    """Collects problems."""
 
     def __init__(self, file: str | None, line_of: Callable[[Place], int | None]) -> None:
         self._file, self._line_of = file, line_of
-        self.found: list[Problem] = []
+        self._found: list[Problem] = []
+
+    @property
+    def found(self) -> list[Problem]:
+        """Those of the file by line, then the others."""
+        return sorted(self._found, key=lambda each: (each.file is None, each.line or 0))
 
     def add(self, place: Place, message: str, severity: Severity = "error") -> None:
         """A problem of the file, at that place in it."""
         line = self._line_of(place)
-        self.found.append(Problem(written(place), message, severity, line, self._file))
-
-    def warn(self, place: Place, message: str) -> None:
-        self.add(place, message, "warning")
+        self._found.append(Problem(written(place), message, severity, line, self._file))
 
     def add_outside(self, place: str, message: str, severity: Severity = "error") -> None:
         """A problem of the environment or the command line."""
-        self.found.append(Problem(place, message, severity))
+        self._found.append(Problem(place, message, severity))
 
 
 def written(place: Place) -> str:

@@ -16,9 +16,9 @@ from windlass.gateway.config_checks import (
 from windlass.gateway.config_problems import Problems, nearest
 from windlass.gateway.config_tables import (
     as_table,
+    built,
     fields_from,
     named_tables,
-    struct_from,
     unknown_names,
 )
 from windlass.gateway.config_values import (
@@ -80,13 +80,12 @@ class Document:
         servers: dict[str, McpConfig] = {}
         for name, table in named_tables(self._content.get("mcp", {}), "mcp", self._problems):
             place = ("mcp", name)
-            server = struct_from(McpConfig, table, place, self._problems, name=name)
+            fields = fields_from(McpConfig, table, place, self._problems, name=name)
             if ("command" in table) == ("url" in table):
                 self._note("needs either command or url", *place)
-            if server is not None:
-                if server.url is not None:
-                    self._note(url_problem(server.url), *place, "url")
-                servers[name] = server
+            if "url" in fields:
+                self._note(url_problem(fields["url"]), *place, "url")
+            servers[name] = McpConfig(**fields)
         return servers
 
     def keys(self) -> tuple[KeyConfig, ...]:
@@ -98,71 +97,66 @@ class Document:
         tables = cast("list[Any]", value)
         keys = [self._key(table, position) for position, table in enumerate(tables)]
         self._note_repeated_keys(keys)
-        return tuple(key for key in keys if key is not None)
+        whole = (built(KeyConfig, fields) for fields in keys)
+        return tuple(key for key in whole if key is not None)
 
     def _model(
         self, name: str, table: Mapping[str, Any], environ: Mapping[str, str]
     ) -> ModelConfig | None:
         place = ("models", name)
+        given = self._with_mode(table, name)
+        fields = fields_from(ModelConfig, given, place, self._problems, name=name)
+        if "target" in fields:
+            self._note(target_problem(fields["target"]), *place, "target")
+        if "base_url" in fields:
+            self._note(url_problem(fields["base_url"]), *place, "base_url")
+        for header, value in fields.get("headers", {}).items():
+            self._note(header_problem(header, value), *place, "headers", header)
+        for tool in repeated(fields.get("tools", ())):
+            self._note(f"names {tool!r} twice", *place, "tools")
+        if "api_key_env" in fields:
+            said = variable_problem(fields["api_key_env"], environ)
+            self._warn(said, *place, "api_key_env")
+        if fields.get("tools") and not fields.get("function_calling", True):
+            said = "the model gets none of these tools, because function_calling is false"
+            self._warn(said, *place, "tools")
+        return built(ModelConfig, fields)
+
+    def _with_mode(self, table: Mapping[str, Any], name: str) -> dict[str, Any]:
+        """The table with its mode as it is meant: it may be written in any case."""
         given = dict(table)
         if "mode" in given:
             try:
                 given["mode"] = mode_from(given["mode"])
             except ConfigError as error:
                 del given["mode"]
-                self._note(str(error), *place, "mode")
-        model = struct_from(ModelConfig, given, place, self._problems, name=name)
-        if model is None:
-            return None
-        self._note(target_problem(model.target), *place, "target")
-        if model.base_url is not None:
-            self._note(url_problem(model.base_url), *place, "base_url")
-        if model.api_key_env is not None and (said := variable_problem(model.api_key_env, environ)):
-            self._problems.warn((*place, "api_key_env"), said)
-        for header, value in model.headers.items():
-            self._note(header_problem(header, value), *place, "headers", header)
-        for tool in repeated(model.tools):
-            self._note(f"names {tool!r} twice", *place, "tools")
-        if model.tools and not model.function_calling:
-            said = "no tool is given to the model, because function_calling is false"
-            self._problems.warn((*place, "tools"), said)
-        return model
+                self._note(str(error), "models", name, "mode")
+        return given
 
-    def _key(self, value: object, position: int) -> KeyConfig | None:
+    def _key(self, value: object, position: int) -> dict[str, Any]:
         place = ("keys", position)
         table = as_table(value, place, "[[keys]]", self._problems)
-        if not table:
-            return None
-        key = struct_from(KeyConfig, table, place, self._problems)
-        if key is None:
-            return None
-        if not key.name.isprintable():
-            self._note("a key's name has no control characters", *place, "name")
-        if not is_key_hash(key.hash):
-            self._note(
-                "must be 'sha256:' and 64 hexadecimal digits; `windlass keys new` makes a key"
-                " and its hash",
-                *place,
-                "hash",
-            )
-        known = self._content.get("models", {})
-        for entry, name in enumerate(key.models or ()):
+        fields = fields_from(KeyConfig, table, place, self._problems)
+        if not fields.get("name", "").isprintable():
+            self._note("a name must not have control characters", *place, "name")
+        if "hash" in fields and not is_key_hash(fields["hash"]):
+            said = "must be 'sha256:' and 64 hexadecimal digits: `windlass keys new` makes one"
+            self._note(said, *place, "hash")
+        models = self._content.get("models")
+        known = cast("dict[str, Any]", models) if isinstance(models, dict) else {}
+        for entry, name in enumerate(fields.get("models", ())):
             if name not in known:
                 said = f"there is no model {name!r}{nearest(name, known)}"
                 self._note(said, *place, "models", entry)
-        return key
+        return fields
 
-    def _note_repeated_keys(self, keys: list[KeyConfig | None]) -> None:
-        names: dict[str, int] = {}
-        hashes: dict[str, str] = {}
-        for position, key in enumerate(keys):
-            if key is None:
-                continue
-            if names.setdefault(key.name, position) != position:
-                self._note(f"two keys are named {key.name!r}", "keys", position, "name")
-            if (other := hashes.setdefault(key.hash, key.name)) != key.name:
-                said = f"{key.name!r} and {other!r} have the same key"
-                self._note(said, "keys", position, "hash")
+    def _note_repeated_keys(self, keys: list[dict[str, Any]]) -> None:
+        for field, said in (("name", "another key has this name"), ("hash", "another key is this")):
+            seen: set[str] = set()
+            for position, fields in enumerate(keys):
+                if (value := fields.get(field)) in seen:
+                    self._note(said, "keys", position, field)
+                seen.update([value] if value else [])
 
     def _table(self, section: str) -> dict[str, Any]:
         value = self._content.get(section, {})
@@ -171,3 +165,7 @@ class Document:
     def _note(self, message: str | None, *place: str | int) -> None:
         if message:
             self._problems.add(place, message)
+
+    def _warn(self, message: str | None, *place: str | int) -> None:
+        if message:
+            self._problems.add(place, message, "warning")

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from windlass.gateway.config_problems import Place, Problems, nearest
 
-__all__ = ["as_table", "fields_from", "named_tables", "struct_from", "unknown_names"]
+__all__ = ["as_table", "built", "fields_from", "named_tables", "unknown_names"]
 
 S = TypeVar("S", bound=Struct)
 
@@ -42,48 +42,40 @@ def named_tables(
         if not isinstance(table, dict):
             problems.add((section, name), f"must be a table, written {form}, not {_kind(table)}")
         elif not name or not name.isprintable():
-            problems.add((section, name), "a name has letters, and no control characters")
+            problems.add((section, name), "a name must not be empty or have control characters")
         else:
             yield name, cast("dict[str, Any]", table)
 
 
-def struct_from(
-    kind: type[S], table: Mapping[str, Any], place: Place, problems: Problems, **given: Any
-) -> S | None:
-    """The struct that a table stands for; `given` are fields that are not the table's to say.
-
-    A field that is wrong is a problem and keeps its default. Without a needed field it is None.
-    """
-    fields = {field.name: field for field in msgspec.structs.fields(kind)}
-    needed = [name for name, field in fields.items() if field.required and name not in given]
-    for name in needed:
-        if name not in table:
-            problems.add(place, f"{name} is missing")
-    values = fields_from(kind, table, place, problems, hidden=frozenset(given))
-    return kind(**values, **given) if all(name in values for name in needed) else None
-
-
 def fields_from(
-    kind: type[Struct],
-    table: Mapping[str, Any],
-    place: Place,
-    problems: Problems,
-    *,
-    hidden: frozenset[str] = frozenset(),
+    kind: type[Struct], table: Mapping[str, Any], place: Place, problems: Problems, **given: Any
 ) -> dict[str, Any]:
-    """The fields of a struct that a table gives and that fit. `hidden` ones it may not give."""
-    types = {f.name: f.type for f in msgspec.structs.fields(kind) if f.name not in hidden}
-    unknown_names(table, types, place, problems)
-    values: dict[str, Any] = {}
+    """The fields of a struct that a table gives and that fit; the others are problems.
+
+    `given` are fields that are not the table's to say. A needed field that is missing is a problem
+    too.
+    """
+    fields = {f.name: f for f in msgspec.structs.fields(kind) if f.name not in given}
+    unknown_names(table, fields, place, problems)
+    for name, field in fields.items():
+        if field.required and name not in table:
+            problems.add(place, f"{name} is missing")
+    values: dict[str, Any] = dict(given)
     for name, value in table.items():
-        if name not in types:
+        if name not in fields:
             continue
         try:
-            values[name] = msgspec.convert(value, types[name])
+            values[name] = msgspec.convert(value, fields[name].type)
         except msgspec.ValidationError:
             shown = _kind(value) if name in _SECRET else _shown(value)
-            problems.add((*place, name), f"must be {_words(types[name])}, not {shown}")
+            problems.add((*place, name), f"must be {_words(fields[name].type)}, not {shown}")
     return values
+
+
+def built(kind: type[S], fields: Mapping[str, Any]) -> S | None:
+    """The struct, or None if it lacks a field that it needs."""
+    needed = (field.name for field in msgspec.structs.fields(kind) if field.required)
+    return kind(**fields) if all(name in fields for name in needed) else None
 
 
 def unknown_names(
@@ -107,7 +99,7 @@ def _shown(value: object) -> str:
         return f"the text {value!r:.60}"
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value!r:.60}"
+    return f"{value!r:.60}" if isinstance(value, int | float | list) else _kind(value)
 
 
 def _kind(value: object) -> str:

@@ -1,0 +1,59 @@
+"""`windlass check-config`: what is wrong with a gateway's configuration."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from windlass.gateway.config import CONFIG_NAME, GatewayConfig, examine_config, find_config
+from windlass.gateway.toolbox import load_tools
+
+__all__ = ["configure", "run"]
+
+DESCRIPTION = """\
+Reads windlass.toml, loads its tool modules, and writes each problem on a line of its own:
+  windlass.toml:12: models.fast.target: there is no provider 'gemeni'; did you mean 'gemini'?
+The environment is checked too. No model is called."""
+
+EPILOG = """\
+examples:
+  windlass check-config
+  windlass check-config /etc/windlass/windlass.toml
+
+Without FILE it is the windlass.toml of the current directory, and if there is none, what the
+environment alone sets up. The exit code is 0 when it can be served, 1 when it cannot. Warnings
+do not count."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE", help=f"the file (default: {CONFIG_NAME})"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    config, problems = examine_config(options.file or find_config(Path()), os.environ)
+    sys.stdout.write("".join(f"{problem}\n" for problem in problems))
+    if any(problem.severity == "error" for problem in problems):
+        return 1
+    sys.stdout.write(f"{_summary(config)}\n")
+    return 0
+
+
+def _summary(config: GatewayConfig) -> str:
+    tools = load_tools(config.tool_modules, config.base)
+    counts = ", ".join(
+        (
+            _counted(len(config.models), "model"),
+            _counted(len(tools), "tool"),
+            _counted(len(config.keys), "key"),
+        )
+    )
+    if config.path is None:
+        return f"no {CONFIG_NAME} here; the environment: {counts}; any provider/model is served"
+    return f"{config.path}: {counts}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
