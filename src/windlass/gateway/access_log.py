@@ -1,0 +1,167 @@
+"""One line for each request, and the shape of every line that Windlass logs.
+
+An access line holds names, numbers and times: no content, no header and no query string. What a
+client chose, such as a path, is escaped and kept short, so that nobody can write lines of their
+own.
+"""
+
+import json as stdlib_json
+import logging
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from windlass.errors import ConfigError
+
+__all__ = ["AccessLog", "AccessRecord", "JsonFormatter", "TextFormatter", "configure_logging"]
+
+ACCESS = "windlass.gateway.access"
+IN_ACCESS_MESSAGE = frozenset({"method", "path", "status"})
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+LONGEST = 500
+"""Characters of a text that a client chose."""
+
+_UNRESERVED = "/:@!$&'()*+,;="
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class AccessRecord(Struct, frozen=True, kw_only=True):
+    """What is known of a request when it has been answered; None is left out of the line.
+
+    `key` is a key's name, and `model` the name that the configuration has for it: neither is the
+    client's own text.
+    """
+
+    method: str
+    path: str
+    status: int
+    seconds: float
+    key: str | None = None
+    model: str | None = None
+    run_id: str | None = None
+    mode: str | None = None
+    stop_reason: str | None = None
+    rounds: int | None = None
+    tool_runs: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    stream: bool = False
+    client: str | None = None
+    request_id: str | None = None
+    bytes_out: int = 0
+
+
+class AccessLog:
+    """Writes to the logger `windlass.gateway.access`, at INFO."""
+
+    def __init__(self) -> None:
+        self._log = logging.getLogger(ACCESS)
+
+    def line(self, record: AccessRecord) -> None:
+        """Logs the request, whatever is in it."""
+        if not self._log.isEnabledFor(logging.INFO):
+            return
+        path = quote(record.path.partition("?")[0], safe=_UNRESERVED, errors="replace")
+        said = {**msgspec.structs.asdict(record), "path": path, "seconds": round(record.seconds, 6)}
+        fields = {
+            name: _short(_escaped(value)) if isinstance(value, str) else value
+            for name, value in said.items()
+            if value is not None
+        }
+        self._log.info("%s %s %d", fields["method"], fields["path"], record.status, extra=fields)
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as one JSON object in one line, with its extra fields and its exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _time(record).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            line["stack"] = record.stack_info
+        extra = {name: value for name, value in _extra(record).items() if name not in line}
+        return _json({**line, **extra})
+
+
+class TextFormatter(logging.Formatter):
+    """A record as a line for people, with its extra fields; its exception is indented below."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        head = f"{_time(record).astimezone():%H:%M:%S} {record.levelname:<8}"
+        said = IN_ACCESS_MESSAGE if record.name == ACCESS else ()
+        pairs = (
+            f" {name}={_escaped(str(value))}"
+            for name, value in _extra(record).items()
+            if name not in said
+        )
+        line = head + _escaped(record.getMessage()) + "".join(pairs)
+        return "\n".join([line, *self._below(record)])
+
+    def _below(self, record: logging.LogRecord) -> Iterator[str]:
+        trace = self.formatException(record.exc_info) if record.exc_info else ""
+        for line in (trace + (record.stack_info or "")).splitlines():
+            yield f"    {_escaped(line)}"
+
+
+class _Handler(logging.StreamHandler[Any]):
+    """The handler that `configure_logging` made, to be found again."""
+
+
+def configure_logging(level: str = "INFO", json: bool | None = None) -> None:
+    """Sends the program's log to standard error: JSON, or text where a terminal reads it.
+
+    `level` is for Windlass; other libraries are heard from WARNING on. Called again, it replaces
+    what it did before. Raises `ConfigError` for a level that does not exist.
+    """
+    name = level.strip().upper()
+    if name not in LEVELS:
+        raise ConfigError(f"the log level must be one of {', '.join(LEVELS)}, not {level!r}")
+    in_json = not sys.stderr.isatty() if json is None else json
+    handler = _Handler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if in_json else TextFormatter())
+    root = logging.getLogger()
+    for earlier in [each for each in root.handlers if isinstance(each, _Handler)]:
+        root.removeHandler(earlier)
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("windlass").setLevel(name)
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _time(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+def _json(line: dict[str, Any]) -> str:
+    """In ASCII: some readers end a line at characters that JSON would leave as they are."""
+    try:
+        return stdlib_json.dumps(line, default=str, skipkeys=True, allow_nan=False)
+    except (ValueError, RecursionError):
+        return stdlib_json.dumps({name: str(value) for name, value in line.items()})
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def _escaped(text: str) -> str:
+    """The text with whatever ends a line or steers a terminal spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )

@@ -1,0 +1,260 @@
+"""What the gateway counts and measures, in Prometheus' form. Each gateway has its own registry.
+
+A label never holds what a client or a model made up: models and tools are those configured, and
+any other is `other`. So the number of series is bounded, and no content can end up in one.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import choose_encoder
+
+from windlass.content import Usage
+from windlass.events import (
+    Outcome,
+    PartReceived,
+    RoundStarted,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    StopReason,
+    TextDelta,
+    ThoughtDelta,
+    ToolCallStarted,
+    ToolRunEnded,
+    TurnEnded,
+)
+
+__all__ = ["Metrics"]
+
+OTHER = "other"
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+MODEL_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
+SECONDS = (0.001, 0.005, 0.02, *MODEL_SECONDS)
+"""Tools and requests may be far quicker than a model."""
+
+OPENMETRICS = "application/openmetrics-text"
+
+TOKENS: dict[str, Callable[[Usage], int]] = {
+    "input": lambda usage: usage.input_tokens,
+    "output": lambda usage: usage.output_tokens,
+    "cached": lambda usage: usage.cached_tokens,
+    "thought": lambda usage: usage.thought_tokens,
+}
+
+
+class Metrics:
+    """The metrics of one gateway. `models` and `tools` are the names that labels may hold."""
+
+    def __init__(self, *, models: Iterable[str] = (), tools: Iterable[str] = ()) -> None:
+        self._instruments = _Instruments()
+        self._models = {name: _ModelSeries(self._instruments, name) for name in (*models, OTHER)}
+        self._tools: dict[str, _ToolSeries] = {}
+        self._requests: dict[tuple[str, str, int, str], Counter] = {}
+        self._request_seconds: dict[str, Histogram] = {}
+        self.add_tools((*tools, OTHER))
+
+    def add_tools(self, names: Iterable[str]) -> None:
+        """Makes more tools known, such as those of a server that has just been connected."""
+        for name in names:
+            if name not in self._tools:
+                self._tools[name] = _ToolSeries(self._instruments, name)
+
+    def request_done(
+        self,
+        *,
+        route: str,
+        method: str,
+        status: int,
+        seconds: float,
+        key: str | None,
+        model: str | None,
+    ) -> None:
+        """Counts a request that has been answered.
+
+        `route` is the route's template, never the path, and `key` the name of a key that was
+        accepted: both are taken as they are.
+        """
+        shown = "" if model is None else model if model in self._models else OTHER
+        labels = (route, method if method in METHODS else OTHER, status, shown)
+        if labels not in self._requests:
+            self._requests[labels] = self._instruments.requests.labels(*labels)
+        self._requests[labels].inc()
+        if route not in self._request_seconds:
+            self._request_seconds[route] = self._instruments.request_seconds.labels(route)
+        self._request_seconds[route].observe(max(0.0, seconds))
+        if key is not None:
+            self._instruments.key_requests.labels(key).inc()
+
+    def run(self, *, model: str, live: bool) -> Callable[[RunEvent], None]:
+        """An observer for one run.
+
+        A run that is not `live` gets its turns whole, so it has no first token.
+        """
+        series = self._models.get(model) or self._models[OTHER]
+        return _RunMeter(self._instruments.running, series, self._tools, live)
+
+    def refused(self, reason: str) -> None:
+        """Counts a request turned away; `reason` is one of the gateway's own words."""
+        self._instruments.refused.labels(reason).inc()
+
+    def render(self, accept: str | None) -> tuple[bytes, str]:
+        """All metrics and their content type: OpenMetrics where the `Accept` header names it."""
+        # The header itself is not handed on: a version in it that is no number would be an error.
+        openmetrics = OPENMETRICS in (accept or "").lower()
+        encode, content_type = choose_encoder(OPENMETRICS if openmetrics else "")
+        return encode(self._instruments.registry), content_type
+
+
+class _Instruments:
+    """Every metric, by its name and labels."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = self._counter(
+            "requests", "HTTP requests answered.", "route", "method", "status", "model"
+        )
+        self.request_seconds = self._seconds(
+            "request_seconds", "Time from a request to the end of its answer.", SECONDS, "route"
+        )
+        self.key_requests = self._counter("key_requests", "HTTP requests by key.", "key")
+        self.refused = self._counter("refused", "Requests turned away.", "reason")
+        self.running = Gauge(
+            "windlass_running_runs", "Runs that go on right now.", registry=self.registry
+        )
+        self.runs = self._counter("runs", "Runs ended.", "model", "stop_reason")
+        self.run_seconds = self._seconds(
+            "run_seconds", "Time from a run's start to its end.", MODEL_SECONDS, "model"
+        )
+        self.rounds = self._counter("rounds", "Requests to a model.", "model")
+        self.model_seconds = self._seconds(
+            "model_seconds", "Time of a model's whole turn.", MODEL_SECONDS, "model"
+        )
+        self.first_token_seconds = self._seconds(
+            "first_token_seconds", "Time to a turn's first piece.", MODEL_SECONDS, "model"
+        )
+        self.tokens = self._counter(
+            "tokens", "Tokens as the provider counted them.", "model", "kind"
+        )
+        self.tool_runs = self._counter("tool_runs", "Tool calls answered.", "tool", "outcome")
+        self.tool_seconds = self._seconds("tool_seconds", "Time that a tool ran.", SECONDS, "tool")
+
+    def _counter(self, name: str, says: str, *labels: str) -> Counter:
+        return Counter(f"windlass_{name}", says, labels, registry=self.registry)
+
+    def _seconds(self, name: str, says: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"windlass_{name}", says, labels, buckets=buckets, registry=self.registry)
+
+
+class _ModelSeries:
+    """One model's children, looked up once."""
+
+    def __init__(self, instruments: _Instruments, model: str) -> None:
+        reasons: tuple[StopReason, ...] = get_args(StopReason)
+        self.runs = {reason: instruments.runs.labels(model, reason) for reason in reasons}
+        self.run_seconds = instruments.run_seconds.labels(model)
+        self.rounds = instruments.rounds.labels(model)
+        self.model_seconds = instruments.model_seconds.labels(model)
+        self.first_token_seconds = instruments.first_token_seconds.labels(model)
+        self.tokens = [
+            (instruments.tokens.labels(model, kind), count) for kind, count in TOKENS.items()
+        ]
+
+
+class _ToolSeries:
+    """One tool's children, looked up once."""
+
+    def __init__(self, instruments: _Instruments, tool: str) -> None:
+        outcomes: tuple[Outcome, ...] = get_args(Outcome)
+        self.runs = {outcome: instruments.tool_runs.labels(tool, outcome) for outcome in outcomes}
+        self.seconds = instruments.tool_seconds.labels(tool)
+
+
+class _RunMeter:
+    """Measures one run by its events.
+
+    The gauge counts a run from its first event to its last. `RunEnded` is the last event of every
+    run, and a run that was stopped before it began says nothing else.
+    """
+
+    __slots__ = (
+        "_asked_at",
+        "_first_token",
+        "_live",
+        "_model",
+        "_running",
+        "_started_at",
+        "_tools",
+    )
+
+    def __init__(
+        self, running: Gauge, model: _ModelSeries, tools: dict[str, _ToolSeries], live: bool
+    ) -> None:
+        self._running = running
+        self._model = model
+        self._tools = tools
+        self._live = live
+        self._started_at: float | None = None
+        self._asked_at: float | None = None
+        self._first_token = False
+        """Whether the next piece of the turn is its first."""
+
+    def __call__(self, event: RunEvent) -> None:
+        handle = _HANDLERS.get(type(event))
+        if handle is not None:
+            handle(self, event)
+
+    def run_started(self, event: RunStarted) -> None:
+        self._started_at = event.time
+        self._running.inc()
+
+    def round_started(self, event: RoundStarted) -> None:
+        self._asked_at = event.time
+        self._first_token = self._live
+        self._model.rounds.inc()
+
+    def piece(self, event: RunEvent) -> None:
+        if self._first_token:
+            self._first_token = False
+            _observe(self._model.first_token_seconds, self._asked_at, event.time)
+
+    def turn_ended(self, event: TurnEnded) -> None:
+        self._first_token = False
+        _observe(self._model.model_seconds, self._asked_at, event.time)
+        for counter, count in self._model.tokens:
+            counter.inc(max(0, count(event.usage)))
+
+    def tool_run_ended(self, event: ToolRunEnded) -> None:
+        series = self._tools.get(event.response.name) or self._tools[OTHER]
+        series.runs[event.outcome].inc()
+        # A call that was refused or came out of the cache took no time of the tool's.
+        if event.seconds > 0:
+            series.seconds.observe(event.seconds)
+
+    def run_ended(self, event: RunEnded) -> None:
+        self._model.runs[event.reason].inc()
+        if self._started_at is not None:
+            self._running.dec()
+            _observe(self._model.run_seconds, self._started_at, event.time)
+            self._started_at = None
+
+
+def _observe(histogram: Histogram, since: float | None, until: float) -> None:
+    """The clock of events may be set back; a time is never negative."""
+    if since is not None:
+        histogram.observe(max(0.0, until - since))
+
+
+_HANDLERS: dict[type[RunEvent], Callable[[_RunMeter, Any], None]] = {
+    RunStarted: _RunMeter.run_started,
+    RoundStarted: _RunMeter.round_started,
+    TextDelta: _RunMeter.piece,
+    ThoughtDelta: _RunMeter.piece,
+    PartReceived: _RunMeter.piece,
+    ToolCallStarted: _RunMeter.piece,
+    TurnEnded: _RunMeter.turn_ended,
+    ToolRunEnded: _RunMeter.tool_run_ended,
+    RunEnded: _RunMeter.run_ended,
+}

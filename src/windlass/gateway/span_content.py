@@ -1,0 +1,56 @@
+"""Messages as the attributes of a span: OpenTelemetry's JSON for what is said to and by a model."""
+
+from collections.abc import Iterable
+from typing import Any, assert_never
+
+from windlass.content import (
+    AnyPart,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    InlineData,
+    Message,
+    Opaque,
+    Text,
+    Thought,
+    compact_json,
+)
+from windlass.events import FinishReason
+
+__all__ = ["input_messages", "output_messages"]
+
+
+def input_messages(messages: Iterable[Message]) -> str:
+    """The value of `gen_ai.input.messages`."""
+    return compact_json([_message(message) for message in messages])
+
+
+def output_messages(message: Message, finish: FinishReason) -> str:
+    """The value of `gen_ai.output.messages`, which is always one message here."""
+    return compact_json([{**_message(message), "finish_reason": finish}])
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {"role": message.role, "parts": [_part(part) for part in message.parts]}
+
+
+def _part(part: AnyPart) -> dict[str, Any]:
+    match part:
+        case Text():
+            return {"type": "text", "content": part.text}
+        case Thought():
+            return {"type": "reasoning", "content": part.text}
+        case FunctionCall():
+            arguments = part.arguments
+            return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": arguments}
+        case FunctionResponse():
+            return {"type": "tool_call_response", "id": part.id, "response": part.response}
+        case FileData():
+            return {"type": "uri", "mime_type": part.mime_type, "uri": part.uri}
+        case InlineData():
+            # A trace is no place for an image: its size says enough.
+            return {"type": "blob", "mime_type": part.mime_type, "size": len(part.data)}
+        case Opaque():
+            return {"type": "other", "provider": part.provider}
+        case _:
+            assert_never(part)

@@ -1,0 +1,223 @@
+"""The spans of one run, made from its events: OpenTelemetry's conventions for generative AI.
+
+    invoke_agent                    the run
+    └── chat {model}                one request to the model
+        └── execute_tool {name}     one tool run that the turn asked for
+
+Importing this module needs the packages of `windlass[otel]`. Attribute names are written out:
+OpenTelemetry's constants for them are marked as unstable.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from windlass.content import Usage
+from windlass.errors import StreamCut
+from windlass.events import (
+    ModelEvent,
+    Outcome,
+    PartReceived,
+    RoundStarted,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    StopReason,
+    TextDelta,
+    ThoughtDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    ToolRunEnded,
+    ToolRunStarted,
+    TurnEnded,
+)
+from windlass.gateway.span_content import input_messages, output_messages
+from windlass.loop.turn import TurnBuilder
+
+__all__ = ["RunSpans", "TracedRun", "parent_context"]
+
+PROVIDERS = {"gemini": "gcp.gemini", "aistudio": "gcp.gemini", "vertex": "gcp.vertex_ai"}
+"""The conventions' names of providers that we call otherwise."""
+
+FAILED: frozenset[StopReason] = frozenset({"error", "deadline"})
+"""Ends of a run that are errors. Whoever stops a run has got what they wanted."""
+
+MAYBE_UNKNOWN: frozenset[Outcome] = frozenset({"unknown_tool", "not_run"})
+"""Outcomes of calls whose tool need not exist: then its name is the model's own text."""
+
+
+class TracedRun(Struct, frozen=True, kw_only=True):
+    """What is known of a run before its first event. `content`: whether to record what is said."""
+
+    model: str
+    provider: str
+    key: str | None
+    content: bool
+
+
+def parent_context(headers: Mapping[str, str] | None) -> Context:
+    """The trace that W3C's `traceparent` and `tracestate` name; an empty one if they name none."""
+    return TraceContextTextMapPropagator().extract(headers or {}, Context())
+
+
+class RunSpans:
+    """An observer of one run. Spans begin and end at the times of the events.
+
+    `RunEnded` is the last event of every run: it ends whatever is still open.
+    """
+
+    def __init__(self, tracer: Tracer, run: TracedRun, parent: Context) -> None:
+        self._tracer = tracer
+        self._traced = run
+        self._handlers = _CONTENT_HANDLERS if run.content else _HANDLERS
+        self._model = {
+            "gen_ai.provider.name": PROVIDERS.get(run.provider, run.provider),
+            "gen_ai.request.model": run.model,
+        }
+        self._in_run = self._in_chat = parent
+        self._run: Span | None = None
+        self._chat: Span | None = None
+        self._turn = TurnBuilder()
+        # Lists: a confused model may give two calls of a turn the same id.
+        self._tools: dict[str, list[Span]] = {}
+
+    def __call__(self, event: RunEvent) -> None:
+        handle = self._handlers.get(type(event))
+        if handle is not None:
+            handle(self, event)
+
+    def run_started(self, event: RunStarted) -> None:
+        span = self._run = self._start("invoke_agent", "", self._in_run, event)
+        span.set_attributes({**self._model, "windlass.run.id": event.run_id})
+        if self._traced.key is not None:
+            span.set_attribute("windlass.key", self._traced.key)
+        if self._traced.content:
+            span.set_attribute("gen_ai.input.messages", input_messages(event.messages))
+        self._in_run = set_span_in_context(span, Context())
+
+    def round_started(self, event: RoundStarted) -> None:
+        span = self._chat = self._start("chat", self._traced.model, self._in_run, event)
+        span.set_attributes({**self._model, "windlass.round": event.round})
+        self._in_chat = set_span_in_context(span, Context())
+        self._turn = TurnBuilder()
+
+    def said(self, event: ModelEvent) -> None:
+        self._turn.add(event)
+
+    def turn_ended(self, event: TurnEnded) -> None:
+        span, self._chat = self._chat, None
+        if span is None:
+            return
+        span.set_attribute("gen_ai.response.finish_reasons", [event.finish])
+        span.set_attributes(_tokens(event.usage))
+        if self._traced.content:
+            self._turn.add(event)
+            self._record_turn(span)
+        span.end(_nanoseconds(event))
+
+    def tool_run_started(self, event: ToolRunStarted) -> None:
+        span = self._start_tool(event.call.name, event.call.id, event)
+        if self._traced.content:
+            span.set_attribute("gen_ai.tool.call.arguments", _valid(event.call.json))
+        self._tools.setdefault(event.call.id, []).append(span)
+
+    def tool_run_ended(self, event: ToolRunEnded) -> None:
+        response = event.response
+        if waiting := self._tools.get(response.id):
+            span = waiting.pop(0)
+        else:
+            # It never started: the call was refused, or the answer was in the cache.
+            named = self._traced.content or event.outcome not in MAYBE_UNKNOWN
+            span = self._start_tool(response.name if named else "", response.id, event)
+        span.set_attribute("windlass.tool.cached", event.cached)
+        if event.outcome != "ok":
+            _fail(span, event.outcome)
+        if self._traced.content:
+            span.set_attribute("gen_ai.tool.call.result", _valid(response.text))
+        span.end(_nanoseconds(event))
+
+    def run_ended(self, event: RunEnded) -> None:
+        still_open = [span for spans in self._tools.values() for span in spans]
+        if self._chat is not None:
+            still_open.append(self._chat)
+        for span in still_open:
+            _fail(span, event.reason)
+            span.end(_nanoseconds(event))
+        if self._run is not None:
+            self._run.set_attributes({**_tokens(event.usage), "windlass.rounds": event.rounds})
+            self._run.set_attribute("windlass.stop_reason", event.reason)
+            if event.reason in FAILED:
+                _fail(self._run, event.reason)
+            self._run.end(_nanoseconds(event))
+        self._tools, self._chat, self._run = {}, None, None
+
+    def _start(self, operation: str, name: str, parent: Context, event: RunEvent) -> Span:
+        return self._tracer.start_span(
+            f"{operation} {name}".rstrip(),
+            parent,
+            SpanKind.CLIENT if operation == "chat" else SpanKind.INTERNAL,
+            {"gen_ai.operation.name": operation},
+            start_time=_nanoseconds(event),
+        )
+
+    def _start_tool(self, name: str, call_id: str, event: RunEvent) -> Span:
+        span = self._start("execute_tool", _valid(name), self._in_chat, event)
+        span.set_attribute("gen_ai.tool.type", "function")
+        span.set_attribute("gen_ai.tool.call.id", _valid(call_id))
+        if name:
+            span.set_attribute("gen_ai.tool.name", _valid(name))
+        return span
+
+    def _record_turn(self, span: Span) -> None:
+        try:
+            turn = self._turn.turn()
+        except StreamCut:
+            return
+        span.set_attribute("gen_ai.output.messages", output_messages(turn.message, turn.finish))
+
+
+def _tokens(usage: Usage) -> dict[str, int]:
+    return {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+        "gen_ai.usage.reasoning.output_tokens": usage.thought_tokens,
+    }
+
+
+def _fail(span: Span, kind: Outcome | StopReason) -> None:
+    """Only the kind of a failure is told: its message may hold content."""
+    span.set_attribute("error.type", kind)
+    span.set_status(StatusCode.ERROR)
+
+
+def _nanoseconds(event: RunEvent) -> int:
+    return int(event.time * 1_000_000_000)
+
+
+def _valid(text: str) -> str:
+    """Half of a surrogate pair would keep a whole batch of spans from being sent."""
+    return text.encode("utf-8", "replace").decode()
+
+
+_Handlers: TypeAlias = dict[type[RunEvent], Callable[[RunSpans, Any], None]]
+_HANDLERS: _Handlers = {
+    RunStarted: RunSpans.run_started,
+    RoundStarted: RunSpans.round_started,
+    TurnEnded: RunSpans.turn_ended,
+    ToolRunStarted: RunSpans.tool_run_started,
+    ToolRunEnded: RunSpans.tool_run_ended,
+    RunEnded: RunSpans.run_ended,
+}
+_CONTENT_HANDLERS: _Handlers = {
+    **_HANDLERS,
+    TextDelta: RunSpans.said,
+    ThoughtDelta: RunSpans.said,
+    PartReceived: RunSpans.said,
+    ToolCallStarted: RunSpans.said,
+    ToolCallEnded: RunSpans.said,
+}
