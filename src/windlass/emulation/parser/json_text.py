@@ -31,6 +31,7 @@ _TRIPLE = Pattern(alt('"""', "'''"))
 _COMMENT = Pattern(alt("//", "/*"))
 _COMMENT_ENDS = {"//": Pattern("\n"), "/*": Pattern("*/")}
 _BRACKETS = ("{", "}", "[", "]")
+_DELIMITERS = (",", "}", "]", ")", "\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,26 +269,26 @@ class JsonReader:
         return (f'"{json_escaped(word)}"', "text") if self._style.loose and word else (word, "")
 
     def _read_broken(self) -> Step[Ending]:
-        """Passes on what cannot be read, up to where its brackets are closed."""
+        """Passes on what cannot be read, up to where its brackets are closed, or to a delimiter."""
         self._release("")
         source, depth = self._source, len(self._stack)
-        edges = Pattern(alt(*_BRACKETS, *([self._stops.part] if self._stops else [])))
-        while depth:
+        stops = (self._stops.part,) if self._stops else ()
+        edges = Pattern(alt(*(_BRACKETS if depth else _DELIMITERS), *stops))
+        while True:
             found, safe = edges.find(source.text, source.place, source.ended)
-            end = found.end() if found else safe
-            if found and len(found.group()) != 1:
-                self._write(_printable(source.text[source.place : safe]))
-                source.place = safe
-                return "broken"
+            bracket = found.group() if found and depth and found.group() in _BRACKETS else ""
+            end = safe + len(bracket)
             self._write(_printable(source.text[source.place : end]))
             source.place = end
+            if bracket:
+                depth += 1 if bracket in "{[" else -1
+            if bracket and depth:
+                continue
             if found:
-                depth += 1 if found.group() in "{[" else -1
-            elif source.ended:
+                return "broken"
+            if source.ended:
                 return "cut"
-            else:
-                yield
-        return "broken"
+            yield
 
 
 def _printable(text: str) -> str:

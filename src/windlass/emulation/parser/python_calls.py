@@ -7,14 +7,18 @@ from re import Match
 from windlass.emulation.parser.call import NotACall, Reading
 from windlass.emulation.parser.json_text import PYTHON, JsonReader
 from windlass.emulation.parser.parameters import ArgumentWriter
-from windlass.emulation.parser.pattern import NAME, WS, Pattern, ahead, alt, chars, opt
+from windlass.emulation.parser.pattern import NAME, WS, Part, Pattern, ahead, alt, chars, opt, seq
 from windlass.emulation.parser.source import Step
 
-__all__ = ["PythonCalls"]
+__all__ = ["PRINTED", "PythonCalls"]
 
 _KEY = Pattern(chars(r"[^\W\d]", 1, 1, "first"), chars(r"[\w.-]", 0, 99, "rest"), WS, "=")
 _ARGUMENT = Pattern(alt(ahead(")"), _KEY.part))
-_NEXT = Pattern(WS, opt(alt(",", ";")), WS, opt("print("), NAME, WS, "(")
+_UNPRINTED = Part(rf"(?!print\((?:\Z|{NAME.prefix}{WS.full}(?:\(|\Z)))", prefix="(?!)", empty=True)
+"""Nothing, where there is no `print(` around a call and more text cannot make it one."""
+PRINTED = seq(alt("print(", _UNPRINTED), NAME, WS, "(")
+"""The beginning of a call, or of one whose result is printed."""
+_NEXT = Pattern(WS, opt(alt(",", ";")), WS, PRINTED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from windlass.emulation.parser.formats.shared import (
 from windlass.emulation.parser.json_calls import JsonCalls
 from windlass.emulation.parser.json_text import LOOSE
 from windlass.emulation.parser.pattern import NAME, WS, Pattern, ahead, alt, chars, opt, seq
-from windlass.emulation.parser.python_calls import PythonCalls
+from windlass.emulation.parser.python_calls import PRINTED, PythonCalls
 from windlass.emulation.parser.text_input import TextInput
 
 __all__ = ["PLAIN"]
@@ -56,7 +56,7 @@ TOOL_CODE = Format(
     "tool_code",
     (
         Head(
-            Pattern("```tool_code", WS, opt("print("), NAME, WS, "("),
+            Pattern("```tool_code", WS, PRINTED),
             PythonCalls(),
             ends(")", "```"),
             "declared",
