@@ -110,7 +110,7 @@ class TextFormatter(logging.Formatter):
 
     def _below(self, record: logging.LogRecord) -> Iterator[str]:
         trace = self.formatException(record.exc_info) if record.exc_info else ""
-        for line in (trace + (record.stack_info or "")).splitlines():
+        for line in [*trace.splitlines(), *(record.stack_info or "").splitlines()]:
             yield f"    {_escaped(line)}"
 
 
