@@ -14,7 +14,17 @@ from windlass.models.fields import JsonObject, merged
 from windlass.models.openai.media import encode_media
 from windlass.models.openai.wire import encode_call
 
-__all__ = ["FINISH_REASONS", "Head", "call_fields", "completion", "message_extra", "usage_fields"]
+__all__ = [
+    "FINISH_REASONS",
+    "Head",
+    "call_fields",
+    "completion",
+    "completion_fields",
+    "image_fields",
+    "message_extra",
+    "signature_fields",
+    "usage_fields",
+]
 
 FINISH_REASONS: dict[StopReason, str] = {
     "answer": "stop",

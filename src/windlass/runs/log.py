@@ -96,6 +96,11 @@ class Follower:
         self._position = len(self._events)
         return events
 
+    def wake(self) -> None:
+        """Lets a reader that waits in `some` go on with what there is."""
+        while self._waiters:
+            _wake(self._waiters.pop())
+
 
 def _wake(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():

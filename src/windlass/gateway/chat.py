@@ -1,0 +1,162 @@
+"""`POST /v1/chat/completions`: a run, and its client who waits for it."""
+
+import asyncio
+import time
+
+from windlass.gateway.answer import completion
+from windlass.gateway.chunks import HEARTBEAT, ChunkEncoder, error_chunk
+from windlass.gateway.exchange import (
+    Exchange,
+    Header,
+    Receive,
+    Scope,
+    Send,
+    exchange_of,
+    read_body,
+    respond_json,
+)
+from windlass.gateway.gateway import Gateway
+from windlass.gateway.problems import Refused
+from windlass.gateway.request import ChatRequest, read_request
+from windlass.gateway.run import GatewayRun
+
+__all__ = ["SSE_HEADERS", "ChatCompletions", "ask", "wants_tool_events"]
+
+SSE_HEADERS: tuple[Header, ...] = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class ChatCompletions:
+    """The endpoint, as plain ASGI: it is where the gateway's time goes."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = exchange_of(scope)
+        request = await ask(self._gateway, scope, receive)
+        exchange.stream = request.stream
+        run = await self._gateway.start(request, exchange, live=request.stream)
+        watch = asyncio.create_task(_watch(receive, run))
+        try:
+            if request.stream:
+                heartbeat = self._gateway.config.server.heartbeat
+                await _Streaming(run, exchange, send, watch, heartbeat).answer()
+            else:
+                await _answer(run, exchange, send, watch)
+        finally:
+            watch.cancel()
+            _note(run, exchange)
+
+
+async def ask(gateway: Gateway, scope: Scope, receive: Receive) -> ChatRequest:
+    """The request in the body of this exchange. Raises `Refused`."""
+    gateway.admission.count(exchange_of(scope).key)
+    body = await read_body(scope, receive, gateway.config.limits.max_body_bytes)
+    return read_request(body, gateway.limits)
+
+
+def wants_tool_events(request: ChatRequest, exchange: Exchange) -> bool:
+    """By the request's `stream_options`, or by `Accept: text/event-stream; events=windlass`."""
+    if request.include_tool_events:
+        return True
+    accept = exchange.header(b"accept").replace(" ", "").lower()
+    return "text/event-stream;events=windlass" in accept
+
+
+async def _watch(receive: Receive, run: GatewayRun) -> None:
+    """Waits until the client is gone. Its run goes with it, unless it asked for `background`."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    if not run.request.background:
+        await run.run.stop()
+
+
+async def _answer(
+    run: GatewayRun, exchange: Exchange, send: Send, watch: asyncio.Task[None]
+) -> None:
+    await asyncio.wait([run.task, watch], return_when=asyncio.FIRST_COMPLETED)
+    if not run.task.done():
+        return  # the client is gone, and the run goes on without it
+    if (problem := run.problem()) is not None:
+        raise Refused(problem)
+    await respond_json(send, completion(run.head, run.reply, run.call_ids), _headers(run))
+
+
+def _headers(run: GatewayRun) -> tuple[Header, ...]:
+    return (
+        (b"x-windlass-run-id", run.id.encode()),
+        (b"x-function-calling-mode", run.mode.encode()),
+    )
+
+
+def _note(run: GatewayRun, exchange: Exchange) -> None:
+    exchange.mode = run.mode
+    if run.task.done() and run.run.error is None:
+        exchange.reply = run.reply
+
+
+class _Streaming:
+    """One streamed answer.
+
+    It begins with the first thing that the client is to see: a run that fails before has a status
+    of its own, as it has without streaming.
+    """
+
+    def __init__(
+        self,
+        run: GatewayRun,
+        exchange: Exchange,
+        send: Send,
+        watch: asyncio.Task[None],
+        heartbeat: float,
+    ) -> None:
+        self._run, self._send, self._watch = run, send, watch
+        self._heartbeat = heartbeat
+        self._encoder = ChunkEncoder(
+            run.head,
+            run.plan.tools,
+            run.call_ids,
+            include_usage=run.request.include_usage,
+            tool_events=wants_tool_events(run.request, exchange),
+        )
+        self._begun = False
+
+    async def answer(self) -> None:
+        events = self._run.run.events()
+        self._watch.add_done_callback(lambda _: events.wake())
+        spoken = time.monotonic()
+        while True:
+            quiet = time.monotonic() - spoken
+            batch = await events.some(max(0.0, self._heartbeat - quiet))
+            if self._watch.done() and not self._run.task.done():
+                return None  # the client is gone, and the run goes on without it
+            chunks = self._encoder.encode(batch)
+            if batch and batch[-1].done:
+                return await self._end(chunks)
+            if not batch and time.monotonic() - spoken >= self._heartbeat:
+                chunks = HEARTBEAT
+            if chunks:
+                await self._write(chunks)
+                spoken = time.monotonic()
+
+    async def _end(self, chunks: bytes) -> None:
+        await asyncio.wait([self._run.task])
+        problem = self._run.problem()
+        if problem is None:
+            await self._write(chunks + self._encoder.end(self._run.reply), more=False)
+        elif self._begun or chunks:
+            await self._write(chunks + error_chunk(problem), more=False)
+        else:
+            raise Refused(problem)
+
+    async def _write(self, data: bytes, *, more: bool = True) -> None:
+        if not self._begun:
+            self._begun = True
+            headers = [*SSE_HEADERS, *_headers(self._run)]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            data = self._encoder.begin() + data
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})

@@ -1,0 +1,219 @@
+"""What a gateway holds: its models, its tools, its keys, and the runs that go."""
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from windlass.errors import ConfigError, RunNotFound
+from windlass.gateway.access_log import AccessLog
+from windlass.gateway.admission import Admission
+from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig
+from windlass.gateway.exchange import Exchange
+from windlass.gateway.keys import KeyRing
+from windlass.gateway.metrics import Metrics
+from windlass.gateway.problems import Problem, Refused, bad_request
+from windlass.gateway.request import ChatRequest, Limits
+from windlass.gateway.run import GatewayRun, Observer
+from windlass.gateway.served import ServedModel
+from windlass.gateway.toolbox import load_tools
+from windlass.gateway.tracing import Tracing, tracing_from
+from windlass.gateway.turns import KeptTurns
+from windlass.model import Model
+from windlass.models import create_model
+from windlass.runs.store import RunStore
+from windlass.settings import Mode, function_calling_settings, mode_from
+from windlass.tool import Tool, as_tools
+
+__all__ = ["Gateway"]
+
+log = logging.getLogger("windlass.gateway")
+
+MODE_HEADER = b"x-function-calling-mode"
+OPEN_MODELS = 256
+"""How many models that no configuration names are kept at once."""
+SHUTTING_DOWN = Problem(503, "The gateway is shutting down.", "shutting_down", retry_after=5)
+
+
+class Gateway:
+    """Belongs to one event loop. `models` and `tools` stand in for those of the configuration."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        *,
+        models: Mapping[str, Model] | None = None,
+        tools: Iterable[Any] | None = None,
+        tracing: Tracing | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        """Raises `ConfigError` for what cannot work."""
+        self.config = config
+        self.limits = Limits(
+            max_json_depth=config.limits.max_json_depth,
+            max_messages=config.limits.max_messages,
+            max_tools=config.limits.max_tools,
+        )
+        self.keys = KeyRing(config.keys)
+        self.turns = KeptTurns()
+        self.runs: RunStore[GatewayRun] = RunStore(
+            max_running=config.limits.max_running,
+            keep_finished=config.limits.keep_finished,
+            max_finished=config.limits.max_kept_runs,
+        )
+        self.draining = False
+        self._environ = environ
+        self._settings = function_calling_settings(environ)
+        self._tools = self._loaded(tools)
+        self._models = self._configured(models or {})
+        self._opened: dict[str, ServedModel] = {}
+        self.metrics = Metrics(models=self._models, tools=self._tools)
+        self.admission = Admission(config.limits, self.metrics.refused)
+        self.access_log = AccessLog() if config.server.access_log else None
+        content = config.server.log_content
+        self._tracing = tracing or tracing_from(environ, content=content)
+
+    def model_names(self, key: KeyConfig | None) -> list[str]:
+        """The models that this key may use."""
+        return [name for name in self._models if _may_use(key, name)]
+
+    def served(self, name: str, key: KeyConfig | None) -> ServedModel:
+        """The model of that name. Raises `Refused` (404) if there is none for this key."""
+        served = self._models.get(name) or self._opened.get(name)
+        if served is None and self.config.open_models:
+            served = self._open(name)
+        if served is None or not _may_use(key, name):
+            message = f"The model {name[:200]!r} does not exist, or this key may not use it."
+            raise Refused(Problem(404, message, "model_not_found", "model"))
+        return served
+
+    async def start(self, request: ChatRequest, exchange: Exchange, *, live: bool) -> GatewayRun:
+        """Starts what is asked for, when its turn has come. Raises `Refused`."""
+        served = self.served(request.model, exchange.key)
+        exchange.model = served.name
+        asked = self._asked_mode(exchange)
+        plan = served.plan(
+            request,
+            run_id=f"run_{secrets.token_hex(12)}",
+            messages=self.turns.restored(exchange.owner, request.messages),
+            mode=asked,
+            live=live,
+        )
+        leave = await self.admission.enter(exchange.key, served.config)
+        run = GatewayRun(
+            plan,
+            request,
+            owner=exchange.owner,
+            asked_mode=asked or served.mode,
+            turns=self.turns,
+        )
+        run.task.add_done_callback(lambda _: leave())
+        run.observe(self._observers(served, exchange, live))
+        self.runs.add(run)
+        exchange.run_id = run.id
+        return run
+
+    def find(self, run_id: str, exchange: Exchange) -> GatewayRun:
+        """A run of this key. Raises `RunNotFound`, also for a run of another."""
+        run = self.runs.get(run_id)
+        if run.owner != exchange.owner:
+            raise RunNotFound(f"no run {run_id!r} is known here")
+        return run
+
+    async def drain(self, seconds: float) -> None:
+        """Takes nothing new, lets the runs end for so long, and calls the rest off."""
+        self.draining = True
+        running = [run.task for run in self.runs.all() if not run.task.done()]
+        if running:
+            log.info("Waiting for runs to end", extra={"runs": len(running)})
+            await asyncio.wait(running, timeout=seconds)
+        left = [run for run in self.runs.all() if not run.task.done()]
+        for run in left:
+            run.called_off = SHUTTING_DOWN
+        await asyncio.gather(*(run.run.stop() for run in left))
+        if left:
+            log.warning("Runs were called off by the shutdown", extra={"runs": len(left)})
+
+    async def aclose(self) -> None:
+        """Stops what still runs and gives back connections."""
+        await self.drain(0)
+        for served in (*self._models.values(), *self._opened.values()):
+            await served.model.aclose()
+        if self._tracing is not None:
+            await self._tracing.aclose()
+
+    def _asked_mode(self, exchange: Exchange) -> Mode | None:
+        asked = exchange.header(MODE_HEADER)
+        if not asked:
+            return None
+        try:
+            return mode_from(asked, "X-Function-Calling-Mode")
+        except ConfigError as error:
+            raise bad_request(str(error), "X-Function-Calling-Mode") from None
+
+    def _observers(self, served: ServedModel, exchange: Exchange, live: bool) -> list[Observer]:
+        observers = [self.metrics.run(model=served.name, live=live)]
+        if self._tracing is not None:
+            headers = {name.decode("latin-1"): exchange.header(name) for name in exchange.headers}
+            observers.append(
+                self._tracing.run(
+                    model=served.config.target.partition("/")[2],
+                    provider=served.provider,
+                    key=exchange.owner or None,
+                    traceparent=headers,
+                )
+            )
+        return observers
+
+    def _loaded(self, given: Iterable[Any] | None) -> dict[str, Tool]:
+        if given is not None:
+            return {tool.name: tool for tool in as_tools(given)}
+        return load_tools(self.config.tool_modules, self.config.base)
+
+    def _configured(self, models: Mapping[str, Model]) -> dict[str, ServedModel]:
+        configs = dict(self.config.models)
+        for name, model in models.items():
+            configs.setdefault(name, ModelConfig(name=name, target=model.name))
+        return {
+            name: self._serve(config, models.get(name) or self._create(config))
+            for name, config in configs.items()
+        }
+
+    def _create(self, config: ModelConfig) -> Model:
+        key = self._environ.get(config.api_key_env) if config.api_key_env else None
+        try:
+            return create_model(
+                config.target,
+                base_url=config.base_url,
+                api_key=key,
+                headers=config.headers or None,
+            )
+        except ConfigError as error:
+            raise ConfigError(f"models.{config.name}: {error}") from error
+
+    def _serve(self, config: ModelConfig, model: Model) -> ServedModel:
+        missing = [name for name in config.tools if name not in self._tools]
+        if missing:
+            raise ConfigError(f"models.{config.name}.tools: no module has {', '.join(missing)}")
+        names = config.tools if config.function_calling else ()
+        own = {name: self._tools[name] for name in names}
+        return ServedModel(config, model, own, self._settings, self.config.limits)
+
+    def _open(self, name: str) -> ServedModel | None:
+        """A model that only its name describes: `provider/model`."""
+        try:
+            config = ModelConfig(name=name, target=name)
+            served = self._serve(config, self._create(config))
+        except ConfigError as error:
+            log.info("A model cannot be opened", extra={"model": name[:200], "reason": str(error)})
+            return None
+        if len(self._opened) >= OPEN_MODELS:
+            self._opened.pop(next(iter(self._opened)))
+        self._opened[name] = served
+        return served
+
+
+def _may_use(key: KeyConfig | None, name: str) -> bool:
+    return key is None or key.models is None or name in key.models

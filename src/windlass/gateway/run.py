@@ -1,0 +1,109 @@
+"""A run that was started over HTTP: whose it is, how its client knows it, how it ended."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from windlass.client.run import AsyncRun
+from windlass.emulation.failures import native_failure
+from windlass.emulation.mode import mode_of
+from windlass.errors import ModelError, NativeModeUnavailable, WindlassError
+from windlass.events import RunEvent
+from windlass.gateway.answer import Head
+from windlass.gateway.problems import Problem, problem_of
+from windlass.gateway.request import ChatRequest
+from windlass.gateway.turns import CallIds, KeptTurns, kept_turn
+from windlass.loop.loop import RunPlan
+from windlass.loop.reply import Reply
+from windlass.settings import Mode
+
+__all__ = ["GatewayRun", "Observer"]
+
+log = logging.getLogger("windlass.gateway")
+
+Observer = Callable[[RunEvent], None]
+
+
+class GatewayRun:
+    """Started when made."""
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        request: ChatRequest,
+        *,
+        owner: str,
+        asked_mode: Mode,
+        turns: KeptTurns,
+    ) -> None:
+        self.plan, self.request, self.owner = plan, request, owner
+        self.id = plan.run_id
+        self.head = Head(f"chatcmpl-{plan.run_id[4:]}", int(time.time()), request.model)
+        self.call_ids = CallIds()
+        self.called_off: Problem | None = None
+        """Why the gateway itself stopped the run, if it did."""
+        self._asked_mode: Mode = asked_mode
+        self._turns = turns
+        self.run = AsyncRun(plan, self._keep_turn)
+
+    @property
+    def task(self) -> asyncio.Task[None]:
+        return self.run.task
+
+    @property
+    def mode(self) -> Mode:
+        """The mode that tools are brought to the model in."""
+        return mode_of(self.plan.model)
+
+    @property
+    def reply(self) -> Reply:
+        return self.run.reply
+
+    def observe(self, observers: list[Observer]) -> None:
+        """Shows every event to each of them. One that fails is out, and the run goes on."""
+
+        def show(event: RunEvent) -> None:
+            for observer in tuple(observers):
+                try:
+                    observer(event)
+                except Exception:
+                    observers.remove(observer)
+                    log.exception("An observer of runs failed", extra={"run_id": self.id})
+
+        if observers:
+            self.run.log.listen(show)
+
+    def problem(self) -> Problem | None:
+        """What an ended run failed with; None if it has an answer."""
+        error = self.run.error
+        if error is not None:
+            return self._failure(error)
+        match self.run.stop_reason:
+            case "stopped":
+                return self.called_off
+            case "deadline":
+                seconds = self.plan.policy.timeout
+                return Problem(504, f"The run took longer than {seconds:g} s.", "run_timeout")
+            case "malformed_call":
+                message = "The model's call could not be read, and its turn was lost."
+                return Problem(502, message, "malformed_function_call", type="upstream_error")
+            case _:
+                return None
+
+    def _failure(self, error: Exception) -> Problem:
+        if not isinstance(error, WindlassError):
+            log.error("A run failed", exc_info=error, extra={"run_id": self.id})
+        if (
+            self._asked_mode == "native"
+            and self.plan.tools
+            and isinstance(error, ModelError)
+            and native_failure(error) is not None
+        ):
+            return problem_of(NativeModeUnavailable(error.message, error))
+        return problem_of(error)
+
+    def _keep_turn(self, reply: Reply) -> None:
+        turn = kept_turn(reply, len(self.plan.messages), self.call_ids)
+        if turn is not None:
+            self._turns.keep(self.owner, turn)

@@ -1,0 +1,168 @@
+"""One name that clients may ask for: the model behind it, its tools, and how a run of it goes."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
+
+from msgspec.structs import replace
+
+from windlass.client.options import Offer
+from windlass.content import Message
+from windlass.emulation.mode import Modes, mode_of
+from windlass.events import ModelEvent
+from windlass.gateway.config import LimitsConfig, ModelConfig
+from windlass.gateway.offers import NOTHING, Offers
+from windlass.gateway.problems import bad_request
+from windlass.gateway.request import ChatRequest
+from windlass.loop.approval import Approvals
+from windlass.loop.executor import ToolExecutor
+from windlass.loop.loop import RunPlan
+from windlass.loop.policy import Policy
+from windlass.model import AUTO, Model, ModelRequest
+from windlass.models.fields import JsonObject
+from windlass.settings import FunctionCallingSettings, Mode
+from windlass.tool import Tool
+
+__all__ = ["ServedModel"]
+
+
+class ServedModel:
+    """Makes the plans of its runs."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        model: Model,
+        own: Mapping[str, Tool],
+        settings: FunctionCallingSettings,
+        limits: LimitsConfig,
+    ) -> None:
+        self.config, self.model = config, model
+        self.name = config.name
+        self.provider = config.target.partition("/")[0]
+        self._modes = Modes(model, settings)
+        self.mode: Mode = config.mode or settings.mode
+        self._offers = Offers(own, limits.max_tools)
+        self._executor = ToolExecutor()
+        self._policy = Policy(
+            max_rounds=config.max_rounds,
+            on_limit=config.on_limit,
+            timeout=config.run_timeout or limits.run_timeout,
+            tool_timeout=config.tool_timeout,
+            approval_timeout=config.approval_timeout,
+            max_parallel=config.max_parallel,
+        )
+
+    def plan(
+        self,
+        request: ChatRequest,
+        *,
+        run_id: str,
+        messages: tuple[Message, ...],
+        mode: Mode | None,
+        live: bool,
+    ) -> RunPlan:
+        """What a run is told at its start. Raises `Refused`, which names the field."""
+        offer = self._offer(request)
+        policy = self._policy
+        if request.tool_choice is not AUTO or request.parallel_tool_calls is not None:
+            policy = replace(
+                policy,
+                tool_choice=request.tool_choice,
+                parallel_tool_calls=request.parallel_tool_calls,
+            )
+        if self.config.system and messages[0].role != "system":
+            messages = (Message.system(self.config.system), *messages)
+        return RunPlan(
+            run_id=run_id,
+            model=self._in_mode(mode or self.mode, offer, messages, request),
+            messages=messages,
+            tools=offer.tools,
+            declarations=offer.declarations,
+            policy=policy,
+            executor=self._executor,
+            approvals=Approvals(None, wait=live, timeout=policy.approval_timeout),
+            settings=request.settings,
+            extra=_extra(request.extra, self.provider),
+            live=live,
+        )
+
+    def _offer(self, request: ChatRequest) -> Offer:
+        """The tools of this request. Raises `Refused` for a choice of what is not there."""
+        choice = request.tool_choice
+        offer = self._offers.of(request.tools)
+        if choice.mode == "none" or not self.config.function_calling:
+            offer = NOTHING
+        if unknown := [name for name in choice.names if name not in offer.tools]:
+            raise bad_request(f"tool_choice: no tool is named {unknown[0]!r}", "tool_choice")
+        if choice.mode == "required" and not offer.tools:
+            raise bad_request(
+                "tool_choice: a call is required, and no tool is there", "tool_choice"
+            )
+        return offer
+
+    def _in_mode(
+        self, mode: Mode, offer: Offer, messages: tuple[Message, ...], request: ChatRequest
+    ) -> Model:
+        has_tools = bool(offer.tools) or any(message.role == "tool" for message in messages)
+        # Where no tools are spoken of there is nothing to fall back from.
+        model = self._modes.of(mode if has_tools else "native")
+        return OneCall(model) if request.parallel_tool_calls is False and offer.tools else model
+
+
+class OneCall:
+    """A model of which only the first call of a turn is heard.
+
+    `parallel_tool_calls: false` is a promise to the client, and not every service keeps it.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def mode(self) -> Mode:
+        return mode_of(self._model)
+
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        return aclosing(self._events(request))
+
+    async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        async with self._model.stream(request) as events:
+            async for event in events:
+                if not getattr(event, "index", 0):
+                    yield event
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+_GEMINI_NAMES = {
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+    "logprobs": "responseLogprobs",
+    "top_logprobs": "logprobs",
+}
+_THINKING_BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
+
+
+def _extra(extra: JsonObject, provider: str) -> JsonObject:
+    """Fields that we have no word for: passed on where they are known, else left out.
+
+    Google refuses a request with a field that it does not know.
+    """
+    if not extra or provider == "openai":
+        return extra
+    if provider not in ("gemini", "vertex"):
+        return {}
+    generation: JsonObject = {
+        name: extra[field] for field, name in _GEMINI_NAMES.items() if extra.get(field) is not None
+    }
+    budget = _THINKING_BUDGETS.get(str(extra.get("reasoning_effort")))
+    if budget is not None:
+        generation["thinkingConfig"] = {"thinkingBudget": budget}
+    return {"generationConfig": generation} if generation else {}
