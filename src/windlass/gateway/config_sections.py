@@ -151,7 +151,10 @@ class Document:
         return fields
 
     def _note_repeated_keys(self, keys: list[dict[str, Any]]) -> None:
-        for field, said in (("name", "another key has this name"), ("hash", "another key is this")):
+        for field, said in (
+            ("name", "another key has this name"),
+            ("hash", "another key has this hash"),
+        ):
             seen: set[str] = set()
             for position, fields in enumerate(keys):
                 if (value := fields.get(field)) in seen:
