@@ -61,6 +61,7 @@ def test_a_problem_is_a_line_with_file_place_and_words() -> None:
     )
     assert str(Problem("", "cannot be read", file="w.toml")) == "w.toml: cannot be read"
     assert str(Problem("WINDLASS_PORT", "wrong")) == "WINDLASS_PORT: wrong"
+    assert str(Problem("tools", "one\n  two\n")) == "tools: one two"
 
 
 @pytest.mark.parametrize(

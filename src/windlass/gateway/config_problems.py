@@ -30,7 +30,9 @@ class Problem(Struct, frozen=True):
     def __str__(self) -> str:
         where = self.file and (f"{self.file}:{self.line}" if self.line else self.file)
         kind = "warning" if self.severity == "warning" else None
-        return ": ".join(part for part in (where, kind, self.place, self.message) if part)
+        # An exception of a tool module may have several lines.
+        said = " ".join(line.strip() for line in self.message.splitlines())
+        return ": ".join(part for part in (where, kind, self.place, said) if part)
 
 
 class Problems:
