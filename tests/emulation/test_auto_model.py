@@ -289,7 +289,6 @@ async def test_modes_share_what_they_learn() -> None:
     inner = ScriptedModel([UNSUPPORTED, PARIS, PARIS, PARIS])
     modes = Modes(inner)
     assert modes.of("native") is inner
-    assert modes.of() is modes.of("auto")
     for mode in ("auto", "auto", "emulated"):
         await events_of(modes.of(mode), asked())
     assert modes_of(inner) == ["native", "emulated", "emulated", "emulated"]

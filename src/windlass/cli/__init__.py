@@ -29,6 +29,9 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "serve": ("windlass.cli.serve", "serve models and tools behind the OpenAI wire"),
+    "check-config": ("windlass.cli.check_config", "say what is wrong with a windlass.toml"),
+    "keys": ("windlass.cli.keys", "make a key for the gateway"),
     "parse": ("windlass.cli.parse", "read the tool calls in a model's text"),
 }
 """Each command's module and what its help says."""

@@ -1,0 +1,63 @@
+"""`windlass serve`: the gateway."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from windlass.errors import ConfigError
+from windlass.gateway.access_log import configure_logging
+from windlass.gateway.config import CONFIG_NAME, find_config, load_config
+
+__all__ = ["configure", "run"]
+
+DESCRIPTION = """\
+Serves the configured models to every client that speaks OpenAI's chat completions, and runs the
+configured tools by itself. Without a file, the environment says what is served."""
+
+EPILOG = """\
+examples:
+  windlass serve
+  windlass serve --config /etc/windlass/windlass.toml --port 8081
+  WINDLASS_MODEL=gemini/gemini-2.5-flash WINDLASS_TOOLS=tools.py windlass serve
+
+  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\
+    -d '{"model": "fast", "messages": [{"role": "user", "content": "Weather in Paris?"}]}'"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help=f"default: {CONFIG_NAME} of this directory"
+    )
+    parser.add_argument("--host", help="where to listen; other hosts than this one need keys")
+    parser.add_argument("--port", type=int, help="0 takes any that is free")
+    parser.add_argument("--log-level", default="INFO", metavar="LEVEL", help="default: INFO")
+    parser.add_argument(
+        "--log-format",
+        choices=("json", "text"),
+        help="default: text on a terminal, else json",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    configure_logging(
+        options.log_level, None if options.log_format is None else options.log_format == "json"
+    )
+    try:
+        from windlass.gateway.app import create_app
+        from windlass.gateway.serve import serve
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"the gateway needs {error.name}: pip install 'windlass[gateway]'"
+        ) from error
+    config = load_config(
+        options.config or find_config(Path()), os.environ, host=options.host, port=options.port
+    )
+    serve(create_app(config), _listening)
+    return 0
+
+
+def _listening(address: str) -> None:
+    sys.stderr.write(f"Windlass listens on {address}\n")
+    sys.stderr.flush()

@@ -1,0 +1,77 @@
+"""The gateway as a process: uvicorn, and an end that loses nothing it need not lose."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from windlass.errors import ConfigError
+from windlass.gateway.app import App
+
+__all__ = ["GatewayServer", "address_of", "serve"]
+
+log = logging.getLogger("windlass.gateway")
+
+AFTER_DRAINING = 5
+"""Seconds for the last words to reach clients, before their connections are cut."""
+
+
+class GatewayServer(uvicorn.Server):
+    """Listens; before it goes it stops accepting, waits for runs, and calls off the rest."""
+
+    def __init__(self, app: App) -> None:
+        server, limits = app.gateway.config.server, app.gateway.config.limits
+        super().__init__(
+            uvicorn.Config(
+                app,
+                host=server.host,
+                port=server.port,
+                loop="uvloop",
+                http="httptools",
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                h11_max_incomplete_event_size=limits.max_header_bytes,
+                timeout_graceful_shutdown=int(server.shutdown_timeout) + AFTER_DRAINING,
+            )
+        )
+        self.gateway = app.gateway
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        seconds = self.gateway.config.server.shutdown_timeout
+        draining = asyncio.create_task(self.gateway.drain(seconds))
+        try:
+            await super().shutdown(sockets)
+        finally:
+            await draining
+
+
+def serve(app: App, started: Callable[[str], None]) -> None:
+    """Serves until a signal ends it; calls `started` with its address when it listens.
+
+    Raises `ConfigError` if the address cannot be had.
+    """
+    server = GatewayServer(app)
+    listener = _listener(server.config)
+    with listener:
+        started(address_of(listener))
+        server.run(sockets=[listener])
+
+
+def address_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _listener(config: uvicorn.Config) -> socket.socket:
+    """The socket, bound before anything is printed: a port that is taken is said in words."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    try:
+        return socket.create_server((config.host, config.port), family=family, backlog=2048)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"cannot listen on {config.host}:{config.port}: {reason}") from None
