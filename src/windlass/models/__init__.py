@@ -17,6 +17,7 @@ __all__ = ["PROVIDERS", "Key", "Retry", "Timeouts", "create_model"]
 PROVIDERS: dict[str, tuple[str, str]] = {
     "openai": ("windlass.models.openai.model", "OpenAIModel"),
     "gemini": ("windlass.models.gemini.model", "GeminiModel"),
+    "local": ("windlass.models.local.model", "LocalModel"),
     "vertex": ("windlass.models.gemini.model", "VertexModel"),
 }
 """The provider's name and where its model lives: a module and a class in it."""
