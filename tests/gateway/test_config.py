@@ -1,6 +1,8 @@
 """What a configuration that is right says: values, defaults, and which source wins."""
 
+import json
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,11 @@ from windlass.gateway.config import (
     McpConfig,
     ModelConfig,
     ServerConfig,
+    check_config,
     find_config,
     load_config,
 )
+from windlass.gateway.config_values import ToolsSection
 
 MODEL = '[models.fast]\ntarget = "openai/gpt-5-mini"\n'
 HASH = "sha256:" + "0a" * 32
@@ -307,3 +311,41 @@ def test_a_configuration_does_not_change() -> None:
     with pytest.raises(AttributeError):
         ServerConfig().port = 1  # pyright: ignore[reportAttributeAccessIssue]
     assert msgspec.structs.replace(ServerConfig(), port=1).port == 1
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+DOCUMENTED = {
+    "[server]": ServerConfig,
+    "[models.NAME]": ModelConfig,
+    "[tools]": ToolsSection,
+    "[mcp.NAME]": McpConfig,
+    "[[keys]]": KeyConfig,
+    "[limits]": LimitsConfig,
+}
+
+
+def test_every_example_of_the_page_can_be_served(tmp_path: Path) -> None:
+    (tools,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    write(tmp_path, tools, "tools.py")
+    examples = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(examples) == 2
+    for text in examples:
+        assert check_config(write(tmp_path, text), {"GEMINI_API_KEY": "x"}) == []
+
+
+@pytest.mark.parametrize("section", DOCUMENTED)
+def test_the_page_has_every_setting_with_its_default(section: str) -> None:
+    _, _, rest = PAGE.partition(f"### `{section}`\n")
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \|", rest.partition("\n##")[0], re.MULTILINE)
+    assert {name: default.strip("`") for name, default in rows} == {
+        field.name: _default_in_words(field)
+        for field in msgspec.structs.fields(DOCUMENTED[section])
+        if not (field.name == "name" and "NAME" in section)
+    }
+
+
+def _default_in_words(field: msgspec.structs.FieldInfo) -> str:
+    if field.required:
+        return "needed"
+    value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    return "none" if value is None else json.dumps(value)
