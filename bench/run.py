@@ -4,6 +4,8 @@
     python bench/run.py --quick               the same with fewer samples, some 20 seconds
     python bench/run.py --only tokens         one scenario, or several
     python bench/run.py --profile one_tool    where Windlass's time goes
+    python bench/run.py --profile gateway-live --peer gemini      and the gateway's
+    python bench/run.py --memory 100000       the gateway's memory over so many requests
 
 Every peer is a process of its own, and so is the upstream. Samples are interleaved, a figure is the
 median of its samples, and only ratios mean anything: the milliseconds are this machine's.
@@ -14,6 +16,7 @@ from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
+import gateway
 import parser as parser_bench
 import report
 import worker as worker_module
@@ -30,7 +33,8 @@ IMPORTS = {
     "windlass": "import windlass",
     "windlass, and a first client": FIRST_CLIENT,
 }
-EXTRAS = ("rounds", "import", "memory", "parser")
+EXTRAS = ("rounds", "import", "memory", "parser", "gateway")
+GATEWAY_PROFILES = {f"gateway-{name}": name for name in gateway.SCENARIOS}
 
 
 def turned(names: list[str], by: int) -> list[str]:
@@ -83,6 +87,18 @@ def measured_imports(quick: bool) -> report.Times:
 
 def bench(quick: bool, only: list[str]) -> None:
     wanted = only or [*SCENARIOS, *EXTRAS]
+    found: list[report.Verdict] = []
+    if set(wanted) - {"parser", "gateway"}:
+        found += bench_clients(quick, wanted)
+    if "parser" in wanted:
+        parser_bench.show(quick)
+    if "gateway" in wanted:
+        found += gateway.show(quick)
+    if wanted != ["parser"]:
+        report.show_verdicts(found)
+
+
+def bench_clients(quick: bool, wanted: list[str]) -> list[report.Verdict]:
     times: dict[str, report.Times] = {}
     costs: dict[str, report.RoundCosts] = {}
     imports: report.Times = {}
@@ -106,13 +122,13 @@ def bench(quick: bool, only: list[str]) -> None:
             ours = [peer for peer in found if peer == "windlass"]
             grown = {peer: found[peer].ask("memory", runs) for peer in ours}
             report.show_memory(grown, runs)
-    if "parser" in wanted:
-        parser_bench.show(quick)
-    if wanted != ["parser"]:
-        report.show_verdicts(report.verdicts(times, costs, imports, grown))
+    return report.verdicts(times, costs, imports, grown)
 
 
 def profile(name: str, peer: str) -> None:
+    if name in GATEWAY_PROFILES:
+        gateway.profile(GATEWAY_PROFILES[name], peer)
+        return
     with upstream() as base_url:
         drive = worker_module.driver(peer, base_url)
         worker_module.profile(drive, SCENARIOS[name])
@@ -125,11 +141,16 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", nargs="+", choices=[*SCENARIOS, *EXTRAS], default=[])
-    parser.add_argument("--profile", choices=list(SCENARIOS))
-    parser.add_argument("--peer", choices=list(PEERS), default="windlass", help="whom to profile")
+    parser.add_argument("--profile", choices=[*SCENARIOS, *GATEWAY_PROFILES])
+    parser.add_argument(
+        "--peer", choices=[*PEERS, *gateway.PROFILED], default="windlass", help="whom to profile"
+    )
+    parser.add_argument("--memory", type=int, metavar="REQUESTS", help="the gateway's, ten points")
     options = parser.parse_args()
     if options.profile:
         profile(options.profile, options.peer)
+    elif options.memory:
+        report.show_verdicts(gateway.memory(options.memory))
     else:
         bench(options.quick, options.only)
 

@@ -1,0 +1,160 @@
+"""The servers that are measured: each one process with one worker, in front of one upstream.
+
+The gateways ask for a key, as they do where others can reach them.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from processes import HERE
+
+SCRIPTS = ("answer", "live", "tool")
+KEY = f"sk-{secrets.token_hex(32)}"
+START_SECONDS = 90
+PEERS_BIN = HERE / ".venv-peers" / "bin"
+
+
+class Server(NamedTuple):
+    port: int
+    pid: int
+
+
+class Place(NamedTuple):
+    """Where a server is to run: its folder, its port, and the upstream's root."""
+
+    folder: Path
+    port: int
+    upstream: str
+
+    def file(self, name: str, text: str) -> str:
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+
+def floor_command(place: Place) -> list[str]:
+    fast = ["--loop", "uvloop", "--http", "httptools", "--no-access-log"]
+    where = ["--app-dir", str(HERE), "--port", str(place.port)]
+    return [sys.executable, "-m", "uvicorn", "gateway_floor:app", *where, *fast]
+
+
+def windlass_command(place: Place) -> list[str]:
+    config = place.file("windlass.toml", windlass_config(place.upstream))
+    port = str(place.port)
+    return [sys.executable, "-m", "windlass.cli", "serve", "--config", config, "--port", port]
+
+
+def windlass_config(upstream: str) -> str:
+    models = [
+        f'[models.{wire}-{script}]\ntarget = "{wire}/bench-{script}"\nbase_url = "{root}"\n'
+        f'api_key_env = "BENCH_KEY"\nmode = "native"\n'
+        + ('tools = ["get_weather", "search_notes", "send_mail"]\n' if script == "tool" else "")
+        for wire, root in (("openai", f"{upstream}/v1"), ("gemini", upstream))
+        for script in SCRIPTS
+    ]
+    tools = f'[tools]\nmodules = ["{HERE / "gateway_tools.py"}"]\n'
+    hashed = hashlib.sha256(KEY.encode()).hexdigest()
+    key = f'[[keys]]\nname = "bench"\nhash = "sha256:{hashed}"\n'
+    return "\n".join([tools, *models, key])
+
+
+def litellm_command(place: Place) -> list[str]:
+    models = [
+        {
+            "model_name": f"openai-{script}",
+            "litellm_params": {
+                "model": f"openai/bench-{script}",
+                "api_base": f"{place.upstream}/v1",
+                "api_key": "x",
+            },
+        }
+        for script in SCRIPTS
+    ]
+    config = place.file("litellm.yaml", json.dumps({"model_list": models}))  # YAML takes JSON
+    where = ["--host", "127.0.0.1", "--port", str(place.port)]
+    return [str(PEERS_BIN / "litellm"), "--config", config, *where, "--num_workers", "1"]
+
+
+COMMANDS: dict[str, Callable[[Place], list[str]]] = {
+    "floor": floor_command,
+    "windlass": windlass_command,
+    "litellm": litellm_command,
+}
+
+
+@contextmanager
+def served(name: str, upstream: str, profile: Path | None = None) -> Iterator[Server | None]:
+    """The server, once it takes connections; none if it is not installed, or ends at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(Path(folder), free_port(), upstream)
+        command = COMMANDS[name](place)
+        if not Path(command[0]).exists():
+            print(f"{name} is absent: make bench-peers installs it")
+            yield None
+            return
+        if profile:
+            command[1:1] = ["-m", "cProfile", "-o", str(profile)]
+        with running(command, place) as child:
+            if not answers(child, place.port):
+                said = (place.folder / "output").read_text()[-1000:].strip()
+                print(f"{name} is absent: {said}")
+                yield None
+                return
+            yield Server(place.port, child.pid)
+
+
+@contextmanager
+def running(command: list[str], place: Place) -> Iterator[subprocess.Popen[bytes]]:
+    known = {"BENCH_UPSTREAM": place.upstream, "BENCH_KEY": "x", "LITELLM_MASTER_KEY": KEY}
+    quiet = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
+    environment = {**os.environ, **known, **quiet}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # to compile a late import again each time
+    output = (place.folder / "output").open("wb")
+    with (
+        output,
+        subprocess.Popen(
+            command, cwd=place.folder, env=environment, stdout=output, stderr=output
+        ) as child,
+    ):
+        try:
+            yield child
+        finally:
+            child.send_signal(signal.SIGINT)  # at which a profiler writes what it has
+            try:
+                child.wait(10)
+            except subprocess.TimeoutExpired:
+                child.kill()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def answers(child: subprocess.Popen[bytes], port: int) -> bool:
+    give_up = time.monotonic() + START_SECONDS
+    while child.poll() is None and time.monotonic() < give_up:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return True
+    return False
+
+
+def resident_mb(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

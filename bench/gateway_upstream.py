@@ -1,0 +1,128 @@
+"""A model's server on both wires, in a process of its own: fixed bytes, chosen without parsing.
+
+It answers with a hundred tokens. A request for `bench-tool` is answered with a call of
+`get_weather` until it brings a result; one for `bench-live` gets a token every 20 ms.
+"""
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, cast
+
+import upstream
+import uvloop
+
+TOOL = "get_weather"
+ANSWER = upstream.tokens(100)
+PACE_SECONDS = 0.02
+USAGE = {"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120}
+WANTS_STREAM = re.compile(rb'"stream": ?true|:streamGenerateContent')
+HAS_RESULT = re.compile(rb'"role": ?"tool"|"function_?[rR]esponse"')
+
+
+class Question(NamedTuple):
+    gemini: bool
+    stream: bool
+    calls_tool: bool
+
+
+def gemini_response(parts: Sequence[Mapping[str, object]], finish: str | None) -> dict[str, object]:
+    candidate: dict[str, object] = {"content": {"parts": parts, "role": "model"}, "index": 0}
+    if finish:
+        candidate["finishReason"] = finish
+    known = {"modelVersion": "bench", "responseId": "bench"}
+    return {"candidates": [candidate], "usageMetadata": USAGE, **known}
+
+
+def gemini_call() -> dict[str, object]:
+    return {"functionCall": {"id": "call_0", "name": TOOL, "args": {"city": "city 0"}}}
+
+
+def gemini_body(calls_tool: bool) -> bytes:
+    part = gemini_call() if calls_tool else {"text": "".join(ANSWER)}
+    return json.dumps(gemini_response([part], "STOP")).encode()
+
+
+def gemini_chunks(calls_tool: bool) -> Iterator[bytes]:
+    said = [gemini_call()] if calls_tool else [{"text": token} for token in ANSWER]
+    responses = [gemini_response([part], None) for part in said]
+    responses.append(gemini_response([{"text": ""}], "STOP"))
+    for response in responses:
+        event = b"data: %s\r\n\r\n" % json.dumps(response).encode()
+        yield b"%x\r\n%s\r\n" % (len(event), event)
+    yield b"0\r\n\r\n"
+
+
+def written(question: Question) -> list[bytes]:
+    """The answer as it goes out: of a stream first the head, then chunk by chunk."""
+    if not question.gemini:
+        model = "tools-1" if question.calls_tool else f"tokens-{len(ANSWER)}"
+        return upstream.response(model, question.stream, 0, TOOL)
+    if question.stream:
+        return [upstream.SSE_HEAD, *gemini_chunks(question.calls_tool)]
+    body = gemini_body(question.calls_tool)
+    return [upstream.JSON_HEAD % (len(body), body)]
+
+
+PIECES = {
+    question: written(question)
+    for gemini in (False, True)
+    for stream in (False, True)
+    for calls_tool in (False, True)
+    for question in [Question(gemini, stream, calls_tool)]
+}
+WHOLE = {question: b"".join(pieces) for question, pieces in PIECES.items()}
+
+
+class Connection(asyncio.Protocol):
+    """Just enough HTTP/1.1: POST bodies with a length, kept alive, one at a time."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is not one by class
+        self.buffer = b""
+        self.pacing: asyncio.Task[None] | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.pacing:
+            self.pacing.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        head, end, body = self.buffer.partition(b"\r\n\r\n")
+        if not end:
+            return
+        length = re.search(rb"(?i)content-length: *(\d+)", head)
+        if length and len(body) >= int(length[1]):
+            request, self.buffer = self.buffer, b""
+            self.answer(request)
+
+    def answer(self, request: bytes) -> None:
+        question = Question(
+            gemini=b"enerateContent" in request[:200],
+            stream=WANTS_STREAM.search(request) is not None,
+            calls_tool=b"bench-tool" in request and not HAS_RESULT.search(request),
+        )
+        if question.stream and b"bench-live" in request:
+            self.pacing = asyncio.create_task(self.write_paced(PIECES[question]))
+        else:
+            self.transport.write(WHOLE[question])
+
+    async def write_paced(self, writes: list[bytes]) -> None:
+        for write in writes:
+            self.transport.write(write)
+            await asyncio.sleep(PACE_SECONDS)
+
+
+async def serve() -> None:
+    """Listen on a free port, say which on stdout, and stay until stdin closes."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Connection, "127.0.0.1", 0, backlog=1024)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await loop.run_in_executor(None, sys.stdin.read)
+    server.close()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve())
