@@ -30,6 +30,8 @@ _USE_RESULTS = (
     "Use {these} to answer my request in plain words. Call another function only if something is"
     " still missing."
 )
+_RESULTS = {"windlass": {"results": True}}
+"""Marks what is not the user's own, for whoever shortens a conversation."""
 _USE_ERRORS = "Put the call right if you can; otherwise say in plain words what went wrong."
 
 
@@ -114,7 +116,7 @@ class History:
         all_failed = all(one.error is not None for one in responses)
         said = _USE_ERRORS if all_failed else _USE_RESULTS.format(these=these)
         text = "\n".join((*map(self._block, responses), _DATA, said))
-        return Message("user", (Text(text), *media, *others))
+        return Message("user", (Text(text), *media, *others), _RESULTS)
 
     def _block(self, response: FunctionResponse) -> str:
         fields: dict[str, object] = {"tool": response.name}

@@ -1,7 +1,8 @@
 """A model in the mode that the caller chose."""
 
 from windlass.emulation.auto import AutoModel, ModeMemory
-from windlass.model import Model
+from windlass.emulation.profile_warming import warmed
+from windlass.model import Model, ModelRequest
 from windlass.settings import FunctionCallingSettings, Mode
 
 __all__ = ["Modes", "mode_of", "with_mode"]
@@ -21,6 +22,8 @@ class Modes:
         `auto` is made anew for each run: it notes the mode that it uses.
         """
         mode = mode or self._settings.mode
+        if mode == "auto" and self._is_emulated_at_once:
+            return self.of("emulated")
         if mode == "auto":
             return AutoModel(
                 self._made["native"],
@@ -30,10 +33,25 @@ class Modes:
             )
         if mode not in self._made:
             # Imported here: a model with function calling needs no table of any text format.
-            from windlass.emulation.model import EmulatedModel
+            from windlass.emulation.profile import emulated_by_profile
 
-            self._made[mode] = EmulatedModel(self._made["native"], debug=self._settings.debug_logs)
+            self._made[mode] = emulated_by_profile(
+                self._made["native"], debug=self._settings.debug_logs
+            )
         return self._made[mode]
+
+    async def warm(self, request: ModelRequest) -> None:
+        """Has the model read ahead what requests with these tools begin with, if it can.
+
+        Raises `ModelError` as a request would.
+        """
+        await warmed(self.of(), request)
+
+    @property
+    def _is_emulated_at_once(self) -> bool:
+        """A model may say of itself that it cannot call functions: then nothing is tried."""
+        has_calling = getattr(self._made["native"], "function_calling", True)
+        return not has_calling and self._settings.fallback_on_failure
 
 
 def mode_of(model: Model) -> Mode:

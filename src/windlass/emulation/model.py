@@ -25,13 +25,14 @@ from windlass.emulation.offered import (
     named_functions,
 )
 from windlass.emulation.parser import DEFAULT_FORMAT, Parser
+from windlass.emulation.profile_warming import warmed
 from windlass.emulation.prompt import RESULT_TAG, PromptText, reminder
 from windlass.emulation.reading import ParserMaker, TurnReader, Wanted
 from windlass.errors import ConfigError, ModelError
 from windlass.events import ModelEvent, TextDelta
 from windlass.model import AUTO, Model, ModelRequest
 
-__all__ = ["EmulatedModel"]
+__all__ = ["EmulatedModel", "check_names"]
 
 log = logging.getLogger("windlass.emulation")
 
@@ -79,9 +80,12 @@ class EmulatedModel:
             return self._model.stream(request)
         if request.tool_choice.mode == "none" and not has_calls(request.messages):
             return self._model.stream(_without_functions(request))
-        if request.tool_choice.mode != "none" and request.tool_choice.names:
-            _check_names(request)
+        check_names(request)
         return aclosing(self._events(request))
+
+    async def warm(self, request: ModelRequest) -> None:
+        """Has the model read what every request with these tools begins with, if it can."""
+        await warmed(self._model, self._attempt(request, None).request)
 
     async def aclose(self) -> None:
         await self._model.aclose()
@@ -199,7 +203,10 @@ def _without_functions(request: ModelRequest) -> ModelRequest:
     return replace(request, tools=others, tool_choice=AUTO, parallel_tool_calls=None)
 
 
-def _check_names(request: ModelRequest) -> None:
+def check_names(request: ModelRequest) -> None:
+    """Raises `ConfigError` if `tool_choice` names a tool that is not offered."""
+    if request.tool_choice.mode == "none" or not request.tool_choice.names:
+        return
     offered = {each.name for each in functions(request)}
     if missing := [name for name in request.tool_choice.names if name not in offered]:
         raise ConfigError(f"tool_choice names {missing[0]!r}, which is not among the tools")

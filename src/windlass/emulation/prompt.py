@@ -16,7 +16,7 @@ from windlass.emulation.samples import sample_arguments, sample_tool
 from windlass.model import ToolChoice
 from windlass.schema import plain
 
-__all__ = ["RESULT_TAG", "Answer", "PromptText", "needs_call", "reminder"]
+__all__ = ["RESULT_TAG", "Answer", "PromptText", "needs_call", "reminder", "sample_request"]
 
 RESULT_TAG = "tool_response"
 """The tag of a result's block; Qwen and the Hermes models are trained on this word."""
@@ -90,11 +90,8 @@ class PromptText(Struct, frozen=True):
         )
 
     def _exchange(self, tool: FunctionDeclaration) -> str:
-        """A request in the tool's own words, and the call that answers it."""
-        words = quoted(_first_sentence(tool.description) or tool.name)[1:-1]
-        given = [f"{name} {quoted(value)}" for name, value in sample_arguments(tool).items()]
-        asked = f"{words}: {', '.join(given)}" if given else words
-        return f"user: {asked}\nassistant: {self._example(tool)}"
+        """A request, and the call that answers it."""
+        return f"user: {sample_request(tool)}\nassistant: {self._example(tool)}"
 
     def _example(self, tool: FunctionDeclaration) -> str:
         return render_call(tool.name, sample_arguments(tool), self.format)
@@ -137,6 +134,13 @@ class PromptText(Struct, frozen=True):
             f" of this JSON Schema: {quoted(self.response_schema)}" if self.response_schema else ""
         )
         return f"An answer that is not a call must be one JSON object{shape}."
+
+
+def sample_request(tool: FunctionDeclaration) -> str:
+    """A request for the tool, in its own words."""
+    words = quoted(_first_sentence(tool.description) or tool.name)[1:-1]
+    given = [f"{name} {quoted(value)}" for name, value in sample_arguments(tool).items()]
+    return f"{words}: {', '.join(given)}" if given else words
 
 
 def needs_call(choice: ToolChoice) -> bool:

@@ -1,0 +1,51 @@
+"""Profiles: by which method a kind of model is best brought to call functions.
+
+A model names its profile (`emulation_profile`); one that names none has the default. Which method
+is best is a matter of measurement (`bench/local.py`), and differs from size to size.
+"""
+
+from msgspec import Struct
+
+from windlass.emulation.model import EmulatedModel
+from windlass.emulation.profile_repeats import parser_without_repeats
+from windlass.emulation.profile_steps import StepsModel
+from windlass.errors import ConfigError
+from windlass.model import Model
+
+__all__ = ["PROFILES", "Profile", "emulated_by_profile", "profile_of"]
+
+
+class Profile(Struct, frozen=True):
+    """How calls are asked for and read."""
+
+    steps: bool = False
+    """Whether a tool is chosen first and its arguments written then, each held to a schema."""
+    repeats: bool = True
+    """Whether the same call, twice in one turn, is two calls."""
+
+
+PROFILES: dict[str, Profile] = {
+    "default": Profile(),
+    "small": Profile(repeats=False),
+    "tiny": Profile(steps=True),
+}
+"""`small`: some 1 to 8 billion parameters. `tiny`: less, and no format is followed unforced."""
+
+
+def profile_of(model: Model) -> Profile:
+    """Raises `ConfigError` if the model names a profile that there is not."""
+    name: object = getattr(model, "emulation_profile", "default")
+    if not isinstance(name, str) or name not in PROFILES:
+        known = ", ".join(PROFILES)
+        raise ConfigError(f"{model.name} names the profile {name!r}; there are: {known}")
+    return PROFILES[name]
+
+
+def emulated_by_profile(model: Model, *, debug: bool = False) -> Model:
+    """The model with emulated function calling, by its own profile."""
+    profile = profile_of(model)
+    if profile.repeats:
+        emulated = EmulatedModel(model, debug=debug)
+    else:
+        emulated = EmulatedModel(model, debug=debug, parser=parser_without_repeats)
+    return StepsModel(model, emulated) if profile.steps else emulated

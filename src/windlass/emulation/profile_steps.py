@@ -1,0 +1,236 @@
+"""`StepsModel`: calls of a model too small to follow any format, by two small questions.
+
+Which tool, or none? With which arguments? Each answer is held to a JSON Schema, so that nothing
+but an answer can come. An answer in words is asked for without any tool in sight.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.content import (
+    FunctionCall,
+    FunctionDeclaration,
+    Message,
+    Schema,
+    Usage,
+    compact_json,
+    new_call_id,
+)
+from windlass.emulation.constrain import is_refusal
+from windlass.emulation.model import EmulatedModel, check_names
+from windlass.emulation.offered import callable_functions
+from windlass.emulation.profile_warming import warmed
+from windlass.emulation.prompt import sample_request
+from windlass.emulation.quoting import quoted
+from windlass.emulation.samples import sample_arguments
+from windlass.errors import ModelError
+from windlass.events import (
+    FinishReason,
+    ModelEvent,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    TurnEnded,
+)
+from windlass.model import NONE, Model, ModelRequest
+from windlass.schema import plain
+
+__all__ = ["StepsModel"]
+
+log = logging.getLogger("windlass.emulation")
+
+_WORDS = "answer"
+"""What is chosen instead of a tool; a tool of this name is chosen as `answer_`."""
+
+_CHOOSE = "Choose the tool that the request needs. Tools:\n{tools}\n- {words}: no tool is needed"
+_FILL = "Write the arguments of the function {name} that the request needs, as JSON.\n{function}"
+_NO_TOOL = (
+    "Hello!",
+    "Thank you very much.",
+    "Write a line about the sea.",
+    "What is the capital of Italy?",
+)
+
+
+class StepsModel:
+    """A `Model` around a `Model`; `emulated` is the same model for all that is not a choice.
+
+    One call a turn, and none after a result: such a model does not see when it has enough.
+    """
+
+    mode = "emulated"
+
+    def __init__(self, model: Model, emulated: EmulatedModel) -> None:
+        self._model, self._emulated = model, emulated
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        """Raises `ConfigError` if `tool_choice` names a tool that is not offered."""
+        check_names(request)
+        tools = callable_functions(request)
+        if not tools or request.settings.response_schema is not None:
+            return self._emulated.stream(request)
+        if request.tool_choice.mode == "auto" and request.messages[-1].responses:
+            return self._emulated.stream(replace(request, tool_choice=NONE))
+        return aclosing(self._events(request, tools))
+
+    async def warm(self, request: ModelRequest) -> None:
+        """Has the model read what every choice between these tools begins with, if it can."""
+        tools = callable_functions(request)
+        asked = _choosing(request, _Choices(tools, words=True)) if tools else request
+        await warmed(self._model, asked)
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+    def __repr__(self) -> str:
+        return f"StepsModel({self._model!r})"
+
+    async def _events(
+        self, request: ModelRequest, tools: tuple[FunctionDeclaration, ...]
+    ) -> AsyncGenerator[ModelEvent, None]:
+        try:
+            chosen = await self._chosen(request, tools)
+            if chosen.tool is not None:
+                written = await self._said(_filling(request, chosen.tool))
+                for event in _call_events(chosen.tool, written, chosen.spent):
+                    yield event
+                return
+            rest, spent = self._emulated.stream(replace(request, tool_choice=NONE)), chosen.spent
+        except ModelError as problem:
+            if not is_refusal(problem):
+                raise
+            log.info("%s cannot be held to these schemas: %s", self.name, problem)
+            rest, spent = self._emulated.stream(request), Usage()
+        async with rest as events:
+            async for event in events:
+                yield _with_usage(event, spent)
+
+    async def _chosen(
+        self, request: ModelRequest, tools: tuple[FunctionDeclaration, ...]
+    ) -> "_Chosen":
+        choices = _Choices(tools, words=request.tool_choice.mode == "auto")
+        if len(tools) == 1 and not choices.words:
+            return _Chosen(tools[0])
+        said = await self._said(_choosing(request, choices))
+        return _Chosen(choices.tool(said.text), said.usage)
+
+    async def _said(self, request: ModelRequest) -> "_Said":
+        pieces: list[str] = []
+        end = TurnEnded("other")
+        async with self._model.stream(request) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    pieces.append(event.text)
+                elif isinstance(event, TurnEnded):
+                    end = event
+        return _Said("".join(pieces), end.finish, end.usage)
+
+
+class _Said(Struct, frozen=True):
+    text: str
+    finish: FinishReason
+    usage: Usage
+
+
+class _Chosen(Struct, frozen=True):
+    """The tool, or None for words, and what the choice has cost."""
+
+    tool: FunctionDeclaration | None
+    spent: Usage = Usage()
+
+
+class _Choices:
+    """The tools by the names that they are chosen by, and words if they are allowed."""
+
+    def __init__(self, tools: tuple[FunctionDeclaration, ...], *, words: bool) -> None:
+        self.words = words
+        self.tools = {f"{each.name}_" if each.name == _WORDS else each.name: each for each in tools}
+
+    @property
+    def schema(self) -> Schema:
+        names = [*self.tools, *((_WORDS,) if self.words else ())]
+        return _object({"tool": {"type": "string", "enum": names}})
+
+    def tool(self, said: str) -> FunctionDeclaration | None:
+        """The tool that was chosen. A choice that broke off is one for words."""
+        try:
+            chosen: Any = msgspec.json.decode(said, type=dict[str, str])
+        except msgspec.DecodeError:
+            return None
+        return self.tools.get(chosen.get("tool", ""))
+
+
+def _choosing(request: ModelRequest, choices: _Choices) -> ModelRequest:
+    """Which tool does the last question need? The examples come before it, as a conversation."""
+    lines = [f"- {name}: {_first_line(tool)}" for name, tool in choices.tools.items()]
+    system = Message.system(_CHOOSE.format(tools="\n".join(lines), words=_WORDS))
+    examples = [(sample_request(tool), name) for name, tool in choices.tools.items()]
+    if choices.words:
+        examples += [(question, _WORDS) for question in _NO_TOOL]
+    messages = [system]
+    for question, name in examples:
+        messages += [Message.user(question), Message.assistant(compact_json({"tool": name}))]
+    return _asking(request, messages, choices.schema)
+
+
+def _filling(request: ModelRequest, tool: FunctionDeclaration) -> ModelRequest:
+    """Which arguments does the last question give?"""
+    function = quoted({"description": tool.description, "parameters": tool.parameters})
+    messages = [
+        Message.system(_FILL.format(name=tool.name, function=function)),
+        Message.user(sample_request(tool)),
+        Message.assistant(compact_json(sample_arguments(tool))),
+    ]
+    return _asking(request, messages, plain(tool.parameters))
+
+
+def _asking(request: ModelRequest, messages: list[Message], schema: Schema) -> ModelRequest:
+    question = next((each.text for each in reversed(request.messages) if each.role == "user"), "")
+    settings = replace(request.settings, response_schema=schema, stop=None)
+    return ModelRequest((*messages, Message.user(question)), settings=settings, extra=request.extra)
+
+
+def _call_events(tool: FunctionDeclaration, written: _Said, spent: Usage) -> list[ModelEvent]:
+    usage, extra = spent + written.usage, {"windlass": {"mode": StepsModel.mode}}
+    if written.finish == "length":
+        return [TurnEnded("length", usage, message_extra=extra)]
+    call = FunctionCall(tool.name, written.text, new_call_id())
+    return [
+        ToolCallStarted(0, call.id, call.name),
+        ToolCallDelta(0, call.json),
+        ToolCallEnded(0, call),
+        TurnEnded("tool_calls", usage, message_extra=extra),
+    ]
+
+
+def _with_usage(event: ModelEvent, spent: Usage) -> ModelEvent:
+    if isinstance(event, TurnEnded):
+        return replace(event, usage=spent + event.usage)
+    return event
+
+
+def _first_line(tool: FunctionDeclaration) -> str:
+    """A description may come from a server that is not ours: no marker stands in it."""
+    return quoted(tool.description.strip().partition("\n")[0])[1:-1]
+
+
+def _object(properties: dict[str, Schema]) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
