@@ -9,7 +9,7 @@ from datetime import date, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass import AsyncClient, ConfigError, tool
@@ -134,6 +134,7 @@ def test_a_query_string_is_never_logged() -> None:
 
 
 @pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter(), logging.Formatter()])
+@settings(deadline=None)
 @given(method=HOSTILE, path=HOSTILE, name=HOSTILE)
 def test_no_request_can_write_a_line_of_its_own(
     formatter: logging.Formatter, method: str, path: str, name: str

@@ -4,25 +4,28 @@ import asyncio
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 from tests.conftest import events_of
 
 from windlass import AsyncClient, RunEvent, tool
-from windlass.content import FunctionResponse, Usage
+from windlass.content import FunctionResponse, Text, Usage
 from windlass.events import (
+    PartReceived,
     RoundStarted,
     RunEnded,
     RunStarted,
     StopReason,
     TextDelta,
+    ThoughtDelta,
+    ToolCallStarted,
     ToolRunEnded,
     TurnEnded,
 )
 from windlass.gateway.metrics import Metrics
-from windlass.testing import Gate, ScriptedModel, call, calls, cut, refuse, say, slow, think
+from windlass.testing import Gate, ScriptedModel, call, calls, cut, refuse, say, slow
 
 SECRET = "sk-planted-5ecret"
 
@@ -150,13 +153,27 @@ def test_a_clock_that_is_set_back_makes_no_negative_time() -> None:
     assert value(metrics, "run_seconds_count", model="fast") == 1
 
 
-async def test_thoughts_and_calls_are_first_tokens_too_and_a_blocking_run_has_none() -> None:
+@pytest.mark.parametrize(
+    "first",
+    [ThoughtDelta("hm"), TextDelta("a"), ToolCallStarted(0, "c", "f"), PartReceived(Text("a"))],
+)
+def test_whatever_the_model_says_first_is_its_first_token(first: RunEvent) -> None:
     metrics = Metrics(models=["fast"])
-    await observe(metrics, [call("double", number=1), think("hm", then="2")])
-    assert value(metrics, "first_token_seconds_count", model="fast") == 2
+    show(metrics, RoundStarted(1, "awaiting_model_call"), first, TurnEnded("stop"), TextDelta("b"))
+    assert value(metrics, "first_token_seconds_count", model="fast") == 1
+
+
+def test_a_turn_without_a_piece_has_no_first_token() -> None:
+    metrics = Metrics(models=["fast"])
+    show(metrics, RoundStarted(1, "awaiting_model_call"), TurnEnded("stop"), TextDelta("late"))
+    assert value(metrics, "first_token_seconds_count", model="fast") == 0
+
+
+async def test_a_blocking_run_has_no_first_token() -> None:
+    metrics = Metrics(models=["fast"])
     await observe(metrics, ["a"], live=False)
-    assert value(metrics, "first_token_seconds_count", model="fast") == 2
-    assert value(metrics, "model_seconds_count", model="fast") == 3
+    assert value(metrics, "first_token_seconds_count", model="fast") == 0
+    assert value(metrics, "model_seconds_count", model="fast") == 1
 
 
 async def test_a_call_that_never_ran_takes_no_time_of_its_tool() -> None:
@@ -189,6 +206,7 @@ def test_refusals_are_counted_by_reason() -> None:
     assert value(metrics, "refused_total", reason="rate_limit") == 2
 
 
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.tuples(st.text(min_size=1), st.text(min_size=1), st.text(min_size=1)), min_size=1)
 )

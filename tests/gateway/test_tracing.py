@@ -14,7 +14,14 @@ from tests.conftest import events_of
 
 from windlass import AsyncClient, Message, RunEvent, ToolError, tool
 from windlass.content import FunctionCall, FunctionResponse, Part, Usage
-from windlass.events import RoundStarted, RunEnded, RunStarted, ToolRunEnded, ToolRunStarted
+from windlass.events import (
+    Outcome,
+    RoundStarted,
+    RunEnded,
+    RunStarted,
+    ToolRunEnded,
+    ToolRunStarted,
+)
 from windlass.gateway.tracing import Tracing
 from windlass.testing import Gate, ScriptedModel, call, calls, cut, refuse, say, slow, think
 
@@ -197,6 +204,16 @@ async def test_a_call_that_never_ran_is_there_and_has_no_length() -> None:
     unknown = attributes(traces.named("execute_tool"))
     assert unknown["error.type"] == "unknown_tool"
     assert "gen_ai.tool.name" not in unknown
+
+
+@pytest.mark.parametrize("outcome", ["unknown_tool", "not_run"])
+def test_the_name_of_a_tool_that_may_not_exist_is_content(outcome: Outcome) -> None:
+    silent, open_ = Traces(), Traces(content=True)
+    for traces in (silent, open_):
+        response = FunctionResponse("made_up", {"error": "no"}, "a")
+        traces.show(RunStarted("r", "m", ()), ToolRunEnded(response, outcome), RunEnded("answer"))
+    assert "made_up" not in "".join(span.to_json() for span in silent.spans)
+    assert attributes(open_.named("execute_tool made_up"))["gen_ai.tool.name"] == "made_up"
 
 
 def test_two_calls_with_one_id_are_two_spans() -> None:

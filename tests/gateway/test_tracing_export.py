@@ -11,8 +11,9 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from tests.conftest import events_of
 
-from windlass import AsyncClient, ConfigError, tool
-from windlass.events import RunEnded, RunStarted
+from windlass import AsyncClient, ConfigError, Message, tool
+from windlass.content import FunctionResponse
+from windlass.events import RunEnded, RunStarted, ToolRunEnded
 from windlass.gateway.tracing import tracing_from
 from windlass.testing import ScriptedModel, call, say
 
@@ -70,8 +71,7 @@ async def test_spans_reach_a_collector(collector: Collector, variable: str, path
     tracing = tracing_from({variable: collector.url + path})
     assert tracing is not None
     observer = tracing.run(model="m", provider="openai")
-    # Half of a surrogate pair is no UTF-8, and a batch with it could not be sent.
-    script = [call("double", id="\ud800", number=SECRET), say("b")]
+    script = [call("double", number=SECRET), say("b")]
     async with AsyncClient(ScriptedModel(script), mode="native") as client:
         for event in await events_of(client, tools=[double]):
             observer(event)
@@ -89,6 +89,23 @@ async def test_spans_reach_a_collector(collector: Collector, variable: str, path
     ]
     assert all(span.end_time_unix_nano >= span.start_time_unix_nano > 0 for span in spans)
     assert SECRET not in str(collector.received)
+
+
+async def test_half_of_a_surrogate_pair_does_not_keep_spans_from_being_sent(
+    collector: Collector,
+) -> None:
+    tracing = tracing_from({"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}, content=True)
+    assert tracing is not None
+    observer = tracing.run(model="m", provider="openai")
+    response = FunctionResponse("\ud800", {"error": "\ud800"}, "\ud800")
+    observer(RunStarted("r", "m", (Message.user("\ud800"),)))
+    observer(ToolRunEnded(response, "unknown_tool"))
+    observer(RunEnded("answer"))
+    await tracing.aclose()
+    [scope] = collector.received[0].resource_spans[0].scope_spans
+    names = {span.name: {each.key for each in span.attributes} for span in scope.spans}
+    assert "gen_ai.input.messages" in names["invoke_agent"]
+    assert names["execute_tool ?"] >= {"gen_ai.tool.call.id", "gen_ai.tool.call.result"}
 
 
 async def test_the_environment_names_the_service(

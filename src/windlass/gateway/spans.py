@@ -200,7 +200,7 @@ def _nanoseconds(event: RunEvent) -> int:
 
 
 def _valid(text: str) -> str:
-    """Half of a surrogate pair would keep a whole batch of spans from being sent."""
+    """Half of a surrogate pair in a span's name would keep its whole batch from being sent."""
     return text.encode("utf-8", "replace").decode()
 
 
