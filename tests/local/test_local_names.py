@@ -19,7 +19,8 @@ from windlass.models.local.model import LocalModel
 @pytest.mark.parametrize("name", ["qwen", "default", "smol"])
 def test_a_name_makes_a_model_without_loading_anything(name: str) -> None:
     model = create_model(f"local/{name}")
-    assert isinstance(model, LocalModel) and isinstance(model, Model)
+    assert isinstance(model, LocalModel)
+    assert isinstance(model, Model)
     assert model.name == f"local/{name}"
     assert not model.function_calling
 

@@ -63,7 +63,8 @@ def test_other_bytes_are_refused_and_not_kept(weights: Weights, tmp_path: Path) 
     cache = tmp_path / "cache"
     with pytest.raises(ConfigError, match=rf"not the known ones.*must be {weights.sha256}"):
         weights_file(weights, cache)
-    assert not list(cache.glob("*.gguf")) and not list(cache.glob("*.partial"))
+    assert not list(cache.glob("*.gguf"))
+    assert not list(cache.glob("*.partial"))
 
 
 def test_weights_in_one_piece_stay_where_they_are_and_are_checked(
@@ -176,6 +177,7 @@ def test_the_cache_is_where_the_user_or_the_system_wants_it(
 
 @pytest.mark.parametrize("weights", CATALOG.values(), ids=list(CATALOG), scope="function")
 def test_every_known_weights_is_pinned_piece_by_piece(weights: Weights) -> None:
-    assert len(weights.sha256) == 64 and weights.size > 0
+    assert len(weights.sha256) == 64
+    assert weights.size > 0
     assert len(weights.pieces) == len(weights.packages)
     assert all("==" in package for package in weights.packages)
