@@ -268,7 +268,10 @@ def test_a_secret_in_the_wrong_place_is_never_repeated(checked: Checked, text: s
     assert SECRET not in "".join(map(repr, problems))
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "http://", "http://x:99999", "h t"])
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:8000", "ftp://x", "http://", "http://x:99999", "http://x/a b", "http://x/a\\tb"],
+)
 def test_an_address_begins_with_http(checked: Checked, url: str) -> None:
     place, line, message = checked.one(f'{MODEL}base_url = "{url}"\n')
     assert (place, line) == ("models.fast.base_url", 3)

@@ -109,5 +109,5 @@ def _split(url: str) -> tuple[str, str] | None:
         readable = bool(parts.scheme and parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         return None
-    whole = not any(letter.isspace() or not letter.isprintable() for letter in url)
+    whole = url.isprintable() and " " not in url
     return (parts.scheme, parts.netloc) if readable and whole else None

@@ -10,7 +10,7 @@ __all__ = ["Lines"]
 
 
 class Lines:
-    """The lines of a text that is valid TOML."""
+    """The lines of a text that is valid TOML, with newlines as the ends of its lines."""
 
     def __init__(self, text: str) -> None:
         self._first: dict[Place, int] = {}
@@ -55,7 +55,7 @@ def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
     A statement ends with the first line that makes it valid TOML by itself.
     """
     # `splitlines` knows more ends of lines than TOML has.
-    lines = text.replace("\r\n", "\n").split("\n")
+    lines = text.split("\n")
     start = 0
     for end in range(1, len(lines) + 1):
         try:
