@@ -1,107 +1,18 @@
-"""The spans of runs: their tree, their times, what they hold and what they never hold."""
+"""The spans of runs: their tree, their times and their ends."""
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.trace import SpanKind, StatusCode
-from tests.conftest import events_of
+from tests.gateway.traced import SECRET, Traces, attributes, id_of, parent_of
 
-from windlass import AsyncClient, Message, RunEvent, ToolError, tool
-from windlass.content import FunctionCall, FunctionResponse, Part, Usage
-from windlass.events import (
-    Outcome,
-    RoundStarted,
-    RunEnded,
-    RunStarted,
-    ToolRunEnded,
-    ToolRunStarted,
-)
-from windlass.gateway.tracing import Tracing
-from windlass.testing import Gate, ScriptedModel, call, calls, cut, refuse, say, slow, think
+from windlass import AsyncClient, tool
+from windlass.content import FunctionCall, FunctionResponse, Usage
+from windlass.events import RoundStarted, RunEnded, RunStarted, ToolRunEnded, ToolRunStarted
+from windlass.testing import Gate, ScriptedModel, call, calls, cut, refuse, say, slow
 
-SECRET = "sk-planted-5ecret"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-@tool
-def double(number: int) -> int:
-    """Twice the number."""
-    return 2 * number
-
-
-@tool(cache=60)
-def kept() -> str:
-    """A word, kept for a minute."""
-    return "word"
-
-
-@tool
-def scold(word: str) -> None:
-    """Says no."""
-    raise ToolError(f"not {word}")
-
-
-class Traces:
-    """Tracing into memory."""
-
-    def __init__(self, **options: Any) -> None:
-        self._exporter = InMemorySpanExporter()
-        self._provider = TracerProvider(shutdown_on_exit=False)
-        self._provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.tracing = Tracing(self._provider, **options)
-
-    @property
-    def spans(self) -> list[ReadableSpan]:
-        """The spans that have ended, by their beginning."""
-        return sorted(self._exporter.get_finished_spans(), key=lambda span: span.start_time or 0)
-
-    @property
-    def rounds(self) -> list[ReadableSpan]:
-        return [span for span in self.spans if span.name == "chat m"]
-
-    def tree(self) -> dict[str, Any]:
-        return self._below(None)
-
-    def _below(self, parent: int | None) -> dict[str, Any]:
-        return {
-            span.name: self._below(id_of(span)) for span in self.spans if parent_of(span) == parent
-        }
-
-    def named(self, name: str) -> ReadableSpan:
-        [span] = [span for span in self.spans if span.name == name]
-        return span
-
-    def show(self, *events: RunEvent, **options: Any) -> None:
-        known: dict[str, Any] = {"model": "m", "provider": "openai", **options}
-        observer = self.tracing.run(**known)
-        for event in events:
-            observer(event)
-
-    async def observe(self, script: Any, *, run: Any = None, **options: Any) -> list[RunEvent]:
-        """Runs a script and shows its events."""
-        async with AsyncClient(ScriptedModel(script), mode="native") as client:
-            events = await events_of(client, tools=[double, kept, scold], **options)
-        self.show(*events, **run or {})
-        return events
-
-
-def id_of(span: ReadableSpan) -> int:
-    assert span.context is not None
-    return span.context.span_id
-
-
-def parent_of(span: ReadableSpan) -> int | None:
-    return span.parent.span_id if span.parent else None
-
-
-def attributes(span: ReadableSpan) -> dict[str, Any]:
-    return dict(span.attributes or {})
 
 
 async def test_a_run_is_a_tree_of_rounds_and_their_tools() -> None:
@@ -204,16 +115,6 @@ async def test_a_call_that_never_ran_is_there_and_has_no_length() -> None:
     unknown = attributes(traces.named("execute_tool"))
     assert unknown["error.type"] == "unknown_tool"
     assert "gen_ai.tool.name" not in unknown
-
-
-@pytest.mark.parametrize("outcome", ["unknown_tool", "not_run"])
-def test_the_name_of_a_tool_that_may_not_exist_is_content(outcome: Outcome) -> None:
-    silent, open_ = Traces(), Traces(content=True)
-    for traces in (silent, open_):
-        response = FunctionResponse("made_up", {"error": "no"}, "a")
-        traces.show(RunStarted("r", "m", ()), ToolRunEnded(response, outcome), RunEnded("answer"))
-    assert "made_up" not in "".join(span.to_json() for span in silent.spans)
-    assert attributes(open_.named("execute_tool made_up"))["gen_ai.tool.name"] == "made_up"
 
 
 def test_two_calls_with_one_id_are_two_spans() -> None:
@@ -321,74 +222,6 @@ async def test_a_broken_traceparent_begins_a_trace_of_its_own(header: str) -> No
     traces = Traces()
     await traces.observe(["a"], run={"traceparent": {"traceparent": header}})
     assert len(traces.spans) == 2
-
-
-SAID = [
-    calls(call("scold", word=SECRET), call(SECRET), text=SECRET),
-    calls(call(SECRET), call("double", number=SECRET)),
-    think(SECRET, then=say(SECRET)),
-]
-
-
-async def test_nothing_that_was_said_is_in_a_span() -> None:
-    traces = Traces()
-    spoken = await traces.observe([*SAID], system=SECRET)
-    failed = await traces.observe([refuse(500, SECRET)])
-    assert SECRET in repr(spoken)
-    assert SECRET in repr(failed)
-    assert SECRET not in "".join(span.to_json() for span in traces.spans)
-
-
-async def test_with_content_the_spans_hold_what_was_said() -> None:
-    traces = Traces(content=True)
-    turn = think("hm", then=call("double", id="a", number=4))
-    await traces.observe([turn, say("It is 8.")], system="Be brief.")
-    root, ran = traces.named("invoke_agent"), traces.named("execute_tool double")
-    assert json.loads(attributes(root)["gen_ai.input.messages"]) == [
-        {"role": "system", "parts": [{"type": "text", "content": "Be brief."}]},
-        {"role": "user", "parts": [{"type": "text", "content": "go"}]},
-    ]
-    assert json.loads(attributes(ran)["gen_ai.tool.call.arguments"]) == {"number": 4}
-    assert attributes(ran)["gen_ai.tool.call.result"] == "8"
-    first, last = (json.loads(attributes(span)["gen_ai.output.messages"]) for span in traces.rounds)
-    wanted = {"type": "tool_call", "id": "a", "name": "double", "arguments": {"number": 4}}
-    thought = {"type": "reasoning", "content": "hm"}
-    assert first == [
-        {"role": "assistant", "parts": [thought, wanted], "finish_reason": "tool_calls"}
-    ]
-    assert last[0]["parts"] == [{"type": "text", "content": "It is 8."}]
-
-
-def test_with_content_the_bytes_of_media_stay_out() -> None:
-    traces = Traces(content=True)
-    parts = (
-        Part.from_bytes(SECRET.encode(), "image/png"),
-        Part.from_uri("https://example.com/a.png", "image/png"),
-    )
-    history = (
-        Message.user(*parts),
-        Message.tool([FunctionResponse("double", {"output": 8}, "a")]),
-    )
-    traces.show(RunStarted("r", "m", history), RunEnded("answer"))
-    user, answer = json.loads(attributes(traces.named("invoke_agent"))["gen_ai.input.messages"])
-    assert user["parts"] == [
-        {"type": "blob", "mime_type": "image/png", "size": len(SECRET)},
-        {"type": "uri", "mime_type": "image/png", "uri": "https://example.com/a.png"},
-    ]
-    assert answer["parts"] == [{"type": "tool_call_response", "id": "a", "response": {"output": 8}}]
-
-
-async def test_every_attribute_is_one_of_the_conventions_or_ours() -> None:
-    known = {
-        value
-        for name, value in vars(gen_ai_attributes).items()
-        if name.startswith("GEN_AI_") and isinstance(value, str)
-    }
-    traces = Traces(content=True)
-    await traces.observe([*SAID], run={"key": "web"})
-    used = {name for span in traces.spans for name in attributes(span)}
-    assert len(used) > 15
-    assert {name for name in used if not name.startswith("windlass.")} <= known | {"error.type"}
 
 
 async def test_a_provider_that_is_shared_is_flushed_and_goes_on() -> None:

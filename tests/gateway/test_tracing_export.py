@@ -10,20 +10,13 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from tests.conftest import events_of
+from tests.gateway.traced import SECRET, double
 
-from windlass import AsyncClient, ConfigError, Message, tool
+from windlass import AsyncClient, ConfigError, Message
 from windlass.content import FunctionResponse
 from windlass.events import RunEnded, RunStarted, ToolRunEnded
 from windlass.gateway.tracing import tracing_from
 from windlass.testing import ScriptedModel, call, say
-
-SECRET = "sk-planted-5ecret"
-
-
-@tool
-def double(number: int) -> int:
-    """Twice the number."""
-    return 2 * number
 
 
 class Collector(ThreadingHTTPServer):
