@@ -10,7 +10,7 @@ import pytest
 from tests.gateway.serving import Serving
 
 from windlass.gateway.config import GatewayConfig, ModelConfig
-from windlass.testing import Fault, FakeGemini, FakeOpenAI, Step, Turn
+from windlass.testing import FakeGemini, FakeOpenAI, Fault, Step, Turn
 from windlass.testing.fake import FakeUpstream
 from windlass.testing.stepping import Stepper
 from windlass.tool import as_tools
@@ -93,18 +93,18 @@ class Stage:
             )
 
 
-def function(name: str, **properties: Any) -> Body:
+def function(name: str, **properties: Any) -> Any:
     """A client's tool: `function("get_weather", city={"type": "string"})`."""
     parameters = {"type": "object", "properties": properties, "required": list(properties)}
     described = {"name": name, "description": f"Does {name}.", "parameters": parameters}
     return {"type": "function", "function": described}
 
 
-def user(text: str) -> Body:
+def user(text: str) -> Any:
     return {"role": "user", "content": text}
 
 
-def tool_message(call_id: str, content: str) -> Body:
+def tool_message(call_id: str, content: str) -> Any:
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
@@ -112,9 +112,8 @@ def declared_names(body: Body) -> list[str]:
     """The functions that a request to a service declares, whichever its wire."""
     names: list[str] = []
     for tool in body.get("tools") or []:
-        functions = tool["functionDeclarations"] if "functionDeclarations" in tool else []
-        functions = [tool["function"]] if "function" in tool else functions
-        names += [declared["name"] for declared in functions]
+        functions = [tool["function"]] if "function" in tool else tool.get("functionDeclarations")
+        names += [declared["name"] for declared in functions or []]
     return names
 
 

@@ -1,6 +1,7 @@
 """A chat completion's request body, read into the values that a run takes. Pure."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -192,7 +193,18 @@ def _messages(fields: _Fields, limits: Limits) -> tuple[Message, ...]:
         raise bad_request("messages: must be a list with at least one message", "messages")
     if len(messages) > limits.max_messages:
         raise bad_request(f"messages: more than {limits.max_messages}", "messages")
-    return wire.decode_messages(messages)
+    return _in_call_order(wire.decode_messages(messages))
+
+
+def _in_call_order(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """A client may send its results in any order; some services match them by position."""
+    ordered = list(messages)
+    for place, (turn, results) in enumerate(pairwise(messages), start=1):
+        if results.role == "tool" and len(results.parts) > 1:
+            places = {call.id: number for number, call in enumerate(turn.calls)}
+            parts = sorted(results.responses, key=lambda result: places.get(result.id, len(places)))
+            ordered[place] = Message("tool", tuple(parts), results.extra)
+    return tuple(ordered)
 
 
 def _tool_choice(fields: _Fields) -> ToolChoice:
