@@ -1,5 +1,6 @@
 """Turns that a client has seen only a part of: kept within bounds, and whole when they return."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -228,7 +229,7 @@ counters = st.sampled_from(["gateway_f", "gateway_g", "client_f", "client_g"])
 @st.composite
 def spoken(draw: st.DrawFn) -> tuple[AnyPart, ...]:
     """A turn with at least one call of the client's. Its calls count from 0, as some servers'."""
-    names = draw(st.lists(counters, max_size=4)) + ["client_h"]
+    names = [*draw(st.lists(counters, max_size=4)), "client_h"]
     parts: list[AnyPart] = [
         FunctionCall(name, f'{{"n":{draw(st.integers(0, 3))}}}', f"call_{place}", draw(signatures))
         for place, name in enumerate(draw(st.permutations(names)))
@@ -270,6 +271,6 @@ def test_a_restored_conversation_is_what_the_model_itself_said(data: st.DataObje
     for conversation in conversations:
         restored = conversation.restored()
         assert restored == conversation.whole
-        for before, message in zip(restored, restored[1:], strict=False):
+        for before, message in pairwise(restored):
             if message.role == "tool":
                 assert [call.id for call in before.calls] == [r.id for r in message.responses]

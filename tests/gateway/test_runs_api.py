@@ -327,14 +327,15 @@ def test_the_list_shows_one_s_own_runs_the_latest_first(
     client: httpx2.Client, stranger: httpx2.Client, scripts: Scripts
 ) -> None:
     first, second = (start(client, scripts.prompt("Mine.")) for _ in range(2))
+    assert [ended(client, run_id)["id"] for run_id in (first, second)] == [first, second]
     theirs = start(stranger, scripts.prompt("Theirs."))
-    ended(client, first), ended(client, second), ended(stranger, theirs)
     listed = client.get("/v1/runs").json()
     assert listed["object"] == "list"
     assert [run["id"] for run in listed["data"]][:2] == [second, first]
     assert all("response" not in run for run in listed["data"]), "answers are shown one by one"
-    assert [run["id"] for run in stranger.get("/v1/runs").json()["data"]][0] == theirs
-    assert not {run["id"] for run in listed["data"]} & {theirs}
+    assert theirs not in [run["id"] for run in listed["data"]]
+    assert stranger.get("/v1/runs").json()["data"][0]["id"] == theirs
+    assert ended(stranger, theirs)["stop_reason"] == "answer"
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -6,6 +6,7 @@ import time
 from windlass.gateway.answer import completion
 from windlass.gateway.chunks import HEARTBEAT, ChunkEncoder, error_chunk
 from windlass.gateway.exchange import (
+    ClientGone,
     Exchange,
     Header,
     Receive,
@@ -40,16 +41,18 @@ class ChatCompletions:
         request = await ask(self._gateway, scope, receive)
         exchange.stream = request.stream
         run = await self._gateway.start(request, exchange, live=request.stream)
-        watch = asyncio.create_task(_watch(receive, run))
+        watch = asyncio.create_task(_watch(receive, run, exchange))
         try:
             if request.stream:
                 heartbeat = self._gateway.config.server.heartbeat
                 await _Streaming(run, exchange, send, watch, heartbeat).answer()
             else:
-                await _answer(run, exchange, send, watch)
+                await _answer(run, send, watch)
         finally:
             watch.cancel()
             _note(run, exchange)
+        if exchange.client_gone:
+            raise ClientGone
 
 
 async def ask(gateway: Gateway, scope: Scope, receive: Receive) -> ChatRequest:
@@ -67,17 +70,16 @@ def wants_tool_events(request: ChatRequest, exchange: Exchange) -> bool:
     return "text/event-stream;events=windlass" in accept
 
 
-async def _watch(receive: Receive, run: GatewayRun) -> None:
+async def _watch(receive: Receive, run: GatewayRun, exchange: Exchange) -> None:
     """Waits until the client is gone. Its run goes with it, unless it asked for `background`."""
     while (await receive())["type"] != "http.disconnect":
         pass
+    exchange.client_gone = True
     if not run.request.background:
         await run.run.stop()
 
 
-async def _answer(
-    run: GatewayRun, exchange: Exchange, send: Send, watch: asyncio.Task[None]
-) -> None:
+async def _answer(run: GatewayRun, send: Send, watch: asyncio.Task[None]) -> None:
     await asyncio.wait([run.task, watch], return_when=asyncio.FIRST_COMPLETED)
     if not run.task.done():
         return  # the client is gone, and the run goes on without it

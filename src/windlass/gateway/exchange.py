@@ -37,7 +37,7 @@ BODY_SECONDS = 60.0
 
 
 class ClientGone(WindlassError):
-    """The client went away before it had said what it wants."""
+    """The client went away before it had its answer."""
 
 
 class Exchange:
@@ -45,6 +45,7 @@ class Exchange:
 
     __slots__ = (
         "bytes_out",
+        "client_gone",
         "headers",
         "id",
         "key",
@@ -70,6 +71,7 @@ class Exchange:
         self.status = 0
         """0 until an answer has begun."""
         self.bytes_out = 0
+        self.client_gone = False
 
     @property
     def owner(self) -> str:

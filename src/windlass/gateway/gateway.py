@@ -102,6 +102,9 @@ class Gateway:
             live=live,
         )
         leave = await self.admission.enter(exchange.key, served.config)
+        if self.draining:  # it came in before, and its turn after
+            leave()
+            raise Refused(SHUTTING_DOWN)
         run = GatewayRun(
             plan,
             request,

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import signal
 import socket
 from collections.abc import Callable
+from types import FrameType
 
 import uvicorn
 
@@ -41,6 +43,13 @@ class GatewayServer(uvicorn.Server):
         )
         self.gateway = app.gateway
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A termination that ends in order is a success: uvicorn would be killed by it at last."""
+        if sig == signal.SIGTERM:
+            self.should_exit = True
+        else:
+            super().handle_exit(sig, frame)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         seconds = self.gateway.config.server.shutdown_timeout
         draining = asyncio.create_task(self.gateway.drain(seconds))
@@ -73,5 +82,6 @@ def _listener(config: uvicorn.Config) -> socket.socket:
     try:
         return socket.create_server((config.host, config.port), family=family, backlog=2048)
     except OSError as error:
-        reason = error.strerror or str(error)
+        # `create_server` says the address once more.
+        reason = (error.strerror or str(error)).partition(" (while")[0]
         raise ConfigError(f"cannot listen on {config.host}:{config.port}: {reason}") from None
