@@ -4,7 +4,8 @@ from typing import get_args
 
 from msgspec import Struct
 
-from windlass.gateway.openapi_schemas import ERROR, RUN_EVENT, event_stream, ref, schemas
+from windlass.gateway.openapi_schemas import ERROR, RUN_EVENT, event_stream, schemas
+from windlass.gateway.openapi_words import ref
 from windlass.models.fields import JsonObject
 from windlass.settings import Mode
 

@@ -105,6 +105,8 @@ class _Fields:
         value = self.any(name)
         if kind is float and type(value) is int:
             value = float(value)
+        elif kind is int and type(value) is float and value.is_integer():
+            value = int(value)  # JSON makes no difference between 1 and 1.0
         if value is None or type(value) is kind:
             return value
         raise bad_request(f"{name}: must be {_WORDS[kind]}, not {_word(value)}", name)

@@ -1,0 +1,226 @@
+"""The OpenAPI document: it says what the gateway does, and the gateway does what it says."""
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import jsonschema_rs
+import msgspec
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import Case, GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    positive_data_acceptance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
+from schemathesis.specs.openapi.schemas import OpenApiSchema
+from tests.gateway.serving import Serving, config_of
+
+from windlass.events import RunEvent
+from windlass.gateway.app import create_app
+from windlass.gateway.config import GatewayConfig, ModelConfig
+from windlass.gateway.openapi import PATHS, PROBLEMS, openapi_document
+from windlass.jsontext import encode_json
+from windlass.model import ModelRequest
+from windlass.testing import ScriptedModel, Turn, call, refuse, think, tool_results
+from windlass.tool import tool
+
+DOCUMENT = msgspec.json.decode(encode_json(openapi_document()))
+SECONDS = 20
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    positive_data_acceptance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+OPERATIONS = [(path, method) for path, methods in PATHS.items() for method in methods]
+
+
+def refuses(path: str, method: str) -> bool:
+    """Whether anything that can be sent there is wrong by the document."""
+    operation = PATHS[path][method]
+    return operation.body is not None or "{run_id}" in path
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Adds."""
+    return a + b
+
+
+def adding(request: ModelRequest) -> Turn:
+    if results := tool_results(request):
+        return think("That is it.", str(results[0].output))
+    return think("I had better add.", call("add", a=1, b=2))
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Serving]:
+    config = config_of(ModelConfig(name="busy", target="scripted/busy", tools=("add",)))
+    models = {
+        "m": ScriptedModel("Hello.", strict=False),
+        "busy": ScriptedModel(adding),
+        "broken": ScriptedModel(refuse(400)),
+    }
+    with Serving(config, models=models, tools=[add]) as serving:
+        yield serving
+
+
+@pytest.fixture(scope="module")
+def schema(gateway: Serving) -> OpenApiSchema:
+    """The document with names that exist, so that most requests get past a 404."""
+    started = requests.post(f"{gateway.base_url}/runs", json=BODY, timeout=SECONDS)
+    document = copy.deepcopy(DOCUMENT)
+    schemas = document["components"]["schemas"]
+    fields = schemas["ChatCompletionRequest"]["properties"]
+    fields["model"] = {"enum": ["m"]}
+    fields["function_call"] = schemas["ToolChoice"] = {"enum": ["auto", "none"]}
+    schemas["ChatMessage"]["anyOf"] = schemas["ChatMessage"]["anyOf"][:2]  # no results of calls
+    schemas["ChatFunction"]["properties"]["parameters"] = {"enum": [{"type": "object"}]}
+    audio = schemas["ContentPart"]["anyOf"][2]["properties"]
+    audio["input_audio"] = {"enum": [{"data": "aGk=", "format": "wav"}]}
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            for parameter in operation.get("parameters", ()):
+                if parameter["name"] == "run_id":
+                    parameter["schema"] = {"enum": [started.json()["id"], "run_unknown"]}
+    return schemathesis.openapi.from_dict(document)
+
+
+def test_the_document_is_valid_openapi() -> None:
+    OPENAPI_31_VALIDATOR.validate(DOCUMENT)
+    for name, schema in DOCUMENT["components"]["schemas"].items():
+        assert jsonschema_rs.meta.is_valid(schema), name
+    names = [each["operationId"] for path in DOCUMENT["paths"].values() for each in path.values()]
+    assert len(set(names)) == len(names)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    def references(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            yield from [value["$ref"]] if isinstance(value.get("$ref"), str) else []
+            yield from (each for inner in value.values() for each in references(inner))
+        elif isinstance(value, list):
+            yield from (each for inner in value for each in references(inner))
+
+    for reference in references(DOCUMENT):
+        place: Any = DOCUMENT
+        for step in reference.removeprefix("#/").split("/"):
+            place = place[step]
+
+
+def test_every_route_is_in_the_document_and_the_reverse() -> None:
+    app = create_app(GatewayConfig())
+    routes = {
+        (route.path.replace(":path}", "}"), method.lower())
+        for route in app._router.routes
+        for method in route.methods - {"HEAD"}
+    }
+    assert routes == {(path, method) for path, methods in PATHS.items() for method in methods}
+
+
+def test_every_kind_of_event_is_in_the_document() -> None:
+    mapping = DOCUMENT["components"]["schemas"]["RunEvent"]["discriminator"]["mapping"]
+    assert mapping == {
+        kind.__struct_config__.tag: f"#/components/schemas/{kind.__name__}"
+        for kind in get_args(RunEvent)
+    }
+
+
+def test_every_problem_is_one_that_some_endpoint_can_have() -> None:
+    used = {status for path in PATHS.values() for each in path.values() for status in each.problems}
+    assert used == set(PROBLEMS)
+
+
+def test_the_gateway_serves_the_document(gateway: Serving) -> None:
+    answer = requests.get(f"{gateway.root_url}/openapi.json", timeout=SECONDS)
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == DOCUMENT
+
+
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+def test_a_request_that_keeps_to_the_document_is_answered_as_it_says(
+    path: str, method: str, gateway: Serving, schema: OpenApiSchema
+) -> None:
+    check(path, method, GenerationMode.POSITIVE, gateway, schema)
+
+
+@pytest.mark.parametrize(("path", "method"), [each for each in OPERATIONS if refuses(*each)])
+def test_a_request_that_does_not_is_answered_as_the_document_says(
+    path: str, method: str, gateway: Serving, schema: OpenApiSchema
+) -> None:
+    check(path, method, GenerationMode.NEGATIVE, gateway, schema)
+
+
+def check(
+    path: str, method: str, mode: GenerationMode, gateway: Serving, schema: OpenApiSchema
+) -> None:
+    operation = schema[path][method]
+
+    @settings(
+        max_examples=15,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(operation.as_strategy(generation_mode=mode))
+    def keeps(case: Case) -> None:
+        case.call_and_validate(
+            base_url=gateway.root_url, session=session, checks=CHECKS, timeout=SECONDS
+        )
+
+    with requests.Session() as session:
+        keeps()
+
+
+def test_chunks_are_what_the_document_says(gateway: Serving) -> None:
+    options = {"include_usage": True, "include_tool_events": True}
+    body = {**BODY, "model": "busy", "stream": True, "stream_options": options}
+    answer = requests.post(f"{gateway.base_url}/chat/completions", json=body, timeout=SECONDS)
+    *chunks, done = [line[6:] for line in answer.text.splitlines() if line.startswith("data: ")]
+    assert done == "[DONE]"
+    read = [json.loads(chunk) for chunk in chunks]
+    for chunk in read:
+        assert_conforms(chunk, "ChatCompletionChunk")
+    shown = {chunk["windlass"]["event"] for chunk in read if "windlass" in chunk}
+    assert {"tool_run_started", "tool_run_ended"} <= shown
+
+
+def test_events_and_runs_are_what_the_document_says(gateway: Serving) -> None:
+    body = {**BODY, "model": "busy"}
+    run = requests.post(f"{gateway.base_url}/runs", json=body, timeout=SECONDS).json()
+    assert_conforms(run, "Run")
+    answer = requests.get(f"{gateway.base_url}/runs/{run['id']}/events", timeout=SECONDS)
+    events = [line[6:] for line in answer.text.splitlines() if line.startswith("data: ")]
+    for event in map(json.loads, events):
+        assert_conforms(event, "RunEvent")
+    ended = requests.get(f"{gateway.base_url}/runs/{run['id']}", timeout=SECONDS).json()
+    assert ended["response"]["choices"][0]["message"]["content"] == "3"
+    assert_conforms(ended, "Run")
+
+
+def test_a_failed_run_is_what_the_document_says(gateway: Serving) -> None:
+    body = {**BODY, "model": "broken"}
+    run = requests.post(f"{gateway.base_url}/runs", json=body, timeout=SECONDS).json()
+    requests.get(f"{gateway.base_url}/runs/{run['id']}/events", timeout=SECONDS)
+    ended = requests.get(f"{gateway.base_url}/runs/{run['id']}", timeout=SECONDS).json()
+    assert ended["status"] == "failed"
+    assert_conforms(ended, "Run")
+
+
+def assert_conforms(value: Any, name: str) -> None:
+    schema = {"$ref": f"#/components/schemas/{name}", "components": DOCUMENT["components"]}
+    jsonschema_rs.Draft202012Validator(schema).validate(value)
