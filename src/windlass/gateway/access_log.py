@@ -7,6 +7,7 @@ own.
 
 import json as stdlib_json
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ LONGEST = 500
 """Characters of a text that a client chose."""
 
 _UNRESERVED = "/:@!$&'()*+,;="
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9/_.-]{1,200}")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -66,14 +68,37 @@ class AccessLog:
         """Logs the request, whatever is in it."""
         if not self._log.isEnabledFor(logging.INFO):
             return
-        path = quote(record.path.partition("?")[0], safe=_UNRESERVED, errors="replace")
-        said = {**msgspec.structs.asdict(record), "path": path, "seconds": round(record.seconds, 6)}
-        fields = {
-            name: _short(_escaped(value)) if isinstance(value, str) else value
-            for name, value in said.items()
-            if value is not None
-        }
-        self._log.info("%s %s %d", fields["method"], fields["path"], record.status, extra=fields)
+        fields = {name: value for name, value in _said(record) if value is not None}
+        # Not by `Logger.info`, which looks for the line of code that called it.
+        line = logging.LogRecord(
+            ACCESS,
+            logging.INFO,
+            "",
+            0,
+            "%s %s %d",
+            (fields["method"], fields["path"], record.status),
+            None,
+        )
+        vars(line).update(fields)
+        self._log.handle(line)
+
+
+def _said(record: AccessRecord) -> Iterator[tuple[str, Any]]:
+    for name in AccessRecord.__struct_fields__:
+        value = getattr(record, name)
+        if name == "path":
+            value = _path(value)
+        elif name == "seconds":
+            value = round(value, 6)
+        elif isinstance(value, str):
+            value = _short(_escaped(value))
+        yield name, value
+
+
+def _path(path: str) -> str:
+    if _PLAIN_PATH.fullmatch(path):
+        return path
+    return _short(quote(path.partition("?")[0], safe=_UNRESERVED, errors="replace"))
 
 
 class JsonFormatter(logging.Formatter):
@@ -90,8 +115,7 @@ class JsonFormatter(logging.Formatter):
             line["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             line["stack"] = record.stack_info
-        extra = {name: value for name, value in _extra(record).items() if name not in line}
-        return _json({**line, **extra})
+        return _json({**line, **_extra(record), **line})
 
 
 class TextFormatter(logging.Formatter):
@@ -148,6 +172,12 @@ def _time(record: logging.LogRecord) -> datetime:
 
 def _json(line: dict[str, Any]) -> str:
     """In ASCII: some readers end a line at characters that JSON would leave as they are."""
+    try:
+        text = msgspec.json.encode(line).decode()
+        if text.isascii():
+            return text
+    except (TypeError, ValueError, RecursionError):
+        pass
     try:
         return stdlib_json.dumps(line, default=str, skipkeys=True, allow_nan=False)
     except (ValueError, RecursionError):

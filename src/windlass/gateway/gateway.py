@@ -11,7 +11,7 @@ from windlass.errors import ConfigError, RunNotFound
 from windlass.gateway.access_log import AccessLog
 from windlass.gateway.admission import Admission
 from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig
-from windlass.gateway.exchange import Exchange
+from windlass.gateway.exchange import Exchange, Receive, disconnected
 from windlass.gateway.keys import KeyRing
 from windlass.gateway.metrics import Metrics
 from windlass.gateway.problems import Problem, Refused, bad_request
@@ -32,6 +32,7 @@ __all__ = ["Gateway"]
 log = logging.getLogger("windlass.gateway")
 
 MODE_HEADER = b"x-function-calling-mode"
+TRACE_HEADERS = ("traceparent", "tracestate")
 OPEN_MODELS = 256
 """How many models that no configuration names are kept at once."""
 SHUTTING_DOWN = Problem(503, "The gateway is shutting down.", "shutting_down", retry_after=5)
@@ -89,8 +90,10 @@ class Gateway:
             raise Refused(Problem(404, message, "model_not_found", "model"))
         return served
 
-    async def start(self, request: ChatRequest, exchange: Exchange, *, live: bool) -> GatewayRun:
-        """Starts what is asked for, when its turn has come. Raises `Refused`."""
+    async def start(
+        self, request: ChatRequest, exchange: Exchange, receive: Receive, *, live: bool
+    ) -> GatewayRun:
+        """Starts what is asked for, when its turn has come. Raises `Refused` and `ClientGone`."""
         served = self.served(request.model, exchange.key)
         exchange.model = served.name
         asked = self._asked_mode(exchange)
@@ -101,7 +104,9 @@ class Gateway:
             mode=asked,
             live=live,
         )
-        leave = await self.admission.enter(exchange.key, served.config)
+        leave = await self.admission.enter(
+            exchange.key, served.config, lambda: disconnected(receive)
+        )
         if self.draining:  # it came in before, and its turn after
             leave()
             raise Refused(SHUTTING_DOWN)
@@ -159,7 +164,7 @@ class Gateway:
     def _observers(self, served: ServedModel, exchange: Exchange, live: bool) -> list[Observer]:
         observers = [self.metrics.run(model=served.name, live=live)]
         if self._tracing is not None:
-            headers = {name.decode("latin-1"): exchange.header(name) for name in exchange.headers}
+            headers = {name: exchange.header(name.encode()) for name in TRACE_HEADERS}
             observers.append(
                 self._tracing.run(
                     model=served.config.target.partition("/")[2],
@@ -202,7 +207,7 @@ class Gateway:
             raise ConfigError(f"models.{config.name}.tools: no module has {', '.join(missing)}")
         names = config.tools if config.function_calling else ()
         own = {name: self._tools[name] for name in names}
-        return ServedModel(config, model, own, self._settings, self.config.limits)
+        return ServedModel(config, model, own, self._settings, self.config.limits, self.limits)
 
     def _open(self, name: str) -> ServedModel | None:
         """A model that only its name describes: `provider/model`."""

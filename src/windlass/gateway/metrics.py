@@ -54,6 +54,7 @@ class Metrics:
         self._tools: dict[str, _ToolSeries] = {}
         self._requests: dict[tuple[str, str, int, str], Counter] = {}
         self._request_seconds: dict[str, Histogram] = {}
+        self._key_requests: dict[str, Counter] = {}
         self.add_tools((*tools, OTHER))
 
     def add_tools(self, names: Iterable[str]) -> None:
@@ -86,7 +87,9 @@ class Metrics:
             self._request_seconds[route] = self._instruments.request_seconds.labels(route)
         self._request_seconds[route].observe(max(0.0, seconds))
         if key is not None:
-            self._instruments.key_requests.labels(key).inc()
+            if key not in self._key_requests:
+                self._key_requests[key] = self._instruments.key_requests.labels(key)
+            self._key_requests[key].inc()
 
     def run(self, *, model: str, live: bool) -> Callable[[RunEvent], None]:
         """An observer for one run.

@@ -10,7 +10,7 @@ from windlass.client.options import Offer
 from windlass.content import FunctionDeclaration
 from windlass.errors import ConfigError
 from windlass.gateway.problems import bad_request
-from windlass.jsontext import decode_json
+from windlass.gateway.request import Limits, decoded
 from windlass.models.fields import JsonObject, as_list, as_object
 from windlass.tool import Tool, as_tools
 
@@ -27,8 +27,8 @@ _LISTS_REMEMBERED = 128
 class Offers:
     """The offers of one model. A list of tools that comes again, as from turn to turn, is known."""
 
-    def __init__(self, own: Mapping[str, Tool], max_tools: int) -> None:
-        self._own, self._max_tools = own, max_tools
+    def __init__(self, own: Mapping[str, Tool], limits: Limits) -> None:
+        self._own, self._limits = own, limits
         self._made: dict[bytes, Offer] = {b"": self._joined([])}
 
     def of(self, tools: bytes) -> Offer:
@@ -36,7 +36,7 @@ class Offers:
         known = self._made.get(tools)
         if known is not None:
             return known
-        offer = self._joined(read_tools(tools, self._max_tools))
+        offer = self._joined(read_tools(tools, self._limits))
         if len(tools) <= _LONGEST_REMEMBERED:
             if len(self._made) > _LISTS_REMEMBERED:
                 self._made = {b"": self._made[b""]}
@@ -54,9 +54,9 @@ class Offers:
         return Offer(tools, tuple(tool.declaration for tool in tools.values()))
 
 
-def read_tools(data: bytes, max_tools: int) -> list[Tool]:
+def read_tools(data: bytes, limits: Limits) -> list[Tool]:
     """The client's tools. Raises `Refused`, which names the field."""
-    items = as_list(decode_json(data))
+    items, max_tools = as_list(decoded(data, "tools", limits.max_json_depth)), limits.max_tools
     if items is None:
         raise bad_request("tools: must be a list", "tools")
     if len(items) > max_tools:

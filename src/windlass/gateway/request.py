@@ -14,7 +14,7 @@ from windlass.model import AUTO, Settings, ToolChoice, tool_choice_from
 from windlass.models.fields import JsonObject, as_list, as_object
 from windlass.models.openai import wire
 
-__all__ = ["ChatRequest", "Limits", "read_request"]
+__all__ = ["ChatRequest", "Limits", "decoded", "read_request"]
 
 T = TypeVar("T")
 
@@ -120,7 +120,6 @@ class _Fields:
         for name in ("tools", "functions"):
             raw = bytes(self._raw.get(name, b""))
             if raw and raw != b"null":
-                self._decoded(Raw(raw), name)
                 return raw
         return b""
 
@@ -130,15 +129,18 @@ class _Fields:
         return {name: self.any(name) for name in self._raw if name not in _OURS}
 
     def _decoded(self, raw: Raw, name: str) -> Any:
-        try:
-            value = decode_json(bytes(raw))
-        except ValueError as error:
-            raise bad_request(f"{name}: not valid JSON: {error}", name, "invalid_json") from None
-        if _deeper(value, self._max_depth):
-            raise bad_request(
-                f"{name}: nested more than {self._max_depth} levels deep", name, "too_deep"
-            )
-        return value
+        return decoded(bytes(raw), name, self._max_depth)
+
+
+def decoded(data: bytes, name: str, max_depth: int) -> Any:
+    """The value of a field. Raises `Refused`, which names it."""
+    try:
+        value = decode_json(data)
+    except ValueError as error:
+        raise bad_request(f"{name}: not valid JSON: {error}", name, "invalid_json") from None
+    if type(value) in (dict, list) and _deeper(value, max_depth):
+        raise bad_request(f"{name}: nested more than {max_depth} levels deep", name, "too_deep")
+    return value
 
 
 _WORDS: dict[type, str] = {

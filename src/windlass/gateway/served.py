@@ -12,7 +12,7 @@ from windlass.events import ModelEvent
 from windlass.gateway.config import LimitsConfig, ModelConfig
 from windlass.gateway.offers import NOTHING, Offers
 from windlass.gateway.problems import bad_request
-from windlass.gateway.request import ChatRequest
+from windlass.gateway.request import ChatRequest, Limits
 from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.loop import RunPlan
@@ -35,13 +35,14 @@ class ServedModel:
         own: Mapping[str, Tool],
         settings: FunctionCallingSettings,
         limits: LimitsConfig,
+        request_limits: Limits,
     ) -> None:
         self.config, self.model = config, model
         self.name = config.name
         self.provider = config.target.partition("/")[0]
         self._modes = Modes(model, settings)
         self.mode: Mode = config.mode or settings.mode
-        self._offers = Offers(own, limits.max_tools)
+        self._offers = Offers(own, request_limits)
         self._executor = ToolExecutor()
         self._policy = Policy(
             max_rounds=config.max_rounds,

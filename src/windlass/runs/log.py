@@ -2,13 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from windlass.events import RunEvent
 
 __all__ = ["Follower", "MemoryLog"]
+
+
+_Listener: TypeAlias = tuple[Callable[[RunEvent], None], Collection[type[RunEvent]] | None]
 
 
 class MemoryLog:
@@ -18,11 +22,8 @@ class MemoryLog:
         self._clock = clock
         self._events: list[RunEvent] = []
         self._waiters: list[asyncio.Future[None]] = []
-        self._listeners: list[Callable[[RunEvent], None]] = []
-
-    @property
-    def ended(self) -> bool:
-        return bool(self._events) and self._events[-1].done
+        self._listeners: list[_Listener] = []
+        self.ended = False
 
     def recorded(self) -> tuple[RunEvent, ...]:
         """The events so far."""
@@ -34,20 +35,31 @@ class MemoryLog:
             return
         numbered = replace(event, seq=len(self._events) + 1, time=self._clock())
         self._events.append(numbered)
-        for listener in self._listeners:
-            listener(numbered)
+        if numbered.done:
+            self.ended = True
+        kind = type(event)
+        for listener, kinds in self._listeners:
+            if kinds is None or kind in kinds:
+                listener(numbered)
         while self._waiters:
             _wake(self._waiters.pop())
 
-    def listen(self, listener: Callable[[RunEvent], None], after: int = 0) -> Callable[[], None]:
+    def listen(
+        self,
+        listener: Callable[[RunEvent], None],
+        after: int = 0,
+        kinds: Collection[type[RunEvent]] | None = None,
+    ) -> Callable[[], None]:
         """Calls `listener` with every event after number `after`, from those already here on.
 
-        Returns the call that ends it.
+        `kinds` are the events that it is to hear of, if not all. Returns the call that ends it.
         """
         for event in self._events[after:]:
-            listener(event)
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+            if kinds is None or type(event) in kinds:
+                listener(event)
+        entry = (listener, kinds)
+        self._listeners.append(entry)
+        return lambda: self._listeners.remove(entry)
 
     def follow(self, after: int = 0) -> "Follower":
         """Every event after number `after`, as it comes, up to the run's last."""
