@@ -1,7 +1,7 @@
 """Windlass beside a raw aiohttp loop and the openai SDK: CPU, memory, import, in one run.
 
-    python bench/run.py                       everything, some four minutes
-    python bench/run.py --quick               the same with fewer samples, some 20 seconds
+    python bench/run.py                       everything, some ten minutes
+    python bench/run.py --quick               the same with fewer samples, some two
     python bench/run.py --only tokens         one scenario, or several
     python bench/run.py --profile one_tool    where Windlass's time goes
     python bench/run.py --profile gateway-live --peer gemini      and the gateway's
@@ -143,10 +143,18 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=[*SCENARIOS, *EXTRAS], default=[])
     parser.add_argument("--profile", choices=[*SCENARIOS, *GATEWAY_PROFILES])
     parser.add_argument(
-        "--peer", choices=[*PEERS, *gateway.PROFILED], default="windlass", help="whom to profile"
+        "--peer",
+        choices={**PEERS, **dict.fromkeys(gateway.PROFILED)},
+        default="windlass",
+        help="whom to profile",
     )
     parser.add_argument("--memory", type=int, metavar="REQUESTS", help="the gateway's, ten points")
     options = parser.parse_args()
+    profiled = gateway.PROFILED if options.profile in GATEWAY_PROFILES else list(PEERS)
+    if options.profile and options.peer not in profiled:
+        parser.error(f"--peer of {options.profile} is one of {', '.join(profiled)}")
+    if options.memory is not None and options.memory < gateway.LEAST_FOR_MEMORY:
+        parser.error(f"--memory takes {gateway.LEAST_FOR_MEMORY:,} requests or more")
     if options.profile:
         profile(options.profile, options.peer)
     elif options.memory:
