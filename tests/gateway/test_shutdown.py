@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import httpx2
 import pytest
@@ -12,7 +13,7 @@ from tests.gateway.talking import SECONDS, RawConnection, asking, client_of, pay
 
 from windlass import ApprovalRequested, tool
 from windlass.gateway import GatewayConfig, create_app
-from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig, ServerConfig
+from windlass.gateway.config import LimitsConfig, ModelConfig, ServerConfig
 from windlass.gateway.gateway import Gateway
 from windlass.testing import Gate, Latch, ScriptedModel, Step, call, slow
 
@@ -197,9 +198,9 @@ async def test_a_request_whose_turn_comes_too_late_is_refused() -> None:
         in_line = asyncio.Event()
         enter = gateway.admission.enter
 
-        async def entering(key: KeyConfig | None, model: ModelConfig) -> Callable[[], None]:
+        async def entering(*who: Any) -> Callable[[], None]:
             asyncio.get_running_loop().call_soon(in_line.set)
-            return await enter(key, model)
+            return await enter(*who)
 
         gateway.admission.enter = entering
         waiting = asyncio.create_task(client.post("/v1/chat/completions", json=asking("Me too.")))

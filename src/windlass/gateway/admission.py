@@ -2,10 +2,13 @@
 
 import asyncio
 import time
+from asyncio import FIRST_COMPLETED
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
+from windlass.gateway.exchange import ClientGone
 from windlass.gateway.problems import Problem, Refused
 
 __all__ = ["Admission", "RateLimit"]
@@ -58,8 +61,17 @@ class Admission:
             message = f"This key may make {key.requests_per_minute} requests a minute."
             raise self._refusal("rate_limit", Problem(429, message, "rate_limit_exceeded"), seconds)
 
-    async def enter(self, key: KeyConfig | None, model: ModelConfig) -> Callable[[], None]:
-        """Waits for a place and returns the call that gives it back. Raises `Refused`."""
+    async def enter(
+        self,
+        key: KeyConfig | None,
+        model: ModelConfig,
+        gone: Callable[[], Coroutine[Any, Any, None]],
+    ) -> Callable[[], None]:
+        """Waits for a place and returns the call that gives it back.
+
+        `gone` ends when the client has left, and is asked only where there is a line to leave.
+        Raises `Refused`, and `ClientGone`.
+        """
         self._check(self._of_key, key.name if key else "", key and key.max_running, "This key")
         self._check(self._of_model, model.name, model.max_running, "This model")
         # Counted while they wait, too: a line is not a way around one's own limit.
@@ -67,7 +79,10 @@ class Admission:
         self._of_key[names[0]] += 1
         self._of_model[names[1]] += 1
         try:
-            await self._place()
+            if self._running < self._limits.max_running:
+                self._running += 1
+            else:
+                await self._stand_in_line(gone)
         except BaseException:
             self._uncount(*names)
             raise
@@ -79,27 +94,33 @@ class Admission:
             problem = Problem(429, message, "too_many_runs")
             raise self._refusal("concurrency", problem, RETRY_SOON)
 
-    async def _place(self) -> None:
-        if self._running < self._limits.max_running:
-            self._running += 1
-            return
+    async def _stand_in_line(self, gone: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if len(self._line) >= self._limits.max_queued:
             problem = Problem(503, "The gateway is full, and so is its line.", "overloaded")
             raise self._refusal("queue_full", problem, RETRY_SOON)
-        turn = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        leaving = asyncio.create_task(gone())
         self._line.append(turn)
+        entered = False
         try:
-            async with asyncio.timeout(self._limits.queue_timeout):
-                await turn
-        except BaseException as error:
-            if turn.done() and not turn.cancelled():
-                self._pass_on()  # the place came in the moment of giving up
-            else:
-                self._line.remove(turn)
-            if not isinstance(error, TimeoutError):
-                raise
+            seconds = self._limits.queue_timeout
+            await asyncio.wait((turn, leaving), timeout=seconds, return_when=FIRST_COMPLETED)
+            entered = turn.done() and not leaving.done()
+        finally:
+            leaving.cancel()
+            if not entered:
+                self._step_out(turn)
+        if leaving.done():
+            raise ClientGone
+        if not entered:
             problem = Problem(503, "The gateway is full; no place came free in time.", "overloaded")
-            raise self._refusal("queue_timeout", problem, RETRY_SOON) from None
+            raise self._refusal("queue_timeout", problem, RETRY_SOON)
+
+    def _step_out(self, turn: asyncio.Future[None]) -> None:
+        if turn.done():
+            self._pass_on()  # the place came in the moment of giving up
+        else:
+            self._line.remove(turn)
 
     def _leave(self, key: str, model: str) -> None:
         self._uncount(key, model)
@@ -113,12 +134,10 @@ class Admission:
 
     def _pass_on(self) -> None:
         """Gives a place to the first in the line, or back."""
-        while self._line:
-            turn = self._line.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._running -= 1
+        if self._line:
+            self._line.popleft().set_result(None)
+        else:
+            self._running -= 1
 
     def _refusal(self, reason: str, problem: Problem, seconds: float) -> Refused:
         self._refused(reason)

@@ -12,6 +12,7 @@ from windlass.gateway.exchange import (
     Receive,
     Scope,
     Send,
+    disconnected,
     exchange_of,
     read_body,
     respond_json,
@@ -40,7 +41,7 @@ class ChatCompletions:
         exchange = exchange_of(scope)
         request = await ask(self._gateway, scope, receive)
         exchange.stream = request.stream
-        run = await self._gateway.start(request, exchange, live=request.stream)
+        run = await self._gateway.start(request, exchange, receive, live=request.stream)
         watch = asyncio.create_task(_watch(receive, run, exchange))
         try:
             if request.stream:
@@ -72,8 +73,7 @@ def wants_tool_events(request: ChatRequest, exchange: Exchange) -> bool:
 
 async def _watch(receive: Receive, run: GatewayRun, exchange: Exchange) -> None:
     """Waits until the client is gone. Its run goes with it, unless it asked for `background`."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    await disconnected(receive)
     exchange.client_gone = True
     if not run.request.background:
         await run.run.stop()

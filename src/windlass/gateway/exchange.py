@@ -19,6 +19,7 @@ __all__ = [
     "Receive",
     "Scope",
     "Send",
+    "disconnected",
     "exchange_of",
     "query_number",
     "read_body",
@@ -84,6 +85,12 @@ class Exchange:
 
 def exchange_of(scope: Scope) -> Exchange:
     return scope["windlass.exchange"]
+
+
+async def disconnected(receive: Receive) -> None:
+    """Ends when the client has gone away. Its body must have been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:

@@ -46,7 +46,8 @@ class RunRoutes:
     async def start(self, request: Request) -> Response:
         """The same body as a chat completion's; the answer is the run, at once."""
         asked = await ask(self._gateway, request.scope, request.receive)
-        run = await self._gateway.start(asked, exchange_of(request.scope), live=True)
+        exchange = exchange_of(request.scope)
+        run = await self._gateway.start(asked, exchange, request.receive, live=True)
         return _json(run_fields(run), 202, {"location": f"/v1/runs/{run.id}"})
 
     async def list(self, request: Request) -> Response:
