@@ -198,9 +198,9 @@ async def test_a_request_whose_turn_comes_too_late_is_refused() -> None:
         in_line = asyncio.Event()
         enter = gateway.admission.enter
 
-        async def entering(*who: Any) -> Callable[[], None]:
+        async def entering(key: Any, model: Any, gone: Any) -> Callable[[], None]:
             asyncio.get_running_loop().call_soon(in_line.set)
-            return await enter(*who)
+            return await enter(key, model, gone)
 
         gateway.admission.enter = entering
         waiting = asyncio.create_task(client.post("/v1/chat/completions", json=asking("Me too.")))
