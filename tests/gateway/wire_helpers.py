@@ -57,8 +57,16 @@ class Upstream:
 class Stage:
     """A gateway over both services. Each has one model without and one with the tools given."""
 
-    def __init__(self, *, tools: Iterable[Any] = (), mode: Any = None, **fields: Any) -> None:
+    def __init__(
+        self,
+        *,
+        tools: Iterable[Any] = (),
+        mode: Any = None,
+        targets: dict[str, str] | None = None,
+        **fields: Any,
+    ) -> None:
         self._tools, self._mode, self._fields = as_tools(tools), mode, fields
+        self._targets = {**MODELS, **(targets or {})}
         self._open = contextlib.ExitStack()
         self.upstreams = {wire: Upstream(wire) for wire in WIRES}
 
@@ -85,7 +93,7 @@ class Stage:
         for name, tools in ((upstream.model, ()), (upstream.model_with_tools, names)):
             yield ModelConfig(
                 name=name,
-                target=MODELS[upstream.wire],
+                target=self._targets[upstream.wire],
                 base_url=upstream.fake.base_url,
                 api_key_env=KEY_NAME,
                 mode=self._mode,
