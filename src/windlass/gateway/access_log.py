@@ -68,31 +68,18 @@ class AccessLog:
         """Logs the request, whatever is in it."""
         if not self._log.isEnabledFor(logging.INFO):
             return
-        fields = {name: value for name, value in _said(record) if value is not None}
+        fields = {
+            name: value if type(value) is not str else _safe(value)
+            for name, value in msgspec.structs.asdict(record).items()
+            if value is not None
+        }
+        path = fields["path"] = _path(record.path)
+        fields["seconds"] = round(record.seconds, 6)
+        said = (fields["method"], path, record.status)
         # Not by `Logger.info`, which looks for the line of code that called it.
-        line = logging.LogRecord(
-            ACCESS,
-            logging.INFO,
-            "",
-            0,
-            "%s %s %d",
-            (fields["method"], fields["path"], record.status),
-            None,
-        )
+        line = logging.LogRecord(ACCESS, logging.INFO, "", 0, "%s %s %d", said, None)
         vars(line).update(fields)
         self._log.handle(line)
-
-
-def _said(record: AccessRecord) -> Iterator[tuple[str, Any]]:
-    for name in AccessRecord.__struct_fields__:
-        value = getattr(record, name)
-        if name == "path":
-            value = _path(value)
-        elif name == "seconds":
-            value = round(value, 6)
-        elif isinstance(value, str):
-            value = _short(_escaped(value))
-        yield name, value
 
 
 def _path(path: str) -> str:
@@ -182,6 +169,10 @@ def _json(line: dict[str, Any]) -> str:
         return stdlib_json.dumps(line, default=str, skipkeys=True, allow_nan=False)
     except (ValueError, RecursionError):
         return stdlib_json.dumps({name: str(value) for name, value in line.items()})
+
+
+def _safe(text: str) -> str:
+    return text if len(text) <= LONGEST and text.isprintable() else _short(_escaped(text))
 
 
 def _short(text: str) -> str:

@@ -115,7 +115,7 @@ class App:
         if scope["path"] in OPEN_PATHS:
             return
         if self.gateway.keys.required:
-            exchange.key = self.gateway.keys.find(presented_key(scope["headers"]))
+            exchange.key = self.gateway.keys.find(presented_key(exchange.headers))
             if exchange.key is None:
                 self.gateway.metrics.refused("unauthorized")
                 message = "A key is needed: send `Authorization: Bearer KEY` or `X-API-Key: KEY`."

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from windlass.gateway.answer import completion
 from windlass.gateway.chunks import HEARTBEAT, ChunkEncoder, error_chunk
@@ -24,6 +25,7 @@ from windlass.gateway.run import GatewayRun
 
 __all__ = ["SSE_HEADERS", "ChatCompletions", "ask", "wants_tool_events"]
 
+A_MOMENT = 0.1
 SSE_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -42,7 +44,7 @@ class ChatCompletions:
         request = await ask(self._gateway, scope, receive)
         exchange.stream = request.stream
         run = await self._gateway.start(request, exchange, receive, live=request.stream)
-        watch = asyncio.create_task(_watch(receive, run, exchange))
+        watch = _Watch(receive, run, exchange)
         try:
             if request.stream:
                 heartbeat = self._gateway.config.server.heartbeat
@@ -50,7 +52,7 @@ class ChatCompletions:
             else:
                 await _answer(run, send, watch)
         finally:
-            watch.cancel()
+            watch.end()
             _note(run, exchange)
         if exchange.client_gone:
             raise ClientGone
@@ -71,18 +73,55 @@ def wants_tool_events(request: ChatRequest, exchange: Exchange) -> bool:
     return "text/event-stream;events=windlass" in accept
 
 
-async def _watch(receive: Receive, run: GatewayRun, exchange: Exchange) -> None:
-    """Waits until the client is gone. Its run goes with it, unless it asked for `background`."""
-    await disconnected(receive)
-    exchange.client_gone = True
-    if not run.request.background:
-        await run.run.stop()
+class _Watch:
+    """Looks out for a client that leaves: its run goes with it, unless it asked for `background`.
+
+    It begins after a moment, because an answer that comes at once needs no looking out.
+    """
+
+    def __init__(self, receive: Receive, run: GatewayRun, exchange: Exchange) -> None:
+        self._receive, self._run, self._exchange = receive, run, exchange
+        self._task: asyncio.Task[None] | None = None
+        self._tell: Callable[[], None] | None = None
+        self._alarm = asyncio.get_running_loop().call_later(A_MOMENT, self._begin)
+
+    @property
+    def left_alone(self) -> bool:
+        """Whether the client is gone and the run goes on without it."""
+        return self._exchange.client_gone and not self._run.task.done()
+
+    def when_gone(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+
+    def end(self) -> None:
+        self._alarm.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._look_out())
+
+    async def _look_out(self) -> None:
+        await disconnected(self._receive)
+        self._exchange.client_gone = True
+        if not self._run.request.background:
+            await self._run.run.stop()
+        if self._tell is not None:
+            self._tell()
 
 
-async def _answer(run: GatewayRun, send: Send, watch: asyncio.Task[None]) -> None:
-    await asyncio.wait([run.task, watch], return_when=asyncio.FIRST_COMPLETED)
-    if not run.task.done():
-        return  # the client is gone, and the run goes on without it
+async def _answer(run: GatewayRun, send: Send, watch: _Watch) -> None:
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def end_waiting(_: object = None) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    run.task.add_done_callback(end_waiting)
+    watch.when_gone(end_waiting)
+    await over
+    if watch.left_alone:
+        return
     if (problem := run.problem()) is not None:
         raise Refused(problem)
     await respond_json(send, completion(run.head, run.reply, run.call_ids), _headers(run))
@@ -113,7 +152,7 @@ class _Streaming:
         run: GatewayRun,
         exchange: Exchange,
         send: Send,
-        watch: asyncio.Task[None],
+        watch: _Watch,
         heartbeat: float,
     ) -> None:
         self._run, self._send, self._watch = run, send, watch
@@ -129,17 +168,17 @@ class _Streaming:
 
     async def answer(self) -> None:
         events = self._run.run.events()
-        self._watch.add_done_callback(lambda _: events.wake())
+        self._watch.when_gone(events.wake)
         spoken = time.monotonic()
         while True:
             quiet = time.monotonic() - spoken
             batch = await events.some(max(0.0, self._heartbeat - quiet))
-            if self._watch.done() and not self._run.task.done():
-                return None  # the client is gone, and the run goes on without it
+            if self._watch.left_alone:
+                return None
             chunks = self._encoder.encode(batch)
             if batch and batch[-1].done:
                 return await self._end(chunks)
-            if not batch and time.monotonic() - spoken >= self._heartbeat:
+            if not chunks and time.monotonic() - spoken >= self._heartbeat:
                 chunks = HEARTBEAT
             if chunks:
                 await self._write(chunks)

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from windlass.gateway.config_values import KeyConfig
 
@@ -57,15 +57,15 @@ class KeyRing:
         return found
 
 
-def presented_key(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
-    """The key in a request's raw headers: `Authorization: Bearer KEY`, else `X-API-Key: KEY`.
+def presented_key(headers: Mapping[bytes, bytes]) -> str | None:
+    """The key in a request's headers, whose names are in small letters.
 
-    None if there is none or it is malformed.
+    It is in `Authorization: Bearer KEY`, else in `X-API-Key: KEY`; None if it is in neither, or is
+    malformed.
     """
-    given = {name.lower(): value for name, value in reversed(headers)}
-    scheme, _, credentials = given.get(b"authorization", b"").strip().partition(b" ")
+    scheme, _, credentials = headers.get(b"authorization", b"").strip().partition(b" ")
     bearer = credentials.strip() if scheme.lower() == b"bearer" else b""
-    return _key_text(bearer or given.get(b"x-api-key", b"").strip())
+    return _key_text(bearer or headers.get(b"x-api-key", b"").strip())
 
 
 def _key_text(value: bytes) -> str | None:

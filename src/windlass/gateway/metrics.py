@@ -227,7 +227,8 @@ class _RunMeter:
         self._first_token = False
         _observe(self._model.model_seconds, self._asked_at, event.time)
         for counter, count in self._model.tokens:
-            counter.inc(max(0, count(event.usage)))
+            if (tokens := count(event.usage)) > 0:
+                counter.inc(tokens)
 
     def tool_run_ended(self, event: ToolRunEnded) -> None:
         series = self._tools.get(event.response.name) or self._tools[OTHER]
