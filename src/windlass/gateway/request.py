@@ -1,5 +1,6 @@
 """A chat completion's request body, read into the values that a run takes. Pure."""
 
+import sys
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, TypeVar, cast
@@ -103,8 +104,8 @@ class _Fields:
     def value(self, name: str, kind: type[T]) -> T | None:
         """The field's value; None if it is absent or null. Raises `Refused` for another type."""
         value = self.any(name)
-        if kind is float and type(value) is int:
-            value = float(value)
+        if kind is float and type(value) in (int, float):
+            value = _finite(value, name)
         elif kind is int and type(value) is float and value.is_integer():
             value = int(value)  # JSON makes no difference between 1 and 1.0
         if value is None or type(value) is kind:
@@ -151,6 +152,14 @@ _WORDS: dict[type, str] = {
     dict: "an object",
     list: "a list",
 }
+
+
+def _finite(value: float, name: str) -> float:
+    """JSON has no infinity and no NaN, but some writers have."""
+    most = sys.float_info.max
+    if not -most <= value <= most:
+        raise bad_request(f"{name}: must be a number that is not infinite", name)
+    return float(value)
 
 
 def _word(value: object) -> str:

@@ -1,0 +1,296 @@
+"""Whatever is sent as a body: an answer or an error in OpenAI's shape, never a failure."""
+
+import asyncio
+import copy
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from tests.gateway.asgi import Answer, post
+from tests.gateway.serving import config_of
+from tests.json_values import any_json
+
+from windlass.gateway import App, create_app
+from windlass.gateway.config import ModelConfig
+from windlass.testing import FakeGemini, FakeOpenAI, ScriptedModel
+
+PATHS = ("/v1/chat/completions", "/v1/runs")
+MODELS = ("scripted", "openai", "gemini")
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+            "required": ["city"],
+        },
+        "strict": False,
+    },
+}
+CALL = {
+    "id": "call_1",
+    "type": "function",
+    "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'},
+}
+VALID: dict[str, Any] = {
+    "model": "scripted",
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "The weather?"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+            ],
+        },
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "Rain."},
+        {"role": "user", "content": "And now?"},
+    ],
+    "tools": [TOOL],
+    "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
+    "parallel_tool_calls": False,
+    "stream": False,
+    "stream_options": None,
+    "background": False,
+    "n": 1,
+    "temperature": 0.5,
+    "top_p": 1,
+    "max_tokens": 100,
+    "stop": ["END"],
+    "seed": 7,
+    "response_format": {
+        "type": "json_schema",
+        "json_schema": {"name": "it", "schema": {"type": "object"}},
+    },
+    "user": "somebody",
+}
+FUZZ = settings(
+    max_examples=60,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+odd_values = st.sampled_from(
+    [None, True, 0, -1, 1.5, 2**64, -(2**70), 1e308, "", "\ud800", "x" * 1000, [], {}, [[]], [None]]
+)
+
+
+class Gateway:
+    """An application with its event loop."""
+
+    def __init__(self, app: App, runner: asyncio.Runner) -> None:
+        self._app, self._runner = app, runner
+
+    def post(self, body: bytes, path: str = PATHS[0]) -> Answer:
+        return self._runner.run(post(self._app, body, path))
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Gateway]:
+    with ExitStack() as stack:
+        stack.enter_context(pytest.MonkeyPatch.context()).setenv("FUZZ_KEY", "key")
+        openai = stack.enter_context(FakeOpenAI("Hello."))
+        gemini = stack.enter_context(FakeGemini("Hello."))
+        config = config_of(
+            ModelConfig(
+                name="openai", target="openai/m", base_url=openai.base_url, api_key_env="FUZZ_KEY"
+            ),
+            ModelConfig(
+                name="gemini",
+                target="gemini/gemini-2.5-flash",
+                base_url=gemini.base_url,
+                api_key_env="FUZZ_KEY",
+            ),
+        )
+        runner = stack.enter_context(asyncio.Runner())
+        models = {"scripted": ScriptedModel("Hello.", strict=False)}
+        app = create_app(config, models=models, tools=())
+        yield Gateway(app, runner)
+        runner.run(app.gateway.aclose())
+
+
+def encoded(value: object) -> bytes:
+    """As a careless writer would: half surrogate pairs and NaN as they are."""
+    return json.dumps(value).encode()
+
+
+def assert_answered(answer: Answer) -> None:
+    """An answer, or an error that is the request's own fault, in the right shape."""
+    if answer.status in (200, 202):
+        if answer.headers["content-type"].startswith("application/json"):
+            assert answer.json["object"] in ("chat.completion", "run")
+        else:
+            assert answer.body.endswith(b"data: [DONE]\n\n")
+        return
+    assert answer.status in (400, 404), answer.body[:500]
+    assert answer.error["type"] in ("invalid_request_error", "not_found_error")
+
+
+@FUZZ
+@given(st.binary(max_size=200), st.sampled_from(PATHS))
+@example(b"", PATHS[0])
+@example(b"\xff\xfe{}", PATHS[0])
+@example(b'{"model": "\xff"}', PATHS[0])
+@example(b"\xef\xbb\xbf{}", PATHS[0])
+def test_any_bytes_are_refused(gateway: Gateway, body: bytes, path: str) -> None:
+    answer = gateway.post(body, path)
+    assert answer.status == 400
+    assert answer.error
+
+
+@FUZZ
+@given(any_json, st.sampled_from(PATHS))
+def test_any_json_is_refused(gateway: Gateway, value: Any, path: str) -> None:
+    answer = gateway.post(encoded(value), path)
+    assert answer.status == 400
+    assert answer.error
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where every value inside another stands."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    for step, inner in inside:
+        yield (*at, step)
+        if isinstance(inner, dict | list):
+            yield from places(inner, (*at, step))
+
+
+def changed(place: tuple[Any, ...], *new: Any, model: str = "scripted") -> dict[str, Any]:
+    """The valid body with another value at that place, or none."""
+    body = {**copy.deepcopy(VALID), "model": model}
+    holder: Any = body
+    for step in place[:-1]:
+        holder = holder[step]
+    del holder[place[-1]]
+    if new and isinstance(holder, list):
+        holder.insert(place[-1], new[0])
+    elif new:
+        holder[place[-1]] = new[0]
+    return body
+
+
+@pytest.mark.parametrize("model", MODELS)
+@FUZZ
+@given(
+    place=st.sampled_from(list(places(VALID))),
+    new=st.lists(odd_values | any_json, max_size=1),
+    stream=st.booleans(),
+)
+def test_a_valid_body_with_one_thing_wrong_is_never_a_failure(
+    gateway: Gateway, model: str, place: tuple[Any, ...], new: list[Any], stream: bool
+) -> None:
+    body = changed(place, *new, model=model)
+    body.update({"stream": True} if stream else {})
+    assert_answered(gateway.post(encoded(body)))
+
+
+@pytest.mark.parametrize("place", list(places(VALID)), ids=str)
+def test_a_field_of_a_wrong_type_is_named(gateway: Gateway, place: tuple[Any, ...]) -> None:
+    for wrong in (None, True, 12, 1.5, "text", [], {}, [1], {"a": 1}):
+        answer = gateway.post(encoded(changed(place, wrong)))
+        assert_answered(answer)
+        if answer.status == 400:
+            field = answer.error["param"].partition(".")[0].partition("[")[0]
+            assert field == place[0] or (place[0], field) == ("tools", "tool_choice")
+            assert field in answer.error["message"]
+
+
+def test_the_valid_body_is_answered(gateway: Gateway) -> None:
+    for model in MODELS:
+        for stream in (False, True):
+            body = {**VALID, "model": model, "stream": stream}
+            del body["tool_choice"]  # the scripts make no call
+            assert gateway.post(encoded(body)).status == 200
+
+
+def test_a_truncated_body_is_refused(gateway: Gateway) -> None:
+    whole = encoded(VALID)
+    for end in range(len(whole)):
+        answer = gateway.post(whole[:end])
+        assert (answer.status, answer.error["code"]) == (400, "invalid_json")
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("number", ["1e400", "1" * 400, "NaN", "1.5e-400", "-0", "0.1e1"])
+@pytest.mark.parametrize("field", ["temperature", "seed", "max_tokens", "user", "metadata"])
+def test_a_strange_number_is_never_a_failure(
+    gateway: Gateway, field: str, number: str, model: str
+) -> None:
+    body = {**VALID, "model": model, field: "HERE"}
+    assert_answered(gateway.post(encoded(body).replace(b'"HERE"', number.encode())))
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "1" * 400])
+def test_a_number_without_an_end_is_refused(gateway: Gateway, number: str) -> None:
+    body = encoded({**VALID, "temperature": "HERE"}).replace(b'"HERE"', number.encode())
+    assert gateway.post(body).error["param"] == "temperature"
+
+
+def test_what_json_has_no_number_for_is_no_value(gateway: Gateway) -> None:
+    for number in (b"NaN", b"-Infinity"):
+        body = encoded({**VALID, "temperature": "HERE"}).replace(b'"HERE"', number)
+        assert gateway.post(body).status == 200
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_half_a_surrogate_pair_is_never_a_failure(gateway: Gateway, model: str) -> None:
+    for text in ("\ud800", "a\udfff", "\ude00\ud83d"):
+        for field in ("user", text, "stop"):
+            body = {**VALID, "model": model, field: text, "messages": []}
+            body["messages"] = [{"role": "user", "content": text, "name": text}]
+            assert_answered(gateway.post(encoded(body)))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_invalid_utf8_in_a_text_is_never_a_failure(gateway: Gateway, model: str) -> None:
+    body = encoded({**VALID, "model": model}).replace(b"Be brief", b"\xff\xc3(")
+    assert_answered(gateway.post(body))
+
+
+def test_of_a_key_that_comes_twice_the_last_counts(gateway: Gateway) -> None:
+    body = encoded(VALID)[:-1] + b', "model": "nowhere"}'
+    assert gateway.post(body).error["code"] == "model_not_found"
+
+
+@pytest.mark.parametrize("depth", [70, 1_000, 100_000])
+@pytest.mark.parametrize("ends", [("[", "]"), ('{"a":', "}")], ids=["lists", "objects"])
+@pytest.mark.parametrize("field", ["messages", "tools", "tool_choice", "stop", "metadata", "n"])
+def test_a_deeply_nested_body_is_refused(
+    gateway: Gateway, field: str, ends: tuple[str, str], depth: int
+) -> None:
+    nested = ends[0] * depth + "1" + ends[1] * depth
+    body = encoded({**VALID, field: "HERE"}).replace(b'"HERE"', nested.encode())
+    answer = gateway.post(body)
+    assert answer.status == 400
+    assert answer.error["param"] in (field, None)
+
+
+@pytest.mark.parametrize("field", ["parameters", "description", "name", "strict"])
+@FUZZ
+@given(any_json | odd_values)
+def test_any_tool_is_never_a_failure(gateway: Gateway, field: str, value: Any) -> None:
+    tool = copy.deepcopy(TOOL)
+    tool["function"][field] = value
+    answer = gateway.post(encoded({**VALID, "tools": [tool], "tool_choice": "auto"}))
+    assert_answered(answer)
+    if answer.status == 400:
+        assert answer.error["param"].startswith("tools[0]")
+
+
+@FUZZ
+@given(any_json)
+def test_any_decision_is_never_a_failure(gateway: Gateway, value: Any) -> None:
+    body = encoded({"model": "scripted", "messages": [{"role": "user", "content": "Hi"}]})
+    run = gateway.post(body, "/v1/runs").json
+    answer = gateway.post(encoded(value), f"/v1/runs/{run['id']}/approve")
+    assert answer.status in (400, 409)
+    assert answer.error
