@@ -157,7 +157,6 @@ async def test_a_named_tool_choice_gets_that_call_from_a_model_that_would_rather
     assert [made["name"] for made in message["tool_calls"]] == ["get_weather"]
 
 
-@pytest.mark.xfail(reason="a call of another tool than the named one is handed back")
 @either_way
 async def test_a_named_tool_choice_hands_back_no_call_of_another_tool(
     stage: Stage, upstream: Upstream, streams: bool

@@ -16,6 +16,7 @@ from windlass.content import (
     Thought,
     Usage,
     is_own_call_id,
+    new_call_id,
 )
 from windlass.gateway.turns import NO_RESULT, CallIds, KeptTurn, KeptTurns, kept_turn
 from windlass.loop.reply import Calls, Reply, RoundRecord
@@ -171,8 +172,16 @@ def test_another_key_restores_nothing() -> None:
 
 
 def test_a_turn_that_the_client_has_whole_is_not_kept() -> None:
-    plain = Message("assistant", (Text("Let me see."), FunctionCall("client_f", "{}", "call_0")))
+    said = (Text("Let me see."), FunctionCall("client_f", "{}", new_call_id()))
+    plain = Message("assistant", said)
     assert kept_turn(reply([HELLO, plain], plain, (), list(plain.calls)), 1, CallIds()) is None
+
+
+def test_a_turn_is_kept_for_the_ids_that_the_model_gave_its_calls() -> None:
+    plain = Message("assistant", (FunctionCall("client_f", "{}", "call_0"),))
+    kept = kept_turn(reply([HELLO, plain], plain, (), list(plain.calls)), 1, CallIds())
+    assert kept is not None
+    assert list(kept.ids.values()) == ["call_0"]
 
 
 @pytest.mark.parametrize(

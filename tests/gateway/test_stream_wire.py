@@ -439,9 +439,6 @@ async def test_results_reach_gemini_under_real_names_in_the_order_of_the_calls(s
     assert [result["response"] for result in given] == [{"output": "sunny"}, {"output": "noon"}]
 
 
-@pytest.mark.xfail(
-    reason="a plain turn is not kept, and the ids that its client knows are left out"
-)
 async def test_call_ids_reach_gemini_with_the_calls_and_their_results(stage: Stage):
     made, given = await _answered_in_another_order(stage)
     assert [said["id"] for said in made] == [result["id"] for result in given]

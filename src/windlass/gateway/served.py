@@ -1,15 +1,14 @@
 """One name that clients may ask for: the model behind it, its tools, and how a run of it goes."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from windlass.client.options import Offer
 from windlass.content import Message
-from windlass.emulation.mode import Modes, mode_of
-from windlass.events import ModelEvent
+from windlass.emulation.mode import Modes
 from windlass.gateway.config import LimitsConfig, ModelConfig
+from windlass.gateway.held import HeldModel
 from windlass.gateway.offers import NOTHING, Offers
 from windlass.gateway.problems import bad_request
 from windlass.gateway.request import ChatRequest, Limits
@@ -17,7 +16,7 @@ from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
-from windlass.model import AUTO, Model, ModelRequest
+from windlass.model import AUTO, Model
 from windlass.models.fields import JsonObject
 from windlass.settings import FunctionCallingSettings, Mode
 from windlass.tool import Tool
@@ -40,7 +39,7 @@ class ServedModel:
         self.config, self.model = config, model
         self.name = config.name
         self.provider = config.target.partition("/")[0]
-        self._modes = Modes(model, settings)
+        self._modes = Modes(HeldModel(model), settings)
         self.mode: Mode = config.mode or settings.mode
         self._offers = Offers(own, request_limits)
         self._executor = ToolExecutor()
@@ -107,39 +106,8 @@ class ServedModel:
         has_tools = bool(offer.tools) or any(message.role == "tool" for message in messages)
         # Where no tools are spoken of there is nothing to fall back from.
         model = self._modes.of(mode if has_tools else "native")
-        return OneCall(model) if request.parallel_tool_calls is False and offer.tools else model
-
-
-class OneCall:
-    """A model of which only the first call of a turn is heard.
-
-    `parallel_tool_calls: false` is a promise to the client, and not every service keeps it.
-    """
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def mode(self) -> Mode:
-        return mode_of(self._model)
-
-    def stream(
-        self, request: ModelRequest
-    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        return aclosing(self._events(request))
-
-    async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        async with self._model.stream(request) as events:
-            async for event in events:
-                if not getattr(event, "index", 0):
-                    yield event
-
-    async def aclose(self) -> None:
-        await self._model.aclose()
+        # Calls that are read from text are held to the request as well.
+        return HeldModel(model) if request.parallel_tool_calls is False and offer.tools else model
 
 
 _GEMINI_NAMES = {

@@ -62,9 +62,11 @@ def kept_turn(reply: Reply, asked: int, ids: CallIds) -> KeptTurn | None:
     if not reply.pending or not messages:
         return None
     answers = reply.rounds[-1].shown
-    if len(messages) == 1 and not answers and _is_plain(messages[0]):
+    known = {ids.outward(call.id): call.id for call in reply.pending}
+    renamed = any(outer != inner for outer, inner in known.items())
+    if len(messages) == 1 and not answers and not renamed and _is_plain(messages[0]):
         return None
-    return KeptTurn(messages, answers, {ids.outward(call.id): call.id for call in reply.pending})
+    return KeptTurn(messages, answers, known)
 
 
 def _is_plain(message: Message) -> bool:
