@@ -2,6 +2,7 @@
 
 Every server is a process of its own, and so are the upstream and the load. CPU as a multiple of the
 pass-through is the stable figure; requests a second and latency depend on who else is at work here.
+Latency is what a server adds to the upstream's own; with a tool, that holds a second request too.
 """
 
 import json
@@ -161,7 +162,7 @@ def measured(running: Bench, what: Scenario, concurrency: int, quick: bool) -> d
 
 def show_figures(what: Scenario, concurrency: int, by_name: dict[str, Figures]) -> None:
     direct, floor = by_name["direct"], by_name["floor"]
-    columns = ["req/s", "CPU ms", "x floor", "+p50 ms", "+p99 ms"]
+    columns = ["req/s", "CPU ms", "x floor", "goal", "+p50 ms", "+p99 ms"]
     columns += ["+first ms"] if what.stream else []
     title = f"{what.title}, {concurrency} at once"
     print(f"\n{title:<40}" + "".join(f"{column:>10}" for column in columns))
@@ -169,8 +170,10 @@ def show_figures(what: Scenario, concurrency: int, by_name: dict[str, Figures]) 
         added = [its.p50 - direct.p50, its.p99 - direct.p99]
         added += [its.first - direct.first] if what.stream else []
         later = "".join(f"{seconds * 1e3:>10.2f}" for seconds in added)
-        cpu = f"{its.cpu * 1e3:>10.3f}{its.cpu / floor.cpu:>10.2f}"
-        print(f"  {CONTENDERS[name].title:<38}{its.rate:>10.0f}{cpu}{later}")
+        who = CONTENDERS[name]
+        goal = who.goal if who.goal and what.judged else ""
+        cpu = f"{its.cpu * 1e3:>10.3f}{its.cpu / floor.cpu:>10.2f}{goal:>10}"
+        print(f"  {who.title:<38}{its.rate:>10.0f}{cpu}{later}")
 
 
 def show(quick: bool) -> list[Verdict]:
