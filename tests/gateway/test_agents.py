@@ -92,7 +92,7 @@ async def test_an_agent_does_a_task_with_its_own_tools_and_the_gateways(
     else:
         result = await Runner.run(agent, TASK)
     assert result.final_output == "Paris is warmer; its name has 5 letters."
-    names = [item.raw_item.name for item in result.new_items if isinstance(item, ToolCallItem)]  # pyright: ignore[reportAttributeAccessIssue]
+    names = [item.tool_name for item in result.new_items if isinstance(item, ToolCallItem)]
     outputs = [item.output for item in result.new_items if isinstance(item, ToolCallOutputItem)]
     assert names == ["get_weather", "get_weather", "write_down"]
     assert outputs == [21, 18, "kept: Paris"]

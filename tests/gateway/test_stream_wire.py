@@ -327,6 +327,17 @@ async def test_the_round_limit_is_told_to_those_who_ask(stage: Stage, upstream: 
     assert reassembled(chunks)["content"] == "That is all."
 
 
+@pytest.mark.xfail(reason="a call that comes when tools are off is refused, but was streamed")
+async def test_a_call_in_the_forced_last_round_is_not_shown_to_its_client(
+    stage: Stage, upstream: Upstream
+):
+    rounds = [call("look_up", word=f"w{n}") for n in range(5)]
+    upstream.plays(*rounds, calls(call("get_weather", city="Paris"), text="That is all."))
+    message = reassembled(await streamed(stage, upstream.model_with_tools, tools=[WEATHER]))
+    assert (message["content"], message["finish_reason"]) == ("That is all.", "stop")
+    assert message["tool_calls"] == []
+
+
 # What goes wrong.
 
 
