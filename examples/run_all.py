@@ -3,7 +3,14 @@
 import runpy
 from pathlib import Path
 
-EXAMPLES = ("blocking", "streaming", "async_streaming", "background_run", "manual_control")
+EXAMPLES = (
+    "blocking",
+    "streaming",
+    "async_streaming",
+    "background_run",
+    "manual_control",
+    "gateway_client",
+)
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ SAYS = {
     "streaming": ["openai/demo: Let me look that up.", "gemini/demo: Let me", ANSWER, "[Executing"],
     "async_streaming": ["openai/demo: Let me look that up. " + ANSWER, "gemini/demo: Let me"],
     "background_run": ["a late reader had", ANSWER],
+    "gateway_client": ["whole: " + ANSWER, "streamed: Let me look that up. " + ANSWER],
     "manual_control": ["gemini/demo asks for: get_weather, get_time, calculate", ANSWER],
 }
 
