@@ -30,7 +30,7 @@ from windlass.gateway.exchange import (
 from windlass.gateway.gateway import SHUTTING_DOWN, Gateway
 from windlass.gateway.keys import presented_key
 from windlass.gateway.openapi import openapi_document
-from windlass.gateway.problems import Problem, Refused, problem_of
+from windlass.gateway.problems import Problem, Refused, headers_too_large, problem_of
 from windlass.gateway.run_routes import RunEvents, RunRoutes
 from windlass.jsontext import encode_json
 from windlass.model import Model
@@ -111,7 +111,7 @@ class App:
         limit = self.gateway.config.limits.max_header_bytes
         if sum(len(name) + len(value) for name, value in scope["headers"]) > limit:
             self.gateway.metrics.refused("headers_too_large")
-            raise Refused(Problem(431, f"The headers are larger than {limit} bytes."))
+            raise Refused(headers_too_large(limit))
         if scope["path"] in OPEN_PATHS:
             return
         if self.gateway.keys.required:
@@ -234,13 +234,17 @@ def _is_steering(path: str) -> bool:
 
 def _is_strange(exchange: Exchange, config: GatewayConfig) -> bool:
     """Whether a web page of another origin asks, or one that has renamed its own host to ours."""
-    host = urlsplit(f"//{exchange.header(b'host')}").hostname or ""
+    try:
+        host = urlsplit(f"//{exchange.header(b'host')}").hostname or ""
+        origin = exchange.header(b"origin")
+        origin_host = urlsplit(origin).netloc
+    except ValueError:
+        return True
     if is_loopback(config.server.host) and host and not is_loopback(host):
         return True
-    origin = exchange.header(b"origin")
     if not origin or "*" in config.server.cors_origins or origin in config.server.cors_origins:
         return False
-    return urlsplit(origin).netloc != exchange.header(b"host")
+    return origin_host != exchange.header(b"host")
 
 
 def _http_problem(error: HTTPException) -> Problem:

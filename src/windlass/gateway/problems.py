@@ -18,7 +18,7 @@ from windlass.errors import (
 )
 from windlass.jsontext import encode_json
 
-__all__ = ["Problem", "Refused", "bad_request", "problem_of"]
+__all__ = ["Problem", "Refused", "bad_request", "headers_too_large", "problem_of"]
 
 _TYPES = {
     400: "invalid_request_error",
@@ -60,9 +60,12 @@ class Problem(Struct, frozen=True):
         return encode_json({"error": fields})
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        if self.retry_after is None:
-            return []
-        return [(b"retry-after", str(max(1, math.ceil(self.retry_after))).encode())]
+        headers: list[tuple[bytes, bytes]] = []
+        if self.status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if self.retry_after is not None:
+            headers.append((b"retry-after", str(max(1, math.ceil(self.retry_after))).encode()))
+        return headers
 
 
 class Refused(WindlassError):
@@ -75,6 +78,10 @@ class Refused(WindlassError):
 
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> Refused:
     return Refused(Problem(400, message, code, param))
+
+
+def headers_too_large(limit: int) -> Problem:
+    return Problem(431, f"The headers are larger than {limit} bytes.", "headers_too_large")
 
 
 def problem_of(error: BaseException) -> Problem:

@@ -11,6 +11,7 @@ import uvicorn
 
 from windlass.errors import ConfigError
 from windlass.gateway.app import App
+from windlass.gateway.protocol import BoundedProtocol
 
 __all__ = ["GatewayServer", "address_of", "serve"]
 
@@ -31,7 +32,7 @@ class GatewayServer(uvicorn.Server):
                 host=server.host,
                 port=server.port,
                 loop="uvloop",
-                http="httptools",
+                http=BoundedProtocol,
                 ws="none",
                 lifespan="on",
                 log_config=None,

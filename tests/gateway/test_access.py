@@ -1,0 +1,311 @@
+"""Who may come in: keys, web pages of others, and what nobody gets to see."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.gateway.asgi import JSON_TYPE, Answer, bearer, post, request
+from tests.gateway.serving import config_of
+
+from windlass.errors import ConfigError
+from windlass.gateway import App, create_app, load_config
+from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig, ServerConfig
+from windlass.gateway.keys import new_key
+from windlass.testing import FakeGemini, FakeOpenAI, ScriptedModel, call, refuse
+
+WEB, APP, NONE = new_key(), new_key(), new_key()
+KEYS = (
+    KeyConfig(name="web", hash=WEB[1], models=("m",)),
+    KeyConfig(name="app", hash=APP[1]),
+    KeyConfig(name="none", hash=NONE[1], models=()),
+)
+BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+GUARDED = [
+    ("POST", "/v1/chat/completions"),
+    ("GET", "/v1/models"),
+    ("GET", "/v1/models/m"),
+    ("POST", "/v1/runs"),
+    ("GET", "/v1/runs"),
+    ("GET", "/v1/runs/run_x"),
+    ("GET", "/v1/runs/run_x/events"),
+    ("POST", "/v1/runs/run_x/stop"),
+    ("POST", "/v1/runs/run_x/approve"),
+    ("GET", "/metrics"),
+    ("GET", "/openapi.json"),
+    ("GET", "/nowhere"),
+]
+
+
+def app_of(config: GatewayConfig | None = None) -> App:
+    models = {"m": ScriptedModel("Hello."), "other": ScriptedModel("Hello.")}
+    return create_app(config or GatewayConfig(), models=models, tools=())
+
+
+@pytest.fixture
+async def with_keys() -> AsyncIterator[App]:
+    app = app_of(GatewayConfig(keys=KEYS))
+    yield app
+    await app.gateway.aclose()
+
+
+@pytest.fixture
+async def without_keys() -> AsyncIterator[App]:
+    app = app_of()
+    yield app
+    await app.gateway.aclose()
+
+
+async def get(app: App, path: str, *headers: tuple[bytes, bytes]) -> Answer:
+    return await request(app, "GET", path, headers=headers)
+
+
+async def test_a_key_comes_as_a_bearer_or_in_its_own_header(with_keys: App) -> None:
+    for header in (
+        bearer(WEB[0]),
+        (b"authorization", f"bearer  {WEB[0]}".encode()),
+        (b"x-api-key", WEB[0].encode()),
+    ):
+        assert (await post(with_keys, BODY, headers=[header])).status == 200
+
+
+@pytest.mark.parametrize(("method", "path"), GUARDED)
+@pytest.mark.parametrize(
+    "header",
+    [
+        (b"x-nothing", b""),
+        bearer("wl_" + "A" * 43),
+        bearer(WEB[0][:-1]),
+        bearer(WEB[0] + "x"),
+        bearer(WEB[1]),
+        bearer(""),
+        (b"authorization", b"Basic " + WEB[0].encode()),
+        (b"authorization", WEB[0].encode()),
+        (b"x-api-key", b"\xff\xfe"),
+        (b"cookie", b"key=" + WEB[0].encode()),
+    ],
+    ids=lambda header: header[0].decode() + str(len(header[1])),
+)
+async def test_without_a_right_key_nothing_is_answered(
+    with_keys: App, method: str, path: str, header: tuple[bytes, bytes]
+) -> None:
+    answer = await request(with_keys, method, path, headers=[JSON_TYPE, header], pieces=[b"{}"])
+    assert answer.status == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.error["type"] == "authentication_error"
+    assert answer.error["code"] == "invalid_api_key"
+
+
+async def test_health_asks_nobody_for_a_key(with_keys: App) -> None:
+    for path in ("/health", "/health/live", "/health/ready"):
+        answer = await get(with_keys, path)
+        assert (answer.status, answer.json) == (200, {"status": "ok"})
+
+
+async def test_a_key_sees_its_own_models_alone(with_keys: App) -> None:
+    for key, names in ((WEB, ["m"]), (APP, ["m", "other"]), (NONE, [])):
+        listed = await get(with_keys, "/v1/models", bearer(key[0]))
+        assert [model["id"] for model in listed.json["data"]] == names
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/runs"])
+async def test_a_model_of_others_looks_like_one_that_does_not_exist(
+    with_keys: App, path: str
+) -> None:
+    errors = []
+    for model in ("other", "nowhere"):
+        answer = await post(with_keys, {**BODY, "model": model}, path, [bearer(WEB[0])])
+        assert answer.status == 404
+        errors.append({**answer.error, "message": answer.error["message"].replace(model, "X")})
+        shown = await get(with_keys, f"/v1/models/{model}", bearer(WEB[0]))
+        assert (shown.status, shown.error["code"]) == (404, "model_not_found")
+    assert errors[0] == errors[1]
+    assert (errors[0]["code"], errors[0]["param"]) == ("model_not_found", "model")
+
+
+async def test_runs_of_another_key_look_like_none(with_keys: App) -> None:
+    run = (await post(with_keys, BODY, "/v1/runs", [bearer(WEB[0])])).json["id"]
+    for method, path in (
+        ("GET", f"/v1/runs/{run}"),
+        ("GET", f"/v1/runs/{run}/events"),
+        ("POST", f"/v1/runs/{run}/stop"),
+        ("POST", f"/v1/runs/{run}/approve"),
+    ):
+        body = b'{"call_id": "call_1"}'
+        answer = await request(
+            with_keys, method, path, headers=[JSON_TYPE, bearer(APP[0])], pieces=[body]
+        )
+        assert (answer.status, answer.error["code"]) == (404, "run_not_found")
+    assert (await get(with_keys, "/v1/runs", bearer(APP[0]))).json["data"] == []
+    assert (await get(with_keys, f"/v1/runs/{run}", bearer(WEB[0]))).status == 200
+    listed = await get(with_keys, "/v1/runs", bearer(WEB[0]))
+    assert [each["id"] for each in listed.json["data"]] == [run]
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [b"https://evil.example", b"http://127.0.0.1:3000", b"null", b"http://[", b"127.0.0.1"],
+)
+@pytest.mark.parametrize(("method", "path"), GUARDED)
+async def test_without_keys_a_page_of_another_origin_is_refused(
+    without_keys: App, method: str, path: str, origin: bytes
+) -> None:
+    answer = await request(
+        without_keys, method, path, headers=[JSON_TYPE, (b"origin", origin)], pieces=[b"{}"]
+    )
+    assert (answer.status, answer.error["code"]) == (403, "foreign_origin")
+    assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "host", [b"evil.example", b"evil.example:8080", b"127.0.0.1.evil.example", b"[", b"10.0.0.1"]
+)
+async def test_without_keys_a_host_that_is_not_this_machine_is_refused(
+    without_keys: App, host: bytes
+) -> None:
+    headers = [(b"host", host), (b"origin", b"http://" + host)]
+    answer = await get(without_keys, "/v1/models", *headers)
+    assert (answer.status, answer.error["code"]) == (403, "foreign_origin")
+
+
+@pytest.mark.parametrize(
+    "host", [b"localhost:8080", b"127.0.0.1:8080", b"[::1]:8080", b"LOCALHOST"]
+)
+async def test_without_keys_this_machine_and_its_own_page_may_come(
+    without_keys: App, host: bytes
+) -> None:
+    assert (await get(without_keys, "/v1/models", (b"host", host))).status == 200
+    headers = [(b"host", host), (b"origin", b"http://" + host)]
+    assert (await get(without_keys, "/v1/models", *headers)).status == 200
+
+
+def test_without_keys_only_this_machine_is_listened_to() -> None:
+    environ = {"WINDLASS_MODEL": "openai/m", "OPENAI_API_KEY": "k"}
+    with pytest.raises(ConfigError, match="without \\[\\[keys\\]\\] anybody who reaches"):
+        load_config(None, environ, host="0.0.0.0")
+    assert load_config(None, environ, host="::1").server.host == "::1"
+
+
+PREFLIGHT = [(b"access-control-request-method", b"POST"), (b"origin", b"https://chat.example")]
+
+
+async def test_without_cors_a_browser_is_told_nothing(with_keys: App) -> None:
+    asked = await request(with_keys, "OPTIONS", "/v1/chat/completions", headers=PREFLIGHT)
+    assert asked.status == 401
+    answer = await post(with_keys, BODY, headers=[bearer(WEB[0]), PREFLIGHT[1]])
+    for each in (asked, answer):
+        assert not [name for name in each.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize("keys", [KEYS, ()], ids=["keys", "no keys"])
+async def test_with_cors_the_pages_that_are_named_may_come(keys: tuple[KeyConfig, ...]) -> None:
+    server = ServerConfig(cors_origins=("https://chat.example",))
+    app = app_of(GatewayConfig(server=server, keys=keys))
+    asked = await request(
+        app,
+        "OPTIONS",
+        "/v1/chat/completions",
+        headers=[*PREFLIGHT, (b"access-control-request-headers", b"authorization,content-type")],
+    )
+    assert asked.status == 200
+    assert asked.headers["access-control-allow-origin"] == "https://chat.example"
+    assert "POST" in asked.headers["access-control-allow-methods"]
+    assert "authorization" in asked.headers["access-control-allow-headers"]
+    answer = await post(app, BODY, headers=[bearer(WEB[0]), PREFLIGHT[1]])
+    assert answer.status == 200
+    assert answer.headers["access-control-allow-origin"] == "https://chat.example"
+    exposed = answer.headers["access-control-expose-headers"]
+    for name in ("X-Request-Id", "X-Windlass-Run-Id", "X-Function-Calling-Mode", "Retry-After"):
+        assert name in exposed
+    stranger = (b"origin", b"https://evil.example")
+    refused = await post(app, BODY, headers=[bearer(WEB[0]), stranger])
+    assert refused.status == (
+        200 if keys else 403
+    )  # with a key, its browser keeps it from the page
+    assert "access-control-allow-origin" not in refused.headers
+    await app.gateway.aclose()
+
+
+async def test_with_cors_an_error_can_be_read_by_its_page() -> None:
+    server = ServerConfig(cors_origins=("https://chat.example",))
+    app = app_of(GatewayConfig(server=server, keys=KEYS))
+    answer = await post(app, BODY, headers=[PREFLIGHT[1]])
+    assert (answer.status, answer.error["code"]) == (401, "invalid_api_key")
+    assert answer.headers["access-control-allow-origin"] == "https://chat.example"
+    await app.gateway.aclose()
+
+
+@pytest.mark.parametrize(
+    "kind", [b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data", b""]
+)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/runs"])
+async def test_a_body_that_is_not_sent_as_json_is_refused(
+    without_keys: App, kind: bytes, path: str
+) -> None:
+    headers = [(b"content-type", kind)] if kind else []
+    answer = await request(without_keys, "POST", path, headers=headers, pieces=[b"{}"])
+    assert (answer.status, answer.error["code"]) == (415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    "kind", [b"application/json; charset=utf-8", b"Application/JSON", b"application/vnd.x+json"]
+)
+async def test_json_may_be_called_by_its_other_names(without_keys: App, kind: bytes) -> None:
+    body = b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}]}'
+    path = "/v1/chat/completions"
+    headers = [(b"content-type", kind)]
+    answer = await request(without_keys, "POST", path, headers=headers, pieces=[body])
+    assert answer.status == 200
+
+
+SECRET = "sk-secret-of-the-operator-0123456789"
+
+
+@pytest.mark.parametrize("wire", ["openai", "gemini"])
+async def test_no_secret_is_in_an_answer_a_log_or_the_metrics(
+    wire: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("SECRET_KEY", SECRET)
+    told = f"Incorrect API key provided: {SECRET}."
+    script = [refuse(401, told), refuse(400, told), call("f"), "Hello."]
+    fake = FakeOpenAI(script) if wire == "openai" else FakeGemini(script)
+    said: list[str] = []
+    with fake:
+        config = config_of(
+            ModelConfig(
+                name="m",
+                target=f"{wire}/gemini-2.5-flash",
+                base_url=fake.base_url,
+                api_key_env="SECRET_KEY",
+                headers={"X-Secret-Token": "token-of-the-operator"},
+            ),
+            keys=KEYS,
+        )
+        app = create_app(config, tools=())
+        for headers in ([bearer(WEB[0])] * 4, [bearer("wl_wrong-key-0123456789")]):
+            for header in headers:
+                answer = await post(app, BODY, headers=[header])
+                said += [answer.body.decode(), str(answer.headers)]
+        events = (await get(app, "/v1/runs", bearer(WEB[0]))).json["data"]
+        for run in events:
+            shown = await get(app, f"/v1/runs/{run['id']}", bearer(WEB[0]))
+            log = await get(app, f"/v1/runs/{run['id']}/events", bearer(WEB[0]))
+            said += [shown.body.decode(), log.body.decode()]
+        said.append((await get(app, "/metrics", bearer(WEB[0]))).body.decode())
+        await app.gateway.aclose()
+    assert [text for text in said if "Incorrect API key provided" in text]
+    said += [str(vars(record)) for record in caplog.records]
+    said += [repr(config), repr(app), caplog.text]
+    for secret in (SECRET, "token-of-the-operator", WEB[0], "wl_wrong-key-0123456789"):
+        assert not [text for text in said if secret in text]
+
+
+async def test_keys_are_told_apart_under_load(with_keys: App) -> None:
+    async def names(key: tuple[str, str]) -> list[str]:
+        listed = await get(with_keys, "/v1/models", bearer(key[0]))
+        return [model["id"] for model in listed.json["data"]]
+
+    answers = await asyncio.gather(*(names(key) for key in (WEB, APP, NONE) * 20))
+    assert answers == [["m"], ["m", "other"], []] * 20
