@@ -197,7 +197,7 @@ def _deeper(value: object, levels: int) -> bool:
         if not inside:
             return False
         layer = inside
-    return True
+    return any(type(each) in (dict, list) for each in layer)
 
 
 def _messages(fields: _Fields, limits: Limits) -> tuple[Message, ...]:

@@ -1,0 +1,352 @@
+"""How much the gateway takes on: sizes, depths, rates, and runs at once."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.gateway.asgi import JSON_TYPE, SECONDS, Answer, bearer, post, request
+from tests.gateway.serving import Serving, config_of
+from tests.gateway.talking import RawConnection
+
+from windlass.gateway import App, GatewayConfig, create_app
+from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
+from windlass.gateway.keys import new_key
+from windlass.testing import Gate, ScriptedModel, Step, refuse, slow
+
+KEY, HASH = new_key()
+BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+@asynccontextmanager
+async def app_of(
+    script: Step | Iterable[Step] | Callable[[Any], Step] = "Hello.",
+    config: GatewayConfig | None = None,
+    **limits: Any,
+) -> AsyncIterator[App]:
+    config = config or GatewayConfig(limits=LimitsConfig(**limits))
+    app = create_app(config, models={"m": ScriptedModel(script, strict=False)}, tools=())
+    yield app
+    await app.gateway.aclose()
+
+
+def padded(size: int) -> bytes:
+    """A good body of that size."""
+    body = json.dumps(BODY).encode()
+    return body + b" " * (size - len(body))
+
+
+async def test_a_body_may_have_its_full_size_and_no_byte_more() -> None:
+    async with app_of(max_body_bytes=1000) as app:
+        assert (await post(app, padded(1000))).status == 200
+        refused = await post(app, padded(1001))
+        assert (refused.status, refused.error["code"]) == (413, "body_too_large")
+        assert "1000 bytes" in refused.error["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/runs"])
+async def test_a_body_without_a_length_is_counted_as_it_comes(path: str) -> None:
+    async with app_of(max_body_bytes=1000) as app:
+        whole = padded(1000)
+        pieces = [whole[at : at + 100] for at in range(0, 1000, 100)]
+        fits = await request(app, "POST", path, headers=[JSON_TYPE], pieces=pieces)
+        assert fits.status in (200, 202)
+        more = await request(app, "POST", path, headers=[JSON_TYPE], pieces=[*pieces, b" "])
+        assert (more.status, more.error["code"]) == (413, "body_too_large")
+
+
+async def test_a_body_that_is_too_large_is_not_read_to_its_end() -> None:
+    read = 0
+
+    def pieces() -> Iterable[bytes]:
+        nonlocal read
+        for _ in range(50):
+            read += 1
+            yield b" " * 100
+
+    async with app_of(max_body_bytes=1000) as app:
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": next(coming), "more_body": True}
+
+        coming = iter(pieces())
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/chat/completions",
+            "headers": [JSON_TYPE],
+        }
+        await app(scope, receive, send)
+    assert sent[0]["status"] == 413
+    assert read == 11
+
+
+async def test_a_length_that_is_too_large_is_refused_before_the_body_comes() -> None:
+    async with app_of(max_body_bytes=1000) as app:
+        headers = [JSON_TYPE, (b"content-length", b"1001")]
+        answer = await request(app, "POST", "/v1/chat/completions", headers=headers, pieces=[])
+        assert answer.status == 413
+
+
+async def test_a_decision_has_the_limit_of_every_body() -> None:
+    async with app_of(max_body_bytes=1000) as app:
+        run = (await post(app, BODY, "/v1/runs")).json["id"]
+        answer = await post(app, padded(1001), f"/v1/runs/{run}/approve")
+        assert answer.status == 413
+
+
+async def test_headers_that_are_too_large_are_refused_everywhere() -> None:
+    async with app_of(max_header_bytes=1000) as app:
+        for path in ("/v1/models", "/health", "/nowhere"):
+            large = (b"x-large", b"x" * 1000)
+            answer = await request(app, "GET", path, headers=[large])
+            assert (answer.status, answer.error["code"]) == (431, "headers_too_large")
+
+
+def test_headers_that_do_not_end_are_cut_off() -> None:
+    config = GatewayConfig(limits=LimitsConfig(max_header_bytes=4096))
+    with Serving(config, models={"m": ScriptedModel("Hello.")}) as serving:
+        with RawConnection(serving) as connection:
+            connection.socket.sendall(b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+            answer = sent_until_refused(connection.socket, b"X-More: " + b"x" * 500 + b"\r\n")
+        assert answer.startswith(b"HTTP/1.1 431 ")
+        error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+        assert error["code"] == "headers_too_large"
+        with RawConnection(serving) as connection:
+            connection.post({**BODY, "user": "x" * 20_000})
+            assert b"Hello." in connection.read_to(b"Hello.")
+
+
+def sent_until_refused(connection: socket.socket, piece: bytes) -> bytes:
+    """Sends the piece again and again, up to an amount that no limit would allow."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    came = b""
+    connection.setblocking(False)
+    for _ in range(200_000):
+        try:
+            connection.sendall(piece)
+        except (BlockingIOError, BrokenPipeError, ConnectionResetError):
+            break
+        try:
+            came += connection.recv(65536)
+        except BlockingIOError:
+            continue
+        break
+    connection.setblocking(True)
+    return came or connection.recv(65536)
+
+
+@pytest.mark.parametrize("field", ["messages", "tools", "metadata"])
+async def test_json_may_be_so_deep_and_no_deeper(field: str) -> None:
+    def nested(levels: int) -> dict[str, Any]:
+        value: Any = 1
+        for _ in range(levels):
+            value = [value]
+        return {**BODY, field: value}
+
+    async with app_of(max_json_depth=10) as app:
+        refused = await post(app, nested(11))
+        assert (refused.status, refused.error["code"]) == (400, "too_deep")
+        assert refused.error["param"] == field
+        allowed = await post(app, nested(10))
+        assert allowed.status == 200 or allowed.error["code"] != "too_deep"
+
+
+async def test_a_request_may_bring_so_many_tools() -> None:
+    def tools(count: int) -> list[Any]:
+        return [{"type": "function", "function": {"name": f"f{each}"}} for each in range(count)]
+
+    async with app_of(max_tools=3) as app:
+        assert (await post(app, {**BODY, "tools": tools(3)})).status == 200
+        refused = await post(app, {**BODY, "tools": tools(4)})
+        assert (refused.status, refused.error["code"]) == (400, "too_many_tools")
+        assert refused.error["param"] == "tools"
+
+
+async def test_a_request_may_bring_so_many_messages() -> None:
+    async with app_of(max_messages=3) as app:
+        assert (await post(app, {**BODY, "messages": BODY["messages"] * 3})).status == 200
+        refused = await post(app, {**BODY, "messages": BODY["messages"] * 4})
+        assert (refused.status, refused.error["param"]) == (400, "messages")
+        assert "3" in refused.error["message"]
+
+
+async def test_a_key_that_asks_too_often_is_told_when_to_come_again() -> None:
+    key = KeyConfig(name="web", hash=HASH, requests_per_minute=2)
+    async with app_of(config=GatewayConfig(keys=(key,))) as app:
+        paths = ("/v1/chat/completions", "/v1/runs", "/v1/chat/completions")
+        answers = [await post(app, BODY, path, [bearer(KEY)]) for path in paths]
+        assert [answer.status for answer in answers] == [200, 202, 429]
+        assert answers[2].error["type"] == "rate_limit_error"
+        assert answers[2].error["code"] == "rate_limit_exceeded"
+        assert 1 <= int(answers[2].headers["retry-after"]) <= 30
+        # Looking at what there is costs nothing.
+        listed = await request(app, "GET", "/v1/models", headers=[bearer(KEY)])
+        assert listed.status == 200
+
+
+async def test_a_malformed_request_counts_too() -> None:
+    key = KeyConfig(name="web", hash=HASH, requests_per_minute=1)
+    async with app_of(config=GatewayConfig(keys=(key,))) as app:
+        assert (await post(app, b"{", headers=[bearer(KEY)])).status == 400
+        assert (await post(app, BODY, headers=[bearer(KEY)])).status == 429
+
+
+class Held:
+    """A gateway whose model answers only when it is let; requests wait in the background."""
+
+    def __init__(self, app: App, gate: Gate) -> None:
+        self.app, self.gate = app, gate
+        self.asked: list[asyncio.Task[Answer]] = []
+
+    async def ask(
+        self, *, leaves: asyncio.Event | None = None, **fields: Any
+    ) -> asyncio.Task[Answer]:
+        """A request that has come as far as it can come by itself."""
+        task = asyncio.create_task(post(self.app, {**BODY, **fields}, leaves=leaves))
+        self.asked.append(task)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return task
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """How many are running, and how many stand in the line."""
+        admission = self.app.gateway.admission
+        return admission._running, len(admission._line)
+
+    async def places_become(self, running: int, waiting: int) -> None:
+        async with asyncio.timeout(SECONDS):
+            while self.places != (running, waiting):
+                await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def held(*, config: GatewayConfig | None = None, **limits: Any) -> AsyncIterator[Held]:
+    gate = Gate()
+    async with app_of(slow("Hello.", gate), config, **limits) as app:
+        yield Held(app, gate)
+        gate.open()
+
+
+async def test_who_finds_no_place_waits_in_line_and_is_answered() -> None:
+    async with held(max_running=1) as gateway:
+        tasks = [await gateway.ask() for _ in range(3)]
+        assert gateway.places == (1, 2)
+        gateway.gate.open()
+        assert [answer.status for answer in await asyncio.gather(*tasks)] == [200] * 3
+        await gateway.places_become(0, 0)
+
+
+async def test_who_finds_no_place_in_the_line_is_told_to_come_again() -> None:
+    async with held(max_running=1, max_queued=1) as gateway:
+        await gateway.ask()
+        await gateway.ask()
+        refused = await (await gateway.ask())
+        assert (refused.status, refused.error["code"]) == (503, "overloaded")
+        assert refused.headers["retry-after"] == "1"
+
+
+async def test_who_waits_too_long_is_told_to_come_again() -> None:
+    async with held(max_running=1, queue_timeout=0) as gateway:
+        await gateway.ask()
+        refused = await (await gateway.ask())
+        assert (refused.status, refused.error["code"]) == (503, "overloaded")
+        assert gateway.places == (1, 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_leaves_gives_its_place_to_the_next(stream: bool) -> None:
+    async with held(max_running=1) as gateway:
+        leaves = asyncio.Event()
+        first = await gateway.ask(leaves=leaves, stream=stream)
+        second = await gateway.ask()
+        leaves.set()
+        await first
+        await gateway.places_become(1, 0)
+        gateway.gate.open()
+        assert (await second).status == 200
+
+
+async def test_a_client_that_leaves_the_line_starts_no_run() -> None:
+    async with held(max_running=1) as gateway:
+        leaves = asyncio.Event()
+        first = await gateway.ask()
+        second = await gateway.ask(leaves=leaves)
+        assert gateway.places == (1, 1)
+        leaves.set()
+        assert (await second).status == 0
+        assert gateway.places == (1, 0)
+        gateway.gate.open()
+        assert (await first).status == 200
+        assert len(gateway.app.gateway.runs.all()) == 1
+
+
+async def test_a_run_that_is_stopped_gives_its_place_back() -> None:
+    async with held(max_running=1) as gateway:
+        run = (await post(gateway.app, BODY, "/v1/runs")).json["id"]
+        assert gateway.places == (1, 0)
+        stopped = await request(gateway.app, "POST", f"/v1/runs/{run}/stop")
+        assert stopped.json["stop_reason"] == "stopped"
+        assert gateway.places == (0, 0)
+
+
+async def test_a_run_that_fails_gives_its_place_back() -> None:
+    async with app_of(refuse(400), max_running=1) as app:
+        for _ in range(3):
+            assert (await post(app, BODY)).status == 400
+        assert app.gateway.admission._running == 0
+
+
+async def test_a_run_whose_time_is_over_gives_its_place_back() -> None:
+    async with held(max_running=1, run_timeout=0.01) as gateway:
+        answer = await post(gateway.app, BODY)
+        assert (answer.status, answer.error["code"]) == (504, "run_timeout")
+        assert gateway.places == (0, 0)
+
+
+async def test_a_model_with_too_many_runs_leaves_the_others_alone() -> None:
+    config = config_of(
+        ModelConfig(name="m", target="scripted/m", max_running=1),
+        limits=LimitsConfig(max_running=5),
+    )
+    async with held(config=config) as gateway:
+        first = await gateway.ask()
+        refused = await (await gateway.ask())
+        assert (refused.status, refused.error["code"]) == (429, "too_many_runs")
+        assert refused.headers["retry-after"] == "1"
+        assert refused.error["type"] == "rate_limit_error"
+        gateway.gate.open()
+        assert (await first).status == 200
+
+
+async def test_a_key_with_too_many_runs_leaves_the_others_alone() -> None:
+    other, other_hash = new_key()
+    keys = (
+        KeyConfig(name="web", hash=HASH, max_running=1),
+        KeyConfig(name="app", hash=other_hash, max_running=1),
+    )
+    async with held(config=GatewayConfig(keys=keys)) as gateway:
+        started = [await post(gateway.app, BODY, "/v1/runs", [bearer(key)]) for key in (KEY, other)]
+        assert [answer.status for answer in started] == [202, 202]
+        refused = await post(gateway.app, BODY, "/v1/runs", [bearer(KEY)])
+        assert (refused.status, refused.error["code"]) == (429, "too_many_runs")
+
+
+async def test_what_was_refused_is_counted_by_its_reason() -> None:
+    key = KeyConfig(name="web", hash=HASH, requests_per_minute=1)
+    async with app_of(config=GatewayConfig(keys=(key,))) as app:
+        await post(app, BODY)
+        await post(app, BODY, headers=[bearer(KEY)])
+        await post(app, BODY, headers=[bearer(KEY)])
+        shown = (await request(app, "GET", "/metrics", headers=[bearer(KEY)])).body.decode()
+        for reason in ("unauthorized", "rate_limit"):
+            assert f'windlass_refused_total{{reason="{reason}"}} 1.0' in shown
