@@ -184,5 +184,16 @@ async def test_a_reader_can_take_what_is_there_in_one_go(client_of: MakeClient) 
     assert await reader.some(60) == []
 
 
+async def test_a_store_that_is_only_added_to_forgets_too(client_of: MakeClient) -> None:
+    client = client_of(["one", "two", "three"])
+    store: RunStore[Any] = RunStore(max_finished=1)
+    for _ in range(3):
+        run = await client.start("go")
+        store.add(run)
+        await run.result()
+
+    assert len(store._runs) <= 2
+
+
 async def test_a_reader_that_waits_in_vain_gets_nothing_when_its_time_is_up() -> None:
     assert await MemoryLog().follow().some(0) == []

@@ -54,7 +54,7 @@ def is_own_call_id(call_id: str) -> bool:
     return _OWN_CALL_ID.fullmatch(call_id) is not None
 
 
-class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
     """One piece of a message. The constructors below are the short way to each kind."""
 
     extra: dict[str, Any] = {}
@@ -281,7 +281,7 @@ class GoogleSearch(Struct, frozen=True, omit_defaults=True):
 Declaration: TypeAlias = FunctionDeclaration | GoogleSearch
 
 
-class Usage(Struct, frozen=True, omit_defaults=True):
+class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
     """Tokens as the provider counted them. `input_tokens` include the cached ones."""
 
     input_tokens: int = 0

@@ -74,7 +74,7 @@ Outcome = Literal[
 ]
 
 
-class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
+class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", gc=False):
     """The head of every event: its number in the run and when it happened (Unix seconds)."""
 
     type: ClassVar[EventType] = "control"

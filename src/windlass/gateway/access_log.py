@@ -75,11 +75,16 @@ class AccessLog:
         }
         path = fields["path"] = _path(record.path)
         fields["seconds"] = round(record.seconds, 6)
-        said = (fields["method"], path, record.status)
         # Not by `Logger.info`, which looks for the line of code that called it.
-        line = logging.LogRecord(ACCESS, logging.INFO, "", 0, "%s %s %d", said, None)
-        vars(line).update(fields)
-        self._log.handle(line)
+        self._log.handle(_AccessLine((fields["method"], path, record.status), fields))
+
+
+class _AccessLine(logging.LogRecord):
+    """A log record that has its extra fields apart, where our formatters find them at once."""
+
+    def __init__(self, said: tuple[str, str, int], fields: dict[str, Any]) -> None:
+        super().__init__(ACCESS, logging.INFO, "", 0, "%s %s %d", said, None)
+        self.fields = fields
 
 
 def _path(path: str) -> str:
@@ -150,6 +155,8 @@ def configure_logging(level: str = "INFO", json: bool | None = None) -> None:
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    if isinstance(record, _AccessLine):
+        return record.fields
     return {name: value for name, value in vars(record).items() if name not in _STANDARD}
 
 

@@ -118,7 +118,8 @@ class Gateway:
             turns=self.turns,
         )
         run.task.add_done_callback(lambda _: leave())
-        run.observe(self._observers(served, exchange, live))
+        for observer in self._observers(served, exchange, live):
+            run.observe(observer)
         self.runs.add(run)
         exchange.run_id = run.id
         return run

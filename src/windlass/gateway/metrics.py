@@ -7,7 +7,7 @@ any other is `other`. So the number of series is bounded, and no content can end
 from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from windlass.content import Usage
@@ -25,6 +25,7 @@ from windlass.events import (
     ToolRunEnded,
     TurnEnded,
 )
+from windlass.gateway.instruments import Count, Gauge, Instruments, Times
 
 __all__ = ["Metrics"]
 
@@ -52,9 +53,9 @@ class Metrics:
         self._instruments = _Instruments()
         self._models = {name: _ModelSeries(self._instruments, name) for name in (*models, OTHER)}
         self._tools: dict[str, _ToolSeries] = {}
-        self._requests: dict[tuple[str, str, int, str], Counter] = {}
-        self._request_seconds: dict[str, Histogram] = {}
-        self._key_requests: dict[str, Counter] = {}
+        self._requests: dict[tuple[str, str, int, str], Count] = {}
+        self._request_seconds: dict[str, Times] = {}
+        self._key_requests: dict[str, Count] = {}
         self.add_tools((*tools, OTHER))
 
     def add_tools(self, names: Iterable[str]) -> None:
@@ -115,40 +116,41 @@ class _Instruments:
     """Every metric, by its name and labels."""
 
     def __init__(self) -> None:
+        made = Instruments()
         self.registry = CollectorRegistry()
-        self.requests = self._counter(
-            "requests", "HTTP requests answered.", "route", "method", "status", "model"
+        self.requests = made.counter(
+            "windlass_requests", "HTTP requests answered.", "route", "method", "status", "model"
         )
-        self.request_seconds = self._seconds(
-            "request_seconds", "Time from a request to the end of its answer.", SECONDS, "route"
+        self.request_seconds = made.histogram(
+            "windlass_request_seconds",
+            "Time from a request to the end of its answer.",
+            SECONDS,
+            "route",
         )
-        self.key_requests = self._counter("key_requests", "HTTP requests by key.", "key")
-        self.refused = self._counter("refused", "Requests turned away.", "reason")
-        self.running = Gauge(
-            "windlass_running_runs", "Runs that go on right now.", registry=self.registry
+        self.key_requests = made.counter("windlass_key_requests", "HTTP requests by key.", "key")
+        self.refused = made.counter("windlass_refused", "Requests turned away.", "reason")
+        self.running = made.gauge("windlass_running_runs", "Runs that go on right now.")
+        self.runs = made.counter("windlass_runs", "Runs ended.", "model", "stop_reason")
+        self.run_seconds = made.histogram(
+            "windlass_run_seconds", "Time from a run's start to its end.", MODEL_SECONDS, "model"
         )
-        self.runs = self._counter("runs", "Runs ended.", "model", "stop_reason")
-        self.run_seconds = self._seconds(
-            "run_seconds", "Time from a run's start to its end.", MODEL_SECONDS, "model"
+        self.rounds = made.counter("windlass_rounds", "Requests to a model.", "model")
+        self.model_seconds = made.histogram(
+            "windlass_model_seconds", "Time of a model's whole turn.", MODEL_SECONDS, "model"
         )
-        self.rounds = self._counter("rounds", "Requests to a model.", "model")
-        self.model_seconds = self._seconds(
-            "model_seconds", "Time of a model's whole turn.", MODEL_SECONDS, "model"
+        self.first_token_seconds = made.histogram(
+            "windlass_first_token_seconds", "Time to a turn's first piece.", MODEL_SECONDS, "model"
         )
-        self.first_token_seconds = self._seconds(
-            "first_token_seconds", "Time to a turn's first piece.", MODEL_SECONDS, "model"
+        self.tokens = made.counter(
+            "windlass_tokens", "Tokens as the provider counted them.", "model", "kind"
         )
-        self.tokens = self._counter(
-            "tokens", "Tokens as the provider counted them.", "model", "kind"
+        self.tool_runs = made.counter(
+            "windlass_tool_runs", "Tool calls answered.", "tool", "outcome"
         )
-        self.tool_runs = self._counter("tool_runs", "Tool calls answered.", "tool", "outcome")
-        self.tool_seconds = self._seconds("tool_seconds", "Time that a tool ran.", SECONDS, "tool")
-
-    def _counter(self, name: str, says: str, *labels: str) -> Counter:
-        return Counter(f"windlass_{name}", says, labels, registry=self.registry)
-
-    def _seconds(self, name: str, says: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-        return Histogram(f"windlass_{name}", says, labels, buckets=buckets, registry=self.registry)
+        self.tool_seconds = made.histogram(
+            "windlass_tool_seconds", "Time that a tool ran.", SECONDS, "tool"
+        )
+        self.registry.register(made)
 
 
 class _ModelSeries:
@@ -184,12 +186,12 @@ class _RunMeter:
 
     __slots__ = (
         "_asked_at",
-        "_first_token",
         "_live",
         "_model",
         "_running",
         "_started_at",
         "_tools",
+        "kinds",
     )
 
     def __init__(
@@ -201,8 +203,8 @@ class _RunMeter:
         self._live = live
         self._started_at: float | None = None
         self._asked_at: float | None = None
-        self._first_token = False
-        """Whether the next piece of the turn is its first."""
+        self.kinds: set[type[RunEvent]] = set(_HANDLERS) - _PIECES
+        """The events that it waits for: of a turn's pieces the first alone."""
 
     def __call__(self, event: RunEvent) -> None:
         handle = _HANDLERS.get(type(event))
@@ -215,16 +217,17 @@ class _RunMeter:
 
     def round_started(self, event: RoundStarted) -> None:
         self._asked_at = event.time
-        self._first_token = self._live
         self._model.rounds.inc()
+        if self._live:
+            self.kinds |= _PIECES
 
     def piece(self, event: RunEvent) -> None:
-        if self._first_token:
-            self._first_token = False
+        if not self.kinds.isdisjoint(_PIECES):
+            self.kinds -= _PIECES
             _observe(self._model.first_token_seconds, self._asked_at, event.time)
 
     def turn_ended(self, event: TurnEnded) -> None:
-        self._first_token = False
+        self.kinds -= _PIECES
         _observe(self._model.model_seconds, self._asked_at, event.time)
         for counter, count in self._model.tokens:
             if (tokens := count(event.usage)) > 0:
@@ -245,12 +248,15 @@ class _RunMeter:
             self._started_at = None
 
 
-def _observe(histogram: Histogram, since: float | None, until: float) -> None:
+def _observe(times: Times, since: float | None, until: float) -> None:
     """The clock of events may be set back; a time is never negative."""
     if since is not None:
-        histogram.observe(max(0.0, until - since))
+        times.observe(max(0.0, until - since))
 
 
+_PIECES: frozenset[type[RunEvent]] = frozenset(
+    {TextDelta, ThoughtDelta, PartReceived, ToolCallStarted}
+)
 _HANDLERS: dict[type[RunEvent], Callable[[_RunMeter, Any], None]] = {
     RunStarted: _RunMeter.run_started,
     RoundStarted: _RunMeter.round_started,

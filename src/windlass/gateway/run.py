@@ -60,19 +60,20 @@ class GatewayRun:
     def reply(self) -> Reply:
         return self.run.reply
 
-    def observe(self, observers: list[Observer]) -> None:
-        """Shows every event to each of them. One that fails is out, and the run goes on."""
+    def observe(self, observer: Observer) -> None:
+        """Shows it every event, or those that its `kinds` name. If it fails, the run goes on."""
+        works = True
 
         def show(event: RunEvent) -> None:
-            for observer in tuple(observers):
+            nonlocal works
+            if works:
                 try:
                     observer(event)
                 except Exception:
-                    observers.remove(observer)
+                    works = False
                     log.exception("An observer of runs failed", extra={"run_id": self.id})
 
-        if observers:
-            self.run.log.listen(show)
+        self.run.log.listen(show, kinds=getattr(observer, "kinds", None))
 
     def problem(self) -> Problem | None:
         """What an ended run failed with; None if it has an answer."""

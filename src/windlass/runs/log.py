@@ -52,7 +52,8 @@ class MemoryLog:
     ) -> Callable[[], None]:
         """Calls `listener` with every event after number `after`, from those already here on.
 
-        `kinds` are the events that it is to hear of, if not all. Returns the call that ends it.
+        `kinds` are the events that it is to hear of, if not all; they may change on the way.
+        Returns the call that ends it.
         """
         for event in self._events[after:]:
             if kinds is None or type(event) in kinds:

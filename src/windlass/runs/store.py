@@ -50,6 +50,7 @@ class RunStore(Generic[R]):
             raise TooManyRuns(f"{self._max_running} runs are running, and more are not allowed")
 
     def add(self, run: R) -> None:
+        self._forget()
         self._runs[run.id] = run
         run.task.add_done_callback(lambda _: self._finish(run.id))
 
