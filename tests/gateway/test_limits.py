@@ -140,7 +140,7 @@ def sent_until_refused(connection: socket.socket, piece: bytes) -> bytes:
         except BlockingIOError:
             continue
         break
-    connection.setblocking(True)
+    connection.settimeout(SECONDS)
     return came or connection.recv(65536)
 
 
