@@ -35,6 +35,8 @@ Header: TypeAlias = tuple[bytes, bytes]
 JSON_TYPE: Header = (b"content-type", b"application/json")
 BODY_SECONDS = 60.0
 """How long a client may take to send a body."""
+LONGEST_NUMBER = 15
+"""Digits of a number in a header or a query string."""
 
 
 class ClientGone(WindlassError):
@@ -102,7 +104,7 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
         message = "The body must be sent with the header `Content-Type: application/json`."
         raise Refused(Problem(415, message, "unsupported_media_type"))
     length = headers.get(b"content-length", b"")
-    if length.isdigit() and int(length) > most:
+    if length.isdigit() and (len(length) > LONGEST_NUMBER or int(length) > most):
         raise _too_large(most)
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
@@ -154,6 +156,6 @@ def query_number(text: str | None, name: str) -> int:
     """A count in a query string or a header; 0 if it is absent. Raises `Refused`."""
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
+    if not (text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER):
         raise bad_request(f"{name}: must be a whole number, 0 or more", name)
     return int(text)

@@ -186,6 +186,7 @@ PATHS: dict[str, dict[str, Operation]] = {
             answer={EVENT_STREAM: {"schema": event_stream(ref(RUN_EVENT))}},
             headers=("X-Windlass-Run-Id",),
             problems=(400, 404, *GUARDED),
+            more={"204": {"description": "The run has ended, and there is no event after that."}},
         )
     },
     "/v1/runs/{run_id}/stop": {
