@@ -45,9 +45,10 @@ async def request(
     *,
     headers: Iterable[tuple[bytes, bytes]] = (),
     pieces: Iterable[bytes] = (b"",),
+    ends: bool = True,
     leaves: asyncio.Event | None = None,
 ) -> Answer:
-    """The answer to one request, whose body comes in these pieces.
+    """The answer to one request, whose body comes in these pieces; without `ends`, not whole.
 
     The client goes away when `leaves` is set; without it, it stays for its answer.
     """
@@ -59,7 +60,7 @@ async def request(
     async def receive() -> dict[str, Any]:
         if waiting:
             piece = waiting.popleft()
-            return {"type": "http.request", "body": piece, "more_body": bool(waiting)}
+            return {"type": "http.request", "body": piece, "more_body": bool(waiting) or not ends}
         await (leaves or asyncio.Event()).wait()
         return {"type": "http.disconnect"}
 

@@ -12,7 +12,7 @@ from tests.gateway.asgi import JSON_TYPE, SECONDS, Answer, bearer, post, request
 from tests.gateway.serving import Serving, config_of
 from tests.gateway.talking import RawConnection
 
-from windlass.gateway import App, GatewayConfig, create_app
+from windlass.gateway import App, GatewayConfig, create_app, exchange
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
 from windlass.gateway.keys import new_key
 from windlass.testing import Gate, ScriptedModel, Step, refuse, slow
@@ -87,6 +87,36 @@ async def test_a_body_that_is_too_large_is_not_read_to_its_end() -> None:
         await app(scope, receive, send)
     assert sent[0]["status"] == 413
     assert read == 11
+
+
+@pytest.mark.parametrize("begun", [[], [b"{", b""]], ids=["nothing", "a piece"])
+async def test_a_body_that_does_not_come_is_not_waited_for_forever(
+    begun: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "BODY_SECONDS", 0.01)
+    async with app_of() as app:
+        answer = await request(
+            app, "POST", "/v1/chat/completions", headers=[JSON_TYPE], pieces=begun, ends=False
+        )
+        assert (answer.status, answer.error["code"]) == (408, "body_timeout")
+        assert answer.error["type"] == "timeout_error"
+
+
+async def test_a_client_that_leaves_within_its_body_is_forgotten() -> None:
+    leaves = asyncio.Event()
+    leaves.set()
+    async with app_of() as app:
+        answer = await request(
+            app,
+            "POST",
+            "/v1/chat/completions",
+            headers=[JSON_TYPE],
+            pieces=[b"{"],
+            ends=False,
+            leaves=leaves,
+        )
+        assert answer.status == 0
+        assert app.gateway.runs.all() == []
 
 
 async def test_a_length_that_is_too_large_is_refused_before_the_body_comes() -> None:

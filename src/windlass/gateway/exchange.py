@@ -106,32 +106,26 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
     length = headers.get(b"content-length", b"")
     if length.isdigit() and (len(length) > LONGEST_NUMBER or int(length) > most):
         raise _too_large(most)
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body"):
-        body: bytes = message.get("body", b"")
-        if len(body) > most:
-            raise _too_large(most)
-        return body
-    return await _long_body(message, receive, most)
-
-
-async def _long_body(message: MutableMapping[str, Any], receive: Receive, most: int) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            while True:
-                if message["type"] == "http.disconnect":
-                    raise ClientGone
-                pieces.append(message.get("body", b""))
-                size += len(pieces[-1])
-                if size > most:
-                    raise _too_large(most)
-                if not message.get("more_body"):
-                    return b"".join(pieces)
-                message = await receive()
+            return await _whole(receive, most)
     except TimeoutError:
         raise Refused(Problem(408, "The body did not come in time.", "body_timeout")) from None
+
+
+async def _whole(receive: Receive, most: int) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+        if size > most:
+            raise _too_large(most)
+        if not message.get("more_body"):
+            return b"".join(pieces)
 
 
 def _too_large(most: int) -> Refused:
