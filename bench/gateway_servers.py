@@ -53,7 +53,7 @@ def floor_command(place: Place) -> list[str]:
 def windlass_command(place: Place) -> list[str]:
     config = place.file("windlass.toml", windlass_config(place.upstream))
     port = str(place.port)
-    return [sys.executable, "-m", "windlass.cli", "serve", "--config", config, "--port", port]
+    return [sys.executable, "-m", "windlass", "serve", "--config", config, "--port", port]
 
 
 def windlass_config(upstream: str) -> str:

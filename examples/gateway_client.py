@@ -19,7 +19,7 @@ CONFIG = Path(__file__).parent / "windlass.toml"
 @contextmanager
 def gateway(upstream_url: str) -> Iterator[str]:
     """The gateway as a process of its own, and its address."""
-    command = [sys.executable, "-m", "windlass.cli", "serve", "--config", str(CONFIG)]
+    command = [sys.executable, "-m", "windlass", "serve", "--config", str(CONFIG)]
     environment = {**os.environ, "OPENAI_BASE_URL": upstream_url, "OPENAI_API_KEY": "demo"}
     with subprocess.Popen(
         [*command, "--port", "0", "--log-level", "ERROR"],

@@ -200,7 +200,7 @@ def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_each_line_is_answered_before_the_next_is_asked() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "windlass.cli", "parse", "--jsonl"],
+        [sys.executable, "-m", "windlass", "parse", "--jsonl"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:
@@ -217,7 +217,7 @@ def test_each_line_is_answered_before_the_next_is_asked() -> None:
 def test_a_reader_that_has_seen_enough_is_no_failure_of_ours() -> None:
     many = jsonl(*[{"text": "x" * 1000}] * 500)
     with subprocess.Popen(
-        [sys.executable, "-m", "windlass.cli", "parse", "--jsonl"],
+        [sys.executable, "-m", "windlass", "parse", "--jsonl"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -43,7 +43,7 @@ class Process:
     def __init__(self, home: Path) -> None:
         self.log = ""
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "windlass.cli", "serve", "--port", "0"],
+            [sys.executable, "-W", "error", "-m", "windlass", "serve", "--port", "0"],
             cwd=home,
             env={"SERVE_TEST_KEY": KEY, "PATH": ""},
             stderr=subprocess.PIPE,

@@ -181,8 +181,16 @@ def test_a_reader_goes_on_after_the_number_that_it_has(
     assert events(client, run_id, last=4) == whole[4:]
     assert events(client, run_id, after=1, last=4) == whole[4:]
     assert events(client, run_id, after=0) == whole
-    assert events(client, run_id, after=len(whole)) == []
-    assert events(client, run_id, after=len(whole) + 100) == []
+
+
+def test_a_reader_that_has_all_is_told_not_to_come_again(
+    client: httpx2.Client, scripts: Scripts
+) -> None:
+    run_id = start(client, scripts.prompt("One two three."))
+    whole = events(client, run_id)
+    for after in (len(whole), len(whole) + 100):
+        response = client.get(f"/v1/runs/{run_id}/events", params={"after": after})
+        assert (response.status_code, response.content) == (204, b"")
 
 
 @pytest.mark.parametrize("number", ["-1", "one", "1.5", "٣", "9" * 20])

@@ -327,7 +327,6 @@ async def test_the_round_limit_is_told_to_those_who_ask(stage: Stage, upstream: 
     assert reassembled(chunks)["content"] == "That is all."
 
 
-@pytest.mark.xfail(reason="a call that comes when tools are off is refused, but was streamed")
 async def test_a_call_in_the_forced_last_round_is_not_shown_to_its_client(
     stage: Stage, upstream: Upstream
 ):

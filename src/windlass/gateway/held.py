@@ -1,5 +1,6 @@
 """A model held to what the client was promised."""
 
+import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing
 
@@ -14,8 +15,8 @@ __all__ = ["HeldModel"]
 class HeldModel:
     """Hears no call that the request rules out, whatever the service makes of the request.
 
-    A named `tool_choice` allows calls of those tools alone, and `parallel_tool_calls: false` one
-    call a turn. Not every service keeps to them.
+    `tool_choice` may allow no calls, or those of named tools alone; `parallel_tool_calls: false`
+    allows one call a turn. Not every service keeps to them.
     """
 
     def __init__(self, model: Model) -> None:
@@ -32,17 +33,19 @@ class HeldModel:
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        if not request.tool_choice.names and request.parallel_tool_calls is not False:
+        choice = request.tool_choice
+        if choice.mode != "none" and not choice.names and request.parallel_tool_calls is not False:
             return self._model.stream(request)
         return aclosing(self._heard(request))
 
     async def _heard(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        names, one = request.tool_choice.names, request.parallel_tool_calls is False
-        calls, unheard = 0, set[int]()
+        names, calls, unheard = request.tool_choice.names, 0, set[int]()
+        most = 1 if request.parallel_tool_calls is False else math.inf
+        most = 0 if request.tool_choice.mode == "none" else most
         async with self._model.stream(request) as events:
             async for event in events:
                 if type(event) is ToolCallStarted:
-                    if (names and event.name not in names) or (one and calls):
+                    if (names and event.name not in names) or calls >= most:
                         unheard.add(event.index)
                     else:
                         calls += 1

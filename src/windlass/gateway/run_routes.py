@@ -1,5 +1,6 @@
 """`/v1/runs`: runs that are started, followed from anywhere, stopped and decided about."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -15,15 +16,18 @@ from windlass.gateway.exchange import (
     Receive,
     Scope,
     Send,
+    disconnected,
     exchange_of,
     query_number,
     read_body,
+    respond,
 )
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.problems import Problem, Refused, bad_request
 from windlass.gateway.run import GatewayRun
 from windlass.jsontext import decode_json, encode_json
 from windlass.models.fields import JsonObject
+from windlass.runs.log import Follower
 
 __all__ = ["RunEvents", "RunRoutes"]
 
@@ -42,6 +46,9 @@ class RunRoutes:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+
+    async def start_or_list(self, request: Request) -> Response:
+        return await (self.start(request) if request.method == "POST" else self.list(request))
 
     async def start(self, request: Request) -> Response:
         """The same body as a chat completion's; the answer is the run, at once."""
@@ -97,24 +104,35 @@ class RunEvents:
         after = query_number(request.query_params.get("after"), "after")
         after = query_number(request.headers.get("last-event-id"), "Last-Event-ID") or after
         headers = [*SSE_HEADERS, (b"x-windlass-run-id", run.id.encode())]
+        known = len(run.run.log.recorded())
+        if after >= known and run.run.log.ended:
+            # Browsers come back for more until they are told that there is none.
+            return await respond(send, 204, b"")
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         if request.method == "HEAD":
             return await send({"type": "http.response.body", "body": b""})
-        events = run.run.events(min(after, len(run.run.log.recorded())))
+        events = run.run.events(min(after, known))
+        gone = asyncio.create_task(disconnected(receive))
+        gone.add_done_callback(lambda _: events.wake())
+        try:
+            await self._follow(events, gone, send)
+        finally:
+            gone.cancel()
+
+    async def _follow(self, events: Follower, gone: asyncio.Task[None], send: Send) -> None:
         heartbeat = self._gateway.config.server.heartbeat
-        while True:
+        while not gone.done():
             batch = await events.some(heartbeat)
-            ended = not batch and run.run.log.ended
+            more = not (batch and batch[-1].done)
             data = b"".join(
                 b"id: %d\nevent: %s\ndata: %s\n\n"
                 % (event.seq, str(event.__struct_config__.tag).encode(), event_to_json(event))
                 for event in batch
             )
-            more = not ended and not (batch and batch[-1].done)
-            body = data if batch or ended else HEARTBEAT
-            await send({"type": "http.response.body", "body": body, "more_body": more})
+            body = {"type": "http.response.body", "body": data or HEARTBEAT, "more_body": more}
+            await send(body)
             if not more:
-                return None
+                return
 
 
 def run_fields(run: GatewayRun, *, whole: bool = False) -> JsonObject:

@@ -64,7 +64,9 @@ class ServedModel:
         """What a run is told at its start. Raises `Refused`, which names the field."""
         offer = self._offer(request)
         policy = self._policy
-        if request.tool_choice is not AUTO or request.parallel_tool_calls is not None:
+        if offer.tools and (
+            request.tool_choice is not AUTO or request.parallel_tool_calls is not None
+        ):
             policy = replace(
                 policy,
                 tool_choice=request.tool_choice,

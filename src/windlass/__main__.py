@@ -1,4 +1,4 @@
-"""`python -m windlass.cli`."""
+"""`python -m windlass`: the command line."""
 
 import sys
 
