@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -141,18 +141,38 @@ async def test_headers_that_are_too_large_are_refused_everywhere() -> None:
             assert (answer.status, answer.error["code"]) == (431, "headers_too_large")
 
 
-def test_headers_that_do_not_end_are_cut_off() -> None:
-    config = GatewayConfig(limits=LimitsConfig(max_header_bytes=4096))
-    with Serving(config, models={"m": ScriptedModel("Hello.")}) as serving:
-        with RawConnection(serving) as connection:
-            connection.socket.sendall(b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n")
-            answer = sent_until_refused(connection.socket, b"X-More: " + b"x" * 500 + b"\r\n")
-        assert answer.startswith(b"HTTP/1.1 431 ")
-        error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
-        assert error["code"] == "headers_too_large"
-        with RawConnection(serving) as connection:
+@pytest.fixture(scope="module")
+def serving() -> Iterator[Serving]:
+    limits = LimitsConfig(max_header_bytes=4096, max_body_bytes=50_000)
+    with Serving(GatewayConfig(limits=limits), models={"m": ScriptedModel("Hello.")}) as serving:
+        yield serving
+
+
+def test_headers_that_do_not_end_are_cut_off(serving: Serving) -> None:
+    with RawConnection(serving) as connection:
+        connection.socket.sendall(b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        answer = sent_until_refused(connection.socket, b"X-More: " + b"x" * 500 + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "headers_too_large"
+
+
+def test_a_body_may_be_larger_than_headers_may_be(serving: Serving) -> None:
+    with RawConnection(serving) as connection:
+        for _ in range(3):  # on one connection: what was counted begins anew
             connection.post({**BODY, "user": "x" * 20_000})
-            assert b"Hello." in connection.read_to(b"Hello.")
+            assert connection.read_to(b"Hello.").startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_body_in_chunks_has_the_same_limit(serving: Serving) -> None:
+    head = (
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    for size, status in ((1_000, b"200"), (60_000, b"413")):
+        with RawConnection(serving) as connection:
+            body = padded(size)
+            connection.socket.sendall(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+            assert connection.read_to(b"\r\n").startswith(b"HTTP/1.1 " + status)
 
 
 def sent_until_refused(connection: socket.socket, piece: bytes) -> bytes:
