@@ -7,6 +7,7 @@ is best is a matter of measurement (`bench/local.py`), and differs from size to 
 from msgspec import Struct
 
 from windlass.emulation.model import EmulatedModel
+from windlass.emulation.parser import DEFAULT_FORMAT, Parser
 from windlass.emulation.profile_repeats import parser_without_repeats
 from windlass.emulation.profile_steps import StepsModel
 from windlass.errors import ConfigError
@@ -18,6 +19,8 @@ __all__ = ["PROFILES", "Profile", "emulated_by_profile", "profile_of"]
 class Profile(Struct, frozen=True):
     """How calls are asked for and read."""
 
+    format: str = DEFAULT_FORMAT
+    """How the model is asked to write its calls."""
     steps: bool = False
     """Whether a tool is chosen first and its arguments written then, each held to a schema."""
     repeats: bool = True
@@ -26,7 +29,8 @@ class Profile(Struct, frozen=True):
 
 PROFILES: dict[str, Profile] = {
     "default": Profile(),
-    "small": Profile(repeats=False),
+    # Marks such as <tool_call> are single tokens, which these weights were never taught to write.
+    "small": Profile(format="json-fence", repeats=False),
     "tiny": Profile(steps=True),
 }
 """`small`: some 1 to 8 billion parameters. `tiny`: less, and no format is followed unforced."""
@@ -44,8 +48,6 @@ def profile_of(model: Model) -> Profile:
 def emulated_by_profile(model: Model, *, debug: bool = False) -> Model:
     """The model with emulated function calling, by its own profile."""
     profile = profile_of(model)
-    if profile.repeats:
-        emulated = EmulatedModel(model, debug=debug)
-    else:
-        emulated = EmulatedModel(model, debug=debug, parser=parser_without_repeats)
+    parser = Parser if profile.repeats else parser_without_repeats
+    emulated = EmulatedModel(model, format=profile.format, parser=parser, debug=debug)
     return StepsModel(model, emulated) if profile.steps else emulated

@@ -1,0 +1,261 @@
+"""The embedded model itself, with real weights: the small one, and what holds for any.
+
+What a model says differs from machine to machine: these tests look at how, not at what.
+"""
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from windlass import AsyncClient, Client, tool
+from windlass.content import Message
+from windlass.emulation.mode import Modes
+from windlass.errors import ModelError
+from windlass.events import ModelEvent, TextDelta, TurnEnded
+from windlass.model import ModelRequest, Settings
+from windlass.models.local import engine as engines
+from windlass.models.local.engine import Engine
+from windlass.models.local.model import LocalModel
+from windlass.models.local.runtime import Server, open_server
+from windlass.models.local.trim import NOTICE
+from windlass.models.local.weights import Progress
+
+CONTEXT = 1024
+SHORT = Settings(max_tokens=8)
+
+
+class Watched:
+    """The real server, with a record of what it was asked and how much it told."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.asked: list[bytes] = []
+        self.told: list[int] = []
+
+    def handle_chat_completions(self, prompt: bytes, callback: Callable[[bytes], bool]) -> None:
+        self.asked.append(prompt)
+        self.told.append(0)
+
+        def counted(chunk: bytes) -> bool:
+            self.told[-1] += 1
+            return callback(chunk)
+
+        self._server.handle_chat_completions(prompt, counted)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Watched]]:
+    """The servers that a test opens, which are closed after it."""
+    servers: list[Watched] = []
+
+    def opened(path: Any, context: int) -> Watched:
+        servers.append(Watched(open_server(path, context)))
+        return servers[-1]
+
+    monkeypatch.setattr(engines, "_engines", {})
+    monkeypatch.setattr(engines, "Engine", lambda path, context: Engine(path, context, opened))
+    yield servers
+    engines.unload()
+
+
+@pytest.fixture
+async def model() -> AsyncGenerator[LocalModel]:
+    model = LocalModel("smol", context=CONTEXT)
+    yield model
+    await model.aclose()
+
+
+async def events_of(
+    model: LocalModel, *messages: Message, settings: Settings = SHORT
+) -> list[ModelEvent]:
+    async with model.stream(ModelRequest(messages, settings=settings)) as events:
+        return [event async for event in events]
+
+
+def end_of(events: list[ModelEvent]) -> TurnEnded:
+    assert isinstance(events[-1], TurnEnded)
+    return events[-1]
+
+
+@tool
+def get_weather(city: str) -> str:
+    """Current weather in a city.
+
+    Args:
+        city: The city's name.
+    """
+    return f"sunny in {city}"
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Adds two whole numbers."""
+    return a + b
+
+
+async def test_text_comes_in_pieces_and_usage_at_the_end(model: LocalModel) -> None:
+    events = await events_of(model, Message.user("Count from one to twenty."))
+    assert len([event for event in events if isinstance(event, TextDelta)]) > 1
+    end = end_of(events)
+    assert end.finish == "length"
+    assert end.usage.output_tokens == 8
+    assert end.usage.total_tokens == end.usage.input_tokens + 8
+
+
+async def test_loading_ahead_tells_how_far_it_is(model: LocalModel) -> None:
+    seen: list[Progress] = []
+    await model.load(seen.append)
+    assert seen[-2:] == [Progress("loading", 0, 1), Progress("loading", 1, 1)]
+
+
+async def test_an_answer_is_held_to_its_schema(model: LocalModel) -> None:
+    shape = {"type": "object", "properties": {"a": {"enum": ["x"]}}, "required": ["a"]}
+    schema = {**shape, "additionalProperties": False}
+    settings = Settings(max_tokens=60, response_schema=schema)
+    events = await events_of(model, Message.user("Tell me a story."), settings=settings)
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert "".join(text.split()) == '{"a":"x"}'
+    assert end_of(events).finish == "stop"
+
+
+async def test_a_request_that_is_left_stops_and_the_next_goes_on(
+    watched: list[Watched], model: LocalModel
+) -> None:
+    request = ModelRequest(
+        [Message.user("Write a long story about the sea.")], settings=Settings(max_tokens=400)
+    )
+    async with model.stream(request) as events:
+        async for event in events:
+            assert isinstance(event, TextDelta)
+            break
+    assert end_of(await events_of(model, Message.user("Hi"))).usage.output_tokens > 0
+    assert watched[0].told[0] < 100
+
+
+async def test_an_old_part_of_a_long_conversation_is_left_out_aloud(
+    watched: list[Watched], model: LocalModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    history = [Message.system("You are kind.")]
+    for number in range(20):
+        history += [Message.user(f"Question {number}. " + "word " * 60), Message.assistant("Yes.")]
+    with caplog.at_level(logging.WARNING):
+        events = await events_of(model, *history, Message.user("The last question."))
+    assert "oldest messages are left out" in caplog.text
+    assert end_of(events).usage.input_tokens < CONTEXT
+    sent = watched[0].asked[-1].decode()
+    assert NOTICE in sent
+    assert "You are kind." in sent
+    assert "The last question." in sent
+    assert "Question 0." not in sent
+    assert "Question 19." in sent
+
+
+async def test_a_prompt_that_can_never_fit_is_refused_with_numbers(model: LocalModel) -> None:
+    with pytest.raises(
+        ModelError, match=r"too long: it has [23]\d{3} tokens, .* room for 1024"
+    ) as raised:
+        await events_of(model, Message.user("word " * 2000))
+    assert raised.value.code == "context_length_exceeded"
+
+
+async def test_what_was_warmed_is_not_read_again(model: LocalModel) -> None:
+    system = Message.system("These are the rules. " + " ".join(map(str, range(100))))
+    await model.warm(ModelRequest([system, Message.user("Hello")]))
+    usage = end_of(await events_of(model, system, Message.user("What are the rules?"))).usage
+    assert usage.cached_tokens > usage.input_tokens * 0.8
+
+
+async def test_the_tools_are_warmed_in_the_client_s_own_mode(model: LocalModel) -> None:
+    tools = (get_weather.declaration, add.declaration)
+    modes = Modes(model)
+    await modes.warm(ModelRequest([Message.user("Hello")], tools))
+    request = ModelRequest([Message.user("How are you?")], tools, settings=SHORT)
+    async with modes.of("auto").stream(request) as events:
+        end = end_of([event async for event in events])
+    assert end.usage.cached_tokens > 50
+
+
+@pytest.mark.parametrize("choice", ["required", "add"])
+async def test_a_call_that_must_come_is_valid(model: LocalModel, choice: str) -> None:
+    client = AsyncClient(model)
+    reply = await client.generate(
+        "Add two and three.",
+        tools=[get_weather, add],
+        tool_choice=choice,
+        execute_tools=False,
+        max_tokens=100,
+    )
+    (call,) = reply.calls
+    arguments = call.arguments
+    assert isinstance(arguments, dict)
+    if call.name == "add":
+        assert {type(value) for value in arguments.values()} == {int}
+        assert arguments.keys() == {"a", "b"}
+    else:
+        assert choice == "required"
+        assert arguments.keys() == {"city"}
+
+
+def test_a_run_goes_round_from_a_call_to_an_answer() -> None:
+    with Client(LocalModel("smol", context=CONTEXT)) as client:
+        reply = client.generate(
+            "What is the weather in Paris?",
+            tools=[get_weather],
+            tool_choice="get_weather",
+            max_tokens=60,
+        )
+    assert [result.name for result in reply.results] == ["get_weather"]
+    assert reply.text
+    assert reply.stop_reason in ("answer", "length")
+
+
+def test_clients_in_several_threads_share_the_weights(watched: list[Watched]) -> None:
+    texts: list[str] = []
+
+    def ask() -> None:
+        with Client(LocalModel("smol", context=CONTEXT)) as client:
+            texts.append(client.generate("Say hello.", max_tokens=8).text)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(texts)
+    assert len(texts) == 3
+    assert len(watched) == 1
+
+
+ALONE = """
+import os, pathlib, signal
+from windlass import Client
+
+client = Client("local/smol")
+with client.stream("Write a long story.") as stream:
+    next(text for text in stream.text_deltas())
+    fds = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if int(fd) > 2
+           and os.path.exists(f"/proc/self/fd/{fd}")]
+    mine = {fd[8:-1] for fd in fds if fd.startswith("socket:")}
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            assert not (fields[3] == "0A" and fields[9] in mine), f"listens on {fields[1]}"
+    for line in pathlib.Path("/proc/self/net/unix").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[6] in mine and len(fields) > 7:
+            assert not os.path.exists(fields[7]), f"listens on {fields[7]}"
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    print("nobody can come in", flush=True)
+    raise SystemExit(7)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux tells of sockets")
+def test_nobody_can_come_in_and_leaving_in_the_middle_is_clean() -> None:
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=50)
+    assert (done.stdout, done.returncode) == ("nobody can come in\n", 7), done.stderr
