@@ -86,6 +86,8 @@ def schema(gateway: Serving) -> OpenApiSchema:
     schemas = document["components"]["schemas"]
     fields = schemas["ChatCompletionRequest"]["properties"]
     fields["model"] = {"enum": ["m"]}
+    for name in ("tools", "functions"):
+        fields[name]["anyOf"][0]["maxItems"] = 1  # no two of one name
     fields["function_call"] = schemas["ToolChoice"] = {"enum": ["auto", "none"]}
     schemas["ChatMessage"]["anyOf"] = schemas["ChatMessage"]["anyOf"][:2]  # no results of calls
     schemas["ChatFunction"]["properties"]["parameters"] = {"enum": [{"type": "object"}]}

@@ -1,6 +1,7 @@
 """`/v1/runs`: runs that are started, followed from anywhere, stopped and decided about."""
 
 import asyncio
+import re
 from typing import Any
 
 import msgspec
@@ -30,6 +31,9 @@ from windlass.models.fields import JsonObject
 from windlass.runs.log import Follower
 
 __all__ = ["RunEvents", "RunRoutes"]
+
+_FIELD = re.compile(r"(?:field |at )`(?:\$\.)?(\w+)")
+"""What msgspec's errors say of the field that is wrong."""
 
 
 class Decision(Struct, forbid_unknown_fields=True):
@@ -77,7 +81,10 @@ class RunRoutes:
         try:
             decision = msgspec.convert(decode_json(body), Decision)
         except (ValueError, msgspec.ValidationError) as error:
-            raise bad_request(f"The body is not a decision: {error}") from None
+            field = _FIELD.search(str(error))
+            raise bad_request(
+                f"The body is not a decision: {error}", field[1] if field else None
+            ) from None
         if not run.run.approve(
             decision.call_id,
             decision.approved,
