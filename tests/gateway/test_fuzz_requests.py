@@ -2,19 +2,19 @@
 
 import asyncio
 import copy
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.gateway.asgi import JSON_TYPE, Answer, post, request
+from tests.gateway.asgi import Answer
+from tests.gateway.fuzzing import FUZZ, Gateway, encoded
 from tests.gateway.serving import config_of
 from tests.json_values import any_json
 
-from windlass.gateway import App, create_app
+from windlass.gateway import create_app
 from windlass.gateway.config import ModelConfig
 from windlass.testing import FakeGemini, FakeOpenAI, ScriptedModel
 
@@ -72,43 +72,9 @@ VALID: dict[str, Any] = {
     },
     "user": "somebody",
 }
-SHORT = {"model": "scripted", "messages": [{"role": "user", "content": "Hi"}]}
-HEADERS = (
-    b"host",
-    b"origin",
-    b"accept",
-    b"authorization",
-    b"x-api-key",
-    b"content-type",
-    b"content-length",
-    b"last-event-id",
-    b"x-function-calling-mode",
-    b"traceparent",
-)
-FUZZ = settings(
-    max_examples=40,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
 odd_values = st.sampled_from(
     [None, True, 0, -1, 1.5, 2**64, -(2**70), 1e308, "", "\ud800", "x" * 1000, [], {}, [[]], [None]]
 )
-
-
-class Gateway:
-    """An application with its event loop."""
-
-    def __init__(self, app: App, runner: asyncio.Runner) -> None:
-        self._app, self._runner = app, runner
-
-    def post(self, body: bytes, path: str = PATHS[0]) -> Answer:
-        return self._runner.run(post(self._app, body, path))
-
-    def request(self, method: str, path: str, *headers: tuple[bytes, bytes]) -> Answer:
-        pieces = [encoded(SHORT)]
-        return self._runner.run(request(self._app, method, path, headers=headers, pieces=pieces))
 
 
 @pytest.fixture(scope="module")
@@ -133,11 +99,6 @@ def gateway() -> Iterator[Gateway]:
         app = create_app(config, models=models, tools=())
         yield Gateway(app, runner)
         runner.run(app.gateway.aclose())
-
-
-def encoded(value: object) -> bytes:
-    """As a careless writer would: half surrogate pairs and NaN as they are."""
-    return json.dumps(value).encode()
 
 
 def assert_answered(answer: Answer) -> None:
@@ -301,79 +262,3 @@ def test_any_tool_is_never_a_failure(gateway: Gateway, field: str, value: Any) -
     assert_answered(answer)
     if answer.status == 400:
         assert answer.error["param"].startswith("tools[0]")
-
-
-@FUZZ
-@given(any_json)
-def test_any_decision_is_never_a_failure(gateway: Gateway, value: Any) -> None:
-    run = gateway.post(encoded(SHORT), "/v1/runs").json
-    answer = gateway.post(encoded(value), f"/v1/runs/{run['id']}/approve")
-    assert answer.status in (400, 409)
-    assert answer.error
-
-
-@pytest.mark.parametrize(
-    ("decision", "param"),
-    [
-        ({}, "call_id"),
-        ({"call_id": 1}, "call_id"),
-        ({"call_id": "c", "approved": "yes"}, "approved"),
-        ({"call_id": "c", "arguments": [1]}, "arguments"),
-        ({"call_id": "c", "reason": {}}, "reason"),
-        ({"call_id": "c", "aproved": False}, "aproved"),
-        ([], None),
-    ],
-)
-def test_a_field_of_a_wrong_decision_is_named(
-    gateway: Gateway, decision: Any, param: str | None
-) -> None:
-    run = gateway.post(encoded(SHORT), "/v1/runs").json
-    answer = gateway.post(encoded(decision), f"/v1/runs/{run['id']}/approve")
-    assert (answer.status, answer.error["param"]) == (400, param)
-
-
-@FUZZ
-@given(
-    st.sampled_from(["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "X"]),
-    st.sampled_from(["/", "/v1/", "/v1/runs/", "/v1/models/", "/health/"]),
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
-)
-def test_any_address_is_never_a_failure(
-    gateway: Gateway, method: str, start: str, rest: str
-) -> None:
-    answer = gateway.request(method, start + rest, JSON_TYPE)
-    assert answer.status in (200, 400, 404, 405)
-    if answer.status >= 400:
-        assert answer.error
-
-
-@FUZZ
-@given(
-    st.sampled_from(HEADERS), st.binary(max_size=30) | st.text("0123456789,;=/:[]@*", max_size=9)
-)
-@example(b"host", b"[")
-@example(b"origin", b"http://[")
-@example(b"content-length", b"9" * 5000)
-@example(b"content-length", b"-1")
-@example(b"last-event-id", b"9" * 5000)
-def test_any_header_is_never_a_failure(gateway: Gateway, name: bytes, value: bytes | str) -> None:
-    header = (name, value if isinstance(value, bytes) else value.encode())
-    for method, path in (("POST", PATHS[0]), ("GET", "/v1/runs/run_x/events"), ("GET", "/metrics")):
-        answer = gateway.request(method, path, JSON_TYPE, header)
-        assert answer.status in (200, 400, 403, 404, 413, 415)
-        if answer.status >= 400:
-            assert answer.error
-
-
-def test_a_method_that_an_address_does_not_take_is_told_those_that_it_takes(
-    gateway: Gateway,
-) -> None:
-    for path, methods in (
-        ("/v1/runs", {"GET", "HEAD", "POST"}),
-        (PATHS[0], {"POST"}),
-        ("/v1/models", {"GET", "HEAD"}),
-    ):
-        answer = gateway.request("DELETE", path)
-        assert answer.status == 405
-        assert set(answer.headers["allow"].split(", ")) == methods
-        assert answer.error["message"] == "This address takes another method."

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.gateway.asgi import JSON_TYPE, SECONDS, Answer, bearer, post, request
-from tests.gateway.serving import Serving, config_of
+from tests.gateway.asgi import JSON_TYPE, SECONDS, bearer, post, request
+from tests.gateway.serving import Serving
 from tests.gateway.talking import RawConnection
 
 from windlass.gateway import App, GatewayConfig, create_app, exchange
-from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
+from windlass.gateway.config import KeyConfig, LimitsConfig
 from windlass.gateway.keys import new_key
-from windlass.testing import Gate, ScriptedModel, Step, refuse, slow
+from windlass.testing import ScriptedModel, Step
 
 KEY, HASH = new_key()
 BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
@@ -248,147 +248,6 @@ async def test_a_malformed_request_counts_too() -> None:
     async with app_of(config=GatewayConfig(keys=(key,))) as app:
         assert (await post(app, b"{", headers=[bearer(KEY)])).status == 400
         assert (await post(app, BODY, headers=[bearer(KEY)])).status == 429
-
-
-class Held:
-    """A gateway whose model answers only when it is let; requests wait in the background."""
-
-    def __init__(self, app: App, gate: Gate) -> None:
-        self.app, self.gate = app, gate
-        self.asked: list[asyncio.Task[Answer]] = []
-
-    async def ask(
-        self, *, leaves: asyncio.Event | None = None, **fields: Any
-    ) -> asyncio.Task[Answer]:
-        """A request that has come as far as it can come by itself."""
-        task = asyncio.create_task(post(self.app, {**BODY, **fields}, leaves=leaves))
-        self.asked.append(task)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        return task
-
-    @property
-    def places(self) -> tuple[int, int]:
-        """How many are running, and how many stand in the line."""
-        admission = self.app.gateway.admission
-        return admission._running, len(admission._line)
-
-    async def places_become(self, running: int, waiting: int) -> None:
-        async with asyncio.timeout(SECONDS):
-            while self.places != (running, waiting):
-                await asyncio.sleep(0)
-
-
-@asynccontextmanager
-async def held(*, config: GatewayConfig | None = None, **limits: Any) -> AsyncIterator[Held]:
-    gate = Gate()
-    async with app_of(slow("Hello.", gate), config, **limits) as app:
-        yield Held(app, gate)
-        gate.open()
-
-
-async def test_who_finds_no_place_waits_in_line_and_is_answered() -> None:
-    async with held(max_running=1) as gateway:
-        tasks = [await gateway.ask() for _ in range(3)]
-        assert gateway.places == (1, 2)
-        gateway.gate.open()
-        assert [answer.status for answer in await asyncio.gather(*tasks)] == [200] * 3
-        await gateway.places_become(0, 0)
-
-
-async def test_who_finds_no_place_in_the_line_is_told_to_come_again() -> None:
-    async with held(max_running=1, max_queued=1) as gateway:
-        await gateway.ask()
-        await gateway.ask()
-        refused = await (await gateway.ask())
-        assert (refused.status, refused.error["code"]) == (503, "overloaded")
-        assert refused.headers["retry-after"] == "1"
-
-
-async def test_who_waits_too_long_is_told_to_come_again() -> None:
-    async with held(max_running=1, queue_timeout=0) as gateway:
-        await gateway.ask()
-        refused = await (await gateway.ask())
-        assert (refused.status, refused.error["code"]) == (503, "overloaded")
-        assert gateway.places == (1, 0)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_client_that_leaves_gives_its_place_to_the_next(stream: bool) -> None:
-    async with held(max_running=1) as gateway:
-        leaves = asyncio.Event()
-        first = await gateway.ask(leaves=leaves, stream=stream)
-        second = await gateway.ask()
-        leaves.set()
-        await first
-        await gateway.places_become(1, 0)
-        gateway.gate.open()
-        assert (await second).status == 200
-
-
-async def test_a_client_that_leaves_the_line_starts_no_run() -> None:
-    async with held(max_running=1) as gateway:
-        leaves = asyncio.Event()
-        first = await gateway.ask()
-        second = await gateway.ask(leaves=leaves)
-        assert gateway.places == (1, 1)
-        leaves.set()
-        assert (await second).status == 0
-        assert gateway.places == (1, 0)
-        gateway.gate.open()
-        assert (await first).status == 200
-        assert len(gateway.app.gateway.runs.all()) == 1
-
-
-async def test_a_run_that_is_stopped_gives_its_place_back() -> None:
-    async with held(max_running=1) as gateway:
-        run = (await post(gateway.app, BODY, "/v1/runs")).json["id"]
-        assert gateway.places == (1, 0)
-        stopped = await request(gateway.app, "POST", f"/v1/runs/{run}/stop")
-        assert stopped.json["stop_reason"] == "stopped"
-        assert gateway.places == (0, 0)
-
-
-async def test_a_run_that_fails_gives_its_place_back() -> None:
-    async with app_of(refuse(400), max_running=1) as app:
-        for _ in range(3):
-            assert (await post(app, BODY)).status == 400
-        assert app.gateway.admission._running == 0
-
-
-async def test_a_run_whose_time_is_over_gives_its_place_back() -> None:
-    async with held(max_running=1, run_timeout=0.01) as gateway:
-        answer = await post(gateway.app, BODY)
-        assert (answer.status, answer.error["code"]) == (504, "run_timeout")
-        assert gateway.places == (0, 0)
-
-
-async def test_a_model_with_too_many_runs_leaves_the_others_alone() -> None:
-    config = config_of(
-        ModelConfig(name="m", target="scripted/m", max_running=1),
-        limits=LimitsConfig(max_running=5),
-    )
-    async with held(config=config) as gateway:
-        first = await gateway.ask()
-        refused = await (await gateway.ask())
-        assert (refused.status, refused.error["code"]) == (429, "too_many_runs")
-        assert refused.headers["retry-after"] == "1"
-        assert refused.error["type"] == "rate_limit_error"
-        gateway.gate.open()
-        assert (await first).status == 200
-
-
-async def test_a_key_with_too_many_runs_leaves_the_others_alone() -> None:
-    other, other_hash = new_key()
-    keys = (
-        KeyConfig(name="web", hash=HASH, max_running=1),
-        KeyConfig(name="app", hash=other_hash, max_running=1),
-    )
-    async with held(config=GatewayConfig(keys=keys)) as gateway:
-        started = [await post(gateway.app, BODY, "/v1/runs", [bearer(key)]) for key in (KEY, other)]
-        assert [answer.status for answer in started] == [202, 202]
-        refused = await post(gateway.app, BODY, "/v1/runs", [bearer(KEY)])
-        assert (refused.status, refused.error["code"]) == (429, "too_many_runs")
 
 
 async def test_what_was_refused_is_counted_by_its_reason() -> None:
