@@ -195,5 +195,18 @@ async def test_a_store_that_is_only_added_to_forgets_too(client_of: MakeClient) 
     assert len(store._runs) <= 2
 
 
+async def test_finished_runs_that_are_too_large_are_forgotten(client_of: MakeClient) -> None:
+    client = client_of(["one", "two", "three"])
+    store: RunStore[Any] = RunStore(max_finished_bytes=20, size_of=lambda _: 10)
+    ids: list[str] = []
+    for _ in range(3):
+        run = await client.start("go")
+        store.add(run)
+        await run.result()
+        ids.append(run.id)
+
+    assert [run.id for run in store.all()] == ids[1:]
+
+
 async def test_a_reader_that_waits_in_vain_gets_nothing_when_its_time_is_up() -> None:
     assert await MemoryLog().follow().some(0) == []

@@ -63,7 +63,9 @@ class App:
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
-        self._router = Router(_routes(gateway), redirect_slashes=False, lifespan=_lifespan(gateway))
+        self._chat = Route("/v1/chat/completions", ChatCompletions(gateway), methods=["POST"])
+        routes = [self._chat, *_routes(gateway)]
+        self._router = Router(routes, redirect_slashes=False, lifespan=_lifespan(gateway))
         self._answer = self._exchange
         origins = gateway.config.server.cors_origins
         if origins:
@@ -98,7 +100,11 @@ class App:
 
         try:
             self._admit(scope, exchange)
-            await self._router(scope, receive, told)
+            if scope["path"] == self._chat.path:  # where nearly all come to
+                scope["route"] = self._chat
+                await self._chat.handle(scope, receive, told)
+            else:
+                await self._router(scope, receive, told)
         except ClientGone:
             exchange.status = CLIENT_GONE
         except Exception as error:  # noqa: BLE001 - whatever happens, the client is told
@@ -161,7 +167,6 @@ class App:
 def _routes(gateway: Gateway) -> list[Route]:
     runs, pages = RunRoutes(gateway), _Pages(gateway)
     return [
-        Route("/v1/chat/completions", ChatCompletions(gateway), methods=["POST"]),
         Route("/v1/models", pages.models),
         Route("/v1/models/{name:path}", pages.model),
         Route("/v1/runs", runs.start_or_list, methods=["GET", "POST"]),

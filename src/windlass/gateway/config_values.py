@@ -124,6 +124,8 @@ class LimitsConfig(Struct, frozen=True, kw_only=True):
     keep_finished: SecondsOrNone = 300.0
     """Seconds for which an ended run can still be read."""
     max_kept_runs: CountOrNone = 1000
+    max_kept_bytes: CountOrNone = 128 * 2**20
+    """Of what ended runs were asked and answered, about."""
 
 
 class ToolsSection(Struct, frozen=True, kw_only=True):

@@ -63,6 +63,8 @@ class Gateway:
             max_running=config.limits.max_running,
             keep_finished=config.limits.keep_finished,
             max_finished=config.limits.max_kept_runs,
+            max_finished_bytes=config.limits.max_kept_bytes,
+            size_of=lambda run: run.size,
         )
         self.draining = False
         self._environ = environ

@@ -43,6 +43,8 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
     include_usage: bool = False
     include_tool_events: bool = False
     background: bool = False
+    size: int = 0
+    """Bytes of the body."""
 
 
 _OURS = frozenset(
@@ -92,6 +94,7 @@ def read_request(body: bytes, limits: Limits) -> ChatRequest:
         include_usage=options.get("include_usage") is True,
         include_tool_events=options.get("include_tool_events") is True,
         background=fields.value("background", bool) or False,
+        size=len(body),
     )
 
 

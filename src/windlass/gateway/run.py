@@ -9,7 +9,7 @@ from windlass.client.run import AsyncRun
 from windlass.emulation.failures import native_failure
 from windlass.emulation.mode import mode_of
 from windlass.errors import ModelError, NativeModeUnavailable, WindlassError
-from windlass.events import RunEvent
+from windlass.events import RunEvent, ToolRunEnded
 from windlass.gateway.answer import Head
 from windlass.gateway.problems import Problem, problem_of
 from windlass.gateway.request import ChatRequest
@@ -22,6 +22,7 @@ __all__ = ["GatewayRun", "Observer"]
 
 log = logging.getLogger("windlass.gateway")
 
+EVENT_BYTES = 300
 Observer = Callable[[RunEvent], None]
 
 
@@ -50,6 +51,13 @@ class GatewayRun:
     @property
     def task(self) -> asyncio.Task[None]:
         return self.run.task
+
+    @property
+    def size(self) -> int:
+        """How much it holds, about: what was asked, and what has been said and done."""
+        events = self.run.log.recorded()
+        results = sum(len(event.response.text) for event in events if type(event) is ToolRunEnded)
+        return self.request.size + EVENT_BYTES * len(events) + results
 
     @property
     def mode(self) -> Mode:

@@ -23,7 +23,7 @@ R = TypeVar("R", bound=StoredRun)
 
 
 class RunStore(Generic[R]):
-    """Bounded twice: running runs by a hard limit, finished ones by age and number.
+    """Bounded: running runs by a hard limit, finished ones by age, number and size.
 
     Nothing is timed in the background: runs whose time is over go when the store is next used.
     """
@@ -34,14 +34,19 @@ class RunStore(Generic[R]):
         max_running: int = 100,
         keep_finished: float = 300.0,
         max_finished: int = 1_000,
+        max_finished_bytes: int = 128 * 2**20,
+        size_of: Callable[[R], int] = lambda _: 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_running = max_running
         self._keep_finished = keep_finished
         self._max_finished = max_finished
+        self._max_finished_bytes = max_finished_bytes
+        self._size_of = size_of
         self._clock = clock
         self._runs: dict[str, R] = {}
-        self._finished: dict[str, float] = {}
+        self._finished: dict[str, tuple[float, int]] = {}
+        self._finished_bytes = 0
 
     def admit(self) -> None:
         """Raises `TooManyRuns` if one more may not start now."""
@@ -52,7 +57,7 @@ class RunStore(Generic[R]):
     def add(self, run: R) -> None:
         self._forget()
         self._runs[run.id] = run
-        run.task.add_done_callback(lambda _: self._finish(run.id))
+        run.task.add_done_callback(lambda _: self._finish(run))
 
     def get(self, run_id: str) -> R:
         self._forget()
@@ -66,14 +71,21 @@ class RunStore(Generic[R]):
         self._forget()
         return list(self._runs.values())
 
-    def _finish(self, run_id: str) -> None:
-        self._finished[run_id] = self._clock()
+    def _finish(self, run: R) -> None:
+        size = self._size_of(run)
+        self._finished[run.id] = (self._clock(), size)
+        self._finished_bytes += size
 
     def _forget(self) -> None:
         oldest = self._clock() - self._keep_finished
         # In order of their ends: the first that may stay ends the search.
         while self._finished:
-            run_id, ended = next(iter(self._finished.items()))
-            if ended > oldest and len(self._finished) <= self._max_finished:
+            run_id, (ended, size) = next(iter(self._finished.items()))
+            crowded = (
+                len(self._finished) > self._max_finished
+                or self._finished_bytes > self._max_finished_bytes
+            )
+            if ended > oldest and not crowded:
                 break
             del self._runs[run_id], self._finished[run_id]
+            self._finished_bytes -= size
