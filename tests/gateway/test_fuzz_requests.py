@@ -182,6 +182,61 @@ def test_a_field_of_a_wrong_type_is_named(gateway: Gateway, place: tuple[Any, ..
             assert field in answer.error["message"]
 
 
+def tool_of(**fields: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "f", **fields}}
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    ("model", 5, "model"),
+    ("model", "", "model"),
+    ("model", None, "model"),
+    ("messages", "Hi", "messages"),
+    ("messages", [], "messages"),
+    ("messages", None, "messages"),
+    ("messages", [5], "messages[0]"),
+    ("messages", [{"role": "king", "content": "Hi"}], "messages[0].role"),
+    ("messages", [{"role": "user"}], "messages[0].content"),
+    ("messages", [{"role": "user", "content": 5}], "messages[0].content"),
+    ("messages", [{"role": "user", "content": [{}]}], "messages[0].content[0].type"),
+    ("messages", [{"role": "tool", "content": "Hi"}], "messages[0].tool_call_id"),
+    ("tools", {}, "tools"),
+    ("tools", [5], "tools[0]"),
+    ("tools", [{"type": "function"}], "tools[0].function"),
+    ("tools", [{"type": "magic"}], "tools[0].type"),
+    ("tools", [tool_of(name=5)], "tools[0].function.name"),
+    ("tools", [tool_of(name="a b")], "tools[0].function.name"),
+    ("tools", [tool_of(description=5)], "tools[0].function.description"),
+    ("tools", [tool_of(parameters=5)], "tools[0].function.parameters"),
+    ("tools", [tool_of(parameters={"type": "string"})], "tools[0].function.parameters.type"),
+    ("tools", [tool_of(), tool_of()], "tools[1].function.name"),
+    ("tool_choice", "sometimes", "tool_choice"),
+    ("tool_choice", {"type": "function", "function": {"name": "other"}}, "tool_choice"),
+    ("parallel_tool_calls", "no", "parallel_tool_calls"),
+    ("stream", "yes", "stream"),
+    ("stream_options", 5, "stream_options"),
+    ("background", 1, "background"),
+    ("n", 2, "n"),
+    ("temperature", "hot", "temperature"),
+    ("top_p", [], "top_p"),
+    ("top_k", 1.5, "top_k"),
+    ("max_tokens", 0, "max_tokens"),
+    ("max_completion_tokens", "many", "max_completion_tokens"),
+    ("stop", 5, "stop"),
+    ("stop", ["a", 5], "stop"),
+    ("seed", 1.5, "seed"),
+    ("response_format", {"type": "xml"}, "response_format"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "param"), WRONG, ids=lambda value: str(value)[:30])
+def test_a_wrong_field_is_refused_by_its_name(
+    gateway: Gateway, field: str, value: Any, param: str
+) -> None:
+    answer = gateway.post(encoded({**VALID, field: value}))
+    assert (answer.status, answer.error["param"]) == (400, param)
+    assert answer.error["message"].startswith(param)
+
+
 def test_the_valid_body_is_answered(gateway: Gateway) -> None:
     for model in MODELS:
         for stream in (False, True):

@@ -1,9 +1,9 @@
-"""How much the gateway takes on: sizes, depths, rates, and runs at once."""
+"""How much one request may bring, and how often one may come."""
 
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,20 +15,16 @@ from tests.gateway.talking import RawConnection
 from windlass.gateway import App, GatewayConfig, create_app, exchange
 from windlass.gateway.config import KeyConfig, LimitsConfig
 from windlass.gateway.keys import new_key
-from windlass.testing import ScriptedModel, Step
+from windlass.testing import ScriptedModel
 
 KEY, HASH = new_key()
 BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
 @asynccontextmanager
-async def app_of(
-    script: Step | Iterable[Step] | Callable[[Any], Step] = "Hello.",
-    config: GatewayConfig | None = None,
-    **limits: Any,
-) -> AsyncIterator[App]:
+async def app_of(config: GatewayConfig | None = None, **limits: Any) -> AsyncIterator[App]:
     config = config or GatewayConfig(limits=LimitsConfig(**limits))
-    app = create_app(config, models={"m": ScriptedModel(script, strict=False)}, tools=())
+    app = create_app(config, models={"m": ScriptedModel("Hello.")}, tools=())
     yield app
     await app.gateway.aclose()
 
@@ -231,7 +227,7 @@ async def test_a_request_may_bring_so_many_messages() -> None:
 
 async def test_a_key_that_asks_too_often_is_told_when_to_come_again() -> None:
     key = KeyConfig(name="web", hash=HASH, requests_per_minute=2)
-    async with app_of(config=GatewayConfig(keys=(key,))) as app:
+    async with app_of(GatewayConfig(keys=(key,))) as app:
         paths = ("/v1/chat/completions", "/v1/runs", "/v1/chat/completions")
         answers = [await post(app, BODY, path, [bearer(KEY)]) for path in paths]
         assert [answer.status for answer in answers] == [200, 202, 429]
@@ -245,14 +241,14 @@ async def test_a_key_that_asks_too_often_is_told_when_to_come_again() -> None:
 
 async def test_a_malformed_request_counts_too() -> None:
     key = KeyConfig(name="web", hash=HASH, requests_per_minute=1)
-    async with app_of(config=GatewayConfig(keys=(key,))) as app:
+    async with app_of(GatewayConfig(keys=(key,))) as app:
         assert (await post(app, b"{", headers=[bearer(KEY)])).status == 400
         assert (await post(app, BODY, headers=[bearer(KEY)])).status == 429
 
 
 async def test_what_was_refused_is_counted_by_its_reason() -> None:
     key = KeyConfig(name="web", hash=HASH, requests_per_minute=1)
-    async with app_of(config=GatewayConfig(keys=(key,))) as app:
+    async with app_of(GatewayConfig(keys=(key,))) as app:
         await post(app, BODY)
         await post(app, BODY, headers=[bearer(KEY)])
         await post(app, BODY, headers=[bearer(KEY)])
