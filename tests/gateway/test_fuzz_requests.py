@@ -220,6 +220,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("top_p", [], "top_p"),
     ("top_k", 1.5, "top_k"),
     ("max_tokens", 0, "max_tokens"),
+    ("max_completion_tokens", 0, "max_completion_tokens"),
     ("max_completion_tokens", "many", "max_completion_tokens"),
     ("stop", 5, "stop"),
     ("stop", ["a", 5], "stop"),

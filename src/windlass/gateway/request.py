@@ -261,21 +261,28 @@ def _allowed(tools: list[Any]) -> tuple[str, ...]:
 
 def _settings(fields: _Fields) -> Settings:
     schema, name, strict = _response_format(fields)
-    limit = fields.value("max_completion_tokens", int)
-    limit = fields.value("max_tokens", int) if limit is None else limit
-    if limit is not None and limit < 1:
-        raise bad_request("max_tokens: must be at least 1", "max_tokens")
     return Settings(
         temperature=fields.value("temperature", float),
         top_p=fields.value("top_p", float),
         top_k=fields.value("top_k", int),
-        max_tokens=limit,
+        max_tokens=_max_tokens(fields),
         stop=_stop(fields),
         seed=fields.value("seed", int),
         response_schema=schema,
         response_name=name,
         response_strict=strict,
     )
+
+
+def _max_tokens(fields: _Fields) -> int | None:
+    """`max_tokens` is the older name."""
+    for name in ("max_completion_tokens", "max_tokens"):
+        limit = fields.value(name, int)
+        if limit is not None and limit < 1:
+            raise bad_request(f"{name}: must be at least 1", name)
+        if limit is not None:
+            return limit
+    return None
 
 
 def _stop(fields: _Fields) -> tuple[str, ...] | None:
