@@ -46,7 +46,6 @@ def open_server(path: Path, context: int) -> Server:
     params = runtime.CommonParams()
     params.model.path = str(path)
     params.n_ctx, params.n_parallel, params.n_batch = context, 1, _BATCH
-    # The runtime's own count leaves out half of a virtual machine's.
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = _processors()
     params.cache_ram_mib = _CACHE_MEGABYTES
     params.no_extra_bufts = True  # two thirds of the memory at the same speed
@@ -76,6 +75,7 @@ def _imported() -> Any:
 
 
 def _processors() -> int:
+    """Those that this process may use."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

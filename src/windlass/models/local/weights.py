@@ -128,6 +128,10 @@ def _join(
 
 
 def _check(weights: Weights, path: Path, on_progress: OnProgress | None) -> None:
+    stat = path.stat()
+    version = (path, stat.st_size, stat.st_mtime_ns)
+    if version in _checked:
+        return
     digest, done = hashlib.sha256(), 0
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
@@ -136,6 +140,11 @@ def _check(weights: Weights, path: Path, on_progress: OnProgress | None) -> None
             if on_progress:
                 on_progress(Progress("checking", done, weights.size))
     _refuse_other(weights, digest.hexdigest(), str(path))
+    _checked.add(version)
+
+
+_checked: set[tuple[Path, int, int]] = set()
+"""Files that this process has found to be right, as they were then."""
 
 
 def _refuse_other(weights: Weights, found: str, where: str) -> None:
