@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass import AsyncClient, ConfigError, tool
-from windlass.gateway.access_log import (
+from windlass.gateway.observe.access_log import (
     AccessLog,
     AccessRecord,
     JsonFormatter,

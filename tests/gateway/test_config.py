@@ -21,7 +21,7 @@ from windlass.gateway.config import (
     find_config,
     load_config,
 )
-from windlass.gateway.config_values import ToolsSection
+from windlass.gateway.config.values import ToolsSection
 
 MODEL = '[models.fast]\ntarget = "openai/gpt-5-mini"\n'
 HASH = "sha256:" + "0a" * 32

@@ -24,7 +24,7 @@ from windlass.events import (
     ToolRunEnded,
     TurnEnded,
 )
-from windlass.gateway.metrics import Metrics
+from windlass.gateway.observe.metrics import Metrics
 from windlass.testing import Gate, ScriptedModel, call, calls, cut, refuse, say, slow
 
 SECRET = "sk-planted-5ecret"

@@ -15,7 +15,7 @@ from tests.gateway.traced import SECRET, double
 from windlass import AsyncClient, ConfigError, Message
 from windlass.content import FunctionResponse
 from windlass.events import RunEnded, RunStarted, ToolRunEnded
-from windlass.gateway.tracing import tracing_from
+from windlass.gateway.observe.tracing import tracing_from
 from windlass.testing import ScriptedModel, call, say
 
 
@@ -165,7 +165,7 @@ def test_missing_packages_are_named_with_the_command_that_installs_them(
 def test_the_gateway_runs_without_opentelemetry() -> None:
     program = (
         "import sys; sys.modules['opentelemetry'] = None\n"
-        "from windlass.gateway.tracing import tracing_from\n"
+        "from windlass.gateway.observe.tracing import tracing_from\n"
         "assert tracing_from({}) is None"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.conftest import events_of
 
 from windlass import AsyncClient, RunEvent, ToolError, tool
-from windlass.gateway.tracing import Tracing
+from windlass.gateway.observe.tracing import Tracing
 from windlass.testing import ScriptedModel
 
 SECRET = "sk-planted-5ecret"

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from windlass.errors import ConfigError
-from windlass.gateway.access_log import configure_logging
 from windlass.gateway.config import CONFIG_NAME, find_config, load_config
+from windlass.gateway.observe.access_log import configure_logging
 
 __all__ = ["configure", "run"]
 

@@ -14,10 +14,9 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from windlass.errors import WindlassError
-from windlass.gateway.access_log import AccessRecord
 from windlass.gateway.chat import ChatCompletions
 from windlass.gateway.config import GatewayConfig
-from windlass.gateway.config_checks import is_loopback
+from windlass.gateway.config.checks import is_loopback
 from windlass.gateway.exchange import (
     ClientGone,
     Exchange,
@@ -29,6 +28,7 @@ from windlass.gateway.exchange import (
 )
 from windlass.gateway.gateway import SHUTTING_DOWN, Gateway
 from windlass.gateway.keys import presented_key
+from windlass.gateway.observe.access_log import AccessRecord
 from windlass.gateway.openapi import openapi_document
 from windlass.gateway.problems import Problem, Refused, headers_too_large, problem_of
 from windlass.gateway.run_routes import RunEvents, RunRoutes

@@ -8,18 +8,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from windlass.errors import ConfigError, RunNotFound
-from windlass.gateway.access_log import AccessLog
 from windlass.gateway.admission import Admission
 from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig
 from windlass.gateway.exchange import Exchange, Receive, disconnected
 from windlass.gateway.keys import KeyRing
-from windlass.gateway.metrics import Metrics
+from windlass.gateway.observe.access_log import AccessLog
+from windlass.gateway.observe.metrics import Metrics
+from windlass.gateway.observe.tracing import Tracing, tracing_from
 from windlass.gateway.problems import Problem, Refused, bad_request
 from windlass.gateway.request import ChatRequest, Limits
 from windlass.gateway.run import GatewayRun, Observer
 from windlass.gateway.served import ServedModel
 from windlass.gateway.toolbox import load_tools
-from windlass.gateway.tracing import Tracing, tracing_from
 from windlass.gateway.turns import KeptTurns
 from windlass.model import Model
 from windlass.models import create_model

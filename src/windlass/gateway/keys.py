@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 
-from windlass.gateway.config_values import KeyConfig
+from windlass.gateway.config.values import KeyConfig
 
 __all__ = ["KeyRing", "is_key_hash", "key_hash", "new_key", "presented_key"]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct
 
-from windlass.gateway.config_problems import Place, Problems, nearest
+from windlass.gateway.config.problems import Place, Problems, nearest
 
 __all__ = ["as_table", "built", "fields_from", "named_tables", "unknown_names"]
 

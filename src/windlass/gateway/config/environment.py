@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from windlass.errors import ConfigError
-from windlass.gateway.config_checks import host_problem, target_problem
-from windlass.gateway.config_problems import Problems
-from windlass.gateway.config_tables import fields_from
-from windlass.gateway.config_values import ModelConfig, ServerConfig
+from windlass.gateway.config.checks import host_problem, target_problem
+from windlass.gateway.config.problems import Problems
+from windlass.gateway.config.tables import fields_from
+from windlass.gateway.config.values import ModelConfig, ServerConfig
 from windlass.settings import function_calling_settings
 
 __all__ = [

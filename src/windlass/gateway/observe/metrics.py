@@ -25,7 +25,7 @@ from windlass.events import (
     ToolRunEnded,
     TurnEnded,
 )
-from windlass.gateway.instruments import Count, Gauge, Instruments, Times
+from windlass.gateway.observe.instruments import Count, Gauge, Instruments, Times
 
 __all__ = ["Metrics"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from windlass.errors import ConfigError, DuplicateTool
-from windlass.gateway.config_checks import host_problem, is_loopback
-from windlass.gateway.config_environment import (
+from windlass.gateway.config.checks import host_problem, is_loopback
+from windlass.gateway.config.environment import (
     HOST,
     MODEL,
     TOOLS,
@@ -25,10 +25,10 @@ from windlass.gateway.config_environment import (
     server_fields_in,
     server_overrides,
 )
-from windlass.gateway.config_lines import Lines
-from windlass.gateway.config_problems import Problem, Problems, nearest
-from windlass.gateway.config_sections import Document
-from windlass.gateway.config_values import (
+from windlass.gateway.config.lines import Lines
+from windlass.gateway.config.problems import Problem, Problems, nearest
+from windlass.gateway.config.sections import Document
+from windlass.gateway.config.values import (
     GatewayConfig,
     KeyConfig,
     LimitsConfig,

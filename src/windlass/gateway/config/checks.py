@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from windlass.gateway.config_problems import nearest
+from windlass.gateway.config.problems import nearest
 from windlass.models import PROVIDERS
 
 __all__ = [

@@ -35,7 +35,7 @@ from windlass.events import (
     ToolRunStarted,
     TurnEnded,
 )
-from windlass.gateway.span_content import input_messages, output_messages
+from windlass.gateway.observe.span_content import input_messages, output_messages
 from windlass.loop.turn import TurnBuilder
 
 __all__ = ["RunSpans", "TracedRun", "parent_context"]

@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any, cast
 
-from windlass.gateway.config_problems import Place
+from windlass.gateway.config.problems import Place
 
 __all__ = ["Lines"]
 

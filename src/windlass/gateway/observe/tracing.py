@@ -29,7 +29,7 @@ class Tracing:
     def __init__(
         self, provider: "TracerProvider", *, content: bool = False, owned: bool = False
     ) -> None:
-        from windlass.gateway import spans
+        from windlass.gateway.observe import spans
 
         self._spans = spans
         self._provider = provider

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from windlass.errors import ConfigError
-from windlass.gateway.config_checks import (
+from windlass.gateway.config.checks import (
     header_problem,
     host_problem,
     origin_problem,
@@ -13,15 +13,15 @@ from windlass.gateway.config_checks import (
     url_problem,
     variable_problem,
 )
-from windlass.gateway.config_problems import Problems, nearest
-from windlass.gateway.config_tables import (
+from windlass.gateway.config.problems import Problems, nearest
+from windlass.gateway.config.tables import (
     as_table,
     built,
     fields_from,
     named_tables,
     unknown_names,
 )
-from windlass.gateway.config_values import (
+from windlass.gateway.config.values import (
     KeyConfig,
     LimitsConfig,
     McpConfig,

@@ -1,0 +1,1 @@
+"""What an operator sees of the gateway: metrics, traces and log lines."""
