@@ -1,0 +1,132 @@
+"""What the embedded model asks of its runtime, and how it takes the answer; no weights needed."""
+
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windlass.content import Message
+from windlass.errors import ModelError
+from windlass.events import ModelEvent, TextDelta, TurnEnded
+from windlass.model import ModelRequest, Settings
+from windlass.models.local import model as local
+from windlass.models.local.model import LocalModel
+
+HELLO = [
+    {"prompt_progress": {"total": 10}, "choices": [{"index": 0, "delta": {"role": "assistant"}}]},
+    {"choices": [{"index": 0, "delta": {"content": "Hello"}}]},
+    {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+]
+
+
+def too_long(tokens: int, context: int) -> list[dict[str, Any]]:
+    error = {"code": 400, "message": "too much", "n_prompt_tokens": tokens, "n_ctx": context}
+    return [{"error": error}]
+
+
+class FakeEngine:
+    """Answers each request with the next list of chunks."""
+
+    def __init__(self, *answers: list[dict[str, Any]]) -> None:
+        self._answers = list(answers)
+        self.asked: list[dict[str, Any]] = []
+
+    async def chunks(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        self.asked.append(json.loads(body))
+        for chunk in self._answers.pop(0):
+            yield json.dumps(chunk).encode()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> LocalModel:
+    (tmp_path / "own.gguf").write_bytes(b"GGUF")
+    return LocalModel(str(tmp_path / "own.gguf"), context=4096)
+
+
+def with_engine(monkeypatch: pytest.MonkeyPatch, *answers: list[dict[str, Any]]) -> FakeEngine:
+    engine = FakeEngine(*answers)
+
+    def engine_of(path: Path, context: int) -> FakeEngine:
+        return engine
+
+    monkeypatch.setattr(local, "engine_of", engine_of)
+    return engine
+
+
+async def events_of(model: LocalModel, *messages: Message, **settings: Any) -> list[ModelEvent]:
+    request = ModelRequest(messages, settings=Settings(**settings))
+    async with model.stream(request) as events:
+        return [event async for event in events]
+
+
+async def test_an_answer_has_an_end_and_no_chance_unless_they_are_given(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = with_engine(monkeypatch, HELLO, HELLO)
+    await events_of(model, Message.user("hi"))
+    await events_of(model, Message.user("hi"), temperature=0.7, max_tokens=5)
+    said = [(body["temperature"], body["max_tokens"]) for body in engine.asked]
+    assert said == [(0.0, 512), (0.7, 5)]
+
+
+async def test_a_turn_is_read_as_it_is_told(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_engine(monkeypatch, HELLO)
+    assert await events_of(model, Message.user("hi")) == [TextDelta("Hello"), TurnEnded("stop")]
+
+
+async def test_weights_made_for_less_are_asked_for_less(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = with_engine(monkeypatch, too_long(700, 600), HELLO)
+    chat = [Message.user("old " * 100), Message.assistant("yes"), Message.user("new")]
+    await events_of(model, *chat)
+    assert [len(body["messages"]) for body in engine.asked] == [3, 1]
+    assert engine.asked[1]["max_tokens"] == 600 // 8
+
+
+async def test_a_prompt_that_leaves_little_room_but_cannot_shrink_is_answered(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tight = [{**HELLO[0], "prompt_progress": {"total": 4000}}, *HELLO[1:]]
+    engine = with_engine(monkeypatch, tight)
+    assert TextDelta("Hello") in await events_of(model, Message.user("long"))
+    assert len(engine.asked) == 1
+
+
+async def test_what_cannot_fit_is_refused_with_both_numbers(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_engine(monkeypatch, too_long(5000, 4096))
+    with pytest.raises(ModelError, match=r"5000 tokens, .* room for 4096") as raised:
+        await events_of(model, Message.user("long"))
+    assert (raised.value.status, raised.value.retryable) == (400, False)
+
+
+async def test_any_other_refusal_is_the_runtime_s_own(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = {"error": {"code": 500, "message": "image input is not supported"}}
+    with_engine(monkeypatch, [error])
+    with pytest.raises(ModelError, match="image input is not supported"):
+        await events_of(model, Message.user("look"))
+
+
+async def test_warming_asks_for_the_same_prompt_and_one_token(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = with_engine(monkeypatch, HELLO, HELLO)
+    request = ModelRequest([Message.system("rules"), Message.user("hi")])
+    await model.warm(request)
+    await events_of(model, *request.messages)
+    warmed, asked = engine.asked
+    assert warmed["messages"] == asked["messages"]
+    assert warmed["max_tokens"] == 1
+
+
+def test_a_file_of_one_s_own_is_taken_for_a_small_model(model: LocalModel) -> None:
+    assert model.emulation_profile == "small"
+    assert "LocalModel" in repr(model)
