@@ -9,7 +9,7 @@ WORKERS ?= auto
 COVERAGE_FLOOR := 95
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check format bench bfcl docs clean
+.PHONY: help install run test check format bench bench-peers bfcl docs clean
 
 help:
 	@echo "make run     the examples"
@@ -42,6 +42,10 @@ format: $(INSTALLED)
 bench: $(INSTALLED)
 	@$(BIN)/python bench/run.py $(ARGS)
 
+bench-peers: $(INSTALLED)
+	@$(UV) venv --quiet --allow-existing bench/.venv-peers
+	@$(UV) pip install --quiet --python bench/.venv-peers/bin/python 'litellm[proxy]==1.106.2' opentelemetry-sdk
+
 bfcl: $(INSTALLED)
 	@BFCL_WHOLE=1 $(BIN)/pytest -q -n $(WORKERS) tests/bfcl $(ARGS)
 
@@ -49,7 +53,7 @@ docs: $(INSTALLED)
 	@$(BIN)/pytest -q tests/test_docs.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-tools build dist htmlcov .coverage* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-tools bench/.venv-peers build dist htmlcov .coverage* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # The lock is the truth: a pyproject.toml that has moved away from it is an error here, not a new lock.
