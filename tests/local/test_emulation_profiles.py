@@ -26,6 +26,7 @@ from windlass.emulation.profile_steps import StepsModel
 from windlass.errors import ConfigError, ModelError, NativeModeUnavailable
 from windlass.model import Model, ModelRequest, Settings
 from windlass.models.local.catalog import CATALOG
+from windlass.models.local.trim import NOTICE, shortened
 from windlass.settings import FunctionCallingSettings
 from windlass.testing import ScriptedModel, refuse, say
 
@@ -141,6 +142,22 @@ async def test_after_a_result_a_tiny_model_answers_in_words() -> None:
     model, inner = steps(["It is sunny."])
     assert text_of(await events_of(model, asked(history))) == "It is sunny."
     assert "sunny" in inner.requests[0].messages[-1].text
+
+
+async def test_a_call_told_in_words_is_left_out_with_its_result() -> None:
+    call = FunctionCall("get_weather", FILLED, "c1")
+    result = FunctionResponse("get_weather", {"output": "sunny"}, "c1")
+    first = (
+        Message.user("Weather? " + "please " * 60),
+        Message.assistant(call),
+        Message.tool([result]),
+    )
+    inner = SmallModel(["Hello."])
+    history = (*first, Message.assistant("Sunny."), Message.user("Hi"))
+    await events_of(emulated_by_profile(inner), asked(history))
+    _, *told = inner.requests[0].messages
+    assert len(told) == 5
+    assert shortened(told, tokens=1001, room=1000) == (Message.user(f"{NOTICE}\n\nHi"),)
 
 
 async def test_a_call_that_must_come_leaves_no_choice_of_words() -> None:

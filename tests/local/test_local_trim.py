@@ -46,7 +46,7 @@ def test_the_first_message_left_tells_that_others_were_left_out() -> None:
 
 def test_the_next_turn_begins_with_the_same_words() -> None:
     longer = [*CHAT, said("z"), user("and now?")]
-    kept, next_kept = texts(shortened(CHAT, 1200, 1000)), texts(shortened(longer, 1210, 1000))
+    kept, next_kept = texts(shortened(CHAT, 1190, 1000)), texts(shortened(longer, 1210, 1000))
     assert next_kept[: len(kept)] == kept
 
 

@@ -59,7 +59,6 @@ class Engine:
             answer.result()
         finally:
             stopped.set()
-            answer.cancel()
 
     def close(self) -> None:
         """Waits for the request that runs, drops those that wait, and frees the memory."""
@@ -72,9 +71,9 @@ class Engine:
         return self._server
 
     def _answer(self, body: bytes, on_chunk: OnChunk, stopped: threading.Event) -> None:
-        server = self._loaded()
         if stopped.is_set():
             return
+        server = self._loaded()
         try:
             server.handle_chat_completions(body, on_chunk)
         except (RuntimeError, ValueError) as error:
