@@ -1,0 +1,182 @@
+"""What a command works with: tools out of files, and a model that is named or found."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, Unpack, cast, runtime_checkable
+
+from msgspec import Struct
+
+from windlass.cli.progress import progress_shown
+from windlass.cli.providers import default_target, remedies
+from windlass.client import AsyncClient
+from windlass.client.options import RunOptions
+from windlass.errors import ConfigError
+from windlass.gateway.config import (
+    CONFIG_NAME,
+    GatewayConfig,
+    ModelConfig,
+    examine_config,
+    find_config,
+)
+from windlass.gateway.config.environment import MODEL, TOOLS, modules_in
+from windlass.gateway.config.problems import nearest
+from windlass.gateway.toolbox import load_tools
+from windlass.model import Model
+from windlass.models import PROVIDERS
+from windlass.models.local.weights import OnProgress
+from windlass.tool import Tool
+
+__all__ = ["Chosen", "choose_model", "find_tools", "load_model", "open_client"]
+
+
+class Chosen(Struct, frozen=True):
+    """A model, why it was chosen, and the tools that it gets."""
+
+    config: ModelConfig
+    because: str
+    tools: tuple[Tool, ...] = ()
+
+
+def choose_model(name: str | None, tool_files: Sequence[str] = ()) -> Chosen:
+    """The model of that name: `provider/model`, or one of the `windlass.toml` here.
+
+    Without a name it is the first of `WINDLASS_MODEL`, else of `windlass.toml`, else that of the
+    first provider whose key is set, else the embedded one. The files' tools stand in for those that
+    are configured. Raises `ConfigError`.
+    """
+    files = tuple(load_tools(tool_files, Path()).values())
+    chosen = _configured(name) if name is None or not _is_target(name) else _named(name)
+    return Chosen(chosen.config, chosen.because, files) if files else chosen
+
+
+def find_tools(tool_files: Sequence[str] = ()) -> dict[str, Tool]:
+    """The tools of the files; without any, of `windlass.toml` here, or of `WINDLASS_TOOLS`.
+
+    Raises `ConfigError`.
+    """
+    if tool_files:
+        return load_tools(tool_files, Path())
+    path = find_config(Path())
+    config = _examined(path)
+    if not config.tool_modules:
+        where = f"{path} names none in [tools] modules" if path else f"there is no {CONFIG_NAME}"
+        raise ConfigError(
+            f"no tools are named: {where} and {TOOLS} is not set; give a file, such as tools.py"
+        )
+    return load_tools(config.tool_modules, config.base)
+
+
+def open_client(chosen: Chosen, **options: Unpack[RunOptions]) -> AsyncClient:
+    """A client for it. An option stands over what is configured; None is not said.
+
+    Raises `ConfigError` if the model cannot be used.
+    """
+    config = chosen.config
+    configured: dict[str, Any] = {
+        "system": config.system,
+        "mode": config.mode,
+        "max_rounds": config.max_rounds,
+        "on_limit": config.on_limit,
+        "timeout": config.run_timeout,
+        "tool_timeout": config.tool_timeout,
+        "approval_timeout": config.approval_timeout,
+        "max_parallel": config.max_parallel,
+    }
+    given = {key: value for key, value in options.items() if value is not None}
+    return AsyncClient(
+        config.target,
+        tools=chosen.tools,
+        base_url=config.base_url,
+        api_key=os.environ.get(config.api_key_env) if config.api_key_env else None,
+        headers=config.headers or None,
+        **cast("RunOptions", {**configured, **given}),
+    )
+
+
+@runtime_checkable
+class _Loadable(Protocol):
+    async def load(self, on_progress: OnProgress | None = None) -> None: ...
+
+
+async def load_model(model: Model, *, quiet: bool = False) -> None:
+    """Loads a model that runs in this process, and shows on a terminal how far it is.
+
+    Raises `ConfigError` if it cannot be loaded.
+    """
+    if not isinstance(model, _Loadable):
+        return
+    with progress_shown(sys.stderr, quiet=quiet) as on_progress:
+        await model.load(on_progress)
+
+
+def _is_target(name: str) -> bool:
+    return name.partition("/")[0] in PROVIDERS and "/" in name
+
+
+def _named(target: str) -> Chosen:
+    tools = tuple(load_tools(modules_in(os.environ), Path()).values())
+    return Chosen(ModelConfig(name=target, target=target), "it was asked for", tools)
+
+
+def _configured(name: str | None) -> Chosen:
+    if name is None and os.environ.get(MODEL):
+        return _first(_examined(None), f"{MODEL} is set")
+    path = find_config(Path())
+    if path is None:
+        return _found(name)
+    config = _examined(path)
+    if name is not None:
+        if name not in config.models:
+            raise ConfigError(
+                f"{path} has no model {name!r}{nearest(name, config.models)};"
+                " any provider/model can be named too"
+            )
+        return _of(config, config.models[name], "it was asked for")
+    return _first(config, f"the first model of {path}") if config.models else _found(None)
+
+
+def _found(name: str | None) -> Chosen:
+    if name is not None:
+        raise ConfigError(
+            f"a model's name is provider/model, such as 'openai/gpt-5-mini', not {name!r}; a name"
+            f" alone is one of {CONFIG_NAME}, and there is none here"
+        )
+    default = default_target(os.environ)
+    if default is None:
+        raise ConfigError(_nothing_found(os.environ))
+    target, because = default
+    named = _named(target)
+    return Chosen(named.config, because, named.tools)
+
+
+def _nothing_found(environ: Mapping[str, str]) -> str:
+    own = (
+        "OPENAI_BASE_URL is set, and which of its models is meant is not said: "
+        if environ.get("OPENAI_BASE_URL")
+        else ""
+    )
+    ways = "".join(f"\n  {way}" for way in remedies())
+    return (
+        f"{own}there is no model to use. Name one with --model provider/model or {MODEL},"
+        f" or do one of these:{ways}\n`windlass doctor` says what is there."
+    )
+
+
+def _first(config: GatewayConfig, because: str) -> Chosen:
+    return _of(config, next(iter(config.models.values())), because)
+
+
+def _of(config: GatewayConfig, model: ModelConfig, because: str) -> Chosen:
+    tools = load_tools(config.tool_modules, config.base)
+    names = model.tools if model.function_calling else ()
+    return Chosen(model, because, tuple(tools[name] for name in names))
+
+
+def _examined(path: Path | None) -> GatewayConfig:
+    """Warnings are about what a gateway would serve: whoever asks one model can do without them."""
+    config, problems = examine_config(path, os.environ)
+    if errors := [str(problem) for problem in problems if problem.severity == "error"]:
+        raise ConfigError("\n".join(errors))
+    return config
