@@ -1,5 +1,6 @@
 """The gateway as an ASGI application: its routes, and what goes around every exchange."""
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, MutableMapping
@@ -13,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from windlass.errors import WindlassError
 from windlass.gateway.chat import ChatCompletions
 from windlass.gateway.config import GatewayConfig
 from windlass.gateway.config.checks import is_loopback
@@ -30,7 +30,7 @@ from windlass.gateway.gateway import SHUTTING_DOWN, Gateway
 from windlass.gateway.keys import presented_key
 from windlass.gateway.observe.access_log import AccessRecord
 from windlass.gateway.openapi import openapi_document
-from windlass.gateway.problems import Problem, Refused, headers_too_large, problem_of
+from windlass.gateway.problems import INTERNAL, Problem, Refused, headers_too_large, problem_of
 from windlass.gateway.run_routes import RunEvents, RunRoutes
 from windlass.jsontext import encode_json
 from windlass.model import Model
@@ -138,7 +138,7 @@ class App:
             problem = _http_problem(error)
         else:
             problem = problem_of(error)
-            if not isinstance(error, WindlassError):
+            if problem.code == INTERNAL:
                 log.error("A request failed", exc_info=error, extra={"request_id": exchange.id})
         if exchange.status:
             return  # its answer has begun: nothing more can be said
@@ -225,7 +225,9 @@ def _json(fields: dict[str, Any], status: int = 200) -> Response:
 def _lifespan(gateway: Gateway) -> Any:
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncGenerator[None, None]:
+        warming = asyncio.create_task(gateway.warm())
         yield
+        warming.cancel()
         await gateway.aclose()
 
     return lifespan

@@ -21,6 +21,7 @@ __all__ = [
     "Send",
     "disconnected",
     "exchange_of",
+    "no_content",
     "query_number",
     "read_body",
     "respond",
@@ -138,6 +139,12 @@ async def respond(send: Send, status: int, body: bytes, headers: Iterable[Header
     start = {"type": "http.response.start", "status": status, "headers": [*headers, length]}
     await send(start)
     await send({"type": "http.response.body", "body": body})
+
+
+async def no_content(send: Send) -> None:
+    """An answer that says there is nothing to say: it has no length either."""
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def respond_json(

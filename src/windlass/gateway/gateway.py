@@ -4,10 +4,11 @@ import asyncio
 import logging
 import os
 import secrets
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from windlass.errors import ConfigError, RunNotFound
+from windlass.errors import ConfigError, RunNotFound, WindlassError
 from windlass.gateway.admission import Admission
 from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig
 from windlass.gateway.exchange import Exchange, Receive, disconnected
@@ -132,6 +133,17 @@ class Gateway:
         if run.owner != exchange.owner:
             raise RunNotFound(f"no run {run_id!r} is known here")
         return run
+
+    async def warm(self) -> None:
+        """Loads what is loaded in this process, so that the first request need not wait for it."""
+        for served in self._models.values():
+            started = time.monotonic()
+            try:
+                if await served.warm():
+                    seconds = round(time.monotonic() - started, 1)
+                    log.info("A model is ready", extra={"model": served.name, "seconds": seconds})
+            except WindlassError as error:
+                log.warning("%s is not ready: %s", served.name, error)
 
     async def drain(self, seconds: float) -> None:
         """Takes nothing new, lets the runs end for so long, and calls the rest off."""

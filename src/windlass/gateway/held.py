@@ -3,8 +3,10 @@
 import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Any
 
 from windlass.emulation.mode import mode_of
+from windlass.emulation.profile_warming import warmed
 from windlass.events import ModelEvent, ToolCallStarted
 from windlass.model import Model, ModelRequest
 from windlass.settings import Mode
@@ -21,6 +23,10 @@ class HeldModel:
 
     def __init__(self, model: Model) -> None:
         self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        """What the model says of itself, such as how it is best brought to call functions."""
+        return getattr(self._model, name)
 
     @property
     def name(self) -> str:
@@ -51,6 +57,9 @@ class HeldModel:
                         calls += 1
                 if getattr(event, "index", None) not in unheard:
                     yield event
+
+    async def warm(self, request: ModelRequest) -> None:
+        await warmed(self._model, request)
 
     async def aclose(self) -> None:
         await self._model.aclose()

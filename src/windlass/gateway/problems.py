@@ -18,8 +18,9 @@ from windlass.errors import (
 )
 from windlass.jsontext import encode_json
 
-__all__ = ["Problem", "Refused", "bad_request", "headers_too_large", "problem_of"]
+__all__ = ["INTERNAL", "Problem", "Refused", "bad_request", "headers_too_large", "problem_of"]
 
+INTERNAL = "internal"
 _TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -103,7 +104,7 @@ def problem_of(error: BaseException) -> Problem:
             place = _PLACE.match(str(error))
             return Problem(400, str(error), param=place[1] if place else None)
         case _:
-            return Problem(500, "The server failed while it answered this request.", "internal")
+            return Problem(500, "The server failed while it answered this request.", INTERNAL)
 
 
 def _upstream(error: ModelError) -> Problem:

@@ -19,9 +19,9 @@ from windlass.gateway.exchange import (
     Send,
     disconnected,
     exchange_of,
+    no_content,
     query_number,
     read_body,
-    respond,
 )
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.problems import Problem, Refused, bad_request
@@ -114,7 +114,7 @@ class RunEvents:
         known = len(run.run.log.recorded())
         if after >= known and run.run.log.ended:
             # Browsers come back for more until they are told that there is none.
-            return await respond(send, 204, b"")
+            return await no_content(send)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         if request.method == "HEAD":
             return await send({"type": "http.response.body", "body": b""})

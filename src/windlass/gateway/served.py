@@ -16,7 +16,7 @@ from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
-from windlass.model import AUTO, Model
+from windlass.model import AUTO, Model, ModelRequest
 from windlass.models.fields import JsonObject
 from windlass.settings import FunctionCallingSettings, Mode
 from windlass.tool import Tool
@@ -51,6 +51,17 @@ class ServedModel:
             approval_timeout=config.approval_timeout,
             max_parallel=config.max_parallel,
         )
+
+    async def warm(self) -> bool:
+        """Has the model read ahead what every request begins with; False if it is not here."""
+        if not hasattr(self.model, "warm"):
+            return False
+        messages = (Message.system(self.config.system),) if self.config.system else ()
+        offer = self._offers.of(b"")
+        await self._modes.warm(
+            ModelRequest(messages=(*messages, Message.user("Hello")), tools=offer.declarations)
+        )
+        return True
 
     def plan(
         self,

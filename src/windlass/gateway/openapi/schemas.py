@@ -11,8 +11,8 @@ import msgspec
 
 from windlass.events import Event, Phase, RunEvent, StopReason
 from windlass.gateway.answer import FINISH_REASONS
-from windlass.gateway.openapi_request import REQUEST_SCHEMAS
-from windlass.gateway.openapi_words import (
+from windlass.gateway.openapi.request import REQUEST_SCHEMAS
+from windlass.gateway.openapi.words import (
     COUNT,
     OBJECT,
     PLACE,

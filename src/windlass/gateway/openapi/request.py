@@ -1,6 +1,6 @@
 """A chat completion's request, as the OpenAPI document describes it. Pure."""
 
-from windlass.gateway.openapi_words import (
+from windlass.gateway.openapi.words import (
     FLAG,
     NUMBER,
     OBJECT,

@@ -4,8 +4,8 @@ from typing import get_args
 
 from msgspec import Struct
 
-from windlass.gateway.openapi_schemas import ERROR, RUN_EVENT, event_stream, schemas
-from windlass.gateway.openapi_words import ref
+from windlass.gateway.openapi.schemas import ERROR, RUN_EVENT, event_stream, schemas
+from windlass.gateway.openapi.words import ref
 from windlass.models.fields import JsonObject
 from windlass.settings import Mode
 
