@@ -1,19 +1,20 @@
 """The command line: `windlass COMMAND`. Each command is a file of its own, loaded when asked for.
 
 Exit codes: 0 all is well, 1 something could not be done, 2 the command was given wrongly,
-130 interrupted.
+130 interrupted. `windlass run` knows one more: 3, a run without a full answer.
 """
 
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
+from windlass import __version__
 from windlass.errors import ConfigError, WindlassError
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "main", "whole_parser"]
 
 
 class Command(Protocol):
@@ -29,24 +30,42 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("windlass.cli.run", "ask a model, with tools, and write its answer"),
+    "chat": ("windlass.cli.chat", "talk with a model in the terminal"),
+    "tools": ("windlass.cli.tools", "list tools, show their schemas, call one by hand"),
+    "models": ("windlass.cli.models", "say which models can be used"),
+    "demo": ("windlass.cli.demo", "serve a model of this machine with a few tools: no key needed"),
     "serve": ("windlass.cli.serve", "serve models and tools behind the OpenAI wire"),
+    "init": ("windlass.cli.init", "write a windlass.toml and tools to begin with"),
     "check-config": ("windlass.cli.check_config", "say what is wrong with a windlass.toml"),
+    "doctor": ("windlass.cli.doctor", "say what is here, what is missing, and how to get it"),
     "keys": ("windlass.cli.keys", "make a key for the gateway"),
     "parse": ("windlass.cli.parse", "read the tool calls in a model's text"),
+    "completion": ("windlass.cli.completion", "write a script for your shell's completion"),
 }
 """Each command's module and what its help says."""
+
+EPILOG = """\
+examples:
+  windlass init && windlass run "What is the weather in Paris?"
+  windlass chat --tools tools.py
+  windlass serve
+  windlass doctor
+
+`windlass COMMAND --help` has more, with examples."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; the exit code. Wrong usage exits with 2."""
     given = list(sys.argv[1:] if argv is None else argv)
-    parser, module = _parser_for(given)
+    wanted = next((word for word in given if not word.startswith("-")), None)
+    parser, modules = _parser_with([wanted] if wanted else [])
     options = parser.parse_args(given)
-    if module is None:
+    if not modules:
         parser.print_help(sys.stderr)
         return 2
     try:
-        return module.run(options)
+        return modules[0].run(options)
     except ConfigError as error:
         return _complain(parser, error, 2)
     except WindlassError as error:
@@ -59,22 +78,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parser_for(given: list[str]) -> tuple[argparse.ArgumentParser, Command | None]:
-    """The parser, and the module of the command that is asked for: the only one to be loaded."""
+def whole_parser() -> argparse.ArgumentParser:
+    """The parser with what every command takes."""
+    return _parser_with(COMMANDS)[0]
+
+
+def _parser_with(wanted: Collection[str]) -> tuple[argparse.ArgumentParser, list[Command]]:
+    """The parser, and the modules of those commands: no others are loaded."""
     parser = argparse.ArgumentParser(
-        prog="windlass", description="Automatic tool execution for any language model."
+        prog="windlass",
+        description="Automatic tool execution for any language model.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"windlass {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
-    wanted = next((word for word in given if not word.startswith("-")), None)
-    module: Command | None = None
+    modules: list[Command] = []
     for name, (place, said) in COMMANDS.items():
         command = commands.add_parser(
             name, help=said, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        if name == wanted:
+        if name in wanted:
             module = cast("Command", cast("object", import_module(place)))
             module.configure(command)
-    return parser, module
+            modules.append(module)
+    return parser, modules
 
 
 def _complain(parser: argparse.ArgumentParser, error: Exception, code: int) -> int:

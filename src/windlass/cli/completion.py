@@ -1,0 +1,56 @@
+"""`windlass completion`: a script that lets a shell complete our commands."""
+
+import argparse
+import sys
+
+from windlass.errors import ConfigError
+
+__all__ = ["SHELLS", "completes_files", "completes_folders", "configure", "run"]
+
+SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
+
+DESCRIPTION = """\
+Writes a script to stdout that completes commands and options after `windlass` and Tab."""
+
+EPILOG = """\
+examples, once for all:
+  windlass completion bash > ~/.local/share/bash-completion/completions/windlass
+  windlass completion zsh > ~/.zfunc/_windlass
+      # and in ~/.zshrc, before compinit: fpath+=~/.zfunc
+  windlass completion fish > ~/.config/fish/completions/windlass.fish
+  windlass completion tcsh > ~/.windlass.tcsh
+      # and in ~/.tcshrc: source ~/.windlass.tcsh
+  windlass completion powershell > windlass.ps1
+      # and in $PROFILE: . the path of windlass.ps1
+
+for this shell alone:
+  eval "$(windlass completion bash)"
+
+It needs shtab, which is in the extra `cli`: pip install 'windlass[cli]'"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises `ConfigError` if shtab is not installed."""
+    from windlass.cli import whole_parser
+
+    try:
+        import shtab
+    except ModuleNotFoundError as error:
+        raise ConfigError("completion needs shtab: pip install 'windlass[cli]'") from error
+    sys.stdout.write(shtab.complete(whole_parser(), options.shell))
+    return 0
+
+
+def completes_files(action: argparse.Action) -> None:
+    """The value of this argument is completed as a file's name. The attribute is shtab's."""
+    vars(action)["complete"] = "file"
+
+
+def completes_folders(action: argparse.Action) -> None:
+    """The value of this argument is completed as a folder's name."""
+    vars(action)["complete"] = "directory"

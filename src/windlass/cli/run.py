@@ -1,0 +1,214 @@
+"""`windlass run`: one prompt in, its answer out; for scripts."""
+
+import argparse
+import asyncio
+import math
+import mimetypes
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from windlass.cli.approvals import ANSWERS, approval_hook
+from windlass.cli.completion import completes_files
+from windlass.cli.run_output import Answer, EventLines, JsonObject, Narrator, StreamedText
+from windlass.cli.toolfiles import Chosen, choose_model, load_model, open_client
+from windlass.client import AsyncRun
+from windlass.content import Part
+from windlass.errors import ConfigError, RoundLimitExceeded
+from windlass.events import RunEvent, StopReason
+from windlass.settings import MODES
+
+__all__ = ["ENDINGS", "configure", "run"]
+
+DESCRIPTION = """\
+Asks a model, runs the tools that it asks for, and writes its answer to stdout as it comes.
+Everything else goes to stderr: what is being done, each tool with its result, the tokens used."""
+
+EPILOG = """\
+examples:
+  windlass run "What is the weather in Paris?" --tools tools.py
+  windlass run --model gemini/gemini-2.5-flash < question.txt
+  git diff | windlass run --system "Write a commit message for this diff." -q
+  windlass run "What is on it?" --image photo.jpg
+  windlass run "Weather in Oslo?" --tools tools.py --json | jq .calls
+
+The model is --model, else WINDLASS_MODEL, else the first one of the windlass.toml here (with its
+tools), else that of the first provider whose key is set, else the embedded one, if installed.
+
+--json writes one object when all is over: text, calls, results, usage, rounds, stop_reason,
+messages, model. --events writes one JSON event a line, as they come.
+
+exit codes:
+  0    an answer
+  1    the model or the run failed
+  2    the command or the configuration is wrong
+  3    the run ended without a full answer; stderr says why (length, max_rounds, deadline, ...)
+  130  Ctrl-C: the run was stopped"""
+
+ENDINGS: dict[StopReason, tuple[int, str]] = {
+    "answer": (0, ""),
+    "calls": (3, "the model called a tool that is only declared: there is nothing to run"),
+    "max_rounds": (3, "the limit of rounds was reached; --max-rounds sets it"),
+    "repetition": (3, "the model kept repeating a call that keeps failing"),
+    "length": (3, "the model's output limit cut the answer"),
+    "content_filter": (3, "the provider withheld the answer"),
+    "malformed_call": (3, "the provider could not read its own model's call"),
+    "deadline": (3, "the time was up; --timeout sets it"),
+    "stopped": (130, "what was known is above"),
+    "error": (1, "the run failed"),
+}
+"""The exit code of each way to end, and what is said about it."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.add_argument(
+        "prompt", nargs="?", metavar="PROMPT", help="what to ask; - or a pipe: read from stdin"
+    )
+    completes_files(
+        parser.add_argument(
+            "--tools",
+            action="append",
+            default=[],
+            metavar="FILE",
+            help="a file (tools.py) or module (acme.tools) with tools; may be given again",
+        )
+    )
+    parser.add_argument(
+        "--model", metavar="NAME", help="provider/model, or a name of the windlass.toml here"
+    )
+    parser.add_argument("--system", metavar="TEXT", help="what the model is told first")
+    parser.add_argument(
+        "--max-rounds", type=_rounds, metavar="N", help="how often tools may be run (default: 5)"
+    )
+    parser.add_argument(
+        "--mode", choices=MODES, help="how tools are brought to the model (default: auto)"
+    )
+    parser.add_argument(
+        "--approve",
+        choices=ANSWERS,
+        help="what to say to tools that ask first (default: ask on a terminal, else no)",
+    )
+    parser.add_argument(
+        "--timeout", type=_seconds, metavar="S", help="seconds that the whole run may take"
+    )
+    completes_files(
+        parser.add_argument(
+            "--image",
+            action="append",
+            default=[],
+            type=Path,
+            metavar="FILE",
+            help="an image to show the model; may be given again",
+        )
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="write one JSON object at the end")
+    form.add_argument("--events", action="store_true", help="write each event as a line of JSON")
+    parser.add_argument("-q", "--quiet", action="store_true", help="only errors go to stderr")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises `ConfigError` for what cannot work, and what the run fails with."""
+    prompt = [*(_image(path) for path in options.image), _prompt(options.prompt)]
+    chosen = choose_model(options.model, options.tools)
+    answer = JsonObject() if options.json else EventLines() if options.events else StreamedText()
+    narrator = None if options.quiet else Narrator(sys.stderr)
+    if narrator:
+        narrator.say(_introduction(chosen))
+    return asyncio.run(_answered(options, chosen, prompt, answer, narrator))
+
+
+async def _answered(
+    options: argparse.Namespace,
+    chosen: Chosen,
+    prompt: list[Any],
+    answer: Answer,
+    narrator: Narrator | None,
+) -> int:
+    def show(event: RunEvent) -> None:
+        answer.take(event)
+        if narrator:
+            narrator.tell(event)
+
+    client = open_client(
+        chosen,
+        system=options.system,
+        mode=options.mode,
+        max_rounds=options.max_rounds,
+        timeout=options.timeout,
+        approve=approval_hook(options.approve),
+    )
+    async with client:
+        await load_model(client.model, quiet=options.quiet)
+        run = await client.start(prompt)
+        await _follow(run, show)
+        answer.end(run)
+    return _exit_code(run)
+
+
+async def _follow(run: AsyncRun, show: Callable[[RunEvent], None]) -> None:
+    """Shows the run to its end. An interruption stops it, and shows what became of its tools."""
+    seen = 0
+    try:
+        async for event in run.events():
+            seen = event.seq
+            show(event)
+    except asyncio.CancelledError:
+        await run.stop()
+        async for event in run.events(seen):
+            show(event)
+
+
+def _exit_code(run: AsyncRun) -> int:
+    reason: StopReason = run.stop_reason or "stopped"
+    if isinstance(run.error, RoundLimitExceeded):
+        reason = "max_rounds"
+    elif run.error is not None:
+        raise run.error
+    code, words = ENDINGS[reason]
+    if code:
+        sys.stderr.write(f"windlass: no full answer: {reason}: {words}\n")
+    return code
+
+
+def _introduction(chosen: Chosen) -> str:
+    names = ", ".join(tool.name for tool in chosen.tools) or "none"
+    return f"{chosen.config.target} ({chosen.because}); tools: {names}"
+
+
+def _prompt(given: str | None) -> str:
+    if given is not None and given != "-":
+        return given
+    if given is None and sys.stdin.isatty():
+        raise ConfigError('there is no prompt: write windlass run "...", or pipe one into it')
+    return sys.stdin.buffer.read().decode("utf-8", "replace")
+
+
+def _image(path: Path) -> Part:
+    kind = mimetypes.guess_type(path.name)[0] or ""
+    if not kind.startswith("image/"):
+        raise ConfigError(
+            f"--image: {path} is no image by its name, such as photo.png or photo.jpg"
+        )
+    try:
+        return Part.from_bytes(path.read_bytes(), kind)
+    except OSError as error:
+        raise ConfigError(f"--image: cannot read {path}: {error.strerror}") from error
+
+
+def _rounds(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"must be a whole number, 0 or more, not {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, not {text!r}")
+    return seconds
