@@ -1,0 +1,154 @@
+"""A conversation with a model that can change on the way: what was said, and how it goes on."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from windlass.cli.toolfiles import Chosen, choose_model, load_model, open_client
+from windlass.client.stream import AsyncStream
+from windlass.content import Message, Usage
+from windlass.errors import ConfigError
+from windlass.loop.approval import ApprovalHook
+from windlass.loop.policy import Policy
+from windlass.loop.reply import Reply
+from windlass.tool import Tool
+
+__all__ = ["Conversation", "read_messages", "write_messages"]
+
+_PATIENCE = 24 * 60 * 60.0
+"""Seconds that an approval may take: whoever sits here answers when they are back."""
+
+
+class Conversation:
+    """What was said so far and the model that hears it. A failure leaves it as it was.
+
+    Raises `ConfigError` for a model that cannot be used. `aclose` it: it owns connections.
+    """
+
+    def __init__(
+        self,
+        chosen: Chosen,
+        *,
+        tool_files: Sequence[str] = (),
+        system: str | None = None,
+        max_rounds: int | None = None,
+    ) -> None:
+        self.chosen = chosen
+        self.system = chosen.config.system if system is None else system
+        self.messages: tuple[Message, ...] = ()
+        self.usage = Usage()
+        """Of all replies together."""
+        self.replies = 0
+        self._client = open_client(chosen)
+        self._tool_files = tuple(tool_files)
+        self._max_rounds = max_rounds
+        Policy(max_rounds=self.max_rounds)  # a number that cannot be is found now
+        self._asked: tuple[tuple[Message, ...], Message] | None = None
+        """The last question and what had been said before it."""
+
+    @property
+    def model(self) -> str:
+        return self.chosen.config.target
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        return self.chosen.tools
+
+    @property
+    def max_rounds(self) -> int:
+        given = self._max_rounds
+        configured = self.chosen.config.max_rounds
+        return next((n for n in (given, configured) if n is not None), Policy().max_rounds)
+
+    def stream(self, question: Message, approve: ApprovalHook) -> AsyncStream:
+        """The run that answers the question; `remember` its reply."""
+        self._asked = (self.messages, question)
+        return self._client.stream(
+            [*self.messages, question],
+            system=self.system,
+            max_rounds=self.max_rounds,
+            approve=approve,
+            approval_timeout=_PATIENCE,
+        )
+
+    def remember(self, reply: Reply) -> None:
+        """Goes on from the reply."""
+        self.messages = tuple(m for m in reply.messages if m.role != "system")
+        self.usage += reply.usage
+        self.replies += 1
+
+    def taken_back(self) -> Message | None:
+        """The last question, which is no longer part of what was said; None if there is none."""
+        if self._asked is None:
+            return None
+        self.messages, question = self._asked
+        return question
+
+    def clear(self) -> None:
+        """Forgets what was said. The model, its tools and the instructions stay."""
+        self.messages, self._asked = (), None
+
+    async def use(self, name: str) -> None:
+        """Goes on with another model. Raises `ConfigError`, and then nothing has changed."""
+        chosen = choose_model(name, self._tool_files)
+        client = open_client(chosen)
+        await load_model(client.model)
+        former, self._client, self.chosen = self._client, client, chosen
+        await former.aclose()
+
+    async def load(self) -> None:
+        """Loads the model, if it runs in this process. Raises `ConfigError`."""
+        await load_model(self._client.model)
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    def save(self, file: Path) -> None:
+        """Writes what was said. Raises `ConfigError`, also rather than overwrite something else."""
+        instructions = (Message.system(self.system),) if self.system else ()
+        write_messages(file.expanduser(), (*instructions, *self.messages))
+
+    def resume(self, messages: Sequence[Message]) -> None:
+        """Goes on from a conversation that was saved."""
+        for message in messages:
+            if message.role == "system" and self.system is None:
+                self.system = message.text
+        self.messages = tuple(m for m in messages if m.role != "system")
+        questions = [at for at, m in enumerate(self.messages) if m.role == "user"]
+        if questions:
+            at = questions[-1]
+            self._asked = (self.messages[:at], self.messages[at])
+
+
+def write_messages(file: Path, messages: Sequence[Message]) -> None:
+    """Raises `ConfigError` if it cannot be written, or holds something that is not a chat."""
+    if file.exists():
+        try:
+            read_messages(file)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{file} is there and is not a saved chat: not overwritten"
+            ) from error
+    data = msgspec.json.encode([message.to_dict() for message in messages])
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(msgspec.json.format(data, indent=2) + b"\n")
+        draft.replace(file)
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error.strerror}") from error
+
+
+def read_messages(file: Path) -> tuple[Message, ...]:
+    """The messages that `write_messages` wrote. Raises `ConfigError`."""
+    try:
+        items: list[dict[str, Any]] = msgspec.json.decode(
+            file.read_bytes(), type=list[dict[str, Any]]
+        )
+        return tuple(Message.from_dict(item) for item in items)
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{file} is not a saved chat: {error}") from error

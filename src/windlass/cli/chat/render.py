@@ -1,0 +1,213 @@
+"""Blocks as things that rich can draw. Pure: nothing is written here.
+
+All text of models and tools passes `visible`, and the Markdown's own output once more, since
+Markdown can spell characters out.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+import msgspec
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.markdown import Markdown
+from rich.panel import Panel
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from windlass.cli.chat.cards import Card, CardState
+from windlass.cli.chat.view import Block, CardRow, Notice, Speech, Thinking, View
+from windlass.cli.chat.visible import cut, one_line, visible
+from windlass.content import Usage
+
+__all__ = ["STATES", "block", "card_in_full", "ending", "live_line", "tokens"]
+
+STATES: dict[CardState, tuple[str, str]] = {
+    "writing": ("…", "dim"),
+    "waiting": ("○", "dim"),
+    "asking": ("?", "yellow"),
+    "running": ("●", "cyan"),
+    "done": ("✔", "green"),
+    "failed": ("✘", "red"),
+    "denied": ("⊘", "yellow"),
+    "stopped": ("■", "yellow"),
+    "not run": ("■", "dim"),
+}
+"""The sign and the colour of each state."""
+
+_TONES = {"quiet": "dim", "warning": "yellow", "error": "red"}
+_NARROWEST_CARD = 38
+_LINES_OF_ARGUMENTS = 4
+_LINES_OF_RESULT = 4
+_LINES_OF_THOUGHT = 3
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+def block(shown: Block, now: float) -> RenderableType:
+    """The block as it is at this time (Unix seconds)."""
+    match shown:
+        case Speech(text=text):
+            return _Harmless(Markdown(visible(text), hyperlinks=False))
+        case Thinking():
+            return _thinking(shown)
+        case CardRow(cards=cards):
+            return _SideBySide([_card(card, now) for card in cards])
+        case Notice(text=text, tone=tone):
+            return Text(one_line(text), style=_TONES[tone])
+        case _:
+            assert_never(shown)
+
+
+def live_line(view: View, now: float, stopping: bool) -> RenderableType:
+    """The line under a run that goes: which round, for how long, and how to stop it."""
+    sign = _SPINNER[int(now * 10) % len(_SPINNER)]
+    hint = "stopping; Ctrl-C twice more leaves at once" if stopping else "Ctrl-C stops"
+    elapsed = max(now - view.began, 0.0)
+    return _line(sign, view.budget, f"{elapsed:.1f} s", hint)
+
+
+def ending(view: View) -> RenderableType:
+    """The line under a run that has ended: rounds, tokens and time."""
+    return _line(view.budget, tokens(view.usage), f"{view.seconds or 0.0:.1f} s", view.model)
+
+
+def tokens(usage: Usage) -> str:
+    """The usage in words."""
+    more = [
+        f"{count} {what}"
+        for count, what in ((usage.cached_tokens, "cached"), (usage.thought_tokens, "thought"))
+        if count
+    ]
+    extra = f" ({', '.join(more)})" if more else ""
+    return f"{usage.input_tokens} in, {usage.output_tokens} out{extra}"
+
+
+def card_in_full(card: Card) -> RenderableType:
+    """A card with nothing left out."""
+    parts = [
+        Text(visible(card.arguments_text)),
+        Text("→", style="dim"),
+        Text(visible(card.result_text)),
+    ]
+    return _panel(card, Group(*parts), 0.0)
+
+
+def _card(card: Card, now: float) -> RenderableType:
+    lines = [*_arguments(card)]
+    if card.state == "running":
+        lines += _progress(card)
+    if card.ended:
+        lines += _result(card)
+    return _panel(card, Group(*lines), now)
+
+
+def _panel(card: Card, body: RenderableType, now: float) -> Panel:
+    sign, style = STATES[card.state]
+    title = Text(f"{sign} {one_line(card.name)}", style=f"bold {style}")
+    return Panel(
+        body,
+        title=title,
+        title_align="left",
+        subtitle=Text(_how_it_stands(card, now), style=style),
+        subtitle_align="right",
+        border_style=style,
+    )
+
+
+def _how_it_stands(card: Card, now: float) -> str:
+    words = [card.state]
+    if card.state == "running":
+        words.append(f"{max(now - card.began, 0.0):.1f} s")
+    elif card.seconds:
+        words.append(f"{card.seconds:.2f} s" if card.seconds < 10 else f"{card.seconds:.0f} s")
+    if card.effect_unknown:
+        words.append("may have had an effect")
+    if card.attempts > 1:
+        words.append(f"{card.attempts} attempts")
+    if card.cached:
+        words.append("cached")
+    return " · ".join(words)
+
+
+def _arguments(card: Card) -> Iterator[Text]:
+    arguments = card.arguments
+    if isinstance(arguments, str):
+        yield _cut_line(arguments)
+        return
+    for name, value in list(arguments.items())[:_LINES_OF_ARGUMENTS]:
+        line = _cut_line(f"{name}: {msgspec.json.encode(value, enc_hook=str).decode()}")
+        line.stylize("dim", 0, len(one_line(name)) + 1)
+        yield line
+    if len(arguments) > _LINES_OF_ARGUMENTS:
+        yield Text(f"… {len(arguments) - _LINES_OF_ARGUMENTS} more", style="dim")
+
+
+def _progress(card: Card) -> Iterator[Text]:
+    if card.progress is not None:
+        filled = round(card.progress * 20)
+        bar = "━" * filled + "╌" * (20 - filled)
+        yield Text(f"{bar} {card.progress:.0%}", style="cyan", no_wrap=True, overflow="ellipsis")
+    if card.message is not None:
+        yield _cut_line(card.message)
+
+
+def _result(card: Card) -> Iterator[Text]:
+    text = visible(card.result).strip()
+    lines = text.splitlines() or ["(nothing)"]
+    for number, line in enumerate(lines[:_LINES_OF_RESULT]):
+        yield _cut_line(("→ " if number == 0 else "  ") + line)
+    if len(lines) > _LINES_OF_RESULT:
+        yield Text(f"  … {len(lines) - _LINES_OF_RESULT} more lines: /last", style="dim")
+
+
+def _cut_line(text: str) -> Text:
+    # A line of a megabyte would be measured cell by cell before it is cut.
+    return Text(cut(visible(text).replace("\n", " "), 500), no_wrap=True, overflow="ellipsis")
+
+
+def _thinking(thinking: Thinking) -> RenderableType:
+    if thinking.done:
+        took = f"{thinking.seconds or 0.0:.1f} s"
+        folded = f"✻ thought for {took}: {cut(one_line(thinking.text), 500)}"
+        return Text(folded, style="dim italic", no_wrap=True, overflow="ellipsis")
+    tail = visible(thinking.text[-2000:]).strip().splitlines()[-_LINES_OF_THOUGHT:]
+    lines = [Text(cut(line, 500), no_wrap=True, overflow="ellipsis") for line in tail]
+    for line in lines:
+        line.stylize("dim italic")
+    return Group(Text("✻ thinking", style="dim"), *lines)
+
+
+def _line(*words: str) -> Text:
+    shown = " · ".join(one_line(word) for word in words if word)
+    return Text(shown, style="dim", no_wrap=True, overflow="ellipsis")
+
+
+class _SideBySide:
+    """As many in a row as there is room for."""
+
+    def __init__(self, items: list[RenderableType]) -> None:
+        self._items = items
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = min(len(self._items), max(1, options.max_width // _NARROWEST_CARD))
+        grid = Table.grid(expand=True)
+        for _ in range(columns):
+            grid.add_column(ratio=1)
+        for row in _rows(self._items, columns):
+            grid.add_row(*row)
+        yield grid
+
+
+def _rows(items: list[RenderableType], columns: int) -> Iterable[list[RenderableType]]:
+    return (items[start : start + columns] for start in range(0, len(items), columns))
+
+
+class _Harmless:
+    """What Markdown makes of a text, with no character in it that steers the terminal."""
+
+    def __init__(self, markdown: Markdown) -> None:
+        self._markdown = markdown
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self._markdown, options):
+            yield Segment(visible(segment.text), segment.style, segment.control)
