@@ -134,7 +134,7 @@ def _configured(name: str | None) -> Chosen:
                 " any provider/model can be named too"
             )
         return _of(config, config.models[name], "it was asked for")
-    return _first(config, f"the first model of {path}") if config.models else _found(None)
+    return _first(config, f"the first model of {path}")
 
 
 def _found(name: str | None) -> Chosen:

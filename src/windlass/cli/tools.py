@@ -1,0 +1,240 @@
+"""`windlass tools`: the tools of files, as a model sees them, and called by hand."""
+
+import argparse
+import asyncio
+import sys
+from typing import Any, Literal, NoReturn
+
+import msgspec
+
+from windlass.cli.completion import completes_files
+from windlass.cli.tables import table
+from windlass.cli.tool_arguments import arguments_json
+from windlass.cli.toolfiles import find_tools
+from windlass.client import AsyncClient
+from windlass.content import FunctionCall, FunctionDeclaration, FunctionResponse, new_call_id
+from windlass.errors import ConfigError, ModelError
+from windlass.gateway.config.problems import nearest
+from windlass.model import ModelRequest
+from windlass.models.gemini import wire as gemini_wire
+from windlass.models.openai import wire as openai_wire
+from windlass.tool import Tool
+
+__all__ = ["configure", "run"]
+
+DESCRIPTION = """\
+Works with the tools of files and modules. Without any named, they are those of the windlass.toml
+here, else those of WINDLASS_TOOLS. No model is called."""
+
+EPILOG = """\
+examples:
+  windlass tools list tools.py
+  windlass tools schema get_weather --format openai
+  windlass tools call get_weather '{"city": "Paris"}'
+  windlass tools call get_weather --arg city=Paris --tools tools.py"""
+
+LIST_EPILOG = """\
+examples:
+  windlass tools list
+  windlass tools list tools.py acme.tools --json"""
+
+SCHEMA_EPILOG = """\
+examples:
+  windlass tools schema get_weather
+  windlass tools schema --format openai > tools.json    # of all, for windlass parse --tools
+
+formats:
+  json     the JSON Schema of the parameters (default)
+  openai   {"type": "function", "function": {"name", "description", "parameters"}}
+  gemini   {"name", "description", "parametersJsonSchema"}"""
+
+CALL_EPILOG = """\
+examples:
+  windlass tools call get_weather '{"city": "Paris"}'
+  windlass tools call get_weather --arg city=Paris --arg unit=f
+  windlass tools call report --arg 'rows=[1, 2, 3]' --json
+
+The arguments are checked as a model's are, and the tool's own timeout holds. Its result goes to
+stdout: a text as it is, other values as JSON. After an error, which goes to stderr, the exit code
+is 1. A tool that asks for an approval has it: you are calling it."""
+
+SchemaFormat = Literal["json", "openai", "gemini"]
+FORMATS: tuple[SchemaFormat, ...] = ("json", "openai", "gemini")
+Json = dict[str, Any]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
+
+    listing = _action(actions, "list", "say what there is", LIST_EPILOG)
+    completes_files(
+        listing.add_argument("files", nargs="*", metavar="FILE", help="tools.py, or acme.tools")
+    )
+    listing.add_argument("--json", action="store_true", help="write a JSON list")
+
+    schema = _action(actions, "schema", "write what a model is told", SCHEMA_EPILOG)
+    schema.add_argument("name", nargs="?", metavar="NAME", help="the tool (default: a list of all)")
+    schema.add_argument("--format", choices=FORMATS, default="json", help="default: json")
+
+    call = _action(actions, "call", "call one", CALL_EPILOG)
+    call.add_argument("name", metavar="NAME", help="the tool")
+    call.add_argument("arguments", nargs="?", metavar="JSON", help="an object with the arguments")
+    call.add_argument(
+        "--arg",
+        action="append",
+        default=[],
+        dest="pairs",
+        metavar="NAME=VALUE",
+        help="one argument; may be given again",
+    )
+    call.add_argument("--json", action="store_true", help="write texts as JSON too")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises `ConfigError` for files, names and arguments that are none."""
+    files = [*options.tools, *getattr(options, "files", ())]
+    tools = find_tools(files)
+    match options.action:
+        case "list":
+            return _list(tools, as_json=options.json)
+        case "schema":
+            return _schema(tools, options.name, options.format)
+        case _:
+            tool = _named(options.name, tools)
+            json = arguments_json(tool, options.arguments, options.pairs)
+            return _call(tool, json, as_json=options.json)
+
+
+def _action(actions: Any, name: str, said: str, epilog: str) -> argparse.ArgumentParser:
+    action: argparse.ArgumentParser = actions.add_parser(
+        name,
+        help=said,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    completes_files(
+        action.add_argument(
+            "--tools",
+            action="append",
+            default=[],
+            metavar="FILE",
+            help="a file or module with tools; may be given again",
+        )
+    )
+    return action
+
+
+def _list(tools: dict[str, Tool], *, as_json: bool) -> int:
+    declared = [_declaration(tool) for tool in tools.values()]
+    if as_json:
+        _write([msgspec.to_builtins(each) for each in declared])
+        return 0
+    rows = [(each.name, each.description, _parameters(each.parameters)) for each in declared]
+    sys.stdout.write(table(("NAME", "DESCRIPTION", "PARAMETERS"), rows))
+    return 0
+
+
+def _schema(tools: dict[str, Tool], name: str | None, format: SchemaFormat) -> int:
+    if name is None:
+        _write([_in_format(tool, format) for tool in tools.values()])
+    else:
+        _write(_in_format(_named(name, tools), format))
+    return 0
+
+
+def _call(tool: Tool, json: str, *, as_json: bool) -> int:
+    if not tool.runnable:
+        raise ConfigError(f"{tool.name} is only declared: there is no function to call")
+    response = asyncio.run(_executed(tool, json))
+    if response.error is not None:
+        sys.stderr.write(f"windlass: {tool.name}: {response.error}\n")
+        return 1
+    if as_json:
+        _write(response.output)
+    else:
+        sys.stdout.buffer.write(f"{response.text}\n".encode("utf-8", "replace"))
+    return 0
+
+
+async def _executed(tool: Tool, json: str) -> FunctionResponse:
+    async with AsyncClient(_NoModel(), tools=[tool], approve=lambda call: True) as client:
+        (response,) = await client.execute([FunctionCall(tool.name, json, new_call_id())])
+    return response
+
+
+class _NoModel:
+    """Stands where nobody asks a model."""
+
+    name = "none/none"
+
+    def stream(self, request: ModelRequest) -> NoReturn:
+        raise ModelError("there is no model here")
+
+    async def aclose(self) -> None:
+        """There is nothing to give back."""
+
+
+def _named(name: str, tools: dict[str, Tool]) -> Tool:
+    if name not in tools:
+        raise ConfigError(f"there is no tool {name!r}{nearest(name, tools)}")
+    return tools[name]
+
+
+def _declaration(tool: Tool) -> FunctionDeclaration:
+    if isinstance(tool.declaration, FunctionDeclaration):
+        return tool.declaration
+    return FunctionDeclaration(tool.name, "The provider's own search.")
+
+
+def _in_format(tool: Tool, format: SchemaFormat) -> Json:
+    match format:
+        case "json":
+            return _declaration(tool).parameters
+        case "openai":
+            encoded = openai_wire.encode_tools((tool.declaration,))
+            if encoded is None:
+                raise ConfigError(f"{tool.name} is the provider's own: OpenAI has no form for it")
+            return msgspec.json.decode(encoded, type=list[Json])[0]
+        case "gemini":
+            (made,) = msgspec.json.decode(
+                gemini_wire.encode_tools((tool.declaration,), "json"), type=list[Json]
+            )
+            return made.get("functionDeclarations", [made])[0]
+
+
+def _parameters(schema: Json) -> str:
+    """`city, unit?`: a parameter that may be left out has a question mark."""
+    required = schema.get("required", ())
+    names = (
+        f"{name}: {_type_name(each)}" if name in required else f"{name}?: {_type_name(each)}"
+        for name, each in schema.get("properties", {}).items()
+    )
+    return ", ".join(names)
+
+
+def _type_name(schema: Any) -> str:
+    match schema:
+        case {"enum": [*values]}:
+            return "|".join(map(str, values))
+        case {"const": value}:
+            return str(value)
+        case {"anyOf": [*choices]}:
+            return "|".join(map(_type_name, choices))
+        case {"type": "array", "items": items}:
+            return f"{_type_name(items)}[]"
+        case {"type": str(name)}:
+            return name
+        case {"type": [*names]}:
+            return "|".join(map(str, names))
+        case _:
+            return "any"
+
+
+def _write(value: Any) -> None:
+    """JSON for scripts on one line, for people on several."""
+    data = msgspec.json.encode(value, enc_hook=str)
+    if sys.stdout.isatty():
+        data = msgspec.json.format(data, indent=2)
+    sys.stdout.buffer.write(data + b"\n")
+    sys.stdout.buffer.flush()
