@@ -6,13 +6,16 @@ UV := $(TOOLS)/bin/uv
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 WORKERS ?= auto
+MODEL ?=
+PORT ?= 8080
 COVERAGE_FLOOR := 95
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check format bench bench-peers bfcl docs clean
+.PHONY: help install run examples test check format bench bench-peers bfcl docs clean
 
 help:
-	@echo "make run     the examples"
+	@echo "make run     the gateway with a model of this machine and a few tools; MODEL=smol for the light one"
+	@echo "make examples   small programs against a scripted model"
 	@echo "make test    the tests, with coverage"
 	@echo "make check   lint, formatting, types, import layers"
 	@echo "make format  put right what ruff can"
@@ -24,6 +27,9 @@ help:
 install: $(INSTALLED)
 
 run: $(INSTALLED)
+	@MODEL=$(MODEL) $(BIN)/windlass demo --port $(PORT)
+
+examples: $(INSTALLED)
 	@$(BIN)/python examples/run_all.py
 
 test: $(INSTALLED)

@@ -1,0 +1,115 @@
+"""The first five minutes: `windlass demo`, and the real model on this machine using real tools."""
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import openai
+import pytest
+
+from windlass import ConfigError
+from windlass.cli import demo
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def banner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """What a demo on a free port has printed, while it runs."""
+    log = tmp_path_factory.mktemp("demo") / "stderr"
+    command = [sys.executable, "-m", "windlass", "demo", "--port", "0"]
+    with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr) as process:
+        try:
+            yield _until_listening(process, log)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0, log.read_text()
+
+
+def _until_listening(process: "subprocess.Popen[bytes]", log: Path) -> str:
+    while "Ctrl-C ends it" not in (said := log.read_text()):
+        try:
+            process.wait(0.2)
+        except subprocess.TimeoutExpired:
+            continue
+        pytest.fail(said)
+    return said
+
+
+def address_in(banner: str) -> str:
+    found = re.search(r"listens on (http://[\d.:]+)", banner)
+    assert found
+    return found[1]
+
+
+async def tools_run(session: aiohttp.ClientSession, address: str, run_id: str) -> list[str]:
+    async with session.get(f"{address}/v1/runs/{run_id}/events") as response:
+        told = (await response.read()).decode()
+    return [
+        event for event in re.findall(r"^event: (.+)$", told, re.MULTILINE) if "tool_run" in event
+    ]
+
+
+async def test_the_printed_curl_line_is_answered_with_the_help_of_a_tool(banner: str) -> None:
+    line = banner[banner.index("curl ") : banner.index("Or with")].replace("\\\n", " ")
+    _, url, _, header, _, body = shlex.split(line)
+    name, value = header.split(": ")
+    async with aiohttp.ClientSession() as session:
+        async with session.post(url, data=body, headers={name: value}) as response:
+            answer: dict[str, Any] = await response.json()
+            run_id = response.headers["X-Windlass-Run-Id"]
+        assert answer["choices"][0]["message"]["content"]
+        assert answer["choices"][0]["finish_reason"] == "stop"
+        assert "tool_run_ended" in await tools_run(session, address_in(banner), run_id)
+
+
+async def test_the_openai_sdk_gets_an_answer_that_used_a_tool(banner: str) -> None:
+    address = address_in(banner)
+    question: Any = [{"role": "user", "content": "How many kilometres are 26 miles?"}]
+    async with openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="none") as client:
+        [model] = [model.id async for model in client.models.list()]
+        raw = await client.chat.completions.with_raw_response.create(
+            model=model, messages=question, stream=True
+        )
+        pieces = [chunk.choices[0].delta.content or "" async for chunk in raw.parse()]
+    assert "".join(pieces).strip()
+    async with aiohttp.ClientSession() as session:
+        assert "tool_run_ended" in await tools_run(
+            session, address, raw.headers["X-Windlass-Run-Id"]
+        )
+
+
+def test_the_light_model_stands_in_where_the_large_one_cannot_be_had(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[str] = []
+
+    def create(name: str) -> Any:
+        made.append(name)
+        if name == demo.DEFAULT:
+            raise ConfigError("the weights of qwen are not here")
+        return "the light one"
+
+    monkeypatch.setattr(demo, "_created", create)
+    assert demo._model(None) == ("smol", "the light one")
+    assert made == ["qwen", "smol"]
+    assert "the weights of qwen are not here\nGoing on with" in capsys.readouterr().err
+
+
+def test_a_model_that_is_asked_for_by_name_has_no_stand_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(name: str) -> Any:
+        raise ConfigError(f"{name} is not here")
+
+    monkeypatch.setattr(demo, "_created", refuse)
+    with pytest.raises(ConfigError, match="qwen is not here"):
+        demo._model("qwen")
+    with pytest.raises(ConfigError, match="qwen is not here"):
+        demo._model(None)
