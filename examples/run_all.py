@@ -8,7 +8,12 @@ EXAMPLES = (
     "streaming",
     "async_streaming",
     "background_run",
+    "chat",
+    "parallel_tools",
     "manual_control",
+    "custom_executor",
+    "approvals",
+    "testing_your_tools",
     "gateway_client",
 )
 

@@ -13,6 +13,11 @@ SAYS = {
     "streaming": ["openai/demo: Let me look that up.", "gemini/demo: Let me", ANSWER, "[Executing"],
     "async_streaming": ["openai/demo: Let me look that up. " + ANSWER, "gemini/demo: Let me"],
     "background_run": ["a late reader had", ANSWER],
+    "approvals": ["outbox: ['ada: It works. Kind regards.']", "That is too many people."],
+    "chat": ["openai/demo: " + ANSWER, "(7 messages so far)"],
+    "custom_executor": ['audit: get_time {"city":"Tokyo"}', "The clock is closed today."],
+    "parallel_tools": ["['page one', 'page two', 'page three', 'page four']", "4 at once"],
+    "testing_your_tools": ["passed: test_an_unknown_city_is_explained_to_the_model"],
     "gateway_client": ["whole: " + ANSWER, "streamed: Let me look that up. " + ANSWER],
     "manual_control": ["gemini/demo asks for: get_weather, get_time, calculate", ANSWER],
 }
@@ -37,7 +42,7 @@ def test_an_example_runs_as_it_is(name: str) -> None:
         assert line in output
 
 
-def test_make_run_shows_every_example() -> None:
+def test_make_examples_shows_every_example() -> None:
     output = run("run_all")
     helpers = {"demo_tools", "upstream", "run_all"}
     names = {path.stem for path in EXAMPLES.glob("*.py")} - helpers

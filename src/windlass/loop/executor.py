@@ -103,7 +103,7 @@ class ToolExecutor:
             if tool.options.approve:
                 decision = await self._approval(job)
                 if not decision.approved:
-                    reason = f": {decision.reason}" if decision.reason else ""
+                    reason = f": {decision.reason.rstrip('.')}" if decision.reason else ""
                     return failure(call, f"The call was denied{reason}.", "denied")
                 if decision.arguments is not None:
                     job.call = msgspec.structs.replace(call, json=compact_json(decision.arguments))
