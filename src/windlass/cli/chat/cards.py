@@ -1,11 +1,12 @@
 """A card: one tool call as people see it, from the model's first word of it to its answer. Pure."""
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
-from windlass.content import FunctionCall
+from windlass.content import FunctionCall, compact_json
 from windlass.events import Outcome, ToolRunEnded, ToolRunProgress
 
 __all__ = ["OUTCOME_STATES", "Card", "CardState"]
@@ -49,6 +50,8 @@ class Card:
     progress: float | None = None
     message: str | None = None
     result: str = ""
+    value: object = None
+    """The result before it became a text."""
     outcome: Outcome | None = None
     attempts: int = 1
     cached: bool = False
@@ -64,22 +67,20 @@ class Card:
         return FunctionCall(self.name, self.json).arguments
 
     @property
+    def fields(self) -> dict[str, object]:
+        """The result's values by name; none if it is not an object."""
+        return cast("dict[str, object]", self.value) if isinstance(self.value, dict) else {}
+
+    @property
     def arguments_text(self) -> str:
         """The arguments as JSON on several lines, or their text as it is."""
         arguments = self.arguments
-        if isinstance(arguments, str):
-            return arguments
-        return msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
+        return arguments if isinstance(arguments, str) else _indented(arguments)
 
     @property
     def result_text(self) -> str:
         """The result whole; an object or a list as JSON on several lines."""
-        if not self.result.startswith(("{", "[")):
-            return self.result
-        try:
-            return msgspec.json.format(self.result, indent=2)
-        except msgspec.DecodeError:
-            return self.result
+        return self.result if isinstance(self.value, str) else _indented(self.value)
 
     def written(self, call: FunctionCall) -> None:
         """The model has written the whole call."""
@@ -90,7 +91,7 @@ class Card:
         self.json, self.state, self.began = call.json, "running", time
 
     def run_progressed(self, event: ToolRunProgress) -> None:
-        if event.progress is not None:
+        if event.progress is not None and math.isfinite(event.progress):
             self.progress = min(max(event.progress, 0.0), 1.0)
         if event.message is not None:
             self.message = event.message
@@ -100,8 +101,14 @@ class Card:
         self.outcome, self.state = event.outcome, OUTCOME_STATES[event.outcome]
         self.seconds, self.attempts = event.seconds, event.attempts
         self.cached, self.effect_unknown = event.cached, event.effect_unknown
+        self.value = response.output if response.error is None else response.error
         self.result = response.text if response.error is None else response.error
 
     def never_ran(self) -> None:
         """The run is over and the call has no answer: it was cut off, or is not ours to run."""
-        self.outcome, self.state, self.result = "not_run", "not run", "never begun"
+        self.outcome, self.state = "not_run", "not run"
+        self.result = self.value = "never begun"
+
+
+def _indented(value: object) -> str:
+    return msgspec.json.format(compact_json(value), indent=2)

@@ -4,10 +4,9 @@ All text of models and tools passes `visible`, and the Markdown's own output onc
 Markdown can spell characters out.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
-import msgspec
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.markdown import Markdown
 from rich.panel import Panel
@@ -18,7 +17,7 @@ from rich.text import Text
 from windlass.cli.chat.cards import Card, CardState
 from windlass.cli.chat.view import Block, CardRow, Notice, Speech, Thinking, View
 from windlass.cli.chat.visible import cut, one_line, visible
-from windlass.content import Usage
+from windlass.content import Usage, compact_json
 
 __all__ = ["STATES", "block", "card_in_full", "ending", "live_line", "tokens"]
 
@@ -37,8 +36,8 @@ STATES: dict[CardState, tuple[str, str]] = {
 
 _TONES = {"quiet": "dim", "warning": "yellow", "error": "red"}
 _NARROWEST_CARD = 38
-_LINES_OF_ARGUMENTS = 4
-_LINES_OF_RESULT = 4
+_MOST_LINES = 4
+"""Of the arguments, and of the result, on a card."""
 _LINES_OF_THOUGHT = 3
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -53,7 +52,7 @@ def block(shown: Block, now: float) -> RenderableType:
         case CardRow(cards=cards):
             return _SideBySide([_card(card, now) for card in cards])
         case Notice(text=text, tone=tone):
-            return Text(one_line(text), style=_TONES[tone])
+            return Text(one_line(text) if tone == "error" else visible(text), style=_TONES[tone])
         case _:
             assert_never(shown)
 
@@ -67,7 +66,7 @@ def live_line(view: View, now: float, stopping: bool) -> RenderableType:
 
 
 def ending(view: View) -> RenderableType:
-    """The line under a run that has ended: rounds, tokens and time."""
+    """The line under a run that has ended: rounds, tokens, time and model."""
     return _line(view.budget, tokens(view.usage), f"{view.seconds or 0.0:.1f} s", view.model)
 
 
@@ -133,13 +132,18 @@ def _arguments(card: Card) -> Iterator[Text]:
     arguments = card.arguments
     if isinstance(arguments, str):
         yield _cut_line(arguments)
-        return
-    for name, value in list(arguments.items())[:_LINES_OF_ARGUMENTS]:
-        line = _cut_line(f"{name}: {msgspec.json.encode(value, enc_hook=str).decode()}")
-        line.stylize("dim", 0, len(one_line(name)) + 1)
+    else:
+        yield from _fields(arguments)
+
+
+def _fields(values: Mapping[str, object]) -> Iterator[Text]:
+    """A line for each value, up to a few."""
+    for name, value in list(values.items())[:_MOST_LINES]:
+        line = _cut_line(f"{name}: {compact_json(value)}")
+        line.stylize("dim", 0, len(visible(name)) + 1)
         yield line
-    if len(arguments) > _LINES_OF_ARGUMENTS:
-        yield Text(f"… {len(arguments) - _LINES_OF_ARGUMENTS} more", style="dim")
+    if len(values) > _MOST_LINES:
+        yield Text(f"… {len(values) - _MOST_LINES} more: /last", style="dim")
 
 
 def _progress(card: Card) -> Iterator[Text]:
@@ -152,12 +156,16 @@ def _progress(card: Card) -> Iterator[Text]:
 
 
 def _result(card: Card) -> Iterator[Text]:
-    text = visible(card.result).strip()
-    lines = text.splitlines() or ["(nothing)"]
-    for number, line in enumerate(lines[:_LINES_OF_RESULT]):
-        yield _cut_line(("→ " if number == 0 else "  ") + line)
-    if len(lines) > _LINES_OF_RESULT:
-        yield Text(f"  … {len(lines) - _LINES_OF_RESULT} more lines: /last", style="dim")
+    arrow = Text("→ ", style="dim")
+    for number, line in enumerate(_fields(card.fields) if card.fields else _lines(card.result)):
+        yield Text.assemble(arrow if number == 0 else "  ", line, no_wrap=True, overflow="ellipsis")
+
+
+def _lines(result: str) -> Iterator[Text]:
+    lines = visible(result).strip().splitlines() or ["(nothing)"]
+    yield from (_cut_line(line) for line in lines[:_MOST_LINES])
+    if len(lines) > _MOST_LINES:
+        yield Text(f"… {len(lines) - _MOST_LINES} more lines: /last", style="dim")
 
 
 def _cut_line(text: str) -> Text:

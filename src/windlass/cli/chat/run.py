@@ -53,7 +53,7 @@ class ShownRun:
         with without_echo(), interrupts(self._interrupt), captured() as printed:
             painting = asyncio.create_task(self._paint(printed))
             try:
-                await self._follow(question)
+                await self._follow(question, printed)
             except Exception as error:  # noqa: BLE001 - a chat outlives whatever a run fails with
                 if self.view.seconds is None:
                     self.view.say(str(error) or type(error).__name__, "error")
@@ -64,12 +64,13 @@ class ShownRun:
                 self._take_in(printed, all=True)
         self._screen.end(self.view)
 
-    async def _follow(self, question: Message) -> None:
+    async def _follow(self, question: Message, printed: Printed) -> None:
         async with self._conversation.stream(question, self._approve) as stream:
             self._stream = stream
             if self._interrupts:
                 self._stop()
             async for event in stream:
+                self._take_in(printed)
                 self.view.add(event)
             self._conversation.remember(stream.reply)
 
@@ -81,8 +82,8 @@ class ShownRun:
             await asyncio.sleep(_FRAME)
 
     def _take_in(self, printed: Printed, *, all: bool = False) -> None:
-        for line in printed.take(all=all):
-            self.view.say(f"printed: {line}")
+        if lines := printed.take(all=all):
+            self.view.say("\n".join(f"printed: {line}" for line in lines))
 
     def _interrupt(self) -> None:
         self._interrupts += 1

@@ -25,6 +25,7 @@ class Screen:
     def begin(self) -> None:
         """A new run is going to be shown."""
         self._printed = 0
+        self.console.print()
         self.console.show_cursor(False)
 
     def show(self, view: View, now: float, stopping: bool = False) -> None:
@@ -41,13 +42,14 @@ class Screen:
     def end(self, view: View) -> None:
         """The run has ended: what is left of it, and its last line."""
         self.show(view, 0.0)
-        if view.seconds is not None:
+        if view.reason not in (None, "error"):
             self.say(render.ending(view))
         self.console.show_cursor(True)
 
-    def say(self, *parts: RenderableType) -> None:
+    def say(self, part: RenderableType) -> None:
         """Prints something for good, and an empty line."""
-        self.console.print(*parts, Text(), sep="\n")
+        # In a group a text keeps its own rules for what is too long.
+        self.console.print(Group(part, Text()))
 
     def clear(self) -> None:
         """Takes away what is drawn, so that others may write."""

@@ -7,8 +7,13 @@ import logging
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Generator
+from pathlib import Path
 from types import FrameType
+from typing import Any
+
+import windlass
 
 __all__ = ["Journal", "Printed", "captured", "forget_typed", "interrupts", "without_echo"]
 
@@ -94,7 +99,20 @@ class Journal(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
+        self.setFormatter(_ToolsOwn())
         self.entries: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         self.entries.append(self.format(record))
+
+
+class _ToolsOwn(logging.Formatter):
+    """Shows the lines of a tool that failed, without those of ours that lead to it."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the base's name
+        kind, error, trace = ei
+        frames = traceback.TracebackException(kind, error, trace)
+        home = str(Path(windlass.__file__).parent)
+        own = [frame for frame in frames.stack if not frame.filename.startswith(home)]
+        frames.stack = traceback.StackSummary.from_list(own or frames.stack)
+        return "".join(frames.format()).rstrip()

@@ -217,7 +217,8 @@ class View:
     def _think(self, text: str) -> None:
         if not text:
             return
-        self._end_speech()
+        if isinstance(speech := self._last(), Speech):
+            speech.done = True
         if not isinstance(thinking := self._last(), Thinking) or thinking.done:
             thinking = Thinking(self._now)
             self.blocks.append(thinking)
