@@ -237,15 +237,20 @@ async def test_with_cors_an_error_can_be_read_by_its_page() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data", b""]
+    "kind", [b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data"]
 )
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/runs"])
 async def test_a_body_that_is_not_sent_as_json_is_refused(
     without_keys: App, kind: bytes, path: str
 ) -> None:
-    headers = [(b"content-type", kind)] if kind else []
+    headers = [(b"content-type", kind)]
     answer = await request(without_keys, "POST", path, headers=headers, pieces=[b"{}"])
     assert (answer.status, answer.error["code"]) == (415, "unsupported_media_type")
+
+
+async def test_a_body_whose_type_is_not_said_is_read_as_json(without_keys: App) -> None:
+    answer = await request(without_keys, "POST", "/v1/chat/completions", pieces=[b"{}"])
+    assert (answer.status, answer.error["param"]) == (400, "model")
 
 
 @pytest.mark.parametrize(

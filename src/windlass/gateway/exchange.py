@@ -99,9 +99,9 @@ async def disconnected(receive: Receive) -> None:
 async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
     """The JSON body. Raises `Refused` for one of another kind or size, and `ClientGone`."""
     headers = exchange_of(scope).headers
-    # A web page can send any other type across origins without asking first.
+    # A form of a web page is no request, whatever is in its fields.
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if kind != b"application/json" and not kind.endswith(b"+json"):
+    if kind and kind != b"application/json" and not kind.endswith(b"+json"):
         message = "The body must be sent with the header `Content-Type: application/json`."
         raise Refused(Problem(415, message, "unsupported_media_type"))
     length = headers.get(b"content-length", b"")
