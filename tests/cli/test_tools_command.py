@@ -72,7 +72,8 @@ class Tools:
 
     def outcome(self, *words: str) -> tuple[int, str, str]:
         code = main(["tools", *words])
-        return code, *self._capfd.readouterr()
+        out, error = self._capfd.readouterr()
+        return code, out, error
 
 
 @pytest.fixture

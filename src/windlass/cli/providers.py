@@ -1,13 +1,16 @@
 """Which providers can be used from here, and what the others lack. No key's value is ever told."""
 
 import ctypes
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import Any
 
 from msgspec import Struct
 
 from windlass.errors import ConfigError
+from windlass.models import Key, create_model
 from windlass.models.local.catalog import QWEN, SMOL, Weights
 from windlass.models.local.weights import installed_pieces
 
@@ -18,6 +21,7 @@ __all__ = [
     "SERVICES",
     "Readiness",
     "Service",
+    "creation_problem",
     "default_target",
     "embedded_readiness",
     "is_installed",
@@ -54,6 +58,8 @@ class Readiness(Struct, frozen=True):
     ready: bool
     because: str
     remedy: str | None = None
+    wrong: bool = False
+    """Whether it is there, and cannot be used as it is."""
 
 
 SERVICES = (
@@ -72,20 +78,33 @@ EMBEDDED = (QWEN, SMOL)
 """The weights that run in this process, the better ones first."""
 
 
-def service_readiness(service: Service, environ: Mapping[str, str]) -> Readiness:
-    """Reads names alone: whether the key is a good one is known to the service."""
-    key = next((name for name in service.keys if environ.get(name)), None)
-    missing = [name for name in service.needs if not environ.get(name)]
-    has_address = bool(service.address and environ.get(service.address))
-    if key is None and not has_address:
-        unset = " and ".join(service.keys)
-        are = "are" if len(service.keys) > 1 else "is"
+def service_readiness(service: Service) -> Readiness:
+    """Reads the environment alone: whether a key is a good one is known to the service."""
+    keys = [name for name in service.keys if os.environ.get(name)][:1]
+    missing = [name for name in service.needs if not os.environ.get(name)]
+    addresses = [name for name in (service.address,) if name and os.environ.get(name)]
+    if not keys and not addresses:
         wanted = [*service.keys[:1], *missing]
-        return Readiness(False, f"{unset} {are} not set", _export(wanted))
+        return Readiness(False, f"{_names(service.keys)} not set", _export(wanted))
     if missing:
-        return Readiness(False, f"{', '.join(missing)} is not set", _export(missing))
-    names = [name for name in (key, service.address if has_address else None) if name]
-    return Readiness(True, f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'} set")
+        return Readiness(False, f"{_names(missing)} not set", _export(missing))
+    given = [*keys, *addresses]
+    if problem := creation_problem(service.target):
+        return Readiness(False, f"{_names(given)} set, but {problem}", _export(given), wrong=True)
+    return Readiness(True, f"{_names(given)} set")
+
+
+def creation_problem(
+    target: str, *, base_url: str | None = None, api_key: Key | None = None, **options: Any
+) -> str | None:
+    """Why the model cannot be made, in the words that a run of it would fail with."""
+    try:
+        create_model(target, base_url=base_url, api_key=api_key, **options)
+    except ConfigError as error:
+        # An address may hold a secret, or be a key that was put in the wrong place.
+        address = base_url or os.environ.get("OPENAI_BASE_URL")
+        return str(error).replace(repr(address), "this one") if address else str(error)
+    return None
 
 
 def embedded_readiness(weights: Weights) -> Readiness:
@@ -102,12 +121,12 @@ def embedded_readiness(weights: Weights) -> Readiness:
     return Readiness(True, f"{weights.title} is installed")
 
 
-def default_target(environ: Mapping[str, str]) -> tuple[str, str] | None:
+def default_target() -> tuple[str, str] | None:
     """The model that is used when nobody names one, and why it: a key that is set, else weights."""
     for service in SERVICES:
-        readiness = service_readiness(service, environ)
+        readiness = service_readiness(service)
         # A server of one's own has models that nobody here knows the names of.
-        if readiness.ready and any(environ.get(name) for name in service.keys):
+        if readiness.ready and any(os.environ.get(name) for name in service.keys):
             return service.target, readiness.because
     for weights in EMBEDDED:
         readiness = embedded_readiness(weights)
@@ -142,5 +161,9 @@ def libgomp_is_missing() -> bool:
     return False
 
 
-def _export(names: list[str]) -> str:
+def _names(names: Sequence[str]) -> str:
+    return f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'}"
+
+
+def _export(names: Sequence[str]) -> str:
     return f"export {' '.join(f'{name}=...' for name in names)}"

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, Unpack, cast, runtime_checkable
 
@@ -143,24 +143,21 @@ def _found(name: str | None) -> Chosen:
             f"a model's name is provider/model, such as 'openai/gpt-5-mini', not {name!r}; a name"
             f" alone is one of {CONFIG_NAME}, and there is none here"
         )
-    default = default_target(os.environ)
+    default = default_target()
     if default is None:
-        raise ConfigError(_nothing_found(os.environ))
+        raise ConfigError(_nothing_found())
     target, because = default
     named = _named(target)
     return Chosen(named.config, because, named.tools)
 
 
-def _nothing_found(environ: Mapping[str, str]) -> str:
-    own = (
-        "OPENAI_BASE_URL is set, and which of its models is meant is not said: "
-        if environ.get("OPENAI_BASE_URL")
-        else ""
-    )
+def _nothing_found() -> str:
     ways = "".join(f"\n  {way}" for way in remedies())
+    which = "; OPENAI_BASE_URL is set, but not which of its models is meant"
     return (
-        f"{own}there is no model to use. Name one with --model provider/model or {MODEL},"
-        f" or do one of these:{ways}\n`windlass doctor` says what is there."
+        f"there is no model to use{which if os.environ.get('OPENAI_BASE_URL') else ''}."
+        f" Name one with --model provider/model or {MODEL}, or do one of these:{ways}\n"
+        "`windlass doctor` says what is there."
     )
 
 

@@ -1,0 +1,137 @@
+"""`windlass init`: a configuration and tools to begin with."""
+
+import argparse
+import os
+import shlex
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+from windlass.cli.completion import completes_folders
+from windlass.cli.providers import QWEN, SERVICES, default_target, remedies
+from windlass.errors import ConfigError
+from windlass.gateway.config import CONFIG_NAME, examine_config
+from windlass.gateway.config.environment import MODEL
+
+__all__ = ["configure", "run"]
+
+DESCRIPTION = """\
+Writes a windlass.toml with comments and a tools.py with working tools. The model is one that can
+be used here: that of WINDLASS_MODEL, else of a key that is set, else the embedded one."""
+
+EPILOG = """\
+examples:
+  windlass init
+  windlass init my-assistant
+  windlass init --force              # over what is there
+
+Nothing is overwritten without --force."""
+
+TOOLS_NAME = "tools.py"
+FALLBACK = SERVICES[0].target
+
+CONFIG = """\
+# What `windlass run`, `windlass chat` and `windlass serve` use in this folder.
+# `windlass check-config` names every mistake with its line.
+
+[models.assistant]                  # the name that clients use; the first model is the default
+target = {target}
+tools = ["get_weather", "get_time", "write_note"]   # out of the modules below
+max_rounds = 5                      # how often tools may be run for one answer
+# system = "Answer in one sentence."
+# mode = "auto"                     # auto, native or emulated function calling
+# api_key_env = "MY_KEY"            # the variable that holds the key, never the key itself
+# base_url = "http://localhost:8000/v1"   # a server of your own that speaks OpenAI's wire
+
+{others}
+[tools]
+modules = ["tools.py"]              # files beside this one, or importable names
+
+[server]                            # for `windlass serve`
+host = "127.0.0.1"                  # other addresses need [[keys]]: windlass keys new
+port = 8080
+"""
+
+OTHER = """\
+# [models.{name}]
+# target = {target}{room}# {needs}
+
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    completes_folders(
+        parser.add_argument(
+            "folder",
+            nargs="?",
+            type=Path,
+            default=Path(),
+            metavar="DIR",
+            help="where to write them; made if it is not there (default: here)",
+        )
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite what is there")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises `ConfigError` for files that are there already or cannot be written."""
+    found = _available_target()
+    written = {
+        options.folder / CONFIG_NAME: _config(found or FALLBACK),
+        options.folder / TOOLS_NAME: files("windlass.cli").joinpath("starter_tools.py").read_text(),
+    }
+    if not options.force and (there := [str(path) for path in written if path.exists()]):
+        are = "are" if len(there) > 1 else "is"
+        raise ConfigError(f"{' and '.join(there)} {are} already there; --force overwrites")
+    try:
+        options.folder.mkdir(parents=True, exist_ok=True)
+        for path, text in written.items():
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write to {options.folder}: {error.strerror}") from error
+    sys.stdout.write(f"Written: {', '.join(map(str, written))}\n{_next(options.folder, found)}")
+    return 0
+
+
+def _available_target() -> str | None:
+    if os.environ.get(MODEL):
+        models = examine_config(None, os.environ)[0].models
+        return next((model.target for model in models.values()), None)
+    default = default_target()
+    return default[0] if default else None
+
+
+def _config(target: str) -> str:
+    needs = {service.target: f"needs {service.keys[0]}" for service in SERVICES}
+    needs[f"local/{QWEN.name}"] = f"on this machine: {QWEN.command}"
+    others = "".join(
+        OTHER.format(
+            name=other.partition("/")[0],
+            target=_quoted(other),
+            room=" " * max(1, 26 - len(_quoted(other))),
+            needs=need,
+        )
+        for other, need in needs.items()
+        if other != target
+    )
+    return CONFIG.format(target=_quoted(target), others=others.rstrip("\n") + "\n")
+
+
+def _quoted(target: str) -> str:
+    escaped = target.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _next(folder: Path, target: str | None) -> str:
+    enter = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
+    commands = (
+        f"{enter}windlass tools call get_weather --arg city=Paris",
+        'windlass run "What is the weather in Paris?"',
+        "windlass serve",
+    )
+    lines = "".join(f"  {command}\n" for command in commands)
+    if target is not None:
+        return f"The model is {target}. Next:\n{lines}"
+    ways = "".join(f"  {way}\n" for way in remedies())
+    return f"No model can be used yet; one of these is enough:\n{ways}Next:\n{lines}"

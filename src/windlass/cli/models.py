@@ -1,0 +1,116 @@
+"""`windlass models`: which models can be used from here, and what the others lack."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from windlass.cli.providers import (
+    EMBEDDED,
+    SERVICES,
+    creation_problem,
+    embedded_readiness,
+    service_readiness,
+)
+from windlass.cli.tables import table
+from windlass.cli.toolfiles import choose_model
+from windlass.errors import ConfigError
+from windlass.gateway.config import examine_config, find_config
+from windlass.gateway.config.environment import MODEL
+
+__all__ = ["KnownModel", "configure", "known_models", "run"]
+
+DESCRIPTION = """\
+Lists the models that windlass.toml or WINDLASS_MODEL names, and every provider: whether it can be
+used from here, and if not, why. No model is called, and no key is shown."""
+
+EPILOG = """\
+examples:
+  windlass models
+  windlass models --json | jq '.[] | select(.usable) | .name'
+
+The one with a star is what `windlass run` and `windlass chat` use when none is named. NAME/... is
+a provider: any of its models can be named, such as openai/gpt-5-mini."""
+
+
+class KnownModel(Struct, frozen=True):
+    """A name that can be given to --model, or a provider."""
+
+    name: str
+    target: str
+    usable: bool
+    because: str
+    remedy: str | None = None
+    source: str = "provider"
+    """`windlass.toml`, `WINDLASS_MODEL`, or `provider`."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.add_argument("--json", action="store_true", help="write a JSON list")
+
+
+def run(options: argparse.Namespace) -> int:
+    """The configuration's own problems are told by `windlass check-config`."""
+    models = list(known_models())
+    if options.json:
+        sys.stdout.buffer.write(msgspec.json.encode(models) + b"\n")
+        return 0
+    default = _default()
+    rows = [
+        (
+            "*" if default in (each.name, each.target) else "",
+            each.name,
+            "yes" if each.usable else "no",
+            each.because if each.remedy is None else f"{each.because} ({each.remedy})",
+        )
+        for each in models
+    ]
+    sys.stdout.write(table(("", "MODEL", "USABLE", "WHY"), rows))
+    return 0
+
+
+def known_models() -> Iterator[KnownModel]:
+    """Those that are named here, then the providers."""
+    if os.environ.get(MODEL):
+        yield from _configured(None)
+    if (path := find_config(Path())) is not None:
+        yield from _configured(path)
+    for service in SERVICES:
+        ready = service_readiness(service)
+        name = f"{service.name}/..."
+        yield KnownModel(name, service.target, ready.ready, ready.because, ready.remedy)
+    for weights in EMBEDDED:
+        ready = embedded_readiness(weights)
+        name = f"local/{weights.name}"
+        yield KnownModel(name, name, ready.ready, ready.because, ready.remedy)
+
+
+def _configured(path: Path | None) -> Iterator[KnownModel]:
+    config, _ = examine_config(path, os.environ)
+    for model in config.models.values():
+        problem = creation_problem(
+            model.target,
+            base_url=model.base_url,
+            api_key=os.environ.get(model.api_key_env) if model.api_key_env else None,
+            headers=model.headers or None,
+        )
+        yield KnownModel(
+            model.name,
+            model.target,
+            problem is None,
+            problem or model.target,
+            source=path.name if path else MODEL,
+        )
+
+
+def _default() -> str | None:
+    """What is used when none is named."""
+    try:
+        return choose_model(None).config.name
+    except ConfigError:
+        return None

@@ -1,0 +1,30 @@
+"""What the commands' tests share: an environment that says nothing, and modules that are absent."""
+
+import os
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from typing import Any
+
+import pytest
+
+PREFIXES = ("WINDLASS_", "OPENAI_", "GEMINI_", "GOOGLE_", "VERTEX_", "OTEL_", "FC_", "FUNCTION_")
+
+
+def silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes out of the environment whatever Windlass would read."""
+    for name in list(os.environ):
+        if name.startswith(PREFIXES):
+            monkeypatch.delenv(name)
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, *prefixes: str) -> None:
+    """Makes modules whose names begin so as absent as if they had never been installed."""
+    find = PathFinder.find_spec
+
+    def find_others(name: str, *args: Any) -> ModuleSpec | None:
+        return None if name.startswith(prefixes) else find(name, *args)
+
+    monkeypatch.setattr(PathFinder, "find_spec", find_others)
+    for name in list(sys.modules):
+        if name.startswith(prefixes):
+            monkeypatch.delitem(sys.modules, name)

