@@ -429,6 +429,23 @@ async def test_native_failure_in_native_mode_is_a_500(
     assert len(upstream.bodies) == 1
 
 
+async def test_a_required_call_that_does_not_come_is_an_error_in_native_mode(
+    stage: Stage, upstream: Upstream
+):
+    upstream.plays("I would rather talk.")
+    async with asked(
+        stage,
+        upstream.model,
+        headers={"X-Function-Calling-Mode": "native"},
+        tools=[WEATHER],
+        tool_choice="required",
+    ) as answer:
+        assert answer.status == 500
+        error = (await answer.response.json())["error"]
+    assert (error["type"], error["code"]) == ("function_calling_error", "native_mode_unavailable")
+    assert "called no tool" in error["message"]
+
+
 async def test_streaming_with_a_function_call_emits_proper_deltas(stage: Stage, upstream: Upstream):
     upstream.plays(call("get_weather", city="Paris"))
     chunks = await streamed(stage, upstream.model, tools=[WEATHER])

@@ -7,7 +7,8 @@ from typing import Any
 
 from windlass.emulation.mode import mode_of
 from windlass.emulation.profile_warming import warmed
-from windlass.events import ModelEvent, ToolCallStarted
+from windlass.errors import NativeModeUnavailable
+from windlass.events import ModelEvent, ToolCallStarted, TurnEnded
 from windlass.model import Model, ModelRequest
 from windlass.settings import Mode
 
@@ -18,11 +19,12 @@ class HeldModel:
     """Hears no call that the request rules out, whatever the service makes of the request.
 
     `tool_choice` may allow no calls, or those of named tools alone; `parallel_tool_calls: false`
-    allows one call a turn. Not every service keeps to them.
+    allows one call a turn. Not every service keeps to them. One that `insists` takes no turn
+    without a call where a call is required.
     """
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
+    def __init__(self, model: Model, *, insists: bool = False) -> None:
+        self._model, self._insists = model, insists
 
     def __getattr__(self, name: str) -> Any:
         """What the model says of itself, such as how it is best brought to call functions."""
@@ -40,12 +42,18 @@ class HeldModel:
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
         choice = request.tool_choice
-        if choice.mode != "none" and not choice.names and request.parallel_tool_calls is not False:
-            return self._model.stream(request)
-        return aclosing(self._heard(request))
+        if (
+            choice.mode == "none"
+            or choice.names
+            or request.parallel_tool_calls is False
+            or (self._insists and choice.mode == "required")
+        ):
+            return aclosing(self._heard(request))
+        return self._model.stream(request)
 
     async def _heard(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         names, calls, unheard = request.tool_choice.names, 0, set[int]()
+        required = self._insists and request.tool_choice.mode == "required"
         most = 1 if request.parallel_tool_calls is False else math.inf
         most = 0 if request.tool_choice.mode == "none" else most
         async with self._model.stream(request) as events:
@@ -55,6 +63,8 @@ class HeldModel:
                         unheard.add(event.index)
                     else:
                         calls += 1
+                elif type(event) is TurnEnded and required and not calls:
+                    _refuse(event)
                 if getattr(event, "index", None) not in unheard:
                     yield event
 
@@ -63,3 +73,9 @@ class HeldModel:
 
     async def aclose(self) -> None:
         await self._model.aclose()
+
+
+def _refuse(end: TurnEnded) -> None:
+    """Raises `NativeModeUnavailable` for a turn that could have had its call."""
+    if end.finish in ("stop", "tool_calls", "other"):
+        raise NativeModeUnavailable("the model called no tool, though tool_choice requires it")

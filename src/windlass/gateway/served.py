@@ -119,8 +119,11 @@ class ServedModel:
         has_tools = bool(offer.tools) or any(message.role == "tool" for message in messages)
         # Where no tools are spoken of there is nothing to fall back from.
         model = self._modes.of(mode if has_tools else "native")
-        # Calls that are read from text are held to the request as well.
-        return HeldModel(model) if request.parallel_tool_calls is False and offer.tools else model
+        # What emulation cannot mend, and calls that it reads from text, are held to the request.
+        insists = mode == "native" and request.tool_choice.mode == "required"
+        if offer.tools and (insists or request.parallel_tool_calls is False):
+            return HeldModel(model, insists=insists)
+        return model
 
 
 _GEMINI_NAMES = {
