@@ -21,6 +21,8 @@ __all__ = ["Conversation", "read_messages", "write_messages"]
 _PATIENCE = 24 * 60 * 60.0
 """Seconds that an approval may take: whoever sits here answers when they are back."""
 
+_NOT_HERE = "This tool is only declared: it cannot be run in this chat."
+
 
 class Conversation:
     """What was said so far and the model that hears it. A failure leaves it as it was.
@@ -59,9 +61,8 @@ class Conversation:
 
     @property
     def max_rounds(self) -> int:
-        given = self._max_rounds
         configured = self.chosen.config.max_rounds
-        return next((n for n in (given, configured) if n is not None), Policy().max_rounds)
+        return configured if self._max_rounds is None else self._max_rounds
 
     def stream(self, question: Message, approve: ApprovalHook) -> AsyncStream:
         """The run that answers the question; `remember` its reply."""
@@ -70,13 +71,15 @@ class Conversation:
             [*self.messages, question],
             system=self.system,
             max_rounds=self.max_rounds,
+            on_limit="final_answer",
             approve=approve,
             approval_timeout=_PATIENCE,
         )
 
     def remember(self, reply: Reply) -> None:
-        """Goes on from the reply."""
-        self.messages = tuple(m for m in reply.messages if m.role != "system")
+        """Goes on from the reply. Calls of tools that nobody can run here are told so."""
+        messages = reply.follow_up({call.id: _NOT_HERE for call in reply.pending})
+        self.messages = tuple(m for m in messages if m.role != "system")
         self.usage += reply.usage
         self.replies += 1
 

@@ -179,9 +179,12 @@ class _Arguments(Validator):
         self._check = check
 
     def validate(self, document: Document) -> None:
-        if error := FunctionCall("", document.text).error:
-            raise ValidationError(message=one_line(error))
-        try:
-            self._check(document.text)
-        except InvalidArguments as error:
-            raise ValidationError(message=one_line(str(error))) from error
+        text = document.text
+        refused = FunctionCall("", text).error
+        if refused is None:
+            try:
+                self._check(text)
+            except InvalidArguments as error:
+                refused = str(error)
+        if refused is not None:
+            raise ValidationError(document.cursor_position, one_line(refused))

@@ -61,8 +61,9 @@ def live_line(view: View, now: float, stopping: bool) -> RenderableType:
     """The line under a run that goes: which round, for how long, and how to stop it."""
     sign = _SPINNER[int(now * 10) % len(_SPINNER)]
     hint = "stopping; Ctrl-C twice more leaves at once" if stopping else "Ctrl-C stops"
-    elapsed = max(now - view.began, 0.0)
-    return _line(sign, view.budget, f"{elapsed:.1f} s", hint)
+    if not view.began:
+        return _line(sign, "starting", hint)
+    return _line(sign, view.budget, f"{max(now - view.began, 0.0):.1f} s", hint)
 
 
 def ending(view: View) -> RenderableType:

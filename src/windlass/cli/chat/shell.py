@@ -10,8 +10,8 @@ from rich.text import Text
 from windlass.cli.chat.commands import Commands, is_command
 from windlass.cli.chat.conversation import Conversation
 from windlass.cli.chat.prompt import Interrupted, Prompt
-from windlass.cli.chat.run import ShownRun
 from windlass.cli.chat.screen import Screen
+from windlass.cli.chat.shown_run import ShownRun
 from windlass.cli.chat.terminal import Journal
 from windlass.cli.chat.visible import visible
 from windlass.content import Message

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import io
 import logging
 import signal
@@ -103,7 +104,9 @@ class Journal(logging.Handler):
         self.entries: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.entries.append(self.format(record))
+        own = copy.copy(record)
+        own.exc_text = None  # another handler's way of writing it
+        self.entries.append(self.format(own))
 
 
 class _ToolsOwn(logging.Formatter):

@@ -1,0 +1,83 @@
+"""A chat without a terminal: keys come from a pipe, and what is shown goes to a text."""
+
+import asyncio
+import io
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+from rich.console import Console
+
+from windlass.cli.chat.commands import Commands
+from windlass.cli.chat.conversation import Conversation
+from windlass.cli.chat.prompt import Prompt
+from windlass.cli.chat.shell import Shell
+from windlass.cli.chat.terminal import Journal
+from windlass.cli.toolfiles import Chosen
+from windlass.gateway.config import ModelConfig
+from windlass.testing import FakeOpenAI
+from windlass.tool import as_tools
+
+CTRL_C, CTRL_D, ALT_ENTER = "\x03", "\x04", "\x1b\r"
+SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@dataclass
+class Talk:
+    """A chat that is over."""
+
+    conversation: Conversation
+    fake: FakeOpenAI
+    written: str
+    """All that was written, with the sequences that steer the terminal."""
+
+    @property
+    def shown(self) -> str:
+        return SEQUENCE.sub("", self.written)
+
+    def asked(self, request: int) -> list[dict[str, Any]]:
+        """The messages of that request to the model."""
+        return self.fake.requests[request].body["messages"]
+
+
+def chosen(fake: FakeOpenAI, tools: Sequence[Any] = (), **fields: Any) -> Chosen:
+    config = ModelConfig(
+        name="test", target="openai/gpt-test", base_url=fake.base_url, mode="native", **fields
+    )
+    return Chosen(config, "the test says so", tuple(as_tools(tools)))
+
+
+@asynccontextmanager
+async def conversing(
+    fake: FakeOpenAI, tools: Sequence[Any] = (), **options: Any
+) -> AsyncIterator[Conversation]:
+    conversation = Conversation(chosen(fake, tools), **options)
+    try:
+        yield conversation
+    finally:
+        await conversation.aclose()
+
+
+async def talk(
+    script: Any,
+    keys: str,
+    *,
+    tools: Sequence[Any] = (),
+    before: Callable[[Conversation], None] = lambda conversation: None,
+    **options: Any,
+) -> Talk:
+    """Types all of the keys into a chat with a scripted model. They must end by leaving it."""
+    written = io.StringIO()
+    console = Console(file=written, force_terminal=True, width=80, height=30, highlight=False)
+    with FakeOpenAI(script) as fake, create_pipe_input() as pipe:
+        async with conversing(fake, tools, **options) as conversation:
+            before(conversation)
+            prompt = Prompt(Commands.TABLE, pipe, DummyOutput())
+            pipe.send_bytes(keys.encode("utf-8", "surrogateescape"))
+            async with asyncio.timeout(30):
+                await Shell(conversation, console, prompt, Journal()).converse()
+            return Talk(conversation, fake, written.getvalue())
