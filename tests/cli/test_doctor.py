@@ -178,6 +178,15 @@ def test_the_problems_of_the_configuration_are_told_with_their_lines(
     assert check["detail"].startswith("windlass.toml:2: models.fast.target: ")
 
 
+def test_the_problems_of_the_environment_are_told_too(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUNCTION_CALLING_MODE", "sometimes")
+    check = doctor()["environment"]
+    assert check["state"] == "problem"
+    assert "FUNCTION_CALLING_MODE must be" in check["detail"]
+
+
 def test_a_default_model_that_cannot_be_used_is_not_called_ready(
     doctor: Doctor, here: Path
 ) -> None:

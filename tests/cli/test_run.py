@@ -41,6 +41,13 @@ def pay(amount: int) -> str:
 
 
 @tool
+def chatter() -> str:
+    """Prints."""
+    print("said by a tool")
+    return "done"
+
+
+@tool
 def wait_for_ever() -> str:
     """Never comes back."""
     import threading
@@ -130,6 +137,19 @@ def test_what_the_model_says_before_a_tool_runs_is_on_a_line_of_its_own(
     assert run("Weather?", "--tools", "tools.py").out == "Let me see.\nIt is sunny.\n"
 
 
+def test_what_a_tool_prints_is_no_part_of_the_answer(upstream: Upstream, run: Run) -> None:
+    upstream(call("chatter"), "Done.")
+    ran = run("Chat.", "--tools", "tools.py", "-q")
+    assert ran == (0, "Done.\n", "said by a tool\n")
+
+
+def test_quiet_keeps_the_log_to_errors(upstream: Upstream) -> None:
+    upstream(call("get_weather", city="Paris"), "Sunny.", "Sunny.")
+    done = windlass("run", "Hi", "--tools", "tools.py", "--max-rounds", "1", "-q", input="")
+    [line] = done.stderr.splitlines()
+    assert line.startswith("windlass: no full answer: max_rounds: ")
+
+
 def test_json_is_one_object_with_all_that_a_reply_has(upstream: Upstream, run: Run) -> None:
     upstream(call("get_weather", city="Paris", id="call_1"), "It is sunny.")
     ran = run("Weather?", "--tools", "tools.py", "--json")
@@ -216,8 +236,9 @@ def test_a_configured_limit_that_is_an_error_exits_with_3_too(
         '[models.strict]\ntarget = "openai/gpt-test"\ntools = ["get_weather"]\n'
         'max_rounds = 0\non_limit = "error"\n[tools]\nmodules = ["tools.py"]\n'
     )
-    ran = run("Weather?", "-q")
+    ran = run("Weather?", "-q", "--json")
     assert (ran.code, "max_rounds" in ran.error) == (3, True)
+    assert json.loads(ran.out)["stop_reason"] == "max_rounds"
 
 
 def test_every_way_to_end_has_an_exit_code() -> None:
@@ -310,6 +331,31 @@ def test_a_person_at_a_terminal_is_asked(upstream: Upstream, answer: str, seen: 
     assert seen in fake.requests[1].body["messages"][-1]["content"]
 
 
+def test_a_person_is_asked_at_the_terminal_when_stdin_is_the_prompt(upstream: Upstream) -> None:
+    fake = upstream(call("pay", amount=5), "Done.")
+    process, terminal = on_a_terminal("run", "--tools", "tools.py", stdin=subprocess.PIPE)
+    with process, os.fdopen(terminal, "r+b", buffering=0) as screen:
+        assert process.stdin is not None
+        process.stdin.write(b"Pay 5.")
+        process.stdin.close()
+        read_to(screen, b"[y/N] ")
+        screen.write(b"yes\n")
+        read_to(screen, b"2 rounds")
+        assert process.wait(timeout=30) == 0
+    assert fake.requests[1].body["messages"][-1]["content"] == "paid 5"
+
+
+def test_a_terminal_is_not_steered_by_the_model(upstream: Upstream) -> None:
+    upstream("\x1b[31mred\x1b]0;title\x07")
+    process, terminal = on_a_terminal("run", "Hi", "-q", stdout=None)
+    with process, os.fdopen(terminal, "r+b", buffering=0) as screen:
+        shown = read_to(screen, b"\n")
+        assert process.wait(timeout=30) == 0
+    assert b"red" in shown
+    assert b"\x1b" not in shown
+    assert b"\x07" not in shown
+
+
 def test_an_interruption_stops_the_run_and_says_what_became_of_its_tools(
     upstream: Upstream,
 ) -> None:
@@ -379,7 +425,7 @@ def test_the_environment_names_a_model_before_the_file_does(
     monkeypatch.setenv("WINDLASS_TOOLS", "tools.py")
     run("Hi")
     assert fake.requests[0].body["model"] == "gpt-of-environment"
-    assert len(fake.requests[0].body["tools"]) == 3
+    assert len(fake.requests[0].body["tools"]) == 4
 
 
 def test_without_any_model_every_remedy_is_named(
@@ -431,14 +477,24 @@ def started(*words: str) -> subprocess.Popen[str]:
     )
 
 
-def on_a_terminal(*words: str) -> tuple[subprocess.Popen[bytes], int]:
-    """The command with a terminal for its stdin and stderr, and our end of that terminal."""
+AT_A_TERMINAL = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(2, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "windlass", *sys.argv[1:]])
+"""
+
+
+def on_a_terminal(
+    *words: str, stdin: int | None = None, stdout: int | None = subprocess.PIPE
+) -> tuple[subprocess.Popen[bytes], int]:
+    """The command at a terminal, which is what is not given otherwise, and our end of it."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "windlass", *words],
-        stdin=theirs,
+        [sys.executable, "-c", AT_A_TERMINAL, *words],
+        stdin=theirs if stdin is None else stdin,
+        stdout=theirs if stdout is None else stdout,
         stderr=theirs,
-        stdout=subprocess.PIPE,
     )
     os.close(theirs)
     return process, ours

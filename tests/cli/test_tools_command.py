@@ -1,6 +1,9 @@
 """`windlass tools`: what there is, what a model is told of it, and one call by hand."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -172,6 +175,32 @@ def test_an_error_of_the_tool_is_said_in_its_own_words(tools: Tools) -> None:
     )
     assert (code, out) == (1, "")
     assert error == "windlass: get_weather: there is no such city\n"
+
+
+def test_what_a_module_and_a_tool_print_is_no_part_of_the_result(tools: Tools, here: Path) -> None:
+    (here / "loud.py").write_text(
+        'print("loading")\n\ndef shout() -> str:\n    """Shouts."""\n    print("shouting")\n'
+        '    return "done"\n\nTOOLS = [shout]\n'
+    )
+    assert tools.outcome("call", "shout", "--tools", "loud.py") == (
+        0,
+        "done\n",
+        "loading\nshouting\n",
+    )
+
+
+@pytest.mark.parametrize("words", [["tools", "list", "tools.py"], ["completion", "bash"]])
+def test_a_reader_that_has_gone_away_is_no_error(words: list[str]) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with os.fdopen(theirs, "wb") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "windlass", *words],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    assert done.stderr == b""
 
 
 def test_arguments_are_checked_as_a_models_are(tools: Tools) -> None:

@@ -65,7 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     try:
-        return modules[0].run(options)
+        code = modules[0].run(options)
+        sys.stdout.flush()  # here, where a broken pipe is caught
     except ConfigError as error:
         return _complain(parser, error, 2)
     except WindlassError as error:
@@ -76,6 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has seen enough. Python must not fail again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    return code
 
 
 def whole_parser() -> argparse.ArgumentParser:

@@ -60,7 +60,11 @@ def _refused(reason: str) -> ApprovalHook:
 def _can_ask() -> bool:
     if not sys.stderr.isatty():
         return False
-    return sys.stdin.isatty() or _TERMINAL.exists()
+    try:
+        with _terminal():
+            return True
+    except OSError:
+        return False
 
 
 @contextmanager

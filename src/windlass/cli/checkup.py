@@ -150,7 +150,8 @@ def _configuration() -> Iterator[Check]:
         count = len(config.models)
         yield Check("ok", CONFIG_NAME, f"{count} {'model' if count == 1 else 'models'}")
     for problem in problems:
-        yield Check("problem", CONFIG_NAME, str(problem), "windlass check-config")
+        name = CONFIG_NAME if problem.file else "environment"
+        yield Check("problem", name, str(problem), "windlass check-config")
     yield _port(config.server)
 
 

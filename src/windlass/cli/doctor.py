@@ -1,12 +1,10 @@
 """`windlass doctor`: what is here, what is missing, and the command that puts it right."""
 
 import argparse
-import sys
-
-import msgspec
 
 from windlass.cli.checkup import Check, checkup
 from windlass.cli.models import KnownModel, known_models
+from windlass.cli.output import own_stdout
 from windlass.cli.toolfiles import choose_model
 from windlass.errors import ConfigError
 
@@ -32,14 +30,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    checks = list(checkup())
-    usable = [model for model in known_models() if model.usable]
+    with own_stdout() as output:
+        checks = list(checkup())
+        usable = [model for model in known_models() if model.usable]
+        conclusion = _conclusion(usable)
     if options.json:
-        answer = {"ready": bool(usable), "usable": [each.name for each in usable], "checks": checks}
-        sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+        names = [each.name for each in usable]
+        output.json({"ready": bool(usable), "usable": names, "checks": checks})
     else:
-        sys.stdout.write("".join(map(_lines, checks)))
-        sys.stdout.write(f"\n{_conclusion(usable)}\n")
+        output.text(f"{''.join(map(_lines, checks))}\n{conclusion}\n")
     return 0 if usable else 1
 
 

@@ -2,13 +2,12 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
+from windlass.cli.output import own_stdout
 from windlass.cli.providers import (
     EMBEDDED,
     SERVICES,
@@ -56,11 +55,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """The configuration's own problems are told by `windlass check-config`."""
-    models = list(known_models())
+    with own_stdout() as output:
+        models, default = list(known_models()), _default()
     if options.json:
-        sys.stdout.buffer.write(msgspec.json.encode(models) + b"\n")
+        output.json(models)
         return 0
-    default = _default()
     rows = [
         (
             "*" if default in (each.name, each.target) else "",
@@ -70,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         )
         for each in models
     ]
-    sys.stdout.write(table(("", "MODEL", "USABLE", "WHY"), rows))
+    output.text(table(("", "MODEL", "USABLE", "WHY"), rows))
     return 0
 
 

@@ -2,20 +2,30 @@
 
 import argparse
 import asyncio
+import logging
 import math
 import mimetypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from windlass.cli.approvals import ANSWERS, approval_hook
 from windlass.cli.completion import completes_files
-from windlass.cli.run_output import Answer, EventLines, JsonObject, Narrator, StreamedText
+from windlass.cli.output import own_stdout
+from windlass.cli.run_output import (
+    Answer,
+    EventLines,
+    JsonObject,
+    Narrator,
+    StreamedText,
+    reason_of,
+)
 from windlass.cli.toolfiles import Chosen, choose_model, load_model, open_client
 from windlass.client import AsyncRun
 from windlass.content import Part
-from windlass.errors import ConfigError, RoundLimitExceeded
+from windlass.errors import ConfigError
 from windlass.events import RunEvent, StopReason
 from windlass.settings import MODES
 
@@ -112,12 +122,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Raises `ConfigError` for what cannot work, and what the run fails with."""
     prompt = [*(_image(path) for path in options.image), _prompt(options.prompt)]
-    chosen = choose_model(options.model, options.tools)
-    answer = JsonObject() if options.json else EventLines() if options.events else StreamedText()
-    narrator = None if options.quiet else Narrator(sys.stderr)
-    if narrator:
-        narrator.say(_introduction(chosen))
-    return asyncio.run(_answered(options, chosen, prompt, answer, narrator))
+    form = JsonObject if options.json else EventLines if options.events else StreamedText
+    with own_stdout() as output, _log_kept_to_errors(options.quiet):
+        chosen = choose_model(options.model, options.tools)
+        narrator = None if options.quiet else Narrator(sys.stderr)
+        if narrator:
+            narrator.say(_introduction(chosen))
+        return asyncio.run(_answered(options, chosen, prompt, form(output), narrator))
 
 
 async def _answered(
@@ -162,15 +173,25 @@ async def _follow(run: AsyncRun, show: Callable[[RunEvent], None]) -> None:
 
 
 def _exit_code(run: AsyncRun) -> int:
-    reason: StopReason = run.stop_reason or "stopped"
-    if isinstance(run.error, RoundLimitExceeded):
-        reason = "max_rounds"
-    elif run.error is not None:
+    reason = reason_of(run)
+    if reason == "error" and run.error is not None:
         raise run.error
     code, words = ENDINGS[reason]
     if code:
         sys.stderr.write(f"windlass: no full answer: {reason}: {words}\n")
     return code
+
+
+@contextmanager
+def _log_kept_to_errors(quiet: bool) -> Generator[None]:
+    """Who wants quiet does not want the library's warnings either."""
+    log = logging.getLogger("windlass")
+    level = log.level
+    log.setLevel(logging.ERROR if quiet else level)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _introduction(chosen: Chosen) -> str:

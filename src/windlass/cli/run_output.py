@@ -1,14 +1,15 @@
 """What `windlass run` writes: the answer on stdout in one of three forms, the story on stderr."""
 
-import sys
 from collections.abc import Callable
 from typing import Any, Protocol, TextIO
 
 import msgspec
 
 from windlass.cli.chat.visible import cut, one_line, visible
+from windlass.cli.output import Output
 from windlass.client import AsyncRun
 from windlass.content import FunctionCall, FunctionResponse
+from windlass.errors import RoundLimitExceeded
 from windlass.events import (
     ApprovalResolved,
     Outcome,
@@ -16,6 +17,7 @@ from windlass.events import (
     RunEnded,
     RunEvent,
     Status,
+    StopReason,
     TextDelta,
     ToolRunEnded,
     ToolRunProgress,
@@ -24,7 +26,15 @@ from windlass.events import (
 )
 from windlass.loop.reply import Reply
 
-__all__ = ["Answer", "EventLines", "JsonObject", "Narrator", "StreamedText", "reply_to_dict"]
+__all__ = [
+    "Answer",
+    "EventLines",
+    "JsonObject",
+    "Narrator",
+    "StreamedText",
+    "reason_of",
+    "reply_to_dict",
+]
 
 _LONGEST_SHOWN = 160
 
@@ -44,14 +54,15 @@ class Answer(Protocol):
 class StreamedText:
     """The model's text as it comes, and nothing else. What several rounds say is on lines apart."""
 
-    def __init__(self) -> None:
-        self._shown: Callable[[str], str] = visible if sys.stdout.isatty() else str
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._shown: Callable[[str], str] = visible if output.is_terminal else str
         self._line_is_open = False
 
     def take(self, event: RunEvent) -> None:
         match event:
             case TextDelta(text=text) if text:
-                _write(self._shown(text).encode("utf-8", "replace"))
+                self._output.text(self._shown(text))
                 self._line_is_open = not text.endswith("\n")
             case Status() | RoundStarted() | ToolRunStarted() | ToolRunEnded() | RunEnded():
                 self._close_line()
@@ -63,15 +74,18 @@ class StreamedText:
 
     def _close_line(self) -> None:
         if self._line_is_open:
-            _write(b"\n")
+            self._output.text("\n")
             self._line_is_open = False
 
 
 class EventLines:
     """Every event of the run, as one line of JSON."""
 
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
     def take(self, event: RunEvent) -> None:
-        _write(event_to_json(event) + b"\n")
+        self._output.bytes(event_to_json(event) + b"\n")
 
     def end(self, run: AsyncRun) -> None:
         """The last event has said it."""
@@ -80,15 +94,24 @@ class EventLines:
 class JsonObject:
     """One object when all is over. A run that failed has its error in place of an answer."""
 
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
     def take(self, event: RunEvent) -> None:
         """Nothing is written before the end."""
 
     def end(self, run: AsyncRun) -> None:
         if run.error is None:
-            answer = reply_to_dict(run.reply)
+            self._output.json(reply_to_dict(run.reply))
         else:
-            answer = {"stop_reason": run.stop_reason, "error": str(run.error)}
-        _write(msgspec.json.encode(answer, enc_hook=str) + b"\n")
+            self._output.json({"stop_reason": reason_of(run), "error": str(run.error)})
+
+
+def reason_of(run: AsyncRun) -> StopReason:
+    """Why an ended run ended. A limit is one, also where it is configured to be an error."""
+    if isinstance(run.error, RoundLimitExceeded):
+        return "max_rounds"
+    return run.stop_reason or "stopped"
 
 
 def reply_to_dict(reply: Reply) -> dict[str, Any]:
@@ -177,8 +200,3 @@ def _short(text: str) -> str:
 def _all_fields(value: msgspec.Struct) -> dict[str, Any]:
     """With those that are at their defaults: a script asks for `.usage.input_tokens`."""
     return msgspec.structs.asdict(value)
-
-
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()

@@ -8,6 +8,7 @@ from typing import Any, Literal, NoReturn
 import msgspec
 
 from windlass.cli.completion import completes_files
+from windlass.cli.output import Output, own_stdout
 from windlass.cli.tables import table
 from windlass.cli.tool_arguments import arguments_json
 from windlass.cli.toolfiles import find_tools
@@ -93,17 +94,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Raises `ConfigError` for files, names and arguments that are none."""
-    files = [*options.tools, *getattr(options, "files", ())]
-    tools = find_tools(files)
-    match options.action:
-        case "list":
-            return _list(tools, as_json=options.json)
-        case "schema":
-            return _schema(tools, options.name, options.format)
-        case _:
-            tool = _named(options.name, tools)
-            json = arguments_json(tool, options.arguments, options.pairs)
-            return _call(tool, json, as_json=options.json)
+    with own_stdout() as output:
+        tools = find_tools([*options.tools, *getattr(options, "files", ())])
+        match options.action:
+            case "list":
+                return _list(tools, output, as_json=options.json)
+            case "schema":
+                return _schema(tools, options.name, options.format, output)
+            case _:
+                tool = _named(options.name, tools)
+                json = arguments_json(tool, options.arguments, options.pairs)
+                return _call(tool, json, output, as_json=options.json)
 
 
 def _action(actions: Any, name: str, said: str, epilog: str) -> argparse.ArgumentParser:
@@ -125,25 +126,25 @@ def _action(actions: Any, name: str, said: str, epilog: str) -> argparse.Argumen
     return action
 
 
-def _list(tools: dict[str, Tool], *, as_json: bool) -> int:
+def _list(tools: dict[str, Tool], output: Output, *, as_json: bool) -> int:
     declared = [_declaration(tool) for tool in tools.values()]
     if as_json:
-        _write([msgspec.to_builtins(each) for each in declared])
+        output.json(declared)
         return 0
     rows = [(each.name, each.description, _parameters(each.parameters)) for each in declared]
-    sys.stdout.write(table(("NAME", "DESCRIPTION", "PARAMETERS"), rows))
+    output.text(table(("NAME", "DESCRIPTION", "PARAMETERS"), rows))
     return 0
 
 
-def _schema(tools: dict[str, Tool], name: str | None, format: SchemaFormat) -> int:
+def _schema(tools: dict[str, Tool], name: str | None, format: SchemaFormat, output: Output) -> int:
     if name is None:
-        _write([_in_format(tool, format) for tool in tools.values()])
+        output.json([_in_format(tool, format) for tool in tools.values()])
     else:
-        _write(_in_format(_named(name, tools), format))
+        output.json(_in_format(_named(name, tools), format))
     return 0
 
 
-def _call(tool: Tool, json: str, *, as_json: bool) -> int:
+def _call(tool: Tool, json: str, output: Output, *, as_json: bool) -> int:
     if not tool.runnable:
         raise ConfigError(f"{tool.name} is only declared: there is no function to call")
     response = asyncio.run(_executed(tool, json))
@@ -151,9 +152,9 @@ def _call(tool: Tool, json: str, *, as_json: bool) -> int:
         sys.stderr.write(f"windlass: {tool.name}: {response.error}\n")
         return 1
     if as_json:
-        _write(response.output)
+        output.json(response.output)
     else:
-        sys.stdout.buffer.write(f"{response.text}\n".encode("utf-8", "replace"))
+        output.text(f"{response.text}\n")
     return 0
 
 
@@ -229,12 +230,3 @@ def _type_name(schema: Any) -> str:
             return "|".join(map(str, names))
         case _:
             return "any"
-
-
-def _write(value: Any) -> None:
-    """JSON for scripts on one line, for people on several."""
-    data = msgspec.json.encode(value, enc_hook=str)
-    if sys.stdout.isatty():
-        data = msgspec.json.format(data, indent=2)
-    sys.stdout.buffer.write(data + b"\n")
-    sys.stdout.buffer.flush()

@@ -1,0 +1,55 @@
+"""How far the loading of a model is, as the person at the terminal sees it."""
+
+import io
+
+import pytest
+from tests.cli.environment import hide
+
+from windlass.cli.progress import progress_shown
+from windlass.models.local.weights import Progress
+
+STEPS = [
+    Progress("joining", 0, 100),
+    Progress("joining", 3, 100),
+    Progress("joining", 55, 100),
+    Progress("joining", 100, 100),
+    Progress("loading", 0, 1),
+    Progress("loading", 1, 1),
+]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(stream: io.StringIO, *, quiet: bool = False) -> str:
+    with progress_shown(stream, quiet=quiet) as on_progress:
+        for step in STEPS if on_progress else ():
+            assert on_progress is not None
+            on_progress(step)
+    return stream.getvalue()
+
+
+def test_without_rich_there_is_a_line_for_each_tenth(monkeypatch: pytest.MonkeyPatch) -> None:
+    hide(monkeypatch, "rich")
+    assert shown(Terminal()).splitlines() == [
+        "Joining the model's weights, once: 0%",
+        "Joining the model's weights, once: 50%",
+        "Joining the model's weights, once: 100%",
+        "Loading the model: 0%",
+        "Loading the model: 100%",
+    ]
+
+
+def test_with_rich_there_is_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    text = shown(Terminal())
+    assert "Joining the model's weights, once" in text
+    assert "100%" in text
+    assert text.endswith("\x1b[2K")
+
+
+def test_a_file_and_those_who_want_quiet_get_nothing() -> None:
+    assert shown(io.StringIO()) == ""
+    assert shown(Terminal(), quiet=True) == ""
