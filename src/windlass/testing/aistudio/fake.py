@@ -1,0 +1,133 @@
+"""A local replica of the Google AI Studio page, which plays a script in a real browser."""
+
+from pathlib import Path
+from typing import Any, Unpack
+
+from msgspec import Struct
+
+from windlass.testing.aistudio.options import Page, PageOptions, page_of
+from windlass.testing.aistudio.steps import page_events
+from windlass.testing.exchange import Answer, Exchange, Frames, Received, Refused, json_bytes
+from windlass.testing.fake import FakeUpstream
+from windlass.testing.gate import Gate, Latch
+from windlass.testing.pace import Pace
+from windlass.testing.script import Refuse, Script, Slow, Turn
+from windlass.testing.sse import Transport
+
+__all__ = ["FakeAIStudio"]
+
+_STATIC = Path(__file__).parent / "static"
+_CONTENT_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+_POLICY = "default-src 'self'; base-uri 'none'; require-trusted-types-for 'script'"
+_NEW_CHAT = "/prompts/new_chat"
+_SIGN_IN = "/v3/signin/identifier"
+
+
+class FakeAIStudio(FakeUpstream):
+    """The AI Studio page from a script, at `url`; `?model=` chooses the model.
+
+    `requests` are what the page asked of its model. Their `body` has `model`, `prompt` (None when
+    answers to calls made it go on), `answers` (`name`, `arguments` and `response` as typed),
+    `switches`, `declarations` as they were saved, `system`, `settings`, and the whole chat as
+    Gemini's `contents`, so that `last_prompt` and `tool_results` read it. `saves` are the
+    declarations of each Save that the editor took, and `stopped` is set once Stop was pressed.
+    The options are in `PageOptions`.
+    """
+
+    def __init__(
+        self,
+        script: Script[dict[str, Any]] = (),
+        *,
+        port: int = 0,
+        **options: Unpack[PageOptions],
+    ) -> None:
+        super().__init__(script, None, port, Transport())
+        self.saves: list[list[dict[str, Any]]] = []
+        self.stopped = Latch()
+        self._page: Page = page_of(options)
+
+    @property
+    def url(self) -> str:
+        """The address of a new chat."""
+        return self.root_url + _NEW_CHAT
+
+    @property
+    def base_url(self) -> str:
+        return self.root_url
+
+    def _headers(self) -> dict[str, str]:
+        return {"Content-Security-Policy": _POLICY}
+
+    def _answer(self, received: Received) -> Answer:
+        if received.method != "GET":
+            return super()._answer(received)
+        match received.path.split("/")[1:]:
+            case ["prompts", _] if self._page.signed_in:
+                return _file("index.html")
+            case ["prompts", _]:
+                return Answer([], Pace([]), status=302, headers={"Location": _SIGN_IN}, length=0)
+            case ["v3", "signin", _]:
+                return _file("signin.html")
+            case ["static", "options.js"]:
+                options = json_bytes(self._page.to_dict())
+                return _content(b"export const options = " + options + b";\n", ".js")
+            case ["static", name] if (_STATIC / name).is_file():
+                return _file(name)
+            case ["replica", "gate", place]:
+                return self._gate_answer(place)
+            case _:
+                return self._error_answer(Refused(404, f"there is no {received.path}"))
+
+    def _gate_answer(self, place: str) -> Answer:
+        held = {str(name): wait for name, wait in self._page.late.items()}[place]
+        gate, seconds = (held, 0.0) if isinstance(held, Gate) else (None, held)
+        wait = Slow(Turn(), gate, seconds, after=0)
+        return Answer([b"{}"], Pace([wait]), length=2)
+
+    def _is_model_request(self, received: Received) -> bool:
+        return received.path == "/replica/generate"
+
+    def _accepted(self, received: Received) -> Exchange | Any:
+        match received.path:
+            case "/replica/generate":
+                return _PageExchange()
+            case "/replica/saved":
+                self.saves.append(received.body)
+            case "/replica/stopped":
+                self.stopped.set()
+            case path:
+                raise Refused(404, f"there is no {path}")
+        return {}
+
+    def _error_body(self, error: Refuse | Refused) -> Any:
+        where = "callout" if error.status == 429 else "turn" if error.status >= 500 else "toast"
+        return {"type": "error", "where": where, "message": error.message}
+
+
+class _PageExchange(Struct, frozen=True):
+    """The page always reads a stream, of the events that it plays."""
+
+    streams: bool = True
+
+    def body(self, turn: Turn) -> bytes:
+        return json_bytes(page_events(turn))
+
+    def frames(self, turn: Turn) -> Frames:
+        usage = turn.usage
+        counts = {
+            "input": usage.input_tokens,
+            "output": usage.output_tokens,
+            "total": usage.total_tokens,
+        }
+        pieces = [json_bytes(event) for event in page_events(turn)]
+        return Frames([], pieces, [json_bytes({"type": "end", "usage": counts})])
+
+
+def _file(name: str) -> Answer:
+    path = _STATIC / name
+    return _content(path.read_bytes(), path.suffix)
+
+
+def _content(data: bytes, suffix: str) -> Answer:
+    headers = {"Content-Type": f"{_CONTENT_TYPES[suffix]}; charset=utf-8"}
+    return Answer([data], Pace([]), headers=headers, length=len(data))

@@ -1,0 +1,118 @@
+// The turns of the chat, as they stand in the page and as a request tells them.
+import { h, icon } from "./markup.js";
+import { options } from "./options.js";
+import { state } from "./state.js";
+
+const TICK_MS = 100;
+
+export const session = h("ms-chat-session", {});
+let number = 0;
+
+/** A new turn at the end of the chat. `rerun` is called with it when its button is pressed. */
+export function addTurn(role, rerun) {
+  const turn = { role, chunks: [], started: performance.now() };
+  const again = { type: "button", "aria-label": "Rerun this turn", onclick: () => rerun(turn) };
+  turn.content = h("div", { part: "turn_content", class: "turn-content" });
+  turn.timer = h("span", { class: "timer" });
+  const classes = `chat-turn-container ${role.toLowerCase()} render`;
+  turn.element = h(
+    "ms-chat-turn",
+    { part: "turn", id: `turn-${++number}` },
+    h(
+      "div",
+      { part: "turn_container", class: classes },
+      h(
+        "div",
+        { class: "actions-container" },
+        h("ms-run-button", {}, h("button", again, icon("refresh"))),
+      ),
+      h(
+        "div",
+        { part: "turn_role", class: "virtual-scroll-container", "data-turn-role": role },
+        turn.content,
+      ),
+      h("div", { class: "turn-footer" }, turn.timer),
+    ),
+  );
+  state.turns.push(turn);
+  session.append(turn.element);
+  scroll();
+  return turn;
+}
+
+export function addChunk(turn, chunk) {
+  turn.chunks.push(chunk);
+  if (isOnScreen(turn)) turn.content.append(chunk.element);
+  session.scrollTop = session.scrollHeight;
+  return chunk;
+}
+
+/** Takes away this turn and what follows it. */
+export function removeFrom(place) {
+  for (const turn of state.turns.splice(place)) turn.element.remove();
+  scroll();
+}
+
+/** The calls of the turn that wait for an answer. */
+export function pendingCalls(turn) {
+  return turn.chunks.filter((chunk) => chunk.kind === "call" && chunk.response === null);
+}
+
+/** The chat in the shape of a Gemini request. */
+export function contents() {
+  return state.turns.flatMap((turn) => {
+    const parts = turn.chunks.flatMap(partOf);
+    const answered = turn.chunks.filter((chunk) => typeof chunk.response === "string");
+    const said = { role: turn.role.toLowerCase(), parts };
+    return answered.length ? [said, { role: "user", parts: answered.map(responsePart) }] : [said];
+  });
+}
+
+// The timer of the last answer never rests: who waits for a quiet turn must not look at it.
+setInterval(() => {
+  const last = state.turns.at(-1);
+  if (last?.role === "Model") {
+    last.timer.textContent = `${((performance.now() - last.started) / 1000).toFixed(1)}s`;
+  }
+}, TICK_MS);
+
+/** Only the last turns are on the screen; the others are empty until they come back to it. */
+function scroll() {
+  for (const turn of state.turns) {
+    const wanted = isOnScreen(turn) ? turn.chunks.map((chunk) => chunk.element) : [];
+    if (wanted.length !== turn.content.childElementCount) turn.content.replaceChildren(...wanted);
+  }
+}
+
+function isOnScreen(turn) {
+  const shown = options.visible_turns ?? Infinity;
+  return state.turns.length - state.turns.indexOf(turn) <= shown;
+}
+
+function partOf(chunk) {
+  switch (chunk.kind) {
+    case "text":
+      return [{ text: chunk.text }];
+    case "thought":
+      return [{ text: chunk.text, thought: true }];
+    case "call":
+      return [{ functionCall: { name: chunk.name, args: objectIn(chunk.arguments, "arguments") } }];
+    default:
+      return [];
+  }
+}
+
+function responsePart({ name, response }) {
+  return { functionResponse: { name, response: objectIn(response, "output") } };
+}
+
+/** The JSON object in the text; other text becomes the value of `field`. */
+function objectIn(text, field) {
+  try {
+    const value = JSON.parse(text);
+    const isObject = value !== null && typeof value === "object" && !Array.isArray(value);
+    return isObject ? value : { [field]: value };
+  } catch {
+    return { [field]: text };
+  }
+}
