@@ -198,6 +198,7 @@ def test_a_reader_that_has_gone_away_is_no_error(words: list[str]) -> None:
             [sys.executable, "-m", "windlass", *words],
             stdout=pipe,
             stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
             timeout=60,
         )
     assert done.stderr == b""
