@@ -217,7 +217,9 @@ LOOPS: tuple[Looped, ...] = (
     Looped("Convert 10 km to miles.", ("convert_units",), ("6.2",)),
     Looped("How many pounds are 70 kg?", ("convert_units",), ("154",)),
     Looped("What is the weather in Paris and in London?", ("get_weather",) * 2, ("18", "11")),
-    Looped("What time is it in Tokyo and in New York?", ("get_time",) * 2, ("22:05|10:05", "0?8:05")),
+    Looped(
+        "What time is it in Tokyo and in New York?", ("get_time",) * 2, ("22:05|10:05", "0?8:05")
+    ),
     Looped(
         "What's the weather in Madrid, and what time is it in Paris?",
         ("get_weather", "get_time"),

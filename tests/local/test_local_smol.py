@@ -3,6 +3,7 @@
 What a model says differs from machine to machine: these tests look at how, not at what.
 """
 
+import asyncio
 import logging
 import subprocess
 import sys
@@ -36,6 +37,8 @@ class Watched:
         self._server = server
         self.asked: list[bytes] = []
         self.told: list[int] = []
+        self.answering = threading.Event()
+        self.reading = threading.Event()
 
     def handle_chat_completions(self, prompt: bytes, callback: Callable[[bytes], bool]) -> None:
         self.asked.append(prompt)
@@ -43,6 +46,9 @@ class Watched:
 
         def counted(chunk: bytes) -> bool:
             self.told[-1] += 1
+            self.reading.set()
+            if b"prompt_progress" not in chunk:
+                self.answering.set()
             return callback(chunk)
 
         self._server.handle_chat_completions(prompt, counted)
@@ -135,6 +141,20 @@ async def test_a_request_that_is_left_stops_and_the_next_goes_on(
             break
     assert end_of(await events_of(model, Message.user("Hi"))).usage.output_tokens > 0
     assert watched[0].told[0] < 100
+
+
+async def test_a_request_that_is_left_while_its_prompt_is_read_stops_too(
+    watched: list[Watched], model: LocalModel
+) -> None:
+    await model.load()
+    (server,) = watched
+    asking = asyncio.create_task(events_of(model, Message.user("word " * 850)))
+    assert await asyncio.to_thread(server.reading.wait, 30)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await asyncio.to_thread(engines.unload)  # waits for the request that runs
+    assert not server.answering.is_set()
 
 
 async def test_an_old_part_of_a_long_conversation_is_left_out_aloud(

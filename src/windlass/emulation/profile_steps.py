@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from windlass.content import (
     FunctionCall,
     FunctionDeclaration,
+    FunctionResponse,
     Message,
     Schema,
     Usage,
@@ -39,7 +40,7 @@ from windlass.events import (
     ToolCallStarted,
     TurnEnded,
 )
-from windlass.model import NONE, Model, ModelRequest
+from windlass.model import AUTO, NONE, Model, ModelRequest
 from windlass.schema import plain
 
 __all__ = ["StepsModel"]
@@ -51,6 +52,8 @@ _WORDS = "answer"
 
 _CHOOSE = "Choose the tool that the request needs. Tools:\n{tools}\n- {words}: no tool is needed"
 _FILL = "Write the arguments of the function {name} that the request needs, as JSON.\n{function}"
+_MARK = {"windlass": {"mode": "emulated"}}
+_ANSWER = "Answer my question with this, in one plain sentence."
 _NO_TOOL = (
     "Hello!",
     "Thank you very much.",
@@ -83,7 +86,7 @@ class StepsModel:
         if not tools or request.settings.response_schema is not None:
             return self._emulated.stream(request)
         if request.tool_choice.mode == "auto" and request.messages[-1].responses:
-            return self._emulated.stream(replace(request, tool_choice=NONE))
+            return aclosing(_emulated(self._model.stream(_answering(request)), Usage()))
         return aclosing(self._events(request, tools))
 
     async def warm(self, request: ModelRequest) -> None:
@@ -114,9 +117,9 @@ class StepsModel:
                 raise
             log.info("%s cannot be held to these schemas: %s", self.name, problem)
             rest, spent = self._emulated.stream(request), Usage()
-        async with rest as events:
+        async with aclosing(_emulated(rest, spent)) as events:
             async for event in events:
-                yield _with_usage(event, spent)
+                yield event
 
     async def _chosen(
         self, request: ModelRequest, tools: tuple[FunctionDeclaration, ...]
@@ -177,9 +180,9 @@ def _choosing(request: ModelRequest, choices: _Choices) -> ModelRequest:
     """Which tool does the last question need? The examples come before it, as a conversation."""
     lines = [f"- {name}: {_first_line(tool)}" for name, tool in choices.tools.items()]
     system = Message.system(_CHOOSE.format(tools="\n".join(lines), words=_WORDS))
-    examples = [(sample_request(tool), name) for name, tool in choices.tools.items()]
-    if choices.words:
-        examples += [(question, _WORDS) for question in _NO_TOOL]
+    # Whatever stands last is chosen too often: better a tool than none.
+    examples = [(question, _WORDS) for question in _NO_TOOL] if choices.words else []
+    examples += [(sample_request(tool), name) for name, tool in choices.tools.items()]
     messages = [system]
     for question, name in examples:
         messages += [Message.user(question), Message.assistant(compact_json({"tool": name}))]
@@ -197,29 +200,59 @@ def _filling(request: ModelRequest, tool: FunctionDeclaration) -> ModelRequest:
     return _asking(request, messages, plain(tool.parameters))
 
 
+def _answering(request: ModelRequest) -> ModelRequest:
+    """What do the results say? In words: such a model repeats any marks that it sees."""
+    system = [message for message in request.messages if message.role == "system"]
+    results = map(_in_words, request.messages[-1].responses)
+    text = "\n".join((_last_question(request), "", *results, _ANSWER))
+    return replace(
+        request,
+        messages=(*system, Message.user(text)),
+        tools=(),
+        tool_choice=AUTO,
+        parallel_tool_calls=None,
+    )
+
+
+def _in_words(response: FunctionResponse) -> str:
+    if response.error is not None:
+        return f"The function {response.name} failed: {quoted(response.error)}"
+    return f"The function {response.name} returned: {quoted(response.output)}"
+
+
 def _asking(request: ModelRequest, messages: list[Message], schema: Schema) -> ModelRequest:
-    question = next((each.text for each in reversed(request.messages) if each.role == "user"), "")
+    question = _last_question(request)
     settings = replace(request.settings, response_schema=schema, stop=None)
     return ModelRequest((*messages, Message.user(question)), settings=settings, extra=request.extra)
 
 
 def _call_events(tool: FunctionDeclaration, written: _Said, spent: Usage) -> list[ModelEvent]:
-    usage, extra = spent + written.usage, {"windlass": {"mode": StepsModel.mode}}
+    usage = spent + written.usage
     if written.finish == "length":
-        return [TurnEnded("length", usage, message_extra=extra)]
+        return [TurnEnded("length", usage, message_extra=_MARK)]
     call = FunctionCall(tool.name, written.text, new_call_id())
     return [
         ToolCallStarted(0, call.id, call.name),
         ToolCallDelta(0, call.json),
         ToolCallEnded(0, call),
-        TurnEnded("tool_calls", usage, message_extra=extra),
+        TurnEnded("tool_calls", usage, message_extra=_MARK),
     ]
 
 
-def _with_usage(event: ModelEvent, spent: Usage) -> ModelEvent:
-    if isinstance(event, TurnEnded):
-        return replace(event, usage=spent + event.usage)
-    return event
+async def _emulated(
+    turn: AbstractAsyncContextManager[AsyncIterator[ModelEvent]], spent: Usage
+) -> AsyncGenerator[ModelEvent, None]:
+    """The turn, marked as emulated, with what was spent before it."""
+    async with turn as events:
+        async for event in events:
+            if isinstance(event, TurnEnded):
+                extra = {**_MARK, **(event.message_extra or {})}
+                event = replace(event, usage=spent + event.usage, message_extra=extra)
+            yield event
+
+
+def _last_question(request: ModelRequest) -> str:
+    return next((each.text for each in reversed(request.messages) if each.role == "user"), "")
 
 
 def _first_line(tool: FunctionDeclaration) -> str:

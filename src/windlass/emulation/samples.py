@@ -19,6 +19,7 @@ _BY_NAME: dict[str, str] = {
     "email": "ada@example.com",
     "expression": "2 + 3",
     "file": "notes.txt",
+    "from_unit": "km",
     "language": "French",
     "location": "Paris",
     "name": "Ada",
@@ -28,6 +29,8 @@ _BY_NAME: dict[str, str] = {
     "text": "Good morning",
     "time": "09:30",
     "timezone": "Europe/Paris",
+    "to_unit": "miles",
+    "unit": "km",
     "url": "https://example.com",
     "username": "ada",
 }
