@@ -161,10 +161,14 @@ def test_weights_that_are_joined_need_no_more_room(
     assert "local/qwen is joined there" in check["detail"]
 
 
-def test_a_cache_that_cannot_be_a_folder_is_a_problem(
-    doctor: Doctor, monkeypatch: pytest.MonkeyPatch, here: Path
+@pytest.mark.parametrize("is_a_file", [True, False])
+def test_a_cache_that_cannot_be_written_to_is_a_problem(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch, here: Path, is_a_file: bool
 ) -> None:
-    monkeypatch.setattr("os.access", lambda path, mode: False)
+    if is_a_file:
+        (here / "cache").touch()
+    else:
+        monkeypatch.setattr("os.access", lambda path, mode: False)
     check = doctor()["cache folder"]
     assert (check["state"], "cannot be written to" in check["detail"]) == ("problem", True)
 

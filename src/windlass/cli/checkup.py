@@ -130,7 +130,7 @@ def _cache() -> Check:
     said = f"{folder}, {_size(free)} free"
     if joined:
         return Check("ok", "cache folder", f"{said}; local/{QWEN.name} is joined there")
-    if not os.access(ground, os.W_OK):
+    if not os.access(ground, os.W_OK) or (folder.exists() and not folder.is_dir()):
         detail = f"{folder} cannot be written to"
         return Check("problem", "cache folder", detail, "export WINDLASS_CACHE=/another/folder")
     needed = QWEN.size + _SPARE_BYTES
