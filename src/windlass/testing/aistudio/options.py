@@ -71,7 +71,8 @@ class PageOptions(TypedDict, total=False):
     is `disabled` and then says "Stop generating"; "newer" has other classes.
     `broken`: parts, out of `PARTS`, that no selector finds: they lose their tag and attributes.
     `models`: the models to choose from, the first one chosen; `without_function_calling`: those
-    that have no function-calling row. `switched_on`: the switches that are on at the start.
+    that have no function-calling row. `switched_on`: the switches that are on at the start;
+    `stuck`: those that do not move when they are clicked.
     `tools_collapsed`, `visual_tab_first`: how the tools panel and the editor open.
     `overlay`: a dialog in front of the page, which can be closed or is there to stay.
     `late`: what waits for a gate, or some seconds: the page, the editor's dialog, its saving.
@@ -87,6 +88,7 @@ class PageOptions(TypedDict, total=False):
     models: Sequence[str]
     without_function_calling: Collection[str]
     switched_on: Collection[Switch]
+    stuck: Collection[Switch]
     tools_collapsed: bool
     visual_tab_first: bool
     overlay: Literal["closable", "stuck"] | None
@@ -107,6 +109,7 @@ class Page(Struct, frozen=True, kw_only=True):
     models: Sequence[str] = ("gemini-2.5-flash", "gemini-2.5-pro")
     without_function_calling: Collection[str] = ()
     switched_on: Collection[Switch] = ()
+    stuck: Collection[Switch] = ()
     tools_collapsed: bool = False
     visual_tab_first: bool = False
     overlay: Literal["closable", "stuck"] | None = None
@@ -121,7 +124,7 @@ class Page(Struct, frozen=True, kw_only=True):
     def to_dict(self) -> dict[str, Any]:
         """What the page's own code reads."""
         plain = {name: getattr(self, name) for name in self.__struct_fields__}
-        listed = ("broken", "models", "without_function_calling", "switched_on", "late")
+        listed = ("broken", "models", "without_function_calling", "switched_on", "stuck", "late")
         return {**plain, **{name: list(plain[name]) for name in listed}}
 
 
@@ -131,6 +134,7 @@ def page_of(options: PageOptions) -> Page:
     _check("variant", [page.variant], get_args(Variant))
     _check("broken", page.broken, sorted(PARTS))
     _check("switched_on", page.switched_on, get_args(Switch))
+    _check("stuck", page.stuck, get_args(Switch))
     _check("late", page.late, get_args(Place))
     _check("without_function_calling", page.without_function_calling, page.models)
     if not page.models:

@@ -2,7 +2,7 @@
 import { callChunk, errorChunk, textChunk, thoughtChunk } from "./chunks.js";
 import { clearNotices, showCallout, showToast, showTokens } from "./notices.js";
 import { options } from "./options.js";
-import { eventsOf, Refused, tell } from "./server.js";
+import { eventsOf, tell } from "./server.js";
 import { changed, state } from "./state.js";
 import { addChunk, addTurn, contents, pendingCalls, removeFrom } from "./turns.js";
 
@@ -17,8 +17,9 @@ export function ask(prompt) {
 export function stop() {
   const generation = state.generation;
   if (generation === null) return;
-  settle(generation);
+  generation.next = null;
   generation.abort.abort();
+  settle(generation);
   tell("stopped", {});
 }
 
@@ -38,7 +39,14 @@ function rerun(turn) {
 
 async function generate(reason) {
   clearNotices();
-  const generation = { abort: new AbortController(), answer: null, chunks: [], ended: false };
+  const generation = {
+    abort: new AbortController(),
+    answer: null,
+    isThought: false,
+    chunks: [],
+    ended: false,
+    next: null,
+  };
   state.generation = generation;
   const request = requestFor(reason);
   changed();
@@ -66,6 +74,7 @@ function settle(generation) {
   if (state.generation !== generation) return;
   state.generation = null;
   changed();
+  if (generation.next !== null) goOn(generation.next);
 }
 
 const PLAYED = {
@@ -83,6 +92,7 @@ const PLAYED = {
   idle: (_, generation) => settle(generation),
   end: ({ usage }, generation) => {
     generation.ended = true;
+    if (generation.answer === null) generation.answer = addTurn("Model", rerun);
     showTokens(usage);
   },
 };
@@ -103,10 +113,14 @@ function turnFor(generation, kind) {
   return generation.answer;
 }
 
-/** Goes on when enough of the turn's calls have their answers. */
+/** Goes on when enough of the turn's calls have their answers, after what is being written. */
 function answered(turn) {
-  if (state.generation !== null) return;
   if (options.resume === "all" && pendingCalls(turn).length > 0) return;
+  if (state.generation === null) goOn(turn);
+  else state.generation.next = turn;
+}
+
+function goOn(turn) {
   const fresh = turn.chunks.filter((chunk) => typeof chunk.response === "string" && !chunk.told);
   const answers = fresh.map((chunk) => {
     chunk.told = true;
@@ -117,7 +131,7 @@ function answered(turn) {
 
 function fail(error, generation) {
   generation.ended = true;
-  const message = error instanceof Error && !(error instanceof Refused) ? FAILED : error.message;
+  const message = error.where === undefined ? FAILED : error.message;
   switch (error.where) {
     case "callout":
       return showCallout(message);

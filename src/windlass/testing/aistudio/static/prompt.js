@@ -35,19 +35,19 @@ export function promptForm() {
 }
 
 function run() {
-  const prompt = draft();
-  if (prompt === "" || state.generation !== null) return;
+  const prompt = field.value;
+  if (isEmpty() || state.generation !== null) return;
   field.value = "";
   ask(prompt);
 }
 
-function draft() {
-  return (field.value ?? "").trim();
+function isEmpty() {
+  return (field.value ?? "").trim() === "";
 }
 
 function show() {
   const generating = state.generation !== null;
-  const empty = !generating && draft() === "";
+  const empty = !generating && isEmpty();
   mark(button, {
     type: generating ? "button" : "submit",
     "aria-label": isOlder && generating ? "Stop generating" : "Run",

@@ -78,7 +78,7 @@ function rowOf(name) {
 }
 
 function flip(name) {
-  if (isExcluded(name)) return;
+  if (isExcluded(name) || options.stuck.includes(name)) return;
   state.switches[name] = !state.switches[name];
   changed();
 }

@@ -64,7 +64,8 @@ export function contents() {
     const parts = turn.chunks.flatMap(partOf);
     const answered = turn.chunks.filter((chunk) => typeof chunk.response === "string");
     const said = { role: turn.role.toLowerCase(), parts };
-    return answered.length ? [said, { role: "user", parts: answered.map(responsePart) }] : [said];
+    const told = { role: "user", parts: answered.map(responsePart) };
+    return [said, told].filter((message) => message.parts.length > 0);
   });
 }
 
