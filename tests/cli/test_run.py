@@ -1,116 +1,17 @@
-"""`windlass run` as a script meets it: stdout, stderr, exit codes, signals and pipes."""
+"""`windlass run` as a script meets it: stdout, stderr, options and exit codes."""
 
 import json
-import os
-import pty
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, NamedTuple, get_args
+from typing import get_args
 
 import pytest
+from tests.cli.running import KEY, Run, Upstream
 
 from windlass.cli import main
-from windlass.cli.providers import Readiness
 from windlass.cli.run import ENDINGS
-from windlass.cli.toolfiles import choose_model
 from windlass.content import Message
 from windlass.events import StopReason, TextDelta, event_from_json
-from windlass.testing import FakeOpenAI, Gate, Turn, call, calls, refuse, say, slow
-
-TOOLS = '''
-import sys
-from windlass import ToolError, tool
-
-
-@tool
-def get_weather(city: str) -> str:
-    """The weather of a city."""
-    if city == "Atlantis":
-        raise ToolError("there is no such city")
-    return f"sunny in {city}"
-
-
-@tool(approve=True)
-def pay(amount: int) -> str:
-    """Pays."""
-    return f"paid {amount}"
-
-
-@tool
-def chatter() -> str:
-    """Prints."""
-    print("said by a tool")
-    return "done"
-
-
-@tool
-def wait_for_ever() -> str:
-    """Never comes back."""
-    import threading
-
-    threading.Event().wait()
-    return "no"
-'''
-KEY = "sk-of-the-caller"
-
-
-VARIABLES = (
-    "WINDLASS_MODEL", "WINDLASS_TOOLS", "OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY",
-    "GOOGLE_API_KEY", "VERTEX_ACCESS_TOKEN", "GOOGLE_ACCESS_TOKEN",
-)  # fmt: skip
-
-Upstream = Callable[..., FakeOpenAI]
-
-
-class Ran(NamedTuple):
-    """What came of a command."""
-
-    code: int
-    out: str
-    error: str
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with tools, and an environment that says nothing."""
-    (tmp_path / "tools.py").write_text(TOOLS)
-    monkeypatch.chdir(tmp_path)
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
-
-
-@pytest.fixture
-def upstream(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
-    """Starts an upstream with a script: the only one that the environment names."""
-    with ExitStack() as stack:
-
-        def start(*script: Any) -> FakeOpenAI:
-            fake = stack.enter_context(FakeOpenAI(script, api_key=KEY))
-            monkeypatch.setenv("OPENAI_BASE_URL", fake.base_url)
-            monkeypatch.setenv("OPENAI_API_KEY", KEY)
-            return fake
-
-        yield start
-
-
-@pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """Runs `windlass run` with these words."""
-
-    def start(*words: str) -> Ran:
-        code = main(["run", *words])
-        out, error = capfdbinary.readouterr()
-        return Ran(code, out.decode(), error.decode())
-
-    return start
+from windlass.testing import Gate, Turn, call, calls, refuse, say, slow
 
 
 def test_the_answer_is_all_of_stdout_and_the_story_is_on_stderr(
@@ -141,13 +42,6 @@ def test_what_a_tool_prints_is_no_part_of_the_answer(upstream: Upstream, run: Ru
     upstream(call("chatter"), "Done.")
     ran = run("Chat.", "--tools", "tools.py", "-q")
     assert ran == (0, "Done.\n", "said by a tool\n")
-
-
-def test_quiet_keeps_the_log_to_errors(upstream: Upstream) -> None:
-    upstream(call("get_weather", city="Paris"), "Sunny.", "Sunny.")
-    done = windlass("run", "Hi", "--tools", "tools.py", "--max-rounds", "1", "-q", input="")
-    [line] = done.stderr.splitlines()
-    assert line.startswith("windlass: no full answer: max_rounds: ")
 
 
 def test_json_is_one_object_with_all_that_a_reply_has(upstream: Upstream, run: Run) -> None:
@@ -194,14 +88,6 @@ def test_emulated_mode_brings_tools_in_words(upstream: Upstream, run: Run) -> No
     run("Weather?", "--tools", "tools.py", "--mode", "emulated")
     assert "tools" not in fake.requests[0].body
     assert "get_weather" in str(fake.requests[0].body["messages"])
-
-
-@pytest.mark.parametrize("words", [["-"], []])
-def test_a_prompt_is_read_from_a_pipe(upstream: Upstream, words: list[str]) -> None:
-    fake = upstream("Hello.")
-    done = windlass("run", *words, input="What is thïs?")
-    assert (done.returncode, done.stdout) == (0, "Hello.\n")
-    assert fake.requests[0].body["messages"][-1]["content"] == "What is thïs?"
 
 
 @pytest.mark.parametrize(
@@ -315,195 +201,3 @@ def test_approvals_can_be_given_and_refused_ahead(
     fake = upstream(call("pay", amount=5), "Done.")
     run("Pay 5.", "--tools", "tools.py", "--approve", answer)
     assert seen in fake.requests[1].body["messages"][-1]["content"]
-
-
-@pytest.mark.parametrize(("answer", "seen"), [("y", "paid 5"), ("n", "the user said no")])
-def test_a_person_at_a_terminal_is_asked(upstream: Upstream, answer: str, seen: str) -> None:
-    fake = upstream(call("pay", amount=5), "Done.")
-    process, terminal = on_a_terminal("run", "Pay 5.", "--tools", "tools.py")
-    with process, os.fdopen(terminal, "r+b", buffering=0) as screen:
-        shown = read_to(screen, b"[y/N] ")
-        screen.write(f"{answer}\n".encode())
-        read_to(screen, b"2 rounds")
-        out, _ = process.communicate(timeout=30)
-    assert b'Run pay {"amount":5}?' in shown
-    assert (process.returncode, out) == (0, b"Done.\n")
-    assert seen in fake.requests[1].body["messages"][-1]["content"]
-
-
-def test_a_person_is_asked_at_the_terminal_when_stdin_is_the_prompt(upstream: Upstream) -> None:
-    fake = upstream(call("pay", amount=5), "Done.")
-    process, terminal = on_a_terminal("run", "--tools", "tools.py", stdin=subprocess.PIPE)
-    with process, os.fdopen(terminal, "r+b", buffering=0) as screen:
-        assert process.stdin is not None
-        process.stdin.write(b"Pay 5.")
-        process.stdin.close()
-        read_to(screen, b"[y/N] ")
-        screen.write(b"yes\n")
-        read_to(screen, b"2 rounds")
-        assert process.wait(timeout=30) == 0
-    assert fake.requests[1].body["messages"][-1]["content"] == "paid 5"
-
-
-def test_a_terminal_is_not_steered_by_the_model(upstream: Upstream) -> None:
-    upstream("\x1b[31mred\x1b]0;title\x07")
-    process, terminal = on_a_terminal("run", "Hi", "-q", stdout=None)
-    with process, os.fdopen(terminal, "r+b", buffering=0) as screen:
-        shown = read_to(screen, b"\n")
-        assert process.wait(timeout=30) == 0
-    assert b"red" in shown
-    assert b"\x1b" not in shown
-    assert b"\x07" not in shown
-
-
-def test_an_interruption_stops_the_run_and_says_what_became_of_its_tools(
-    upstream: Upstream,
-) -> None:
-    upstream(call("wait_for_ever"))
-    with started("run", "Wait.", "--tools", "tools.py", "--json") as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "Executing wait_for_ever" in line:
-                break
-        process.send_signal(signal.SIGINT)
-        out, rest = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "stopped; it may have had its effect" in rest
-    assert "Traceback" not in rest
-    reply = json.loads(out)
-    assert reply["stop_reason"] == "stopped"
-    assert [each["name"] for each in reply["results"]] == ["wait_for_ever"]
-
-
-def test_a_reader_that_goes_away_is_no_error(upstream: Upstream) -> None:
-    gate = Gate()
-    upstream(slow("One two three.", gate, after=1))
-    with started("run", "Count.", "-q") as process:
-        assert process.stdout is not None
-        assert process.stdout.read(4) == "One "
-        process.stdout.close()
-        gate.open()
-        assert process.stderr is not None
-        assert process.stderr.read() == ""
-
-
-def test_the_first_model_of_the_file_here_is_used_with_its_tools(
-    upstream: Upstream, run: Run, here: Path
-) -> None:
-    fake = upstream(call("get_weather", city="Rome"), "Sunny.", "Also here.")
-    (here / "windlass.toml").write_text(
-        '[models.fast]\ntarget = "openai/gpt-of-file"\ntools = ["get_weather"]\n'
-        'system = "Be kind."\n[models.other]\ntarget = "openai/gpt-other"\n'
-        '[tools]\nmodules = ["tools.py"]\n'
-    )
-    ran = run("Weather?")
-    body = fake.requests[0].body
-    assert ran.out == "Sunny.\n"
-    assert "openai/gpt-of-file (the first model of windlass.toml); tools: get_weather" in ran.error
-    assert body["model"] == "gpt-of-file"
-    assert body["messages"][0]["content"] == "Be kind."
-    assert [each["function"]["name"] for each in body["tools"]] == ["get_weather"]
-    assert run("Hi", "--model", "other").out == "Also here.\n"
-    assert fake.requests[-1].body["model"] == "gpt-other"
-
-
-def test_a_name_that_the_file_does_not_have_is_answered_with_those_it_has(
-    run: Run, here: Path
-) -> None:
-    (here / "windlass.toml").write_text('[models.fast]\ntarget = "openai/gpt-test"\n')
-    ran = run("Hi", "--model", "fats")
-    assert ran.code == 2
-    assert "windlass.toml has no model 'fats'; did you mean 'fast'?" in ran.error
-
-
-def test_the_environment_names_a_model_before_the_file_does(
-    upstream: Upstream, run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake = upstream("Hello.")
-    (here / "windlass.toml").write_text('[models.fast]\ntarget = "openai/gpt-of-file"\n')
-    monkeypatch.setenv("WINDLASS_MODEL", "openai/gpt-of-environment")
-    monkeypatch.setenv("WINDLASS_TOOLS", "tools.py")
-    run("Hi")
-    assert fake.requests[0].body["model"] == "gpt-of-environment"
-    assert len(fake.requests[0].body["tools"]) == 4
-
-
-def test_without_any_model_every_remedy_is_named(
-    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    not_ready = Readiness(False, "not installed")
-    monkeypatch.setattr("windlass.cli.providers.embedded_readiness", lambda weights: not_ready)
-    ran = run("Hi")
-    assert ran.code == 2
-    for remedy in ("--model", "WINDLASS_MODEL", "OPENAI_API_KEY", "GEMINI_API_KEY", "[local]"):
-        assert remedy in ran.error
-
-
-def test_the_embedded_model_is_used_when_no_key_is_set(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ready = Readiness(True, "it is installed")
-    monkeypatch.setattr("windlass.cli.providers.embedded_readiness", lambda weights: ready)
-    assert choose_model(None).config.target == "local/qwen"
-
-
-def test_it_needs_no_rich(upstream: Upstream) -> None:
-    upstream("Hello.")
-    program = (
-        "import sys; sys.modules.update(dict.fromkeys(('rich', 'prompt_toolkit', 'shtab')));"
-        "from windlass.cli import main; sys.exit(main(['run', 'Hi']))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
-    assert done.stdout == b"Hello.\n", done.stderr
-
-
-def windlass(*words: str, input: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "windlass", *words],
-        input=input,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-    )
-
-
-def started(*words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "windlass", *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
-
-
-AT_A_TERMINAL = """
-import fcntl, os, sys, termios
-os.setsid()
-fcntl.ioctl(2, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, "-m", "windlass", *sys.argv[1:]])
-"""
-
-
-def on_a_terminal(
-    *words: str, stdin: int | None = None, stdout: int | None = subprocess.PIPE
-) -> tuple[subprocess.Popen[bytes], int]:
-    """The command at a terminal, which is what is not given otherwise, and our end of it."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", AT_A_TERMINAL, *words],
-        stdin=theirs if stdin is None else stdin,
-        stdout=theirs if stdout is None else stdout,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    return process, ours
-
-
-def read_to(screen: IO[bytes], marker: bytes) -> bytes:
-    shown = b""
-    while marker not in shown:
-        piece = screen.read(1024)
-        assert piece, shown
-        shown += piece
-    return shown
