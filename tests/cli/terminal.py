@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +30,9 @@ class Terminal:
         height: int = 24,
     ) -> None:
         assert shutil.which("tmux"), "these tests need tmux: apt-get install tmux"
-        self._socket = str(home / "tmux.socket")
+        # A socket's path must be short, and a test's directory is not.
+        self._folder = tempfile.TemporaryDirectory(prefix="tmux")
+        self._socket = f"{self._folder.name}/socket"
         self._command = shlex.join(command)
         self._home = home
         self._environ = {
@@ -53,6 +56,7 @@ class Terminal:
 
     def __exit__(self, *_: object) -> None:
         self._tmux("kill-server")
+        self._folder.cleanup()
 
     def type(self, text: str, *keys: str) -> None:
         """Types the text, then presses the keys, by tmux's names: `Enter`, `C-c`, `Up`."""

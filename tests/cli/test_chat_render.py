@@ -185,10 +185,9 @@ def test_the_line_under_a_run_says_round_time_and_how_to_stop() -> None:
     view = View(5)
     view.add(RunStarted("run_1", "openai/gpt", (), time=100.0))
     view.add(RoundStarted(1, "awaiting_model_call"))
-    assert drawn(render.live_line(view, 101.5, False)).endswith(
+    assert drawn(render.live_line(view, 101.5, "Ctrl-C stops")).endswith(
         "round 1 of 5 · 1.5 s · Ctrl-C stops\n"
     )
-    assert "stopping" in drawn(render.live_line(view, 101.5, True))
     view.add(RunEnded("answer", Usage(20, 10, 30), 1, time=102.0))
     assert drawn(render.ending(view)) == "round 1 of 5 · 20 in, 10 out · 2.0 s · openai/gpt\n"
 
@@ -220,7 +219,20 @@ def test_a_narrower_terminal_has_more_lines_to_take_back() -> None:
     written.seek(0)
     written.truncate()
     screen.clear()
-    # The text's one line and the status line have become two each; the empty one stays one.
-    assert written.getvalue().count("\x1b[1A\x1b[2K") == 5
+    # The text's one line has become two; the empty one and the status line are still one each.
+    assert written.getvalue().count("\x1b[1A\x1b[2K") == 4
     screen.clear()
-    assert written.getvalue().count("\x1b[1A\x1b[2K") == 5
+    assert written.getvalue().count("\x1b[1A\x1b[2K") == 4
+
+
+def test_nothing_is_left_to_be_drawn_over_at_the_end() -> None:
+    written = io.StringIO()
+    screen = Screen(Console(file=written, force_terminal=True, width=40, height=20))
+    view = View(5)
+    view.say("it could not begin", "error")
+    screen.begin()
+    screen.show(view, 0.0)
+    screen.end(view)
+    ended = written.getvalue()
+    screen.clear()
+    assert written.getvalue() == ended

@@ -1,13 +1,15 @@
 """A chat from the keys that are typed to what is shown, without a terminal."""
 
 import asyncio
+import io
 import logging
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.chatting import ALT_ENTER, CTRL_C, CTRL_D, conversing, talk
+from tests.cli.chatting import ALT_ENTER, CTRL_C, CTRL_D, chosen, conversing, talk
 
 from windlass import tool
 from windlass.cli import main
@@ -289,10 +291,11 @@ async def test_another_model_hears_the_same_conversation(monkeypatch: pytest.Mon
     with FakeOpenAI(["I am other."]) as other:
         monkeypatch.setenv("OPENAI_BASE_URL", other.base_url)
         keys = "Hi\r/model openai/other\rWho are you?\r/model\r/quit\r"
-        chat = await talk(["Hello."], keys)
+        chat = await talk(["Hello."], keys, tools=[get_weather])
         [request] = other.requests
     assert request.body["model"] == "other"
     assert [m["content"] for m in request.body["messages"]] == ["Hi", "Hello.", "Who are you?"]
+    assert [tool["function"]["name"] for tool in request.body["tools"]] == ["get_weather"]
     assert "The model is openai/other." in chat.shown
 
 
@@ -380,6 +383,36 @@ async def test_the_round_limit_is_kept_and_told() -> None:
     chat = await talk(script, f"Weather?\r{CTRL_D}", tools=[get_weather], max_rounds=1)
     assert "last round, tools are off" in chat.shown
     assert "The round limit was reached" in chat.shown
+
+
+@pytest.mark.parametrize(
+    ("own", "configured", "expected"),
+    [(None, "configured", "saved"), ("own", "configured", "own"), (None, None, "saved")],
+)
+async def test_saved_instructions_stand_over_configured_ones_and_under_ones_own(
+    own: str | None, configured: str | None, expected: str
+) -> None:
+    with FakeOpenAI() as fake:
+        conversation = Conversation(chosen(fake, system=configured), system=own)
+        conversation.resume([Message.system("saved"), Message.user("Hi")])
+        assert conversation.system == expected
+        await conversation.aclose()
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_without_the_extra_the_command_that_installs_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Tty())
+    monkeypatch.setattr(sys, "stdout", Tty())
+    monkeypatch.delitem(sys.modules, "windlass.cli.chat.shell", raising=False)
+    monkeypatch.setitem(sys.modules, "prompt_toolkit.output", None)
+    assert main(["chat", "--model", "openai/gpt-test"]) == 2
+    assert capsys.readouterr().err.endswith("pip install 'windlass[cli]'\n")
 
 
 def test_without_a_terminal_the_way_to_do_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:

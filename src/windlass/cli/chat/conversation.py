@@ -40,6 +40,7 @@ class Conversation:
     ) -> None:
         self.chosen = chosen
         self.system = chosen.config.system if system is None else system
+        self._own_system = system is not None
         self.messages: tuple[Message, ...] = ()
         self.usage = Usage()
         """Of all replies together."""
@@ -95,8 +96,12 @@ class Conversation:
         self.messages, self._asked = (), None
 
     async def use(self, name: str) -> None:
-        """Goes on with another model. Raises `ConfigError`, and then nothing has changed."""
+        """Goes on with another model, and the same tools unless it is configured with its own.
+
+        Raises `ConfigError`, and then nothing has changed.
+        """
         chosen = choose_model(name, self._tool_files)
+        chosen = msgspec.structs.replace(chosen, tools=chosen.tools or self.tools)
         client = open_client(chosen)
         await load_model(client.model)
         former, self._client, self.chosen = self._client, client, chosen
@@ -115,9 +120,9 @@ class Conversation:
         write_messages(file.expanduser(), (*instructions, *self.messages))
 
     def resume(self, messages: Sequence[Message]) -> None:
-        """Goes on from a conversation that was saved."""
+        """Goes on from a conversation that was saved. Instructions of one's own stand over its."""
         for message in messages:
-            if message.role == "system" and self.system is None:
+            if message.role == "system" and not self._own_system:
                 self.system = message.text
         self.messages = tuple(m for m in messages if m.role != "system")
         questions = [at for at, m in enumerate(self.messages) if m.role == "user"]

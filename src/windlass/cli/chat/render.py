@@ -57,10 +57,9 @@ def block(shown: Block, now: float) -> RenderableType:
             assert_never(shown)
 
 
-def live_line(view: View, now: float, stopping: bool) -> RenderableType:
-    """The line under a run that goes: which round, for how long, and how to stop it."""
+def live_line(view: View, now: float, hint: str) -> RenderableType:
+    """The line under a run that goes: which round, for how long, and what Ctrl-C does."""
     sign = _SPINNER[int(now * 10) % len(_SPINNER)]
-    hint = "stopping; Ctrl-C twice more leaves at once" if stopping else "Ctrl-C stops"
     if not view.began:
         return _line(sign, "starting", hint)
     return _line(sign, view.budget, f"{max(now - view.began, 0.0):.1f} s", hint)

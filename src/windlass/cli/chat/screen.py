@@ -28,7 +28,7 @@ class Screen:
         self.console.print()
         self.console.show_cursor(False)
 
-    def show(self, view: View, now: float, stopping: bool = False) -> None:
+    def show(self, view: View, now: float, hint: str = "") -> None:
         """Brings the screen to where the run is."""
         with self.console:
             self.clear()
@@ -36,12 +36,13 @@ class Screen:
                 self.say(render.block(block, now))
             going = [render.block(block, now) for block in view.blocks[self._printed :]]
             if view.seconds is None:
-                going.append(render.live_line(view, now, stopping))
+                going.append(render.live_line(view, now, hint))
             self._draw(going)
 
     def end(self, view: View) -> None:
         """The run has ended: what is left of it, and its last line."""
         self.show(view, 0.0)
+        self.clear()
         if view.reason not in (None, "error"):
             self.say(render.ending(view))
         self.console.show_cursor(True)

@@ -45,12 +45,17 @@ class ShownRun:
         self._stream: AsyncStream | None = None
         self._interrupts = 0
         self._screen_free = asyncio.Lock()
+        self._terminal = contextlib.ExitStack()
+        """The terminal's settings that are given back at the end."""
         self._stopping: asyncio.Task[None] | None = None
 
     async def go(self, question: Message) -> None:
         """Asks and shows the answer. Whatever it fails with is said, and the chat goes on."""
         self._screen.begin()
-        with without_echo(), interrupts(self._interrupt), captured() as printed:
+        with self._terminal as terminal:
+            terminal.enter_context(without_echo())
+            terminal.enter_context(interrupts(self._interrupt))
+            printed = terminal.enter_context(captured())
             painting = asyncio.create_task(self._paint(printed))
             try:
                 await self._follow(question, printed)
@@ -78,8 +83,15 @@ class ShownRun:
         while True:
             async with self._screen_free:
                 self._take_in(printed)
-                self._screen.show(self.view, time.time(), stopping=self._interrupts > 0)
+                self._screen.show(self.view, time.time(), self._hint)
             await asyncio.sleep(_FRAME)
+
+    @property
+    def _hint(self) -> str:
+        left = _INTERRUPTS_TO_LEAVE - self._interrupts
+        return (
+            f"stopping; {left} more Ctrl-C to leave at once" if self._interrupts else "Ctrl-C stops"
+        )
 
     def _take_in(self, printed: Printed, *, all: bool = False) -> None:
         if lines := printed.take(all=all):
@@ -97,7 +109,8 @@ class ShownRun:
 
     def _leave_at_once(self) -> None:
         """A tool that does not let itself be cancelled must not hold the terminal for ever."""
-        self._screen.end(self.view)
+        self._screen.console.show_cursor(True)
+        self._terminal.close()
         os._exit(130)
 
     async def _approve(self, call: FunctionCall) -> Approval:
