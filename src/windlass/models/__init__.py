@@ -15,6 +15,7 @@ from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeou
 __all__ = ["PROVIDERS", "Key", "Retry", "Timeouts", "create_model"]
 
 PROVIDERS: dict[str, tuple[str, str]] = {
+    "aistudio": ("windlass.models.aistudio.model", "AIStudioModel"),
     "openai": ("windlass.models.openai.model", "OpenAIModel"),
     "gemini": ("windlass.models.gemini.model", "GeminiModel"),
     "local": ("windlass.models.local.model", "LocalModel"),

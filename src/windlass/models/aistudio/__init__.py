@@ -1,0 +1,5 @@
+"""`aistudio/`: the web page of Google AI Studio, in the user's own browser, as a model."""
+
+from windlass.models.aistudio.model import AIStudioModel
+
+__all__ = ["AIStudioModel"]

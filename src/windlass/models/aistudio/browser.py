@@ -1,0 +1,75 @@
+"""The user's browser with a profile of its own, started when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from windlass.errors import ConfigError
+from windlass.models.aistudio.config import INSTALL_BROWSER, BrowserConfig
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Page, Playwright
+
+__all__ = ["Browser"]
+
+
+class Browser:
+    """One browser for all pages of a model. Nothing is disguised, and no password is seen: the
+    user signs in by hand, and the profile remembers it."""
+
+    def __init__(self, config: BrowserConfig) -> None:
+        self._config = config
+        self._starting = asyncio.Lock()
+        self._playwright: Playwright | None = None
+        self._context: BrowserContext | None = None
+
+    async def new_page(self) -> Page:
+        """Raises `ConfigError` if there is no browser, or another one has the profile."""
+        async with self._starting:
+            if self._context is None:
+                self._context = await self._started()
+        return await self._context.new_page()
+
+    async def aclose(self) -> None:
+        context, self._context = self._context, None
+        playwright, self._playwright = self._playwright, None
+        if context is not None:
+            await context.close()
+        if playwright is not None:
+            await playwright.stop()
+
+    async def _started(self) -> BrowserContext:
+        from playwright.async_api import Error, async_playwright
+
+        config = self._config
+        if self._playwright is None:
+            self._playwright = await async_playwright().start()
+        try:
+            config.profile.mkdir(parents=True, exist_ok=True, mode=0o700)
+            context = await self._playwright.chromium.launch_persistent_context(
+                config.profile,
+                executable_path=config.program,
+                headless=config.headless,
+                args=list(config.arguments),
+            )
+        except (Error, OSError) as error:
+            await self.aclose()
+            raise ConfigError(_reason(config, str(error))) from None
+        context.on("close", lambda _: self._gone(context))
+        return context
+
+    def _gone(self, context: BrowserContext) -> None:
+        """The browser was closed or has crashed: the next page starts it again."""
+        if self._context is context:
+            self._context = None
+
+
+def _reason(config: BrowserConfig, said: str) -> str:
+    if "ProcessSingleton" in said or "SingletonLock" in said or "already in use" in said:
+        return (
+            f"the browser profile {config.profile} is open in another browser: close it, or give"
+            " each process its own with WINDLASS_AISTUDIO_PROFILE"
+        )
+    first = next((line for line in said.splitlines() if line.strip()), "no reason given")
+    return f"the browser cannot be started ({first.strip()}); {INSTALL_BROWSER}"

@@ -1,0 +1,106 @@
+"""Where the page, the browser and its profile are: from the environment, and from the caller.
+
+| Name | Default | What it says |
+|---|---|---|
+| `WINDLASS_AISTUDIO_URL` | AI Studio's page for a new chat | the page that is driven |
+| `WINDLASS_AISTUDIO_PROFILE` | `~/.local/share/windlass/aistudio` | the profile's folder |
+| `WINDLASS_AISTUDIO_BROWSER` | the Chrome or Chromium that is found | the browser's program |
+| `WINDLASS_AISTUDIO_HEADLESS` | true | whether the browser works without a window |
+| `WINDLASS_AISTUDIO_PAGES` | 2 | how many pages are open at most, one conversation on each |
+| `WINDLASS_AISTUDIO_SNAPSHOTS` | none | the folder where a failure leaves the page as it was |
+"""
+
+import shutil
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from windlass.errors import ConfigError
+
+__all__ = ["DEFAULT_URL", "INSTALL_BROWSER", "BrowserConfig", "browser_config", "check_playwright"]
+
+DEFAULT_URL = "https://aistudio.google.com/prompts/new_chat"
+INSTALL_BROWSER = (
+    "install one (`playwright install chromium`, on Debian `apt-get install chromium`) or set"
+    " WINDLASS_AISTUDIO_BROWSER to its program"
+)
+_PROGRAMS = ("google-chrome", "google-chrome-stable", "chromium", "chromium-browser", "chrome")
+_SWITCH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+class BrowserConfig(Struct, frozen=True):
+    """Which page in which browser."""
+
+    url: str
+    profile: Path
+    program: Path | None
+    """None is Playwright's own browser."""
+    headless: bool = True
+    pages: int = 2
+    snapshots: Path | None = None
+    arguments: tuple[str, ...] = ()
+    """More for the browser's command line."""
+
+
+def browser_config(environ: Mapping[str, str], *, url: str | None = None) -> BrowserConfig:
+    """What the environment says; an empty value is none.
+
+    Raises `ConfigError`, which names the variable and what it may be.
+    """
+    pages = environ.get("WINDLASS_AISTUDIO_PAGES", "").strip() or "2"
+    if not (pages.isascii() and pages.isdigit()) or int(pages) < 1:
+        raise ConfigError(
+            f"WINDLASS_AISTUDIO_PAGES must be a whole number, 1 or more, not {pages!r}"
+        )
+    headless = environ.get("WINDLASS_AISTUDIO_HEADLESS", "").strip().lower() or "true"
+    if headless not in _SWITCH:
+        raise ConfigError(f"WINDLASS_AISTUDIO_HEADLESS must be true or false, not {headless!r}")
+    snapshots = environ.get("WINDLASS_AISTUDIO_SNAPSHOTS", "").strip()
+    return BrowserConfig(
+        url=_address(url or environ.get("WINDLASS_AISTUDIO_URL", "").strip() or DEFAULT_URL),
+        profile=_profile(environ),
+        program=_program(environ),
+        headless=_SWITCH[headless],
+        pages=int(pages),
+        snapshots=Path(snapshots).expanduser() if snapshots else None,
+    )
+
+
+def check_playwright() -> None:
+    """Raises `ConfigError` if the library that drives browsers is not installed."""
+    if find_spec("playwright") is None:
+        raise ConfigError("aistudio/ drives a browser: pip install 'windlass[aistudio]'")
+
+
+def _address(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(
+            f"the address of the page (base_url or WINDLASS_AISTUDIO_URL) must be http or https,"
+            f" not {url!r}"
+        )
+    return url
+
+
+def _profile(environ: Mapping[str, str]) -> Path:
+    if given := environ.get("WINDLASS_AISTUDIO_PROFILE", "").strip():
+        return Path(given).expanduser()
+    data = environ.get("XDG_DATA_HOME", "").strip()
+    root = Path(data) if data else Path.home() / ".local" / "share"
+    return root / "windlass" / "aistudio"
+
+
+def _program(environ: Mapping[str, str]) -> Path | None:
+    given = environ.get("WINDLASS_AISTUDIO_BROWSER", "").strip()
+    if not given:
+        found = next(filter(None, map(shutil.which, _PROGRAMS)), None)
+        return Path(found) if found else None
+    program = shutil.which(str(Path(given).expanduser()))
+    if program is None:
+        raise ConfigError(
+            f"WINDLASS_AISTUDIO_BROWSER: there is no program {given!r}; {INSTALL_BROWSER}"
+        )
+    return Path(program)

@@ -1,0 +1,136 @@
+"""`FunctionController`: the page's switch for function calling and its editor of declarations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windlass.errors import ModelError
+from windlass.models.aistudio.elements import Elements, page_failed, unavailable
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator
+
+__all__ = ["FunctionController"]
+
+_EXCLUDING = ("search_toggle", "url_toggle", "code_toggle")
+"""The page's own tools: while one is on, function calling cannot be."""
+
+
+class FunctionController:
+    """Every method leaves the page as its name says, or raises `ModelError`.
+
+    A failure of the controls is `NativeModeUnavailable`, retryable if it may pass; a declaration
+    that the editor refuses has status 400.
+    """
+
+    def __init__(self, elements: Elements) -> None:
+        self._elements = elements
+
+    async def open_panel(self) -> None:
+        """Opens the tools panel, in which all of the switches are."""
+        if await self._elements.shown("function_row") is not None:
+            return
+        panel = await self._elements.shown("tools_panel")
+        if panel is not None and not await self._is_expanded(panel):
+            await self._elements.click("tools_panel")
+
+    async def is_enabled(self) -> bool:
+        """What the switch says now; a page without the switch has no function calling."""
+        await self.open_panel()
+        toggle = await self._elements.shown("function_toggle")
+        return toggle is not None and await _is_on(toggle)
+
+    async def enable(self) -> None:
+        """Switches function calling on, and before it off what excludes it."""
+        await self.open_panel()
+        for name in _EXCLUDING:
+            await self._switch(name, on=False)
+        try:
+            await self._elements.find("function_row")
+        except ModelError:
+            raise unavailable("the page shows no function calling for this model") from None
+        if not await self._switch("function_toggle", on=True):
+            raise unavailable("the switch for function calling was not found")
+
+    async def disable(self) -> None:
+        """Switches function calling off; a page without it is as it should be."""
+        await self.open_panel()
+        await self._switch("function_toggle", on=False)
+
+    async def set_search(self, on: bool) -> None:
+        """Switches the page's own Google Search. Raises `ModelError` if it should be on and is
+        not there."""
+        await self.open_panel()
+        if not await self._switch("search_toggle", on=on) and on:
+            raise page_failed("the page shows no Google Search for this model", retryable=False)
+
+    async def set_declarations(self, text: str) -> None:
+        """Puts the declarations into the editor, in place of what it had."""
+        try:
+            await self._elements.click("edit_button")
+            await self._elements.find("dialog")
+            await self._open_code_tab()
+            editor = await self._elements.find("editor")
+            await editor.fill(text, timeout=self._elements.timeout)
+            await self._elements.click("save_button")
+        except ModelError as problem:
+            await self.close_dialog()
+            raise unavailable(problem.message, passing=True) from None
+        # A refusal is told at once; without one the page may take its time to save.
+        said = await self._editor_error()
+        if not said and await self._elements.gone("dialog"):
+            return
+        said = said or await self._editor_error()
+        await self.close_dialog()
+        if not said:
+            raise unavailable("the editor of function declarations did not close", passing=True)
+        raise ModelError(
+            f"invalid schema for function declarations: the page's editor says: {said}",
+            status=400,
+            code="invalid_tool",
+        )
+
+    async def clear_declarations(self) -> None:
+        """Takes all declarations away and switches function calling off."""
+        if await self.is_enabled():
+            await self.set_declarations("[]")
+            await self.disable()
+
+    async def close_dialog(self) -> None:
+        """Closes the editor if it is open; what was typed is lost."""
+        if await self._elements.shown("dialog") is None:
+            return
+        await self._elements.page.keyboard.press("Escape")
+        if not await self._elements.gone("dialog"):
+            await self._elements.click("close_button")
+
+    async def _open_code_tab(self) -> None:
+        tab = await self._elements.shown("code_tab")
+        if tab is not None and await tab.get_attribute("aria-selected") != "true":
+            await self._elements.click("code_tab")
+
+    async def _editor_error(self) -> str:
+        error = await self._elements.shown("editor_error")
+        return " ".join((await error.inner_text()).split()) if error else ""
+
+    async def _switch(self, name: str, *, on: bool) -> bool:
+        """Whether there is such a switch. Raises if it cannot be moved: it is read again after."""
+        toggle = await self._elements.shown(name)
+        if toggle is None:
+            return False
+        if await _is_on(toggle) != on:
+            try:
+                await self._elements.click(name)
+            except ModelError as problem:
+                raise unavailable(problem.message, passing=True) from None
+            if await _is_on(toggle) != on:
+                raise unavailable(f"the switch {name!r} does not move", passing=True)
+        return True
+
+    async def _is_expanded(self, panel: Locator) -> bool:
+        around = panel.locator("xpath=../..")
+        return "expanded" in (await around.get_attribute("class") or "").split()
+
+
+async def _is_on(toggle: Locator) -> bool:
+    return await toggle.get_attribute("aria-checked") == "true"

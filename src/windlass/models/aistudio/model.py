@@ -1,0 +1,139 @@
+"""`aistudio/`: the page of Google AI Studio as a `Model`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from windlass.errors import ConfigError, ModelError
+from windlass.events import ModelEvent
+from windlass.model import ModelRequest
+from windlass.models.aistudio.browser import Browser
+from windlass.models.aistudio.config import BrowserConfig, browser_config, check_playwright
+from windlass.models.aistudio.conversation import Conversation
+from windlass.models.aistudio.orchestrator import Orchestrator
+from windlass.models.aistudio.page import ChatPage
+from windlass.models.aistudio.pool import PagePool
+from windlass.models.aistudio.schema import SchemaConverter
+from windlass.models.aistudio.turn import Patience
+from windlass.models.aistudio.wire import check_request, offered_functions
+from windlass.models.keys import Key
+from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts
+from windlass.models.turn import Waiting
+from windlass.settings import FunctionCallingSettings, function_calling_settings
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+__all__ = ["AIStudioModel", "PageSource"]
+
+
+class PageSource(Protocol):
+    """Where pages come from: a browser."""
+
+    async def new_page(self) -> Page: ...
+
+    async def aclose(self) -> None: ...
+
+
+class AIStudioModel:
+    """A model that is talked to through AI Studio's web page, in the user's own browser profile.
+
+    `model` is a name as the page has it, or `default` for the one that the page shows.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: Key | None = None,
+        headers: Mapping[str, str] | None = None,
+        retry: Retry = DEFAULT_RETRY,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        waiting: Callable[[Retry], Waiting] = Waiting,
+        config: BrowserConfig | None = None,
+        settings: FunctionCallingSettings | None = None,
+        patience: Patience = Patience(),  # noqa: B008 - it is frozen
+        browser: Callable[[BrowserConfig], PageSource] = Browser,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raises `ConfigError` if Playwright or the named browser is not there."""
+        if api_key is not None or headers is not None:
+            raise ConfigError(
+                "aistudio/ has no api_key or headers: it works in a browser in which you have"
+                " signed in (`windlass aistudio login`)"
+            )
+        check_playwright()
+        self._model = model
+        self._config = config or browser_config(os.environ, url=base_url)
+        self._settings = settings or function_calling_settings(os.environ)
+        self._converter = SchemaConverter()
+        self._patience, self._timeouts = patience, timeouts
+        self._waiting = partial(waiting, retry)
+        self.orchestrator = Orchestrator(model, self._settings, waiting=waiting, clock=clock)
+        self._make_browser = browser
+        self._browser: PageSource | None = None
+        self._pool: PagePool | None = None
+
+    @property
+    def name(self) -> str:
+        return f"aistudio/{self._model}"
+
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        return aclosing(self._events(request))
+
+    async def aclose(self) -> None:
+        """Closes the browser."""
+        browser, self._browser, self._pool = self._browser, None, None
+        if browser is not None:
+            await browser.aclose()
+
+    def __repr__(self) -> str:
+        return f"AIStudioModel({self._model!r})"
+
+    async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """A failed attempt is repeated only while nothing has been yielded."""
+        check_request(request)
+        declarations = self._converter.convert_tools(offered_functions(request))
+        waiting = self._waiting()
+        while True:
+            said = False
+            try:
+                async with self._pages().page(request.messages) as held:
+                    conversation = Conversation(
+                        held,
+                        self.orchestrator,
+                        self._config.snapshots,
+                        patience=self._patience,
+                        silence=self._timeouts.read,
+                        tries=max(1, self._settings.native_retry_count),
+                    )
+                    async with aclosing(conversation.events(request, declarations)) as events:
+                        async for event in events:
+                            said = True
+                            yield event
+                return
+            except ModelError as problem:
+                if said:
+                    raise
+                await waiting.after(problem)
+
+    def _pages(self) -> PagePool:
+        if self._pool is None:
+            self._browser = self._make_browser(self._config)
+            self._pool = PagePool(self._open_page, self._config.pages)
+        return self._pool
+
+    async def _open_page(self) -> ChatPage:
+        assert self._browser is not None
+        page = await self._browser.new_page()
+        chat = ChatPage(page, self._config.url, self._settings.ui_timeout_ms)
+        await chat.prepare()
+        return chat

@@ -1,0 +1,251 @@
+"""One page of AI Studio: a chat, and what a person would do with it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from windlass.errors import ModelError, StreamCut
+from windlass.models.aistudio.elements import Elements, page_failed
+from windlass.models.aistudio.functions import FunctionController
+from windlass.models.aistudio.observer import REPORT, START, STOP, names_for_observer
+from windlass.models.aistudio.selectors import selectors_of
+from windlass.models.aistudio.turn import Snapshot, snapshot_of
+
+if TYPE_CHECKING:
+    from playwright.async_api import ElementHandle, Locator, Page
+
+__all__ = ["ChatPage", "Watch"]
+
+_SIGNED_OUT = ModelError(
+    "the browser profile is not signed in to Google AI Studio:"
+    " run `windlass aistudio login` and sign in by hand, once",
+    status=401,
+    code="signed_out",
+)
+_LOAD_SECONDS = 30.0
+
+
+class Watch:
+    """What the observer reports of one turn, in order."""
+
+    def __init__(self) -> None:
+        self._reports: asyncio.Queue[Snapshot | None] = asyncio.Queue()
+        self.latest: Snapshot | None = None
+
+    def put(self, snapshot: Snapshot | None) -> None:
+        self._reports.put_nowait(snapshot)
+
+    async def next(self, seconds: float) -> Snapshot | None:
+        """The next report; None if there is none in time. Raises `StreamCut` with the page."""
+        try:
+            async with asyncio.timeout(seconds):
+                report = await self._reports.get()
+        except TimeoutError:
+            return None
+        if report is None:
+            raise StreamCut("the page of AI Studio was closed")
+        self.latest = report
+        return report
+
+
+class ChatPage:
+    """The verbs of a chat. Each raises `ModelError` if the page does not do it in time."""
+
+    def __init__(self, page: Page, url: str, timeout_ms: float) -> None:
+        self.page = page
+        self.elements = Elements(page, timeout_ms)
+        self.functions = FunctionController(self.elements)
+        self.model: str | None = None
+        self.is_new = False
+        """Whether the chat is empty."""
+        self._url = url
+        self._number = 0
+        self._watch: Watch | None = None
+
+    async def prepare(self) -> None:
+        """Once, before the first `open`: gives the page its way to report."""
+        await self.page.expose_binding(REPORT, self._received)  # pyright: ignore[reportUnknownMemberType]
+        self.page.on("close", lambda _: self._lost())
+        self.page.on("crash", lambda _: self._lost())
+
+    async def open(self, model: str) -> None:
+        """Loads the page with that model, and with an empty chat. Raises if nobody is signed in."""
+        from playwright.async_api import Error
+
+        self.model = None
+        try:
+            await self.page.goto(
+                _with_model(self._url, model), timeout=_LOAD_SECONDS * 1000, wait_until="load"
+            )
+        except Error as error:
+            reason = error.message.splitlines()[0]
+            raise page_failed(f"the page of AI Studio cannot be opened: {reason}") from None
+        await self._check_signed_in()
+        await self.dismiss()
+        await self._check_model(model)
+        self.model, self.is_new = model, True
+
+    async def new_chat(self) -> None:
+        """An empty chat; what the old one held is discarded."""
+        if self.is_new:
+            return
+        await self.dismiss()
+        await self.elements.click("new_chat")
+        if await self._asks_to_discard():
+            await self.elements.click("discard")
+        if not await self.elements.gone("turn"):
+            raise page_failed("the page did not begin a new chat")
+        self.is_new = True
+
+    async def send(self, text: str) -> None:
+        """Writes the prompt and runs it."""
+        await self.dismiss()
+        prompt = await self.elements.find("prompt")
+        await self._fill(prompt, text)
+        self.is_new = False
+        await self.elements.click("run_button")
+
+    async def answer_calls(self, texts: Sequence[str]) -> None:
+        """Puts one answer into the field of each of the last calls, in their order."""
+        await self.dismiss()
+        fields = await self._answer_fields()
+        if len(fields) < len(texts):
+            raise page_failed("the page shows no field for the answer to a call")
+        # Answered fields may stay as they were: the pending ones are the last.
+        for number, (field, text) in enumerate(zip(fields[-len(texts) :], texts, strict=True)):
+            # A page may go on after each answer: the next one waits until it is idle again.
+            if number and not await self.elements.gone("generating"):
+                raise page_failed("the page did not take all answers to its calls")
+            await field.fill(text, timeout=self.elements.timeout)
+            await self._submit(field)
+
+    async def stop(self) -> None:
+        """Presses Stop if the page is generating."""
+        if await self.elements.shown("generating") is not None:
+            await self.elements.click("stop_button")
+            await self.elements.gone("generating")
+
+    async def field(self, name: str) -> str | None:
+        """What a field of the settings holds; None if the page has none."""
+        field = await self.elements.shown(name)
+        return None if field is None else await field.input_value()
+
+    async def set_field(self, name: str, text: str) -> bool:
+        """Writes into a field of the settings; False if the page has none."""
+        field = await self.elements.shown(name)
+        if field is None:
+            return False
+        if await field.input_value() != text:
+            await self._fill(field, text)
+        return True
+
+    async def dismiss(self) -> None:
+        """Closes what stands in the way: a dialog of the page's own, with Escape or its button."""
+        if await self.elements.shown("overlay") is None:
+            return
+        await self.page.keyboard.press("Escape")
+        if await self.elements.shown("overlay") is None:
+            return
+        if await self.elements.shown("close_button") is not None:
+            await self.elements.click("close_button")
+        if not await self.elements.gone("overlay"):
+            raise page_failed("a dialog stands in front of the page and cannot be closed")
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncGenerator[Watch]:
+        """Reports of what comes from now on, until the block ends."""
+        self._number += 1
+        self._watch = Watch()
+        await self.page.evaluate(START, [names_for_observer(), self._number])
+        try:
+            yield self._watch
+        finally:
+            self._watch = None
+            if not self.page.is_closed():
+                await self.page.evaluate(STOP)
+
+    def _received(self, _: object, report: str) -> None:
+        number, snapshot = snapshot_of(report)
+        if self._watch is not None and number == self._number:
+            self._watch.put(snapshot)
+
+    def _lost(self) -> None:
+        if self._watch is not None:
+            self._watch.put(None)
+
+    async def _check_signed_in(self) -> None:
+        """Waits for the page itself, or for the way to sign in."""
+        if await self.elements.shown("sign_in") is not None or _is_sign_in(self.page.url):
+            raise _SIGNED_OUT
+        try:
+            await self.elements.find("prompt")
+        except ModelError:
+            if await self.elements.shown("sign_in") is not None or _is_sign_in(self.page.url):
+                raise _SIGNED_OUT from None
+            raise
+
+    async def _check_model(self, model: str) -> None:
+        """A page that does not know a model quietly takes another."""
+        shown = await self.elements.shown("model_name")
+        name = (await shown.inner_text()).strip() if shown else ""
+        if name and model != "default" and _plain(model) not in _plain(name):
+            raise ModelError(
+                f"AI Studio has no model {model!r} for this account: it shows {name!r};"
+                " aistudio/default is whichever the page has",
+                status=404,
+                code="model_not_found",
+            )
+
+    async def _asks_to_discard(self) -> bool:
+        """Whether the page wants to know if the chat may go, or has let it go already."""
+        turns = ", ".join(selectors_of("turn"))
+        either = ", ".join((*selectors_of("discard"), f"body:not(:has({turns}))"))
+        await self.page.locator(either).first.wait_for(
+            state="attached", timeout=self.elements.timeout
+        )
+        return await self.elements.shown("discard") is not None
+
+    async def _answer_fields(self) -> list[ElementHandle]:
+        for selector in selectors_of("call_answer"):
+            if fields := await self.page.query_selector_all(selector):
+                return fields
+        return []
+
+    async def _submit(self, field: ElementHandle) -> None:
+        """Presses the button beside the field, or Enter where there is none."""
+        form = await field.query_selector("xpath=ancestor::form")
+        for selector in selectors_of("call_send"):
+            if form is not None and (button := await form.query_selector(selector)):
+                await button.click(timeout=self.elements.timeout)
+                return
+        await field.press("Enter", timeout=self.elements.timeout)
+
+    async def _fill(self, field: Locator, text: str) -> None:
+        from playwright.async_api import TimeoutError as Late
+
+        try:
+            await field.fill(text, timeout=self.elements.timeout)
+        except Late:
+            raise page_failed("a field of the page takes no text") from None
+
+
+def _with_model(url: str, model: str) -> str:
+    if model == "default":
+        return url
+    parts = urlsplit(url)
+    query = [pair for pair in parse_qsl(parts.query) if pair[0] != "model"]
+    return urlunsplit(parts._replace(query=urlencode([*query, ("model", model)])))
+
+
+def _is_sign_in(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.hostname == "accounts.google.com" or "/signin" in parts.path
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower().removeprefix("models/"))

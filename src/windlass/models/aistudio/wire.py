@@ -1,0 +1,201 @@
+"""A request as the steps that it takes on the page. Pure.
+
+A chat that is open on the page and holds exactly what the request's history begins with is gone on
+with: tool results go into the page's own fields, a question into its prompt. Any other history is
+put into words at the beginning of a new chat.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from windlass.content import (
+    FileData,
+    FunctionCall,
+    FunctionDeclaration,
+    FunctionResponse,
+    GoogleSearch,
+    InlineData,
+    Message,
+    Opaque,
+)
+from windlass.errors import ModelError
+from windlass.jsontext import compact_json
+from windlass.model import ModelRequest, ToolChoice
+
+__all__ = [
+    "Answers",
+    "Plan",
+    "Prompt",
+    "SaidTurn",
+    "check_request",
+    "has_search",
+    "offered_functions",
+    "plan_of",
+    "reminder",
+    "said_turns",
+]
+
+
+class SaidTurn(Struct, frozen=True):
+    """A message as far as the page knows it: no ids, thoughts or signatures."""
+
+    role: str
+    text: str
+    calls: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+
+
+class Prompt(Struct, frozen=True):
+    """A text for the prompt field; `new_chat` says that nothing of the open chat is wanted."""
+
+    text: str
+    new_chat: bool
+    system: str = ""
+    """The system instructions of a new chat."""
+
+
+class Answers(Struct, frozen=True):
+    """One text for the response field of each pending call, in the order of the calls."""
+
+    texts: tuple[str, ...]
+
+
+Plan: TypeAlias = Prompt | Answers
+
+
+def said_turns(messages: Sequence[Message]) -> tuple[SaidTurn, ...]:
+    """The conversation in the form in which two of them can be compared."""
+    return tuple(
+        SaidTurn(
+            message.role,
+            message.text.strip(),
+            tuple(_call_key(call) for call in message.calls),
+            tuple(response.text for response in message.responses),
+        )
+        for message in messages
+    )
+
+
+def plan_of(messages: Sequence[Message], live: Sequence[SaidTurn] | None) -> Plan:
+    """What to do on a page whose chat holds `live`; None is a page without a chat."""
+    if live and said_turns(messages[: len(live)]) == tuple(live):
+        last, rest = messages[len(live) - 1], messages[len(live) :]
+        if answers := _answers(last, rest):
+            return answers
+        if rest and not last.calls and all(message.role == "user" for message in rest):
+            return Prompt("\n\n".join(message.text for message in rest), new_chat=False)
+    system = "\n\n".join(message.text for message in messages if message.role == "system")
+    said = [message for message in messages if message.role != "system"]
+    return Prompt(_rendered(said), new_chat=True, system=system)
+
+
+def _answers(asked: Message, rest: Sequence[Message]) -> Answers | None:
+    """The answers to the last turn's calls, if the request brings all of them and nothing else."""
+    if not asked.calls or not rest or any(message.role != "tool" for message in rest):
+        return None
+    responses = [response for message in rest for response in message.responses]
+    if len(responses) != len(asked.calls):
+        return None
+    by_id = {response.id: response for response in responses}
+    if len(by_id) == len(responses) and all(call.id in by_id for call in asked.calls):
+        responses = [by_id[call.id] for call in asked.calls]
+    return Answers(tuple(_answer_text(response) for response in responses))
+
+
+def _answer_text(response: FunctionResponse) -> str:
+    """The field is a single line: JSON has escapes for what needs more, and is what it takes."""
+    fields = {"output": response.output} if response.error is None else {"error": response.error}
+    return compact_json(fields)
+
+
+def _call_key(call: FunctionCall) -> str:
+    arguments = call.arguments
+    return f"{call.name} {arguments if isinstance(arguments, str) else _canonical(arguments)}"
+
+
+def _canonical(value: Any) -> str:
+    match value:
+        case dict():
+            items = sorted((str(key), _canonical(item)) for key, item in value.items())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            return "{" + ",".join(f"{compact_json(key)}:{item}" for key, item in items) + "}"
+        case list():
+            return "[" + ",".join(map(_canonical, value)) + "]"  # pyright: ignore[reportUnknownArgumentType]
+        case _:
+            return compact_json(value)
+
+
+_SO_FAR = "This is our conversation so far, one JSON object to a line:"
+_GO_ON = {
+    "user": "Now to my last message, which is what I want an answer to:",
+    "tool": "Go on from there: the results of the functions that you called are in the last lines.",
+    "assistant": "Go on from there.",
+}
+
+
+def _rendered(said: Sequence[Message]) -> str:
+    """A history that no chat on the page holds. JSON, so that no message can pass for another."""
+    last = said[-1] if said else Message.user("")
+    earlier = said[:-1] if last.role == "user" else said
+    pieces: list[str] = []
+    if earlier:
+        pieces += [_SO_FAR, "\n".join(map(_line, earlier)), _GO_ON[last.role]]
+    if last.role == "user":
+        pieces.append(last.text)
+    return "\n\n".join(pieces)
+
+
+def _line(message: Message) -> str:
+    fields: dict[str, Any] = {"role": "model" if message.role == "assistant" else message.role}
+    if message.text:
+        fields["text"] = message.text
+    if message.calls:
+        fields["calls"] = [
+            {"name": call.name, "arguments": call.arguments} for call in message.calls
+        ]
+    if message.responses:
+        fields["results"] = [
+            {"name": response.name, "response": response.response} for response in message.responses
+        ]
+    return compact_json(fields)
+
+
+def offered_functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
+    """The functions that go into the editor: all, only those that must be called, or none."""
+    choice = request.tool_choice
+    if choice.mode == "none":
+        return ()
+    functions = [tool for tool in request.tools if isinstance(tool, FunctionDeclaration)]
+    if choice.mode == "required" and choice.names:
+        return tuple(tool for tool in functions if tool.name in choice.names)
+    return tuple(functions)
+
+
+def has_search(request: ModelRequest) -> bool:
+    """Whether the page's own Google Search is to be on."""
+    return any(isinstance(tool, GoogleSearch) for tool in request.tools)
+
+
+def reminder(choice: ToolChoice, functions: Sequence[FunctionDeclaration]) -> str:
+    """What is said to a model that answered in words where a call was required."""
+    names = choice.names or tuple(function.name for function in functions)
+    which = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
+    return f"Do not answer in words yet: call {which} first."
+
+
+def check_request(request: ModelRequest) -> None:
+    """Raises `ModelError` (400) for what the page cannot be asked."""
+    if request.settings.response_schema is not None:
+        raise _refused("a response_schema is not supported: the page has no structured output here")
+    if has_search(request) and offered_functions(request):
+        raise _refused("Google Search and functions exclude each other on the page: offer one")
+    for message in request.messages:
+        for part in message.parts:
+            media = part.parts if isinstance(part, FunctionResponse) else (part,)
+            if any(isinstance(item, (InlineData, FileData, Opaque)) for item in media):
+                raise _refused("the page is given text only: leave out images and other media")
+
+
+def _refused(reason: str) -> ModelError:
+    return ModelError(f"aistudio/: {reason}", status=400, code="unsupported")
