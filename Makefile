@@ -11,7 +11,7 @@ PORT ?= 8080
 COVERAGE_FLOOR := 95
 
 .DEFAULT_GOAL := help
-.PHONY: help install run examples test check format bench bench-peers bfcl docs clean
+.PHONY: help install run examples test check format bench bench-local bench-peers bfcl docs clean
 
 help:
 	@echo "make run     the gateway with a model of this machine and a few tools; MODEL=smol for the light one"
@@ -20,6 +20,7 @@ help:
 	@echo "make check   lint, formatting, types, import layers"
 	@echo "make format  put right what ruff can"
 	@echo "make bench   Windlass beside a raw aiohttp loop and the openai SDK"
+	@echo "make bench-local   the embedded models: which tools they choose, and the whole loop"
 	@echo "make bfcl    every gold call of BFCL in every format, and its tasks"
 	@echo "make docs    run every example in the documentation"
 	@echo "make clean   remove what the other targets made"
@@ -47,6 +48,9 @@ format: $(INSTALLED)
 
 bench: $(INSTALLED)
 	@$(BIN)/python bench/run.py $(ARGS)
+
+bench-local: $(INSTALLED)
+	@$(BIN)/python bench/local.py $(ARGS)
 
 bench-peers: $(INSTALLED)
 	@$(UV) venv --quiet --allow-existing bench/.venv-peers
