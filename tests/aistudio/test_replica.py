@@ -125,10 +125,14 @@ async def test_the_model_waits_for_all_answers_to_identical_calls(opened: Opened
 
 
 async def test_the_model_goes_on_after_each_answer_if_told_to(opened: Opened) -> None:
-    async with opened([calls(PARIS, PARIS), "One.", "Two."], resume="each") as (fake, page):
+    gate = Gate()
+    script = [calls(PARIS, PARIS), slow("One.", gate), "Two."]
+    async with opened(script, resume="each") as (fake, page):
         await ask(page)
         await answer(page.locator(CALL).nth(0), "first")
+        await gate.reached.wait()
         await answer(page.locator(CALL).nth(1), "second")
+        gate.open()
         await text_is(page, "Two.")
     told = [[a["response"] for a in request.body["answers"]] for request in fake.requests]
     assert told == [[], ["first"], ["second"]]
@@ -195,6 +199,8 @@ async def test_what_goes_wrong_is_shown_where_the_page_shows_it(opened: Opened) 
         for _, selector, message in shown:
             await ask(page)
             await expect(page.locator(selector).last).to_contain_text(message)
+            notices = 0 if selector == in_turn else 1
+            await expect(page.locator("div.toast, ms-callout")).to_have_count(notices)
             await is_idle(page)
 
 

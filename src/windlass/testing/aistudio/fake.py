@@ -45,6 +45,7 @@ class FakeAIStudio(FakeUpstream):
         self.saves: list[list[dict[str, Any]]] = []
         self.stopped = Latch()
         self._page: Page = page_of(options)
+        self._waits = {str(place): _wait(held) for place, held in self._page.late.items()}
 
     @property
     def url(self) -> str:
@@ -53,7 +54,7 @@ class FakeAIStudio(FakeUpstream):
 
     @property
     def base_url(self) -> str:
-        return self.root_url
+        return self.url
 
     def _headers(self) -> dict[str, str]:
         return {"Content-Security-Policy": _POLICY}
@@ -73,16 +74,10 @@ class FakeAIStudio(FakeUpstream):
                 return _content(b"export const options = " + options + b";\n", ".js")
             case ["static", name] if (_STATIC / name).is_file():
                 return _file(name)
-            case ["replica", "gate", place]:
-                return self._gate_answer(place)
+            case ["replica", "gate", place] if place in self._waits:
+                return Answer([b"{}"], Pace([self._waits[place]]), length=2)
             case _:
                 return self._error_answer(Refused(404, f"there is no {received.path}"))
-
-    def _gate_answer(self, place: str) -> Answer:
-        held = {str(name): wait for name, wait in self._page.late.items()}[place]
-        gate, seconds = (held, 0.0) if isinstance(held, Gate) else (None, held)
-        wait = Slow(Turn(), gate, seconds, after=0)
-        return Answer([b"{}"], Pace([wait]), length=2)
 
     def _is_model_request(self, received: Received) -> bool:
         return received.path == "/replica/generate"
@@ -121,6 +116,12 @@ class _PageExchange(Struct, frozen=True):
         }
         pieces = [json_bytes(event) for event in page_events(turn)]
         return Frames([], pieces, [json_bytes({"type": "end", "usage": counts})])
+
+
+def _wait(held: Gate | float) -> Slow:
+    if isinstance(held, Gate):
+        return Slow(Turn(), held, seconds=0.0, after=0)
+    return Slow(Turn(), None, seconds=held, after=0)
 
 
 def _file(name: str) -> Answer:

@@ -1,8 +1,8 @@
 """Steps of a script that only a page can play, beside the turns and faults of every script.
 
 What needs no step of its own: `hang()` is a spinner that never ends, `slow(turn)` a first token
-that is late, `cut` and `disconnect` an answer that breaks off, `call("default_api:f")` and
-`raw_call("f", '{"city": <ctrl46>Paris<ctrl46>}')` what the model itself writes wrong.
+that is late, `cut` and `disconnect` an answer that breaks off. A call that the model gets wrong is
+just another call: `call("get_wea")`, `call("default_api:f")`, `raw_call("f", "{<ctrl46>x...")`.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -36,9 +36,8 @@ def late_calls(turn: Turn, gate: Gate | None = None, *, seconds: float = 0.0) ->
     events = page_events(turn)
     before = [event for event in events if event["type"] != "call"]
     calls = [event for event in events if event["type"] == "call"]
-    return slow(
-        _playing([*before, _IDLE, *calls], turn), gate, seconds=seconds, after=len(before) + 1
-    )
+    played = _playing([*before, _IDLE, *calls], turn)
+    return slow(played, gate, seconds=seconds, after=len(before) + 1)
 
 
 def filled_late(turn: Turn, gate: Gate | None = None, *, seconds: float = 0.0) -> Slow:
@@ -47,9 +46,8 @@ def filled_late(turn: Turn, gate: Gate | None = None, *, seconds: float = 0.0) -
     empty = [event | {"arguments": ""} if event["type"] == "call" else event for event in events]
     written = [event["arguments"] for event in events if event["type"] == "call"]
     filled = [{"type": "arguments", "index": i, "text": text} for i, text in enumerate(written)]
-    return slow(
-        _playing([*empty, _IDLE, *filled], turn), gate, seconds=seconds, after=len(empty) + 1
-    )
+    played = _playing([*empty, _IDLE, *filled], turn)
+    return slow(played, gate, seconds=seconds, after=len(empty) + 1)
 
 
 def rendered_twice(turn: Turn) -> Turn:

@@ -19,7 +19,6 @@ export function stop() {
   if (generation === null) return;
   generation.next = null;
   generation.abort.abort();
-  settle(generation);
   tell("stopped", {});
 }
 

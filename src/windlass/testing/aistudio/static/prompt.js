@@ -19,6 +19,8 @@ const field = h("textarea", {
 });
 const button = h("button", { part: "run_button", onclick: () => state.generation && stop() });
 
+let shown = null;
+
 export function promptForm() {
   onChange(show);
   show();
@@ -53,8 +55,8 @@ function show() {
     "aria-label": isOlder && generating ? "Stop generating" : "Run",
     ...(isOlder ? { disabled: empty ? "" : null } : { "aria-disabled": String(empty) }),
   });
-  if (button.dataset.shown === String(generating)) return;
-  button.dataset.shown = String(generating);
+  if (generating === shown) return;
+  shown = generating;
   button.replaceChildren(...(generating ? stopping() : ["Run ", h("span", {}, "Ctrl+Enter")]));
 }
 
