@@ -1,8 +1,9 @@
 """One request on one page: what is sent, what is read, and what is left behind."""
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from windlass.content import FunctionCall, Message
@@ -64,7 +65,8 @@ class Conversation:
         held.live = None  # until the turn is whole
         said = _Said()
         try:
-            plan = await self._orchestrator.prepare(held, plan, request, declarations)
+            async with self._in_time("become ready"):
+                plan = await self._orchestrator.prepare(held, plan, request, declarations)
             async with aclosing(self._answered(plan, request)) as events:
                 async for event in events:
                     said.feed(event)
@@ -109,10 +111,11 @@ class Conversation:
         chat = self._held.chat
         turn = PageTurn(known)
         async with chat.watch() as watch:
-            if isinstance(plan, Prompt):
-                await chat.send(plan.text)
-            else:
-                await chat.answer_calls(plan.texts)
+            async with self._in_time("taken the prompt"):
+                if isinstance(plan, Prompt):
+                    await chat.send(plan.text)
+                else:
+                    await chat.answer_calls(plan.texts)
             while True:
                 waits_for = turn.waits_for
                 snapshot = await watch.next(self._seconds[waits_for])
@@ -121,14 +124,26 @@ class Conversation:
                 for event in turn.feed(snapshot):
                     yield event
         if waits_for == "busy":
-            raise ModelError(
-                f"the page showed nothing new for {self._seconds['busy']:g} seconds",
-                status=504,
-                code="timeout",
-            )
+            raise self._late("shown anything new")
         for event in turn.finish():
             yield event
         self._answerable = turn.is_answerable
+
+    @asynccontextmanager
+    async def _in_time(self, what: str) -> AsyncGenerator[None]:
+        """A page that hangs altogether keeps none of its own time limits."""
+        try:
+            async with asyncio.timeout(self._seconds["busy"]):
+                yield
+        except TimeoutError:
+            raise self._late(what) from None
+
+    def _late(self, what: str) -> ModelError:
+        return ModelError(
+            f"the page has not {what} for {self._seconds['busy']:g} seconds",
+            status=504,
+            code="timeout",
+        )
 
     async def _stop(self) -> None:
         """Presses Stop. The page is no longer relied upon."""
