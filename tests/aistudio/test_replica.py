@@ -204,6 +204,16 @@ async def test_what_goes_wrong_is_shown_where_the_page_shows_it(opened: Opened) 
             await is_idle(page)
 
 
+async def test_a_turn_is_run_again_by_its_own_button(opened: Opened) -> None:
+    async with opened(["One.", "Two."]) as (fake, page):
+        await ask(page)
+        await is_idle(page)
+        await page.get_by_label("Rerun this turn").last.click()
+        await text_is(page, "Two.")
+        await expect(page.locator(MODEL_TURN)).to_have_count(1)
+    assert fake.requests[1].body["contents"] == fake.requests[0].body["contents"]
+
+
 async def test_turns_off_the_screen_are_empty_and_the_timer_ticks(opened: Opened) -> None:
     usage = Usage(input_tokens=1000, output_tokens=234, total_tokens=1234)
     async with opened(["One.", say("Two.", usage=usage)], visible_turns=2) as (fake, page):
