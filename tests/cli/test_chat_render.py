@@ -93,6 +93,10 @@ def test_no_text_of_models_or_tools_steers_the_terminal(
         seen.encode()
 
 
+def test_sequences_in_an_answer_can_be_read() -> None:
+    assert "a␇␛[2J␍b" in drawn(render.block(Speech("a\x07\x1b[2J\rb"), 0.0))
+
+
 def test_a_link_shows_where_it_leads() -> None:
     seen = drawn(render.block(Speech("[bank](http://evil.example)"), 0.0))
     assert "bank (http://evil.example)" in seen

@@ -73,6 +73,13 @@ def chatting(home: Path, script: Any, *options: str, **size: int) -> Iterator[Te
             yield terminal
 
 
+def elapsed(screen: str) -> str:
+    """The time on a running card."""
+    found = re.search(r"running · [\d.]+ s", screen)
+    assert found
+    return found[0]
+
+
 def open_gate(home: Path) -> None:
     """Lets a waiting tool end. A named pipe opens when both ends are there."""
     threading.Thread(target=lambda: (home / "gate").write_text(""), daemon=True).start()
@@ -163,6 +170,10 @@ def test_typing_during_a_run_does_not_show_and_is_not_lost(home: Path) -> None:
         terminal.type("Write to Ada", "Enter")
         terminal.wait_for("● send_mail")
         terminal.type("what else")
+        seen = terminal.screen()
+        for _ in range(2):
+            seen = terminal.wait_for("running ·", gone=elapsed(seen))
+        assert "what else" not in seen
         open_gate(home)
         seen = terminal.wait_for("Sent.", "> what else")
         assert seen.count("what else") == 1

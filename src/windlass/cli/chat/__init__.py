@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from windlass.cli.chat.conversation import Conversation, read_messages
+from windlass.cli.completion import completes_files
 from windlass.cli.toolfiles import choose_model
 from windlass.errors import ConfigError
 
@@ -32,19 +33,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", metavar="M", help="provider/model, or a name out of windlass.toml"
     )
-    parser.add_argument(
+    tools = parser.add_argument(
         "--tools",
         nargs="+",
         action="extend",
         default=[],
         metavar="FILE",
-        help="files or modules with tools",
+        help="files (tools.py) or modules (acme.tools) with tools",
     )
+    completes_files(tools)
     parser.add_argument("--system", metavar="TEXT", help="instructions for the model")
     parser.add_argument(
         "--max-rounds", type=int, metavar="N", help="how many rounds of tools an answer may take"
     )
-    parser.add_argument("--resume", type=Path, metavar="FILE", help="go on with a saved chat")
+    resume = parser.add_argument(
+        "--resume", type=Path, metavar="FILE", help="go on with a saved chat"
+    )
+    completes_files(resume)
 
 
 def run(options: argparse.Namespace) -> int:

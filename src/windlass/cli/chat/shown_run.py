@@ -6,6 +6,7 @@ import math
 import os
 import time
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from windlass.cli.chat.cards import Card
@@ -148,7 +149,7 @@ class ShownRun:
         """All of the arguments: nobody can agree to what they have not seen."""
         text = visible(Card(call.name, call.id, call.json).arguments_text)
         console = self._screen.console
-        rows = sum(math.ceil(len(line) / console.width) or 1 for line in text.splitlines())
+        rows = sum(math.ceil(cell_len(line) / console.width) or 1 for line in text.splitlines())
         if rows <= console.height - 6:
             return text
         self._screen.say(Text(text))
