@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,8 +19,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "chat.md"
 PROMPT = "\n>\n"
 TOOLS = '''
 import asyncio
+import os
+from pathlib import Path
 
 from windlass import ToolContext, tool
+
+Path("pid").write_text(str(os.getpid()))
 
 
 @tool
@@ -149,6 +154,15 @@ def test_ctrl_c_stops_a_run_that_may_have_had_an_effect_and_the_chat_goes_on(hom
         terminal.type("Hi", "Enter")
         terminal.wait_for("Hello.")
         open_gate(home)
+
+
+def test_an_interrupt_that_comes_after_the_answer_does_not_end_the_chat(home: Path) -> None:
+    with chatting(home, ["Hello.", "Again."]) as terminal:
+        terminal.type("Hi", "Enter")
+        terminal.wait_for("Hello.", PROMPT)
+        os.kill(int((home / "pid").read_text()), signal.SIGINT)
+        terminal.type("Hi", "Enter")
+        terminal.wait_for("Again.")
 
 
 def test_a_tool_that_does_not_stop_cannot_hold_the_terminal(home: Path) -> None:

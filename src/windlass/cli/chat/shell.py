@@ -12,7 +12,7 @@ from windlass.cli.chat.conversation import Conversation
 from windlass.cli.chat.prompt import Interrupted, Prompt
 from windlass.cli.chat.screen import Screen
 from windlass.cli.chat.shown_run import ShownRun
-from windlass.cli.chat.terminal import Journal
+from windlass.cli.chat.terminal import Journal, interrupts
 from windlass.cli.chat.visible import visible
 from windlass.content import Message
 
@@ -28,7 +28,9 @@ async def chat_at_terminal(conversation: Conversation) -> None:
     root = logging.getLogger()
     root.addHandler(journal)
     try:
-        await Shell(conversation, console, prompt, journal).converse()
+        # Between an answer and the prompt, a Ctrl-C that comes late must not end the chat.
+        with interrupts(lambda: None):
+            await Shell(conversation, console, prompt, journal).converse()
     finally:
         root.removeHandler(journal)
 
