@@ -47,19 +47,8 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
     """Bytes of the body."""
 
 
-_OURS = frozenset(
+_SETTINGS = frozenset(
     {
-        "model",
-        "messages",
-        "tools",
-        "functions",
-        "tool_choice",
-        "function_call",
-        "parallel_tool_calls",
-        "stream",
-        "stream_options",
-        "background",
-        "n",
         "temperature",
         "top_p",
         "top_k",
@@ -70,6 +59,20 @@ _OURS = frozenset(
         "response_format",
     }
 )
+_OURS = _SETTINGS | {
+    "model",
+    "messages",
+    "tools",
+    "functions",
+    "tool_choice",
+    "function_call",
+    "parallel_tool_calls",
+    "stream",
+    "stream_options",
+    "background",
+    "n",
+}
+_NO_SETTINGS = Settings()
 _split = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
@@ -103,6 +106,7 @@ class _Fields:
 
     def __init__(self, raw: Mapping[str, Raw], max_depth: int) -> None:
         self._raw, self._max_depth = raw, max_depth
+        self.names = raw.keys()
 
     def value(self, name: str, kind: type[T]) -> T | None:
         """The field's value; None if it is absent or null. Raises `Refused` for another type."""
@@ -128,9 +132,7 @@ class _Fields:
         return b""
 
     def others(self) -> JsonObject:
-        if self._raw.keys() <= _OURS:
-            return {}
-        return {name: self.any(name) for name in self._raw if name not in _OURS}
+        return {name: self.any(name) for name in self.names - _OURS}
 
     def _decoded(self, raw: Raw, name: str) -> Any:
         return decoded(bytes(raw), name, self._max_depth)
@@ -260,6 +262,8 @@ def _allowed(tools: list[Any]) -> tuple[str, ...]:
 
 
 def _settings(fields: _Fields) -> Settings:
+    if fields.names.isdisjoint(_SETTINGS):
+        return _NO_SETTINGS
     schema, name, strict = _response_format(fields)
     return Settings(
         temperature=fields.value("temperature", float),
