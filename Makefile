@@ -5,6 +5,7 @@ TOOLS := .venv-tools
 UV := $(TOOLS)/bin/uv
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+NEED := sh scripts/need.sh
 WORKERS ?= auto
 MODEL ?=
 PORT ?= 8080
@@ -28,12 +29,14 @@ help:
 install: $(INSTALLED)
 
 run: $(INSTALLED)
+	@$(NEED) libgomp.so.1:libgomp1
 	@MODEL=$(MODEL) $(BIN)/windlass demo --port $(PORT)
 
 examples: $(INSTALLED)
 	@$(BIN)/python examples/run_all.py
 
 test: $(INSTALLED)
+	@$(NEED) libgomp.so.1:libgomp1 tmux:tmux chromium:chromium
 	@$(BIN)/pytest -q -n $(WORKERS) --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR) $(ARGS)
 
 check: $(INSTALLED)

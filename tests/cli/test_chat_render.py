@@ -14,7 +14,7 @@ from windlass.cli.chat import render
 from windlass.cli.chat.cards import Card, CardState
 from windlass.cli.chat.screen import Screen
 from windlass.cli.chat.view import CardRow, Notice, Speech, Thinking, View
-from windlass.cli.chat.visible import cut, one_line, visible
+from windlass.cli.visible import cut, one_line, visible
 from windlass.content import FunctionResponse, Usage, compact_json
 from windlass.events import RoundStarted, RunEnded, RunStarted, TextDelta, ToolRunEnded
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TextIO
 
-from windlass.cli.chat.visible import one_line, visible
+from windlass.cli.visible import one_line, visible
 from windlass.content import FunctionCall
 from windlass.errors import ConfigError
 from windlass.loop.approval import Approval, ApprovalHook

@@ -5,8 +5,8 @@ from typing import Any, Protocol, TextIO
 
 import msgspec
 
-from windlass.cli.chat.visible import cut, one_line, visible
 from windlass.cli.output import Output
+from windlass.cli.visible import cut, one_line, visible
 from windlass.client import AsyncRun
 from windlass.content import FunctionCall, FunctionResponse
 from windlass.errors import RoundLimitExceeded

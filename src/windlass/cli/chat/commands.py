@@ -16,7 +16,7 @@ from windlass.cli.chat.conversation import Conversation
 from windlass.cli.chat.screen import Screen
 from windlass.cli.chat.terminal import Journal
 from windlass.cli.chat.view import View
-from windlass.cli.chat.visible import one_line, visible
+from windlass.cli.visible import one_line, visible
 from windlass.content import FunctionDeclaration, Message
 from windlass.errors import ConfigError
 

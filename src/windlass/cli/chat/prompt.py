@@ -14,7 +14,7 @@ from prompt_toolkit.output import Output
 from prompt_toolkit.validation import ValidationError, Validator
 
 from windlass.cli.chat.terminal import forget_typed
-from windlass.cli.chat.visible import one_line, visible
+from windlass.cli.visible import one_line, visible
 from windlass.content import FunctionCall, compact_json
 from windlass.errors import InvalidArguments
 

@@ -13,7 +13,7 @@ from windlass.cli.chat.prompt import Interrupted, Prompt
 from windlass.cli.chat.screen import Screen
 from windlass.cli.chat.shown_run import ShownRun
 from windlass.cli.chat.terminal import Journal, interrupts
-from windlass.cli.chat.visible import visible
+from windlass.cli.visible import visible
 from windlass.content import Message
 
 __all__ = ["Shell", "chat_at_terminal"]

@@ -15,7 +15,7 @@ from windlass.cli.chat.prompt import Interrupted, Prompt
 from windlass.cli.chat.screen import Screen
 from windlass.cli.chat.terminal import Printed, captured, interrupts, without_echo
 from windlass.cli.chat.view import View
-from windlass.cli.chat.visible import visible
+from windlass.cli.visible import visible
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, Message
 from windlass.loop.approval import Approval
