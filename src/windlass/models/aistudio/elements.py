@@ -8,7 +8,7 @@ from windlass.errors import ModelError, NativeModeUnavailable
 from windlass.models.aistudio.selectors import VERSION, selectors_of
 
 if TYPE_CHECKING:
-    from playwright.async_api import Locator, Page
+    from playwright.async_api import ElementHandle, Locator, Page
 
 __all__ = ["Elements", "page_failed", "unavailable"]
 
@@ -30,6 +30,7 @@ class Elements:
 
     def __init__(self, page: Page, timeout: float) -> None:
         self.page, self.timeout = page, timeout
+        page.set_default_timeout(timeout)
 
     async def shown(self, name: str) -> Locator | None:
         """The element if it is on the page now."""
@@ -72,6 +73,23 @@ class Elements:
         except Late:
             return False
         return True
+
+    async def text(self, name: str) -> str:
+        """The words of the element, if it is on the page now and has any."""
+        for selector in selectors_of(name):
+            for text in await self.page.locator(selector).all_inner_texts():
+                if words := " ".join(text.split()):
+                    return words
+        return ""
+
+    async def fill(self, field: Locator | ElementHandle, text: str) -> None:
+        """Raises `ModelError` if the field takes no text."""
+        from playwright.async_api import TimeoutError as Late
+
+        try:
+            await field.fill(text, timeout=self.timeout)
+        except Late:
+            raise page_failed("a field of the page takes no text") from None
 
     async def click(self, name: str) -> None:
         """Raises `ModelError` if the element does not come or cannot be clicked."""

@@ -71,7 +71,7 @@ class FunctionController:
             await self._elements.find("dialog")
             await self._open_code_tab()
             editor = await self._elements.find("editor")
-            await editor.fill(text, timeout=self._elements.timeout)
+            await self._elements.fill(editor, text)
             await self._elements.click("save_button")
         except ModelError as problem:
             await self.close_dialog()
@@ -110,8 +110,7 @@ class FunctionController:
             await self._elements.click("code_tab")
 
     async def _editor_error(self) -> str:
-        error = await self._elements.shown("editor_error")
-        return " ".join((await error.inner_text()).split()) if error else ""
+        return await self._elements.text("editor_error")
 
     async def _switch(self, name: str, *, on: bool) -> bool:
         """Whether there is such a switch. Raises if it cannot be moved: it is read again after."""

@@ -17,7 +17,7 @@ from windlass.models.aistudio.selectors import selectors_of
 from windlass.models.aistudio.turn import Snapshot, snapshot_of
 
 if TYPE_CHECKING:
-    from playwright.async_api import ElementHandle, Locator, Page
+    from playwright.async_api import ElementHandle, Page
 
 __all__ = ["ChatPage", "Watch"]
 
@@ -106,7 +106,7 @@ class ChatPage:
         """Writes the prompt and runs it."""
         await self.dismiss()
         prompt = await self.elements.find("prompt")
-        await self._fill(prompt, text)
+        await self.elements.fill(prompt, text)
         self.is_new = False
         await self.elements.click("run_button")
 
@@ -121,7 +121,7 @@ class ChatPage:
             # A page may go on after each answer: the next one waits until it is idle again.
             if number and not await self.elements.gone("generating"):
                 raise page_failed("the page did not take all answers to its calls")
-            await field.fill(text, timeout=self.elements.timeout)
+            await self.elements.fill(field, text)
             await self._submit(field)
 
     async def stop(self) -> None:
@@ -141,7 +141,7 @@ class ChatPage:
         if field is None:
             return False
         if await field.input_value() != text:
-            await self._fill(field, text)
+            await self.elements.fill(field, text)
         return True
 
     async def dismiss(self) -> None:
@@ -191,8 +191,7 @@ class ChatPage:
 
     async def _check_model(self, model: str) -> None:
         """A page that does not know a model quietly takes another."""
-        shown = await self.elements.shown("model_name")
-        name = (await shown.inner_text()).strip() if shown else ""
+        name = await self.elements.text("model_name")
         if name and model != "default" and _plain(model) not in _plain(name):
             raise ModelError(
                 f"AI Studio has no model {model!r} for this account: it shows {name!r};"
@@ -224,14 +223,6 @@ class ChatPage:
                 await button.click(timeout=self.elements.timeout)
                 return
         await field.press("Enter", timeout=self.elements.timeout)
-
-    async def _fill(self, field: Locator, text: str) -> None:
-        from playwright.async_api import TimeoutError as Late
-
-        try:
-            await field.fill(text, timeout=self.elements.timeout)
-        except Late:
-            raise page_failed("a field of the page takes no text") from None
 
 
 def _with_model(url: str, model: str) -> str:
