@@ -71,7 +71,8 @@ clean:
 
 # The lock is the truth: a pyproject.toml that has moved away from it is an error here, not a new lock.
 $(INSTALLED): pyproject.toml uv.lock $(UV)
-	@$(UV) sync --locked --quiet --compile-bytecode
+	@echo "Installing into .venv (about 1.5 GB with the embedded model; once)" >&2
+	@if [ -t 2 ]; then quiet=; else quiet=--quiet; fi; $(UV) sync --locked $$quiet --compile-bytecode
 	@touch $@
 
 # Debian ships `python3 -m venv` half installed: its ensurepip is in the package python3-venv.
