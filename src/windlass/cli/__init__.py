@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check-config": ("windlass.cli.check_config", "say what is wrong with a windlass.toml"),
     "doctor": ("windlass.cli.doctor", "say what is here, what is missing, and how to get it"),
     "keys": ("windlass.cli.keys", "make a key for the gateway"),
+    "aistudio": ("windlass.cli.aistudio", "sign in to AI Studio's page, or check its selectors"),
     "parse": ("windlass.cli.parse", "read the tool calls in a model's text"),
     "completion": ("windlass.cli.completion", "write a script for your shell's completion"),
 }

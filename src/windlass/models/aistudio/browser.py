@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from windlass.errors import ConfigError
@@ -52,6 +54,7 @@ class Browser:
                 executable_path=config.program,
                 headless=config.headless,
                 args=list(config.arguments),
+                chromium_sandbox=_has_sandbox(),
             )
         except (Error, OSError) as error:
             await self.aclose()
@@ -63,6 +66,11 @@ class Browser:
         """The browser was closed or has crashed: the next page starts it again."""
         if self._context is context:
             self._context = None
+
+
+def _has_sandbox() -> bool:
+    """Chromium refuses to be root inside its sandbox."""
+    return sys.platform == "win32" or os.geteuid() != 0
 
 
 def _reason(config: BrowserConfig, said: str) -> str:

@@ -64,12 +64,16 @@ class FunctionController:
         if not await self._switch("search_toggle", on=on) and on:
             raise page_failed("the page shows no Google Search for this model", retryable=False)
 
+    async def open_editor(self) -> None:
+        """Opens the dialog, at the tab that takes JSON."""
+        await self._elements.click("edit_button")
+        await self._elements.find("dialog")
+        await self._open_code_tab()
+
     async def set_declarations(self, text: str) -> None:
         """Puts the declarations into the editor, in place of what it had."""
         try:
-            await self._elements.click("edit_button")
-            await self._elements.find("dialog")
-            await self._open_code_tab()
+            await self.open_editor()
             editor = await self._elements.find("editor")
             await self._elements.fill(editor, text)
             await self._elements.click("save_button")

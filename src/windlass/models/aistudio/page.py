@@ -63,7 +63,7 @@ class ChatPage:
         self.model: str | None = None
         self.is_new = False
         """Whether the chat is empty."""
-        self._url = url
+        self.url = url
         self._number = 0
         self._watch: Watch | None = None
 
@@ -75,20 +75,29 @@ class ChatPage:
 
     async def open(self, model: str) -> None:
         """Loads the page with that model, and with an empty chat. Raises if nobody is signed in."""
+        self.model = None
+        await self.load(model)
+        try:
+            await self.elements.find("prompt")
+        except ModelError:
+            await self._check_signed_in()
+            raise
+        await self.dismiss()
+        await self._check_model(model)
+        self.model, self.is_new = model, True
+
+    async def load(self, model: str = "default") -> None:
+        """Loads the page, whatever it then shows. Raises if that is the way to sign in."""
         from playwright.async_api import Error
 
-        self.model = None
         try:
             await self.page.goto(
-                _with_model(self._url, model), timeout=_LOAD_SECONDS * 1000, wait_until="load"
+                _with_model(self.url, model), timeout=_LOAD_SECONDS * 1000, wait_until="load"
             )
         except Error as error:
             reason = error.message.splitlines()[0]
             raise page_failed(f"the page of AI Studio cannot be opened: {reason}") from None
         await self._check_signed_in()
-        await self.dismiss()
-        await self._check_model(model)
-        self.model, self.is_new = model, True
 
     async def new_chat(self) -> None:
         """An empty chat; what the old one held is discarded."""
@@ -179,15 +188,8 @@ class ChatPage:
             self._watch.put(None)
 
     async def _check_signed_in(self) -> None:
-        """Waits for the page itself, or for the way to sign in."""
-        if await self.elements.shown("sign_in") is not None or _is_sign_in(self.page.url):
+        if _is_sign_in(self.page.url) or await self.elements.shown("sign_in") is not None:
             raise _SIGNED_OUT
-        try:
-            await self.elements.find("prompt")
-        except ModelError:
-            if await self.elements.shown("sign_in") is not None or _is_sign_in(self.page.url):
-                raise _SIGNED_OUT from None
-            raise
 
     async def _check_model(self, model: str) -> None:
         """A page that does not know a model quietly takes another."""
