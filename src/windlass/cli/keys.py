@@ -25,7 +25,12 @@ A client sends the key as `Authorization: Bearer KEY` or `X-API-Key: KEY`."""
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
-    new = actions.add_parser("new", help="make a key")
+    new = actions.add_parser(
+        "new",
+        help="make a key",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     new.add_argument("--name", help="who it is for (default: a name made from its hash)")
 
 
