@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import os
 import sys
+from typing import Any
 
 import msgspec
 
@@ -37,11 +38,22 @@ browser and the profile are: WINDLASS_AISTUDIO_URL, _BROWSER, _PROFILE (see docs
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
-    actions.add_parser("login", help="sign in by hand, in a window")
-    doctor = actions.add_parser("doctor", help="check each selector against the page")
+    _action(actions, "login", "sign in by hand, in a window", "windlass aistudio login")
+    doctor = _action(
+        actions, "doctor", "check each selector against the page", "windlass aistudio doctor --ask"
+    )
     doctor.add_argument("--url", help="the page (default: WINDLASS_AISTUDIO_URL, or AI Studio)")
     doctor.add_argument("--ask", action="store_true", help="also have the model call a function")
     doctor.add_argument("--json", action="store_true", help="write a JSON list")
+
+
+def _action(actions: Any, name: str, said: str, example: str) -> argparse.ArgumentParser:
+    return actions.add_parser(
+        name,
+        help=said,
+        epilog=f"examples:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def run(options: argparse.Namespace) -> int:

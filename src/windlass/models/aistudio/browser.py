@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Browser"]
 
+_NEW_WINDOW = {"url": "about:blank", "newWindow": True}
+
 
 class Browser:
     """One browser for all pages of a model. Nothing is disguised, and no password is seen: the
@@ -22,16 +24,28 @@ class Browser:
 
     def __init__(self, config: BrowserConfig) -> None:
         self._config = config
-        self._starting = asyncio.Lock()
+        self._opening = asyncio.Lock()
         self._playwright: Playwright | None = None
         self._context: BrowserContext | None = None
 
     async def new_page(self) -> Page:
-        """Raises `ConfigError` if there is no browser, or another one has the profile."""
-        async with self._starting:
+        """A page in a window of its own: in a tab behind another one, a page is drawn too rarely.
+
+        Raises `ConfigError` if there is no browser, or another one has the profile.
+        """
+        async with self._opening:
             if self._context is None:
                 self._context = await self._started()
-        return await self._context.new_page()
+                if self._context.pages:
+                    return self._context.pages[0]
+            context = self._context
+            if not context.pages:
+                return await context.new_page()
+            session = await context.new_cdp_session(context.pages[0])
+            async with context.expect_page() as opened:
+                await session.send("Target.createTarget", _NEW_WINDOW)  # pyright: ignore[reportUnknownMemberType]
+            await session.detach()
+            return await opened.value
 
     async def aclose(self) -> None:
         context, self._context = self._context, None
