@@ -1,11 +1,19 @@
 """What the embedded models can do: choosing tools, leaving them alone, and whole tasks.
 
-    make bench-local                     everything, for the default model
-    python bench/local.py smol           for the small one
-    python bench/local.py qwen --quick   eight offered tools only
-    python bench/local.py qwen --show    also what went wrong
+    make bench-local                               everything, for the default model
+    python bench/local.py smol                     for the small one
+    python bench/local.py qwen --method native     llama.cpp's own tools= in place of the profile
+    python bench/local.py qwen --fresh mine.json   your own prompts
+    python bench/local.py qwen --quick --show      eight offered tools only, and what went wrong
 
-The figures stand beside those that the profile was chosen by; docs/local.md has a copy.
+A file of your own has the parts `one_tool`, `no_tool` and `tasks`, as in `local_cases.Cases`:
+
+    {"one_tool": [{"prompt": "Weather in Rome?", "tool": "get_weather",
+                   "arguments": {"city": "Rome"}}],
+     "no_tool": ["Good evening!"],
+     "tasks": [{"prompt": "2 * 21?", "tools": ["calculate"], "answer": ["42"]}]}
+
+docs/local.md has a copy of the figures.
 """
 
 import argparse
@@ -13,20 +21,20 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
 
-from local_cases import LOOPS, NO_TOOL, ONE_TOOL, TOOLS, Asked, Looped, is_right, offered
+from local_cases import OWN, Asked, Cases, Looped, cases_from
+from local_methods import METHODS
+from local_tools import TOOLS, is_right, offered
 from msgspec import Struct
 
 from windlass import AsyncClient
 from windlass.loop.reply import Reply
 from windlass.models.local.weights import Progress
 
-FLOORS: dict[str, dict[str, str]] = {
-    "qwen": {"1": "18/18", "3": "17/16", "8": "19/18", "none": "10", "one": "7", "two": "5"},
-    "smol": {"1": "16/14", "3": "10/10", "8": "15/14", "none": "2", "one": "-", "two": "-"},
-}
-"""What each profile measured when it was chosen, on other prompts of the same kinds."""
+Case = TypeVar("Case")
 
 
 class Row(Struct, frozen=True):
@@ -35,90 +43,91 @@ class Row(Struct, frozen=True):
     what: str
     figure: str
     of: int
-    floor: str
     seconds: float
 
 
 class Bench:
-    """Asks one model everything. With `show`, what went wrong is printed as it goes."""
+    """Asks one model everything, by one method. With `show`, what went wrong is printed."""
 
-    def __init__(self, model: str, show: bool) -> None:
-        self._client = AsyncClient(f"local/{model}")
-        self._floors = FLOORS.get(model, {})
-        self._show = show
+    def __init__(self, client: AsyncClient, cases: Cases, show: bool) -> None:
+        self._client, self._cases, self._show = client, cases, show
 
-    async def rows(self, quick: bool) -> list[Row]:
-        await self._client.model.load(_shown)  # type: ignore[attr-defined]
-        counts = (8,) if quick else (1, 3, 8)
-        rows = [await self._choosing(count) for count in counts]
-        rows.append(await self._leaving())
-        one = [task for task in LOOPS if len(task.tools) == 1]
-        two = [task for task in LOOPS if len(task.tools) == 2]
-        rows.append(await self._looping("one", one))
-        rows.append(await self._looping("two", two))
+    async def rows(self, counts: Sequence[int]) -> list[Row]:
+        cases = self._cases
+        rows = [await self._choosing(count) for count in counts] if cases.one_tool else []
+        if cases.no_tool:
+            what = "no call needed, 8 offered: none made"
+            rows.append(await self._row(what, cases.no_tool, self._leaves_tools_alone))
+        for calls in sorted({len(task.tools) for task in cases.tasks}):
+            tasks = [task for task in cases.tasks if len(task.tools) == calls]
+            rows.append(await self._row(f"whole loop, calls: {calls}", tasks, self._does))
         return rows
 
     async def _choosing(self, count: int) -> Row:
-        names = arguments = 0
-        began = time.perf_counter()
-        for asked in ONE_TOOL:
-            reply = await self._client.generate(
-                asked.prompt, tools=offered(asked.tool, count), execute_tools=False
-            )
-            name, right = _judged(asked, reply)
-            names, arguments = names + name, arguments + right
-            if not right:
-                self._wrong(asked.prompt, reply)
-        took = time.perf_counter() - began
+        async def named(asked: Asked) -> tuple[bool, ...]:
+            return await self._chooses(asked, count)
+
         what = f"one call, {count} offered: name/arguments"
-        return Row(what, f"{names}/{arguments}", 20, self._floors.get(str(count), "-"), took / 20)
+        return await self._row(what, self._cases.one_tool, named)
 
-    async def _leaving(self) -> Row:
-        right, began = 0, time.perf_counter()
-        for prompt in NO_TOOL:
-            reply = await self._client.generate(
-                prompt, tools=TOOLS, execute_tools=False, max_tokens=60
-            )
-            right += not reply.calls
-            if reply.calls:
-                self._wrong(prompt, reply)
-        took = time.perf_counter() - began
-        floor = self._floors.get("none", "-")
-        return Row("no call needed, 8 offered: none made", str(right), 10, floor, took / 10)
+    async def _row(
+        self, what: str, cases: Sequence[Case], ask: Callable[[Case], Awaitable[tuple[bool, ...]]]
+    ) -> Row:
+        began = time.perf_counter()
+        verdicts = [await ask(case) for case in cases]
+        seconds = (time.perf_counter() - began) / len(cases)
+        figure = "/".join(str(sum(each)) for each in zip(*verdicts, strict=True))
+        return Row(what, figure, len(cases), seconds)
 
-    async def _looping(self, kind: str, tasks: Sequence[Looped]) -> Row:
-        right, began = 0, time.perf_counter()
-        for task in tasks:
-            reply = await self._client.generate(task.prompt, tools=TOOLS, max_tokens=200)
-            done = _is_done(task, reply)
-            right += done
-            if not done:
-                self._wrong(task.prompt, reply)
-        took = time.perf_counter() - began
-        floor = self._floors.get(kind, "-")
-        what = f"whole loop, {kind} call{'s' if kind == 'two' else ''}"
-        return Row(what, str(right), len(tasks), floor, took / len(tasks))
+    async def _chooses(self, asked: Asked, count: int) -> tuple[bool, bool]:
+        """Whether the name is right, and the arguments too. One call too many is wrong."""
+        reply = await self._client.generate(
+            asked.prompt, tools=offered(asked.tool, count), execute_tools=False, max_tokens=200
+        )
+        named = [call.name for call in reply.calls] == [asked.tool]
+        right = named and _arguments_are_right(asked, reply)
+        self._judge(right, asked.prompt, reply)
+        return named, right
 
-    def _wrong(self, prompt: str, reply: Reply) -> None:
-        if self._show:
+    async def _leaves_tools_alone(self, prompt: str) -> tuple[bool]:
+        reply = await self._client.generate(prompt, tools=TOOLS, execute_tools=False, max_tokens=60)
+        self._judge(not reply.calls, prompt, reply)
+        return (not reply.calls,)
+
+    async def _does(self, task: Looped) -> tuple[bool]:
+        reply = await self._client.generate(task.prompt, tools=TOOLS, max_tokens=200)
+        done = _is_done(task, reply)
+        self._judge(done, task.prompt, reply)
+        return (done,)
+
+    def _judge(self, right: bool, prompt: str, reply: Reply) -> None:
+        if self._show and not right:
             calls = [f"{call.name}({call.json})" for call in reply.calls]
             results = [f"{one.name}: {one.text}" for one in reply.results]
             print(f"  {prompt!r}: {calls} {results} {reply.text!r}", file=sys.stderr, flush=True)
 
 
-def _judged(asked: Asked, reply: Reply) -> tuple[bool, bool]:
-    """Whether the name is right, and whether the arguments are too. One call too many is wrong."""
-    if len(reply.calls) != 1 or reply.calls[0].name != asked.tool:
-        return False, False
+def _arguments_are_right(asked: Asked, reply: Reply) -> bool:
     arguments = reply.calls[0].arguments
-    return True, isinstance(arguments, dict) and is_right(asked.arguments, arguments)
+    if asked.arguments is None:
+        return True
+    return isinstance(arguments, dict) and is_right(asked.arguments, arguments)
 
 
 def _is_done(task: Looped, reply: Reply) -> bool:
-    """Whether the tools were used, no other, and the answer says what they said."""
+    """Whether the tools ran, none other or more often, and the answer says what they said."""
     used = sorted(result.name for result in reply.results)
     said = all(re.search(rf"(?<![\d.])({each})", reply.text) for each in task.answer)
-    return sorted(set(task.tools)) == sorted(set(used)) and len(used) >= len(task.tools) and said
+    return used == sorted(task.tools) and said
+
+
+async def measured(model: str, method: str, cases: Cases, counts: Sequence[int], show: bool) -> str:
+    """The table for one model and one method."""
+    kind, client_of = METHODS[method]
+    local = kind(model)
+    await local.load(_shown)
+    async with client_of(local) as client:
+        return _table(await Bench(client, cases, show).rows(counts))
 
 
 def _shown(progress: Progress) -> None:
@@ -127,19 +136,28 @@ def _shown(progress: Progress) -> None:
 
 
 def _table(rows: Iterable[Row]) -> str:
-    lines = ["| | right | of | floor | seconds each |", "|---|---|---|---|---|"]
+    lines = ["| | right | of | seconds each |", "|---|---|---|---|"]
     for row in rows:
-        lines.append(f"| {row.what} | {row.figure} | {row.of} | {row.floor} | {row.seconds:.1f} |")
+        lines.append(f"| {row.what} | {row.figure} | {row.of} | {row.seconds:.1f} |")
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    description, _, epilog = (__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("model", nargs="?", default="qwen", help="qwen, smol, or a GGUF file")
+    parser.add_argument("--method", choices=METHODS, default="profile", help="how it is asked")
+    parser.add_argument("--fresh", type=Path, metavar="FILE", help="your own prompts, as JSON")
     parser.add_argument("--quick", action="store_true", help="only with eight offered tools")
     parser.add_argument("--show", action="store_true", help="print what went wrong")
     options = parser.parse_args()
-    print(_table(asyncio.run(Bench(options.model, options.show).rows(options.quick))))
+    cases = cases_from(options.fresh, [each.name for each in TOOLS]) if options.fresh else OWN
+    counts = (8,) if options.quick else (1, 3, 8)
+    print(asyncio.run(measured(options.model, options.method, cases, counts, options.show)))
 
 
 if __name__ == "__main__":

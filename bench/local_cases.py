@@ -1,155 +1,53 @@
-"""What the embedded models are asked: eight tools, and prompts whose right calls are known."""
+"""What the embedded models are asked: prompts whose right calls are known, or that need none."""
 
-import ast
-import operator
-from collections.abc import Callable
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from windlass import Tool, ToolError, tool
-
-__all__ = ["is_right", "LOOPS", "NO_TOOL", "ONE_TOOL", "TOOLS", "Asked", "Looped", "offered"]
-
-_WEATHER = {"paris": 18, "london": 11, "tokyo": 24, "oslo": 3, "cairo": 33, "madrid": 29}
-_TIMES = {"paris": "14:05", "london": "13:05", "tokyo": "22:05", "new york": "08:05"}
-_PER_UNIT = {
-    "km": 1.0,
-    "mile": 1.609344,
-    "m": 0.001,
-    "kg": 1.0,
-    "pound": 0.453592,
-    "foot": 0.0003048,
-}
-_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-    ast.Mod: operator.mod,
-    ast.USub: operator.neg,
-}
+__all__ = ["OWN", "Asked", "Cases", "Looped", "cases_from"]
 
 
-@tool
-def get_weather(city: str) -> dict[str, Any]:
-    """Get the current weather in a city.
-
-    Args:
-        city: The city's name.
-    """
-    return {"city": city, "celsius": _WEATHER.get(city.split(",")[0].lower(), 20), "sky": "sunny"}
-
-
-@tool
-def get_time(city: str) -> str:
-    """Get the current local time in a city.
-
-    Args:
-        city: The city's name.
-    """
-    return _TIMES.get(city.split(",")[0].lower(), "12:00")
-
-
-@tool
-def calculate(expression: str) -> float:
-    """Evaluate an arithmetic expression.
-
-    Args:
-        expression: For example "2 * (3 + 4)".
-    """
-    return value_of(expression)
-
-
-@tool
-def convert_units(value: float, from_unit: str, to_unit: str) -> float:
-    """Convert a value from one unit to another.
-
-    Args:
-        value: The number to convert.
-        from_unit: The unit it is in, such as km, miles, kg or celsius.
-        to_unit: The unit wanted.
-    """
-    source, target = unit(from_unit), unit(to_unit)
-    if (source, target) == ("celsius", "fahrenheit"):
-        return round(value * 9 / 5 + 32, 2)
-    if (source, target) == ("fahrenheit", "celsius"):
-        return round((value - 32) * 5 / 9, 2)
-    if source not in _PER_UNIT or target not in _PER_UNIT:
-        raise ToolError(f"cannot convert {from_unit} to {to_unit}")
-    return round(value * _PER_UNIT[source] / _PER_UNIT[target], 2)
-
-
-@tool
-def search_web(query: str) -> str:
-    """Search the web for news and pages.
-
-    Args:
-        query: What to search for.
-    """
-    return f"No page was found for {query}."
-
-
-@tool
-def send_email(to: str, subject: str, body: str) -> str:
-    """Send an email to somebody.
-
-    Args:
-        to: The address.
-        subject: The subject line.
-        body: The text.
-    """
-    return "sent"
-
-
-@tool
-def set_reminder(text: str, time: str) -> str:
-    """Set a reminder for a time of day.
-
-    Args:
-        text: What to be reminded of.
-        time: When, such as 09:30.
-    """
-    return "set"
-
-
-@tool
-def list_files(path: str) -> list[str]:
-    """List the files in a folder.
-
-    Args:
-        path: The folder.
-    """
-    return ["notes.txt", "plan.md"]
-
-
-TOOLS: tuple[Tool, ...] = (
-    get_weather,
-    get_time,
-    calculate,
-    convert_units,
-    search_web,
-    send_email,
-    set_reminder,
-    list_files,
-)
-
-
-class Asked(Struct, frozen=True):
-    """A prompt that needs one call."""
+class Asked(Struct, frozen=True, forbid_unknown_fields=True):
+    """A prompt that needs one call; without `arguments`, any are right."""
 
     prompt: str
     tool: str
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] | None = None
 
 
-class Looped(Struct, frozen=True):
-    """A task for the whole loop: the tools that it takes, and what the answer must hold."""
+class Looped(Struct, frozen=True, forbid_unknown_fields=True):
+    """A task for the whole loop: the tools that it takes, and what the answer must hold.
+
+    Each of `answer` is a regular expression; a tool that is needed twice stands there twice.
+    """
 
     prompt: str
     tools: tuple[str, ...]
     answer: tuple[str, ...]
+
+
+class Cases(Struct, frozen=True, forbid_unknown_fields=True):
+    """All that is asked. Each part may be left out."""
+
+    one_tool: tuple[Asked, ...] = ()
+    no_tool: tuple[str, ...] = ()
+    tasks: tuple[Looped, ...] = ()
+
+
+def cases_from(file: Path, tools: Collection[str]) -> Cases:
+    """The cases in a JSON file. Raises `SystemExit` with what is wrong in it."""
+    try:
+        cases = msgspec.json.decode(file.read_bytes(), type=Cases)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise SystemExit(f"{file} has no cases to ask: {error}") from error
+    named = [each.tool for each in cases.one_tool]
+    named += [name for task in cases.tasks for name in task.tools]
+    if unknown := sorted(set(named) - set(tools)):
+        raise SystemExit(f"{file} names the tool {unknown[0]!r}; there are: {', '.join(tools)}")
+    return cases
 
 
 def _weather(prompt: str, city: str) -> Asked:
@@ -169,7 +67,7 @@ def _units(prompt: str, value: float, from_unit: str, to_unit: str) -> Asked:
     return Asked(prompt, "convert_units", arguments)
 
 
-ONE_TOOL: tuple[Asked, ...] = (
+_ONE_TOOL = (
     _weather("What's the weather like in Paris right now?", "Paris"),
     _weather("Tell me the current weather in Tokyo.", "Tokyo"),
     _weather("Is it warm in Cairo today?", "Cairo"),
@@ -192,7 +90,7 @@ ONE_TOOL: tuple[Asked, ...] = (
     _units("How many kilometers is 26 miles?", 26, "miles", "km"),
 )
 
-NO_TOOL: tuple[str, ...] = (
+_NO_TOOL = (
     "Hello!",
     "Thanks, that helped a lot.",
     "Who wrote Romeo and Juliet?",
@@ -203,9 +101,19 @@ NO_TOOL: tuple[str, ...] = (
     "Give me a synonym for happy.",
     "Tell me a short joke.",
     "What color do you get when you mix blue and yellow?",
+    "Good night, talk to you soon.",
+    "Write a thank-you note to a teacher.",
+    "Is chess harder than checkers?",
+    "What is the past tense of 'swim'?",
+    "Name three primary colors.",
+    "I am happy that the weekend is here.",
+    "How do bees make honey?",
+    "Who painted The Starry Night?",
+    "Translate 'thank you' into Italian.",
+    "What should I name my goldfish?",
 )
 
-LOOPS: tuple[Looped, ...] = (
+_TASKS = (
     Looped("What's the weather like in Paris right now?", ("get_weather",), ("18",)),
     Looped("Tell me the current weather in Tokyo.", ("get_weather",), ("24",)),
     Looped("How is the weather in Oslo?", ("get_weather",), ("3",)),
@@ -231,61 +139,28 @@ LOOPS: tuple[Looped, ...] = (
         ("convert_units", "get_time"),
         ("3.1", "13:05|0?1:05"),
     ),
+    Looped("How is the weather in Tokyo and in Oslo?", ("get_weather",) * 2, ("24", "3")),
+    Looped(
+        "Tell me the time in Paris and the weather in Cairo.",
+        ("get_time", "get_weather"),
+        ("14:05|0?2:05", "33"),
+    ),
+    Looped(
+        "What is 45 * 20, and what is the weather in London?",
+        ("calculate", "get_weather"),
+        ("900", "11"),
+    ),
+    Looped(
+        "Convert 80 kg to pounds and 30 celsius to fahrenheit.",
+        ("convert_units",) * 2,
+        ("176", "86"),
+    ),
+    Looped(
+        "What time is it in New York? And how much is 75 / 3?",
+        ("get_time", "calculate"),
+        ("0?8:05", "25"),
+    ),
 )
 
-
-def offered(name: str, count: int) -> tuple[Tool, ...]:
-    """So many tools with the named one among them, in the order of the list."""
-    others = [each for each in TOOLS if each.name != name][: count - 1]
-    return tuple(each for each in TOOLS if each.name == name or each in others)
-
-
-def is_right(expected: dict[str, Any], given: dict[str, Any]) -> bool:
-    """Whether the arguments mean the same."""
-    return given.keys() == expected.keys() and all(
-        _same(name, value, given[name]) for name, value in expected.items()
-    )
-
-
-def _same(name: str, expected: Any, given: Any) -> bool:
-    match name:
-        case "expression":
-            try:
-                return abs(value_of(expected) - value_of(str(given))) < 1e-6
-            except ToolError:
-                return False
-        case "value":
-            return float(given) == expected
-        case "from_unit" | "to_unit":
-            return unit(expected) == unit(str(given))
-        case _:
-            return str(given).split(",")[0].strip().lower() == expected.lower()
-
-
-def unit(text: str) -> str:
-    """One word for a unit."""
-    word = text.strip().lower().lstrip("°").removesuffix("s")
-    short = {"kilometer": "km", "kilometre": "km", "mi": "mile", "meter": "m", "metre": "m"}
-    more = {"kilogram": "kg", "lb": "pound", "feet": "foot", "ft": "foot", "c": "celsiu"}
-    word = (short | more | {"f": "fahrenheit"}).get(word, word)
-    return "celsius" if word == "celsiu" else word
-
-
-def value_of(expression: str) -> float:
-    """The value of an arithmetic expression. Raises `ToolError` for any other."""
-    try:
-        return _value(ast.parse(expression.replace("^", "**"), mode="eval").body)
-    except (SyntaxError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise ToolError(f"not an arithmetic expression: {expression!r}") from error
-
-
-def _value(node: ast.AST) -> float:
-    match node:
-        case ast.Constant(value=int() | float() as number):
-            return number
-        case ast.BinOp():
-            return _OPERATORS[type(node.op)](_value(node.left), _value(node.right))
-        case ast.UnaryOp():
-            return _OPERATORS[type(node.op)](_value(node.operand))
-        case _:
-            raise TypeError(node)
+OWN = Cases(_ONE_TOOL, _NO_TOOL, _TASKS)
+"""The cases that everybody has, and that the wording was chosen by."""
