@@ -1,0 +1,163 @@
+"""The AI Studio page as a model: what setting up tools costs, and how soon a turn is over.
+
+    python bench/aistudio.py            everything, some two minutes
+    python bench/aistudio.py --quick    with fewer samples
+
+The page is the local replica, in a real Chromium. docs/aistudio.md has a copy of the figures.
+"""
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from windlass import AsyncClient, Message, tool
+from windlass.content import FunctionDeclaration
+from windlass.model import ModelRequest
+from windlass.models.aistudio import AIStudioModel
+from windlass.models.aistudio.browser import Browser
+from windlass.models.aistudio.config import BrowserConfig, browser_config
+from windlass.settings import FunctionCallingSettings
+from windlass.testing import Gate, call, say, slow, tool_results
+from windlass.testing.aistudio import FakeAIStudio
+
+TURNS = 20
+PAGES = 8
+WEATHER = FunctionDeclaration(
+    "get_weather", "", {"type": "object", "properties": {"city": {"type": "string"}}}
+)
+
+
+@tool
+def get_weather(city: str) -> str:
+    """The weather of a city."""
+    return f"sunny in {city}"
+
+
+class Bench:
+    """Models on replicas, all in one browser."""
+
+    def __init__(self, browser: Browser, config: BrowserConfig, quick: bool) -> None:
+        self._browser, self._config, self._samples = browser, config, 2 if quick else 7
+        self._stack = ExitStack()
+
+    def model(self, script: Any, *, pages: int = 1, **settings: Any) -> AIStudioModel:
+        fake = self._stack.enter_context(FakeAIStudio(script))
+        return AIStudioModel(
+            "gemini-2.5-flash",
+            config=BrowserConfig(fake.url, self._config.profile, self._config.program, pages=pages),
+            settings=FunctionCallingSettings(**settings),
+            browser=lambda _: self._browser,
+        )
+
+    def close(self) -> None:
+        self._stack.close()
+
+    async def run_seconds(self, **settings: Any) -> tuple[float, int]:
+        """An agent's run of many turns: seconds for each, and how often tools were set up."""
+        model = self.model(_agent(TURNS), **settings)
+        client = AsyncClient(model, mode="native")
+        began = time.perf_counter()
+        await client.generate("Weather?", tools=[get_weather], max_rounds=TURNS + 1)
+        return (time.perf_counter() - began) / TURNS, model.orchestrator.setups
+
+    async def seconds_to_the_end(self, step: Callable[[Gate], Any], *, tools: bool) -> float:
+        """From the page's last character, or call, to the last event."""
+        gates = [Gate() for _ in range(self._samples)]
+        model = self.model([step(gate) for gate in gates])
+        request = ModelRequest([Message.user("Hi")], (WEATHER,) if tools else ())
+        spent: list[float] = []
+        for gate in gates:
+            asked = asyncio.create_task(_drained(model, request))
+            await gate.reached.wait()
+            await asyncio.sleep(0.3)  # until the page has drawn what came before
+            began = time.perf_counter()
+            gate.open()
+            await asked
+            spent.append(time.perf_counter() - began)
+        return median(spent)
+
+    async def together_seconds(self) -> tuple[float, float]:
+        """One conversation with a tool alone on its page, and as many as there are pages."""
+        model = self.model(_weather, pages=PAGES)
+        client = AsyncClient(model, mode="native")
+
+        async def ask() -> None:
+            await client.generate("Weather?", tools=[get_weather])
+
+        await asyncio.gather(*(ask() for _ in range(PAGES)))  # opens the pages
+        began = time.perf_counter()
+        await ask()
+        alone = time.perf_counter() - began
+        began = time.perf_counter()
+        await asyncio.gather(*(ask() for _ in range(PAGES)))
+        return alone, time.perf_counter() - began
+
+
+def _agent(turns: int) -> list[Any]:
+    return [*(call("get_weather", city=f"City {number}") for number in range(turns - 1)), "Sunny."]
+
+
+def _weather(request: dict[str, Any]) -> Any:
+    return say("It is sunny.") if tool_results(request) else call("get_weather", city="Paris")
+
+
+async def _drained(model: AIStudioModel, request: ModelRequest) -> None:
+    async with model.stream(request) as events:
+        async for _ in events:
+            pass
+
+
+async def measured(quick: bool) -> list[tuple[str, str]]:
+    """What was measured, and the figure."""
+    with tempfile.TemporaryDirectory() as profile:
+        config = browser_config({"WINDLASS_AISTUDIO_PROFILE": profile})
+        browser = Browser(BrowserConfig(config.url, Path(profile), config.program))
+        bench = Bench(browser, config, quick)
+        try:
+            return await _rows(bench)
+        finally:
+            await browser.aclose()
+            bench.close()
+
+
+async def _rows(bench: Bench) -> list[tuple[str, str]]:
+    cached, once = await bench.run_seconds()
+    uncached, often = await bench.run_seconds(cache_enabled=False, clear_between_requests=False)
+    text = await bench.seconds_to_the_end(
+        lambda gate: slow(say("A b."), gate, after=1), tools=False
+    )
+    after = await bench.seconds_to_the_end(
+        lambda gate: slow(say("A b."), gate, after=1), tools=True
+    )
+    called = await bench.seconds_to_the_end(
+        lambda gate: slow(call("get_weather", city="Paris"), gate), tools=True
+    )
+    alone, together = await bench.together_seconds()
+    return [
+        (f"a turn of a {TURNS}-turn run, set up {once} time", f"{cached:.2f} s"),
+        (f"the same without the cache, set up {often} times", f"{uncached:.2f} s"),
+        ("last character to last event, no tools", f"{text:.2f} s"),
+        ("last character to last event, tools offered", f"{after:.2f} s"),
+        ("a call to last event", f"{called:.2f} s"),
+        ("one conversation with a tool, alone", f"{alone:.2f} s"),
+        (f"{PAGES} of them at once, on {PAGES} pages", f"{together:.2f} s"),
+    ]
+
+
+def show(quick: bool) -> None:
+    rows: Sequence[tuple[str, str]] = asyncio.run(measured(quick))
+    print("\nThe AI Studio page, replica in Chromium")
+    for what, figure in rows:
+        print(f"  {what:<52}{figure:>10}")
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser(description="The AI Studio page as a model")
+    options.add_argument("--quick", action="store_true")
+    show(options.parse_args().quick)
