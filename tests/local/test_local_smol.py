@@ -158,21 +158,22 @@ async def test_a_request_that_is_left_while_its_prompt_is_read_stops_too(
 
 
 async def test_an_old_part_of_a_long_conversation_is_left_out_aloud(
-    watched: list[Watched], model: LocalModel, caplog: pytest.LogCaptureFixture
+    watched: list[Watched], caplog: pytest.LogCaptureFixture
 ) -> None:
+    model = LocalModel("smol", context=512)
     history = [Message.system("You are kind.")]
-    for number in range(20):
-        history += [Message.user(f"Question {number}. " + "word " * 60), Message.assistant("Yes.")]
+    for number in range(10):
+        history += [Message.user(f"Question {number}. " + "word " * 50), Message.assistant("Yes.")]
     with caplog.at_level(logging.WARNING):
         events = await events_of(model, *history, Message.user("The last question."))
     assert "oldest messages are left out" in caplog.text
-    assert end_of(events).usage.input_tokens < CONTEXT
+    assert end_of(events).usage.input_tokens < 512
     sent = watched[0].asked[-1].decode()
     assert NOTICE in sent
     assert "You are kind." in sent
     assert "The last question." in sent
     assert "Question 0." not in sent
-    assert "Question 19." in sent
+    assert "Question 9." in sent
 
 
 async def test_a_prompt_that_can_never_fit_is_refused_with_numbers(model: LocalModel) -> None:
