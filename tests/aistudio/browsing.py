@@ -60,39 +60,42 @@ class OwnContext:
             await self._context.close()
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def model_on(chromium: Browser) -> AsyncIterator[MakeModel]:
-    """Models on an address: `model_on(fake.url, pages=2)`; `model.own` is its part of the browser.
+def model_in(
+    chromium: Browser, url: str, name: str = "gemini-2.5-flash", **options: Any
+) -> AIStudioModel:
+    """A model on an address; `model.own` is its part of the browser.
 
     Waits between attempts take no time, and the patience with late calls is short.
     """
+    own = OwnContext(chromium)
+    snapshots = options.pop("snapshots", None)
+    config = BrowserConfig(
+        url, Path("unused"), None, pages=options.pop("pages", 1), snapshots=snapshots
+    )
+    settings = {"ui_timeout_ms": 3000, **options.pop("settings", {})}
+    model = AIStudioModel(
+        name,
+        config=config,
+        settings=FunctionCallingSettings(**settings),
+        patience=options.pop("patience", SHORT),
+        retry=Retry(attempts=2),
+        timeouts=Timeouts(read=options.pop("silence", 20.0)),
+        waiting=_no_waiting,
+        browser=lambda _: own,
+        **options,
+    )
+    model.own = own  # type: ignore[attr-defined]
+    return model
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def model_on(chromium: Browser) -> AsyncIterator[MakeModel]:
+    """Models on addresses, as `model_in` makes them: `model_on(fake.url, pages=2)`."""
     models: list[AIStudioModel] = []
 
-    def make(url: str, name: str = "gemini-2.5-flash", **options: Any) -> AIStudioModel:
-        own = OwnContext(chromium)
-        config = BrowserConfig(
-            url,
-            Path("unused"),
-            None,
-            pages=options.pop("pages", 1),
-            snapshots=options.pop("snapshots", None),
-        )
-        model = AIStudioModel(
-            name,
-            config=config,
-            settings=FunctionCallingSettings(
-                **{"ui_timeout_ms": 3000, **options.pop("settings", {})}
-            ),
-            patience=options.pop("patience", SHORT),
-            retry=options.pop("retry", Retry(attempts=2)),
-            timeouts=Timeouts(read=options.pop("silence", 20.0)),
-            waiting=_no_waiting,
-            browser=lambda _: own,
-            **options,
-        )
-        model.own = own  # type: ignore[attr-defined]
-        models.append(model)
-        return model
+    def make(url: str, *name: str, **options: Any) -> AIStudioModel:
+        models.append(model_in(chromium, url, *name, **options))
+        return models[-1]
 
     yield make
     for model in models:

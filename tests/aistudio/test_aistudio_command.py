@@ -1,7 +1,6 @@
 """`windlass aistudio`: signing in by hand, and finding out what has changed on the page."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,8 @@ __all__ = ["chromium"]
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FC_UI_TIMEOUT_MS", "500")
-    return None
 
 
 async def found(chromium: Browser, fake: FakeAIStudio, *, ask: bool = False) -> dict[str, Any]:

@@ -94,7 +94,7 @@ async def test_a_page_in_any_state_is_brought_to_work(
 
 async def test_a_dialog_that_cannot_be_closed_is_named(model_on: MakeModel) -> None:
     with FakeAIStudio(["never"], overlay="stuck") as fake:
-        model = model_on(fake.url, settings={"ui_timeout_ms": 300})
+        model = model_on(fake.url, settings={"ui_timeout_ms": 1000})
         with pytest.raises(ModelError, match="stands in front of the page") as caught:
             await events_of(model, asking())
         assert caught.value.status == 503
@@ -104,7 +104,7 @@ async def test_an_editor_that_is_late_is_tried_again(model_on: MakeModel) -> Non
     """The first try runs into its time limit; by the second, the dialog is there in time."""
     gate = Gate()
     with FakeAIStudio([PARIS], late={"dialog": gate}) as fake:
-        model = model_on(fake.url, settings={"ui_timeout_ms": 400, "native_retry_count": 20})
+        model = model_on(fake.url, settings={"ui_timeout_ms": 1500, "native_retry_count": 20})
         asked = asyncio.create_task(events_of(model, asking(WEATHER)))
         await gate.reached.wait()
         gate.open()
@@ -215,11 +215,14 @@ async def test_an_answer_that_breaks_off_is_an_error_and_no_answer(model_on: Mak
 
 
 async def test_a_spinner_that_never_ends_is_stopped(model_on: MakeModel) -> None:
-    with FakeAIStudio([hang()]) as fake:
+    """The next request gets the page as good as new."""
+    with FakeAIStudio([hang(), "Hello."]) as fake:
+        model = model_on(fake.url, silence=5.0)
         with pytest.raises(ModelError, match="has not shown anything new") as caught:
-            await events_of(model_on(fake.url, silence=1.0), asking())
+            await events_of(model, asking())
         assert caught.value.status == 504
         await fake.stopped.wait()
+        assert text_in(await events_of(model, asking())) == "Hello."
 
 
 async def test_whoever_leaves_presses_stop_and_the_page_serves_the_next(
@@ -294,7 +297,7 @@ async def test_a_failure_leaves_the_page_in_the_folder_for_it(
 ) -> None:
     folder = tmp_path / "snapshots"
     with FakeAIStudio([], broken={"edit_button"}) as fake:
-        options: Any = {"ui_timeout_ms": 300, "native_retry_count": 1}
+        options: Any = {"ui_timeout_ms": 1000, "native_retry_count": 1}
         model = model_on(fake.url, settings=options, snapshots=folder)
         with caplog.at_level(logging.INFO), pytest.raises(NativeModeUnavailable):
             await events_of(model, asking(WEATHER))

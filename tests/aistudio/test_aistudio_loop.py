@@ -1,12 +1,14 @@
 """The loop keeps its word over the page too, blocking and streamed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Self
 
 import pytest
 import pytest_asyncio
-from tests.aistudio.browsing import IN_ONE_BROWSER, MakeModel, chromium, model_on
+from playwright.async_api import Browser
+from tests.aistudio.browsing import IN_ONE_BROWSER, chromium, model_in
 
 from windlass import (
     AsyncClient,
@@ -19,11 +21,9 @@ from windlass import (
 from windlass.testing import call, calls, raw_call, say, think
 from windlass.testing.aistudio import FakeAIStudio, model_error
 
-__all__ = ["chromium", "model_on"]
+__all__ = ["chromium"]
 
 pytestmark = IN_ONE_BROWSER
-
-Ask = Callable[..., Any]
 
 
 @tool
@@ -38,18 +38,35 @@ def broken() -> str:
     raise RuntimeError("password=hunter2")
 
 
+class Stage:
+    """One page for all tests, each with a script and a chat of its own."""
+
+    def __init__(self, chromium: Browser) -> None:
+        self.script: deque[Any] = deque()
+        self.fake = FakeAIStudio(lambda _: self.script.popleft())
+        self._chromium = chromium
+
+    async def __aenter__(self) -> Self:
+        self.fake.__enter__()
+        self.model = model_in(self._chromium, self.fake.url)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.model.aclose()
+        self.fake.__exit__()
+
+
 class Asking:
     """Runs over a script on the page: `await ask(script, "?", tools=[...])` is the reply."""
 
-    def __init__(self, model_on: MakeModel, *, streamed: bool) -> None:
-        self._model_on, self._streamed = model_on, streamed
-        self.fakes: list[FakeAIStudio] = []
+    def __init__(self, stage: Stage, *, streamed: bool) -> None:
+        self._stage, self._streamed = stage, streamed
+        stage.script.clear()
+        stage.fake.requests.clear()
 
     async def __call__(self, script: Any, prompt: Any = "?", **options: Any) -> Any:
-        fake = FakeAIStudio(script)
-        fake.__enter__()
-        self.fakes.append(fake)
-        client = AsyncClient(self._model_on(fake.url), mode="native")
+        self._stage.script.extend(script)
+        client = AsyncClient(self._stage.model, mode="native")
         if not self._streamed:
             return await client.generate(prompt, **options)
         async with client.stream(prompt, **options) as stream:
@@ -58,16 +75,20 @@ class Asking:
         return stream.reply
 
     @property
-    def prompts(self) -> list[Any]:
-        return [request.body["prompt"] for request in self.fakes[-1].requests]
+    def bodies(self) -> list[dict[str, Any]]:
+        """What the page was asked."""
+        return [request.body for request in self._stage.fake.requests]
 
 
-@pytest_asyncio.fixture(params=["blocking", "streamed"], loop_scope="module")
-async def ask(model_on: MakeModel, request: pytest.FixtureRequest) -> AsyncIterator[Asking]:
-    asking = Asking(model_on, streamed=request.param == "streamed")
-    yield asking
-    for fake in asking.fakes:
-        fake.__exit__()
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def stage(chromium: Browser) -> AsyncIterator[Stage]:
+    async with Stage(chromium) as stage:
+        yield stage
+
+
+@pytest.fixture(params=["blocking", "streamed"])
+def ask(stage: Stage, request: pytest.FixtureRequest) -> Asking:
+    return Asking(stage, streamed=request.param == "streamed")
 
 
 async def test_a_tool_is_run_and_its_result_handed_back(ask: Asking) -> None:
@@ -77,7 +98,7 @@ async def test_a_tool_is_run_and_its_result_handed_back(ask: Asking) -> None:
     assert [(c.name, c.arguments) for c in reply.calls] == [("get_weather", {"city": "Paris"})]
     assert [r.output for r in reply.results] == ["sunny in Paris"]
     assert [m.role for m in reply.messages] == ["user", "assistant", "tool", "assistant"]
-    assert ask.prompts == ["Weather in Paris?", None]
+    assert [body["prompt"] for body in ask.bodies] == ["Weather in Paris?", None]
 
 
 async def test_an_answer_without_calls_takes_one_request(ask: Asking) -> None:
@@ -104,7 +125,7 @@ async def test_results_come_back_in_call_order_not_in_order_of_completion(ask: A
 
     reply = await ask([calls(call("slow", n=1), call("slow", n=2)), "done"], tools=[slow])
     assert [r.output for r in reply.results] == [1, 2]
-    answers = ask.fakes[-1].requests[1].body["answers"]
+    answers = ask.bodies[1]["answers"]
     assert [answer["response"] for answer in answers] == ['{"output":1}', '{"output":2}']
 
 
@@ -122,7 +143,7 @@ async def test_every_bad_call_gets_an_answer_that_the_model_can_use(
     reply = await ask([turn, "sorry"], tools=[get_weather, broken])
     assert reply.text == "sorry"
     assert expected in reply.results[0].error
-    assert "hunter2" not in str(ask.fakes[-1].requests[1].body)
+    assert "hunter2" not in str(ask.bodies[1])
 
 
 async def test_a_call_of_an_unknown_tool_is_answered_with_the_known_ones(ask: Asking) -> None:
@@ -136,7 +157,7 @@ async def test_the_text_of_a_tool_error_reaches_the_model(ask: Asking) -> None:
 
     reply = await ask([call("picky", city="X"), "sorry"], tools=[picky])
     assert reply.results[0].error == "Use a real city."
-    assert "Use a real city." in ask.fakes[-1].requests[1].body["answers"][0]["response"]
+    assert "Use a real city." in ask.bodies[1]["answers"][0]["response"]
 
 
 async def test_after_the_last_round_one_request_without_tools_forces_an_answer(
@@ -145,7 +166,7 @@ async def test_after_the_last_round_one_request_without_tools_forces_an_answer(
     script = [call("get_weather", city="A"), call("get_weather", city="B"), "Enough."]
     reply = await ask(script, tools=[get_weather], max_rounds=2)
     assert (reply.text, reply.stop_reason) == ("Enough.", "max_rounds")
-    switches = [r.body["switches"]["function_calling"] for r in ask.fakes[-1].requests]
+    switches = [body["switches"]["function_calling"] for body in ask.bodies]
     assert switches == [True, True, False]
 
 
@@ -163,7 +184,7 @@ async def test_on_limit_error_raises_with_the_messages_so_far(ask: Asking) -> No
 async def test_tool_choice_none_stays_none(ask: Asking) -> None:
     reply = await ask(["No tools."], tools=[get_weather], tool_choice="none")
     assert reply.text == "No tools."
-    assert ask.fakes[-1].requests[0].body["switches"]["function_calling"] is False
+    assert ask.bodies[0]["switches"]["function_calling"] is False
 
 
 async def test_a_forced_call_is_forced_once(ask: Asking) -> None:

@@ -15,6 +15,7 @@ from tests.aistudio.test_aistudio_calling import (
 )
 
 from windlass import AsyncClient, Message
+from windlass.events import TurnEnded
 from windlass.model import ModelRequest
 from windlass.testing import Gate, call, last_prompt, say, slow
 from windlass.testing.aistudio import FakeAIStudio
@@ -140,6 +141,22 @@ async def test_conversations_at_once_have_a_page_each_and_find_it_again(
         assert len(model.own.pages) == 3  # type: ignore[attr-defined]
         later = [request for request in fake.requests if "two" in request.body["prompt"]]
         assert all(len(request.body["contents"]) == 3 for request in later)
+
+
+async def test_a_reader_that_leaves_at_the_turn_s_end_goes_on_in_the_same_chat(
+    model_on: MakeModel,
+) -> None:
+    with FakeAIStudio(["One.", "Two."]) as fake:
+        model = model_on(fake.url)
+        first = [Message.user("Hi")]
+        async with model.stream(ModelRequest(first)) as events:
+            async for event in events:
+                if isinstance(event, TurnEnded):
+                    break
+        again = [*first, Message.assistant("One."), Message.user("And?")]
+        await events_of(model, ModelRequest(again))
+        assert len(fake.requests[1].body["contents"]) == 3
+        assert not fake.stopped.is_set()
 
 
 async def test_who_finds_no_page_free_waits_for_one(model_on: MakeModel) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from windlass.content import FunctionCall, Message
 from windlass.errors import ModelError
-from windlass.events import ModelEvent, TextDelta, ToolCallEnded
+from windlass.events import ModelEvent, TextDelta, ToolCallEnded, TurnEnded
 from windlass.model import ModelRequest
 from windlass.models.aistudio.elements import page_failed
 from windlass.models.aistudio.orchestrator import Orchestrator
@@ -29,6 +29,8 @@ from windlass.models.aistudio.wire import (
 __all__ = ["Conversation"]
 
 log = logging.getLogger("windlass.models.aistudio")
+
+_OF_THE_PAGE = frozenset({"page_failed", "timeout"})
 
 
 class Conversation:
@@ -60,7 +62,7 @@ class Conversation:
         """The events of the turn. Raises `ModelError`; whatever breaks off stops the page."""
         from playwright.async_api import Error
 
-        held, done = self._held, False
+        held, end = self._held, None
         plan = plan_of(request.messages, held.live)
         held.live = None  # until the turn is whole
         said = _Said()
@@ -69,20 +71,25 @@ class Conversation:
                 plan = await self._orchestrator.prepare(held, plan, request, declarations)
             async with aclosing(self._answered(plan, request)) as events:
                 async for event in events:
+                    if isinstance(event, TurnEnded):
+                        end = event  # told last: whoever reads it may leave at once
+                        break
                     said.feed(event)
                     yield event
-            held.live = said.history(request) if self._answerable else None
-            await self._orchestrator.clean_up(held, pending=bool(said.calls))
-            done = True
-        except ModelError:
-            await save_snapshot(held.chat.page, self._snapshots)
+        except ModelError as problem:
+            await self._failed(problem)
             raise
         except Error as error:
-            await save_snapshot(held.chat.page, self._snapshots)
-            raise page_failed(f"the page failed: {error.message.splitlines()[0]}") from None
+            problem = page_failed(f"the page failed: {error.message.splitlines()[0]}")
+            await self._failed(problem)
+            raise problem from None
         finally:
-            if not done:
+            if end is None:
                 await self._stop()
+        assert end is not None  # every turn has its end
+        held.live = said.history(request) if self._answerable else None
+        await self._orchestrator.clean_up(held, pending=bool(said.calls))
+        yield end
 
     async def _answered(
         self, plan: Plan, request: ModelRequest
@@ -125,9 +132,10 @@ class Conversation:
                     yield event
         if waits_for == "busy":
             raise self._late("shown anything new")
-        for event in turn.finish():
-            yield event
+        events = turn.finish()
         self._answerable = turn.is_answerable
+        for event in events:
+            yield event
 
     @asynccontextmanager
     async def _in_time(self, what: str) -> AsyncGenerator[None]:
@@ -144,6 +152,12 @@ class Conversation:
             status=504,
             code="timeout",
         )
+
+    async def _failed(self, problem: ModelError) -> None:
+        """A page that cannot be operated is loaded anew for the next request."""
+        await save_snapshot(self._held.chat.page, self._snapshots)
+        if problem.code in _OF_THE_PAGE:
+            self._held.chat.model = None
 
     async def _stop(self) -> None:
         """Presses Stop. The page is no longer relied upon."""

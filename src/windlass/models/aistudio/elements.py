@@ -63,13 +63,15 @@ class Elements:
             ) from None
         return await self.shown(name) or anything
 
-    async def gone(self, name: str) -> bool:
-        """Whether the element has left the page in time."""
+    async def gone(self, name: str, *, timeout: float | None = None) -> bool:
+        """Whether the element has left the page in time; a `timeout` of 0 is none."""
         from playwright.async_api import TimeoutError as Late
 
         anything = self.page.locator(", ".join(selectors_of(name))).first
         try:
-            await anything.wait_for(state="hidden", timeout=self.timeout)
+            await anything.wait_for(
+                state="hidden", timeout=self.timeout if timeout is None else timeout
+            )
         except Late:
             return False
         return True

@@ -66,13 +66,18 @@ class Orchestrator:
         return plan
 
     async def clean_up(self, held: HeldPage, *, pending: bool) -> None:
-        """After a request. What the cache keeps is replaced when another request needs it;
-        without the cache the page is cleared, unless calls on it wait for their answers."""
+        """After a request: without the cache the page is cleared, unless calls on it are pending.
+
+        What the cache keeps is replaced when another request needs something else.
+        """
         if self._settings.cache_enabled or pending or not self._settings.clear_between_requests:
             return
         if held.declared is not None:
             held.declared = None
-            await held.chat.functions.clear_declarations()
+            try:
+                await held.chat.functions.clear_declarations()
+            except ModelError as problem:
+                log.warning("The page's declarations could not be cleared: %s", problem)
 
     async def _with_system(self, held: HeldPage, plan: Prompt) -> Prompt:
         """System instructions have a field of their own; otherwise they go before the prompt."""

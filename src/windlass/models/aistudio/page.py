@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ChatPage", "Watch"]
 
-_SIGNED_OUT = ModelError(
-    "the browser profile is not signed in to Google AI Studio:"
-    " run `windlass aistudio login` and sign in by hand, once",
-    status=401,
-    code="signed_out",
-)
 _LOAD_SECONDS = 30.0
 
 
@@ -35,7 +29,6 @@ class Watch:
 
     def __init__(self) -> None:
         self._reports: asyncio.Queue[Snapshot | None] = asyncio.Queue()
-        self.latest: Snapshot | None = None
 
     def put(self, snapshot: Snapshot | None) -> None:
         self._reports.put_nowait(snapshot)
@@ -49,7 +42,6 @@ class Watch:
             return None
         if report is None:
             raise StreamCut("the page of AI Studio was closed")
-        self.latest = report
         return report
 
 
@@ -128,8 +120,8 @@ class ChatPage:
         # Answered fields may stay as they were: the pending ones are the last.
         for number, (field, text) in enumerate(zip(fields[-len(texts) :], texts, strict=True)):
             # A page may go on after each answer: the next one waits until it is idle again.
-            if number and not await self.elements.gone("generating"):
-                raise page_failed("the page did not take all answers to its calls")
+            if number:
+                await self.elements.gone("generating", timeout=0)
             await self.elements.fill(field, text)
             await self._submit(field)
 
@@ -189,12 +181,17 @@ class ChatPage:
 
     async def _check_signed_in(self) -> None:
         if _is_sign_in(self.page.url) or await self.elements.shown("sign_in") is not None:
-            raise _SIGNED_OUT
+            raise ModelError(
+                "the browser profile is not signed in to Google AI Studio:"
+                " run `windlass aistudio login` and sign in by hand, once",
+                status=401,
+                code="signed_out",
+            )
 
     async def _check_model(self, model: str) -> None:
         """A page that does not know a model quietly takes another."""
         name = await self.elements.text("model_name")
-        if name and model != "default" and _plain(model) not in _plain(name):
+        if name and model != "default" and _plain(model) != _plain(name):
             raise ModelError(
                 f"AI Studio has no model {model!r} for this account: it shows {name!r};"
                 " aistudio/default is whichever the page has",
@@ -204,11 +201,14 @@ class ChatPage:
 
     async def _asks_to_discard(self) -> bool:
         """Whether the page wants to know if the chat may go, or has let it go already."""
+        from playwright.async_api import TimeoutError as Late
+
         turns = ", ".join(selectors_of("turn"))
         either = ", ".join((*selectors_of("discard"), f"body:not(:has({turns}))"))
-        await self.page.locator(either).first.wait_for(
-            state="attached", timeout=self.elements.timeout
-        )
+        try:
+            await self.page.locator(either).first.wait_for(state="attached")
+        except Late:
+            raise page_failed("the page did not begin a new chat") from None
         return await self.elements.shown("discard") is not None
 
     async def _answer_fields(self) -> list[ElementHandle]:

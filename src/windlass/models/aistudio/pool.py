@@ -38,6 +38,7 @@ class PagePool:
         self._open_page, self._limit = open_page, limit
         self._pages: list[HeldPage] = []
         self._idle: list[HeldPage] = []
+        self._opening = 0
         self._turns = asyncio.Semaphore(limit)
 
     @asynccontextmanager
@@ -57,7 +58,7 @@ class PagePool:
             if held.live and not _begins_anew(messages, held.live):
                 return self._taken(held)
         unused = [held for held in self._idle if held.live is None]
-        if not unused and len(self._pages) < self._limit:
+        if not unused and len(self._pages) + self._opening < self._limit:
             return None
         return self._taken(min(unused or self._idle, key=lambda held: held.used_at))
 
@@ -66,7 +67,11 @@ class PagePool:
         return held
 
     async def _opened(self) -> HeldPage:
-        held = HeldPage(await self._open_page())
+        self._opening += 1
+        try:
+            held = HeldPage(await self._open_page())
+        finally:
+            self._opening -= 1
         self._pages.append(held)
         return held
 

@@ -61,7 +61,7 @@ ELEMENTS: dict[str, Element] = {
         "sometimes",
     ),
     "model_name": Element(
-        ('[data-test-id="model-name"]', "ms-model-selector .model-name", "ms-model-selector")
+        ('[data-test-id="model-name"]', "ms-model-selector .model-name", "ms-model-selector .title")
     ),
     "new_chat": Element(
         (
