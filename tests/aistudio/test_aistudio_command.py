@@ -8,10 +8,11 @@ import pytest
 from playwright.async_api import Browser
 from tests.aistudio.browsing import CHROMIUM, IN_ONE_BROWSER, OwnContext, chromium
 
-from windlass.cli import main
+from windlass.cli import aistudio, main
 from windlass.cli.aistudio import diagnose, sign_in
 from windlass.errors import ModelError
 from windlass.models.aistudio.config import BrowserConfig
+from windlass.models.aistudio.doctor import Finding
 from windlass.models.aistudio.selectors import ELEMENTS, selectors_of
 from windlass.testing import call
 from windlass.testing.aistudio import FakeAIStudio
@@ -106,6 +107,28 @@ async def test_a_window_that_is_closed_too_early_is_not_a_login(
     with FakeAIStudio([], signed_in=False) as fake:
         assert await sign_in(ClosedByHand(chromium), fake.url) == 1
     assert "closed before" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("findings", "code", "said"),
+    [
+        ([Finding("prompt", "ok", "textarea")], 0, "The page is as Windlass knows it"),
+        ([Finding("prompt", "missing")], 1, "Missing: prompt."),
+    ],
+)
+def test_the_conclusion_says_what_is_missing(
+    findings: list[Finding],
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    async def found_before(*_: object, **__: object) -> list[Finding]:
+        return findings
+
+    monkeypatch.setattr(aistudio, "diagnose", found_before)
+    assert main(["aistudio", "doctor"]) == code
+    assert said in capfdbinary.readouterr().out.decode()
 
 
 def test_the_command_starts_the_browser_with_its_own_profile(

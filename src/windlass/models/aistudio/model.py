@@ -15,6 +15,7 @@ from windlass.model import ModelRequest
 from windlass.models.aistudio.browser import Browser
 from windlass.models.aistudio.config import BrowserConfig, browser_config, check_playwright
 from windlass.models.aistudio.conversation import Conversation
+from windlass.models.aistudio.elements import page_failed
 from windlass.models.aistudio.orchestrator import Orchestrator
 from windlass.models.aistudio.page import ChatPage
 from windlass.models.aistudio.pool import PagePool
@@ -132,8 +133,14 @@ class AIStudioModel:
         return self._pool
 
     async def _open_page(self) -> ChatPage:
+        from playwright.async_api import Error
+
         assert self._browser is not None
-        page = await self._browser.new_page()
-        chat = ChatPage(page, self._config.url, self._settings.ui_timeout_ms)
-        await chat.prepare()
+        try:
+            page = await self._browser.new_page()
+            chat = ChatPage(page, self._config.url, self._settings.ui_timeout_ms)
+            await chat.prepare()
+        except Error as error:
+            reason = error.message.splitlines()[0]
+            raise page_failed(f"the browser gave no page: {reason}") from None
         return chat

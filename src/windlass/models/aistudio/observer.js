@@ -55,10 +55,17 @@
     return seen;
   };
 
+  // An icon is the name of its glyph: not part of what is said.
+  const said = (node) => {
+    const copy = node.cloneNode(true);
+    for (const icon of all("icon", copy)) icon.remove();
+    return copy.textContent.trim();
+  };
+
   const problem = () => {
     for (const name of ["toast", "callout", "model_error"]) {
       const found = all(name, document).find((node) => !oldProblems.has(node));
-      if (found) return found.textContent.trim() || "The page shows an error without words.";
+      if (found) return said(found) || "The page shows an error without words.";
     }
     return "";
   };

@@ -28,6 +28,7 @@ _READ = (
     "callout",
     "model_error",
     "token_count",
+    "icon",
 )
 
 

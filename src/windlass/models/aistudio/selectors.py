@@ -256,6 +256,7 @@ ELEMENTS: dict[str, Element] = {
         ("ms-callout.error-callout .message", "ms-callout.error-callout"), "sometimes"
     ),
     "model_error": Element((".model-error", "ms-prompt-error"), "sometimes"),
+    "icon": Element((".material-symbols-outlined", "mat-icon"), "sometimes"),
     "overlay": Element((".cdk-overlay-backdrop",), "sometimes"),
     "sign_in": Element(
         (

@@ -208,7 +208,7 @@ def _count(text: str) -> int:
     return int(re.sub(r"\D", "", text))
 
 
-_QUOTA = re.compile(r"quota|rate.?limit|too many requests|exceeded", re.IGNORECASE)
+_QUOTA = re.compile(r"quota|rate.?limit|too many requests|resource.?exhausted", re.IGNORECASE)
 
 
 def problem_shown(text: str) -> ModelError:
