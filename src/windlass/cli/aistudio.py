@@ -56,15 +56,6 @@ def _action(actions: Any, name: str, said: str, example: str) -> argparse.Argume
     )
 
 
-def _action(actions: Any, name: str, says: str) -> argparse.ArgumentParser:
-    return actions.add_parser(
-        name,
-        help=says,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-
-
 def run(options: argparse.Namespace) -> int:
     """Raises `ConfigError` if there is no browser, `ModelError` if the page cannot be opened."""
     check_playwright()
