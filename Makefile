@@ -37,7 +37,7 @@ examples: $(INSTALLED)
 
 test: $(INSTALLED)
 	@$(NEED) libgomp.so.1:libgomp1 tmux:tmux chromium:chromium
-	@$(BIN)/pytest -q -n $(WORKERS) --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR) $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --dist loadfile --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR) $(ARGS)
 
 check: $(INSTALLED)
 	@$(BIN)/ruff check
