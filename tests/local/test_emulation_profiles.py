@@ -24,7 +24,7 @@ from windlass.emulation.model import EmulatedModel
 from windlass.emulation.profile import PROFILES, emulated_by_profile, profile_of
 from windlass.emulation.profile_steps import StepsModel
 from windlass.errors import ConfigError, ModelError, NativeModeUnavailable
-from windlass.model import Model, ModelRequest, Settings
+from windlass.model import NONE, Model, ModelRequest, Settings, ToolChoice
 from windlass.models.local.catalog import CATALOG
 from windlass.models.local.trim import NOTICE, shortened
 from windlass.settings import FunctionCallingSettings
@@ -86,6 +86,42 @@ async def test_where_falling_back_is_not_allowed_it_is_not_emulated() -> None:
     model = Modes(inner, FunctionCallingSettings(fallback_on_failure=False)).of("auto")
     with pytest.raises(NativeModeUnavailable):
         await events_of(model, asked())
+
+
+async def test_a_small_model_seems_to_have_answered_a_greeting_in_words() -> None:
+    inner = SmallModel(["Sunny."])
+    system = Message.system("Be kind.")
+    request = ModelRequest([system, Message.user("Is it warm?")], TOOLS)
+    await events_of(emulated_by_profile(inner), request)
+    first, *others = inner.requests[0].messages
+    assert first.text.startswith("Be kind.")
+    assert [(each.role, each.text) for each in others] == [
+        ("user", "Hello!"),
+        ("assistant", "Hello! How can I help you?"),
+        ("user", "Is it warm?"),
+    ]
+
+
+@pytest.mark.parametrize("choice", [NONE, ToolChoice("required")])
+async def test_a_small_model_is_greeted_only_if_it_may_choose(choice: ToolChoice) -> None:
+    inner = SmallModel(['{"name": "get_time", "arguments": {}}'])
+    request = ModelRequest([Message.user("Hi")], TOOLS, choice)
+    await events_of(emulated_by_profile(inner), request)
+    assert "Hello!" not in [each.text for each in inner.requests[0].messages]
+
+
+async def test_a_small_model_reads_its_greeting_ahead() -> None:
+    class Warming(SmallModel):
+        async def warm(self, request: ModelRequest) -> None:
+            warmed.append(request)
+
+    warmed: list[ModelRequest] = []
+    inner = Warming(["Hi."])
+    model = emulated_by_profile(inner)
+    assert isinstance(model, EmulatedModel)
+    await model.warm(asked("Hi"))
+    await events_of(model, asked("Hi"))
+    assert warmed[0].messages == inner.requests[0].messages
 
 
 async def test_a_small_model_that_repeats_its_call_makes_it_once() -> None:
@@ -167,7 +203,7 @@ async def test_a_call_told_in_words_is_left_out_with_its_result() -> None:
     inner = SmallModel(["Hello."])
     history = (*first, Message.assistant("Sunny."), Message.user("Hi"))
     await events_of(emulated_by_profile(inner), asked(history))
-    _, *told = inner.requests[0].messages
+    _, _, _, *told = inner.requests[0].messages  # after the system's words and the greeting
     assert len(told) == 5
     assert shortened(told, tokens=1001, room=1000) == (Message.user(f"{NOTICE}\n\nHi"),)
 

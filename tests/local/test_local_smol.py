@@ -122,7 +122,7 @@ async def test_loading_ahead_tells_how_far_it_is(model: LocalModel) -> None:
 async def test_an_answer_is_held_to_its_schema(model: LocalModel) -> None:
     shape = {"type": "object", "properties": {"a": {"enum": ["x"]}}, "required": ["a"]}
     schema = {**shape, "additionalProperties": False}
-    settings = Settings(max_tokens=60, response_schema=schema)
+    settings = Settings(max_tokens=20, response_schema=schema)
     events = await events_of(model, Message.user("Tell me a story."), settings=settings)
     text = "".join(event.text for event in events if isinstance(event, TextDelta))
     assert "".join(text.split()) == '{"a":"x"}'
@@ -133,7 +133,7 @@ async def test_a_request_that_is_left_stops_and_the_next_goes_on(
     watched: list[Watched], model: LocalModel
 ) -> None:
     request = ModelRequest(
-        [Message.user("Write a long story about the sea.")], settings=Settings(max_tokens=400)
+        [Message.user("Write a long story about the sea.")], settings=Settings(max_tokens=200)
     )
     async with model.stream(request) as events:
         async for event in events:
@@ -148,7 +148,7 @@ async def test_a_request_that_is_left_while_its_prompt_is_read_stops_too(
 ) -> None:
     await model.load()
     (server,) = watched
-    asking = asyncio.create_task(events_of(model, Message.user("word " * 850)))
+    asking = asyncio.create_task(events_of(model, Message.user("word " * 500)))
     assert await asyncio.to_thread(server.reading.wait, 30)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -178,14 +178,14 @@ async def test_an_old_part_of_a_long_conversation_is_left_out_aloud(
 
 async def test_a_prompt_that_can_never_fit_is_refused_with_numbers(model: LocalModel) -> None:
     with pytest.raises(
-        ModelError, match=r"too long: it has [23]\d{3} tokens, .* room for 1024"
+        ModelError, match=r"too long: it has 1\d{3} tokens, .* room for 1024"
     ) as raised:
-        await events_of(model, Message.user("word " * 2000))
+        await events_of(model, Message.user("word " * 1200))
     assert raised.value.code == "context_length_exceeded"
 
 
 async def test_what_was_warmed_is_not_read_again(model: LocalModel) -> None:
-    system = Message.system("These are the rules. " + " ".join(map(str, range(100))))
+    system = Message.system("These are the rules. " + " ".join(map(str, range(40))))
     await model.warm(ModelRequest([system, Message.user("Hello")]))
     usage = end_of(await events_of(model, system, Message.user("What are the rules?"))).usage
     assert usage.cached_tokens > usage.input_tokens * 0.8
@@ -228,7 +228,7 @@ def test_a_run_goes_round_from_a_call_to_an_answer() -> None:
             "What is the weather in Paris?",
             tools=[get_weather],
             tool_choice="get_weather",
-            max_tokens=60,
+            max_tokens=20,
         )
     assert [result.name for result in reply.results] == ["get_weather"]
     assert reply.text

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from windlass.emulation.model import EmulatedModel
 from windlass.emulation.parser import DEFAULT_FORMAT, Parser
-from windlass.emulation.profile_examples import FewExamplesModel
+from windlass.emulation.profile_examples import GreetedModel
 from windlass.emulation.profile_repeats import parser_without_repeats
 from windlass.emulation.profile_steps import StepsModel
 from windlass.errors import ConfigError
@@ -26,14 +26,14 @@ class Profile(Struct, frozen=True):
     """Whether a tool is chosen first and its arguments written then, each held to a schema."""
     repeats: bool = True
     """Whether the same call, twice in one turn, is two calls."""
-    few_examples: bool = False
-    """Whether one call is shown, and not one of every tool."""
+    greeted: bool = False
+    """Whether a greeting that was answered in words comes before the conversation."""
 
 
 PROFILES: dict[str, Profile] = {
     "default": Profile(),
     # Marks such as <tool_call> are single tokens, which these weights were never taught to write.
-    "small": Profile(format="json-fence", repeats=False, few_examples=True),
+    "small": Profile(format="json-fence", repeats=False, greeted=True),
     "tiny": Profile(steps=True),
 }
 """`small`: some 1 to 8 billion parameters. `tiny`: less, and no format is followed unforced."""
@@ -52,6 +52,6 @@ def emulated_by_profile(model: Model, *, debug: bool = False) -> Model:
     """The model with emulated function calling, by its own profile."""
     profile = profile_of(model)
     parser = Parser if profile.repeats else parser_without_repeats
-    kind = FewExamplesModel if profile.few_examples else EmulatedModel
+    kind = GreetedModel if profile.greeted else EmulatedModel
     emulated = kind(model, format=profile.format, parser=parser, debug=debug)
     return StepsModel(model, emulated) if profile.steps else emulated

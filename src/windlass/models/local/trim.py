@@ -43,7 +43,7 @@ class _Unit:
 
 def _units(messages: Sequence[Message]) -> tuple[list[Message], list[_Unit]]:
     head = 0
-    while head < len(messages) and messages[head].role == "system":
+    while head < len(messages) and _is_said_ahead(messages[head]):
         head += 1
     rest = messages[head:]
     questions = [index for index, message in enumerate(rest) if _is_question(message)]
@@ -63,6 +63,11 @@ def _units(messages: Sequence[Message]) -> tuple[list[Message], list[_Unit]]:
 
 def _begins_unit(message: Message, *, in_last: bool) -> bool:
     return message.role == "assistant" if in_last else _is_question(message)
+
+
+def _is_said_ahead(message: Message) -> bool:
+    """Whether it belongs to every conversation: the system's words, and examples."""
+    return message.role == "system" or bool(message.extra.get("windlass", {}).get("example"))
 
 
 def _is_question(message: Message) -> bool:
