@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.async_api import Browser
 from tests.aistudio.browsing import IN_ONE_BROWSER, MakeModel, chromium, model_on
 from tests.aistudio.test_aistudio_calling import (
     PARIS,
@@ -21,7 +22,8 @@ from windlass.content import FunctionResponse
 from windlass.errors import ModelError, StreamCut
 from windlass.events import TextDelta, ThoughtDelta, TurnEnded
 from windlass.model import ModelRequest
-from windlass.models.aistudio.turn import Patience
+from windlass.models.aistudio.page import ChatPage
+from windlass.models.aistudio.turn import Grown, Patience
 from windlass.testing import Gate, call, calls, cut, hang, raw_call, say, slow, think
 from windlass.testing.aistudio import (
     FakeAIStudio,
@@ -153,6 +155,40 @@ async def test_a_call_that_is_drawn_twice_is_one_call(model_on: MakeModel) -> No
     with FakeAIStudio([rendered_twice(calls(PARIS, PARIS))]) as fake:
         events = await events_of(model_on(fake.url), asking(WEATHER))
         assert len(calls_in(events)) == 2
+
+
+NESTED = """
+() => {
+  const add = (tag, parent, text = "") => {
+    const node = parent.appendChild(document.createElement(tag));
+    node.append(text);
+    return node;
+  };
+  const turn = add("ms-chat-turn", document.body);
+  const paragraph = add("ms-cmark-node", add("ms-prompt-chunk", turn), "One ");
+  add("ms-cmark-node", paragraph, "two ");
+  add("ms-cmark-node", paragraph, "three.");
+  const call = add("ms-function-call-chunk", add("ms-prompt-chunk", turn));
+  const widget = add("ms-code-block", call);
+  widget.setAttribute("icon", "function");
+  add("span", add("mat-panel-title", widget), "get_weather");
+  add("code", add("pre", widget), "{}");
+}
+"""
+
+
+async def test_elements_inside_elements_of_their_kind_are_read_once(chromium: Browser) -> None:
+    page = await chromium.new_page()
+    chat = ChatPage(page, "about:blank", 1000)
+    await chat.prepare()
+    async with chat.watch() as watch:
+        await watch.next(5)
+        await page.evaluate(NESTED)
+        seen = await watch.next(5)
+    await page.close()
+    assert seen is not None
+    assert seen.text == Grown(0, "One two three.")
+    assert [(call.name, call.arguments) for call in seen.calls] == [("get_weather", "{}")]
 
 
 async def test_names_and_quotes_of_the_page_s_own_are_read_as_they_are_meant(
