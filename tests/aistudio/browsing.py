@@ -30,7 +30,7 @@ FLAGS = (
     "--disable-sync",
 )
 IN_ONE_BROWSER = pytest.mark.asyncio(loop_scope="module")
-SHORT = Patience(quiet=0.05, late_text=0.05, late_call=0.2)
+SHORT = Patience(quiet=0.05, late_call=0.2)
 MakeModel = Callable[..., AIStudioModel]
 
 

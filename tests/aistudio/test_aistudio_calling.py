@@ -248,7 +248,7 @@ async def test_function_calling_is_switched_off_for_a_request_without_tools(
 
 async def test_a_turn_with_nothing_but_a_call_does_not_wait_for_text(model_on: MakeModel) -> None:
     """The test would run into its time limit."""
-    patient = Patience(quiet=0.05, late_text=600, late_call=600)
+    patient = Patience(quiet=0.05, late_call=600)
     with FakeAIStudio([PARIS]) as fake:
         events = await events_of(model_on(fake.url, patience=patient), asking(WEATHER))
         assert len(calls_in(events)) == 1

@@ -20,12 +20,14 @@ def test_the_environment_says_where_everything_is(tmp_path: Path) -> None:
             "WINDLASS_AISTUDIO_BROWSER": str(program),
             "WINDLASS_AISTUDIO_HEADLESS": "false",
             "WINDLASS_AISTUDIO_PAGES": "8",
+            "WINDLASS_AISTUDIO_LATE_CALL": "1.5",
             "WINDLASS_AISTUDIO_SNAPSHOTS": "/snapshots",
         }
     )
     assert given.url == "http://localhost:1/page"
     assert (given.profile, given.program) == (Path("/profiles/me"), program)
     assert (given.headless, given.pages, given.snapshots) == (False, 8, Path("/snapshots"))
+    assert given.late_call == 1.5
 
 
 def test_without_a_word_it_is_google_s_page_in_a_profile_of_the_user() -> None:
@@ -40,6 +42,7 @@ def test_without_a_word_it_is_google_s_page_in_a_profile_of_the_user() -> None:
         ("WINDLASS_AISTUDIO_URL", "file:///etc/passwd", "must be http or https"),
         ("WINDLASS_AISTUDIO_BROWSER", "/no/such/browser", "no program '/no/such/browser'"),
         ("WINDLASS_AISTUDIO_PAGES", "0", "1 or more, not '0'"),
+        ("WINDLASS_AISTUDIO_LATE_CALL", "soon", "number of seconds, 0 or more, not 'soon'"),
         ("WINDLASS_AISTUDIO_HEADLESS", "perhaps", "true or false, not 'perhaps'"),
     ],
 )

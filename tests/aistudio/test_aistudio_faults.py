@@ -39,7 +39,7 @@ __all__ = ["chromium", "model_on"]
 
 pytestmark = IN_ONE_BROWSER
 
-PATIENT = Patience(quiet=0.05, late_text=30, late_call=30)
+PATIENT = Patience(quiet=0.05, late_call=30)
 """Waits for what the test lets come."""
 
 

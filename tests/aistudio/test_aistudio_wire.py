@@ -221,7 +221,7 @@ def test_a_turn_waits_for_the_page_and_then_only_for_what_may_still_come() -> No
 
 
 def test_a_call_after_a_text_is_waited_for_only_where_functions_are_offered() -> None:
-    for known, wait in ((("f",), "late_text"), ((), "quiet")):
+    for known, wait in ((("f",), "late_call"), ((), "quiet")):
         turn = PageTurn(known)
         turn.feed(Snapshot(busy=False, begun=True, text=Grown(0, "Hello.")))
         assert turn.waits_for == wait

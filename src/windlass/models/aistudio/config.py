@@ -7,9 +7,11 @@
 | `WINDLASS_AISTUDIO_BROWSER` | the Chrome or Chromium that is found | the browser's program |
 | `WINDLASS_AISTUDIO_HEADLESS` | true | whether the browser works without a window |
 | `WINDLASS_AISTUDIO_PAGES` | 2 | how many pages are open at most, one conversation on each |
+| `WINDLASS_AISTUDIO_LATE_CALL` | 3.2 | for how many seconds an idle page may still draw a call |
 | `WINDLASS_AISTUDIO_SNAPSHOTS` | none | the folder where a failure leaves the page as it was |
 """
 
+import math
 import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -40,6 +42,7 @@ class BrowserConfig(Struct, frozen=True):
     """None is Playwright's own browser."""
     headless: bool = True
     pages: int = 2
+    late_call: float = 3.2
     snapshots: Path | None = None
     arguments: tuple[str, ...] = ()
     """More for the browser's command line."""
@@ -65,6 +68,7 @@ def browser_config(environ: Mapping[str, str], *, url: str | None = None) -> Bro
         program=_program(environ),
         headless=_SWITCH[headless],
         pages=int(pages),
+        late_call=_late_call(environ),
         snapshots=Path(snapshots).expanduser() if snapshots else None,
     )
 
@@ -83,6 +87,19 @@ def _address(url: str) -> str:
             f" not {url!r}"
         )
     return url
+
+
+def _late_call(environ: Mapping[str, str]) -> float:
+    text = environ.get("WINDLASS_AISTUDIO_LATE_CALL", "").strip() or "3.2"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise ConfigError(
+            f"WINDLASS_AISTUDIO_LATE_CALL must be a number of seconds, 0 or more, not {text!r}"
+        )
+    return seconds
 
 
 def _profile(environ: Mapping[str, str]) -> Path:

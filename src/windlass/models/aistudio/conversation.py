@@ -52,7 +52,6 @@ class Conversation:
         self._seconds = {
             "busy": silence,
             "quiet": patience.quiet,
-            "late_text": patience.late_text,
             "late_call": patience.late_call,
         }
 

@@ -59,7 +59,7 @@ class AIStudioModel:
         waiting: Callable[[Retry], Waiting] = Waiting,
         config: BrowserConfig | None = None,
         settings: FunctionCallingSettings | None = None,
-        patience: Patience = Patience(),  # noqa: B008 - it is frozen
+        patience: Patience | None = None,
         browser: Callable[[BrowserConfig], PageSource] = Browser,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -74,7 +74,8 @@ class AIStudioModel:
         self._config = config or browser_config(os.environ, url=base_url)
         self._settings = settings or function_calling_settings(os.environ)
         self._converter = SchemaConverter()
-        self._patience, self._timeouts = patience, timeouts
+        self._patience = patience or Patience(late_call=self._config.late_call)
+        self._timeouts = timeouts
         self._waiting = partial(waiting, retry)
         self.orchestrator = Orchestrator(model, self._settings, waiting=waiting, clock=clock)
         self._make_browser = browser

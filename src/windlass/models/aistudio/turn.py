@@ -38,8 +38,8 @@ __all__ = [
     "usage_shown",
 ]
 
-Wait: TypeAlias = Literal["busy", "quiet", "late_text", "late_call"]
-"""For what a turn waits: its end, quiet, or a call that may still be drawn (after a text)."""
+Wait: TypeAlias = Literal["busy", "quiet", "late_call"]
+"""For what a turn waits: its end, quiet, or a call that may still be drawn."""
 
 
 class Patience(Struct, frozen=True):
@@ -47,10 +47,8 @@ class Patience(Struct, frozen=True):
 
     quiet: float = 0.2
     """When all that can be expected is there."""
-    late_text: float = 1.0
-    """After a text, while functions are offered: a call may follow it."""
-    late_call: float = 3.5
-    """After nothing, or a call whose arguments cannot be read: they may still be drawn."""
+    late_call: float = 3.2
+    """When a call may still be drawn or filled: pages were seen to take up to three seconds."""
 
 
 class ShownCall(Struct, frozen=True, array_like=True):
@@ -127,9 +125,7 @@ class PageTurn:
             return "busy"
         if shown.calls:
             return "quiet" if all(call.readable for call in shown.calls) else "late_call"
-        if self._known:
-            return "late_text" if self._text.whole.strip() else "late_call"
-        return "quiet" if self._text.whole.strip() else "late_text"
+        return "quiet" if self._text.whole.strip() and not self._known else "late_call"
 
     @property
     def is_answerable(self) -> bool:
