@@ -17,6 +17,7 @@ from windlass.content import FunctionDeclaration, Schema
 from windlass.errors import ModelError
 from windlass.jsontext import compact_json
 from windlass.models.fields import JsonObject, as_list, as_object, as_text
+from windlass.models.gemini.schema import enumerated, merged_all_of
 
 __all__ = ["Declarations", "SchemaConverter", "digest_of"]
 
@@ -132,7 +133,7 @@ class _Converter:
             return {"type": "string"}
         if (reference := as_text(schema.get("$ref"))) is not None:
             return self._in_place(schema, reference, place, inside)
-        schema, nullable = self._without_union(_merged_all_of(schema), place)
+        schema, nullable = self._without_union(merged_all_of(schema), place)
         if "$ref" in schema:
             result = self.converted(schema, place, inside)
         else:
@@ -156,7 +157,7 @@ class _Converter:
         values = [schema["const"]] if "const" in schema else as_list(schema.get("enum"))
         if values:
             # Only texts can be enumerated; the tool's validation reads "3" as 3 where 3 is wanted.
-            return {"type": "string", "enum": [_enumerated(value) for value in values]}
+            return {"type": "string", "enum": [enumerated(value) for value in values]}
         shape: Schema = {"type": self._type(schema, place)}
         kind = shape["type"]
         if "format" in schema:
@@ -235,21 +236,3 @@ def _is_null(member: Any) -> bool:
         or fields.get("type") == "null"
         or ("const" in fields and fields["const"] is None)
     )
-
-
-def _enumerated(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _merged_all_of(schema: Schema) -> Schema:
-    merged = {key: value for key, value in schema.items() if key != "allOf"}
-    for part in as_list(schema.get("allOf")) or ():
-        for key, value in (as_object(part) or {}).items():
-            old, new = as_object(merged.get(key)), as_object(value)
-            if old is not None and new is not None:
-                merged[key] = {**new, **old}
-            elif key == "required":
-                merged[key] = [*(as_list(merged.get(key)) or ()), *(as_list(value) or ())]
-            else:
-                merged.setdefault(key, value)
-    return merged

@@ -5,7 +5,7 @@ from typing import Any
 from windlass.content import Schema
 from windlass.models.fields import as_list, as_object, as_text
 
-__all__ = ["openapi_schema"]
+__all__ = ["enumerated", "merged_all_of", "openapi_schema"]
 
 _KEPT = (
     "title",
@@ -55,7 +55,7 @@ def _converted(value: object, definitions: Schema, inside: tuple[str, ...]) -> S
             return {"type": "OBJECT"}
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         return _converted({**target, **beside}, definitions, (*inside, reference))
-    schema, nullable = _without_null(_merged_all_of(schema))
+    schema, nullable = _without_null(merged_all_of(schema))
     if isinstance(schema.get("$ref"), str):
         result = _converted(schema, definitions, inside)
     else:
@@ -72,7 +72,7 @@ def _shape(schema: Schema, definitions: Schema, inside: tuple[str, ...]) -> Sche
     values = [schema["const"]] if "const" in schema else as_list(schema.get("enum"))
     if values:
         # Only texts can be enumerated; the tool's validation reads "3" as 3 where 3 is wanted.
-        return {"type": "STRING", "enum": [_enumerated(value) for value in values]}
+        return {"type": "STRING", "enum": [enumerated(value) for value in values]}
     kind = as_text(schema.get("type")) or ("object" if "properties" in schema else "string")
     shape: Schema = {"type": kind.upper()}
     if schema.get("format") in _FORMATS.get(kind, ()):
@@ -90,11 +90,11 @@ def _shape(schema: Schema, definitions: Schema, inside: tuple[str, ...]) -> Sche
     return shape
 
 
-def _enumerated(value: Any) -> str:
+def enumerated(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _merged_all_of(schema: Schema) -> Schema:
+def merged_all_of(schema: Schema) -> Schema:
     merged = {key: value for key, value in schema.items() if key != "allOf"}
     for part in as_list(schema.get("allOf")) or ():
         for key, value in (as_object(part) or {}).items():
