@@ -71,14 +71,18 @@ class StreamCut(ModelError):
 
 
 class NativeModeUnavailable(ModelError):
-    """Native function calling failed, and nothing else was allowed; `type` is for the wire."""
+    """Native function calling failed, and nothing else was allowed; `type` is for the wire.
+
+    `reason` is why, in the words of whoever could not.
+    """
 
     type = "function_calling_error"
 
     def __init__(self, reason: str, problem: ModelError | None = None) -> None:
         status = problem.status if problem else None
+        self.reason = problem.reason if isinstance(problem, NativeModeUnavailable) else reason
         super().__init__(
-            f"Native function calling failed: {reason}",
+            f"Native function calling failed: {self.reason}",
             status=status,
             code="native_mode_unavailable",
         )

@@ -174,6 +174,20 @@ async def test_without_a_fallback_the_failure_is_an_error(fault: Any) -> None:
     assert len(inner.requests) == 1
 
 
+async def test_a_page_that_cannot_be_operated_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Neither the log line nor a wrapping error repeats what native mode says of itself."""
+    fault = NativeModeUnavailable("toggle not found", ModelError("toggle not found", status=500))
+    model, _ = auto([fault, PARIS])
+    await events_of(model, asked())
+    assert "Native mode failed: toggle not found; falling back to emulated" in caplog.messages
+    model, _ = auto([fault], fallback_on_failure=False)
+    with pytest.raises(NativeModeUnavailable) as caught:
+        await events_of(model, asked())
+    assert str(caught.value) == "Native function calling failed: toggle not found"
+
+
 async def test_without_a_fallback_a_forced_choice_is_left_as_it_is_answered() -> None:
     model, _ = auto(["No."], fallback_on_failure=False)
     assert text_of(await events_of(model, asked(choice="required"))) == "No."

@@ -150,7 +150,7 @@ class AutoModel:
 
     def _fall_back(self, failure: Failure, problem: ModelError | None) -> None:
         """Says so and remembers. Raises `NativeModeUnavailable` if falling back is not allowed."""
-        reason = problem.message if problem else REASONS[failure]
+        reason = _reason(problem) if problem else REASONS[failure]
         if not self._settings.fallback_on_failure:
             raise NativeModeUnavailable(reason, problem) from problem
         log.warning(
@@ -179,6 +179,11 @@ def _make_parser(tools: tuple[FunctionDeclaration, ...]) -> TextParser:
     from windlass.emulation.parser import Parser
 
     return Parser(tools)
+
+
+def _reason(problem: ModelError) -> str:
+    """Without the words that say what has failed: whoever asks says them too."""
+    return problem.reason if isinstance(problem, NativeModeUnavailable) else problem.message
 
 
 def _with_usage(event: ModelEvent, spent: Usage) -> ModelEvent:
