@@ -7,6 +7,8 @@ WindlassError
 ├── ToolError               raised in a tool, by its author, to say something to the model
 │   └── InvalidArguments    the model's arguments do not fit the tool; names the field
 ├── RoundLimitExceeded      `on_limit="error"`: the model still wants tools after the last round
+├── RunInterrupted          a run was cut off by the end of its process and cannot go on
+├── StorageError            the log of runs cannot be read or written
 ├── RunNotFound             no run with that id is known (or it has been forgotten)
 ├── TooManyRuns             the bound on running runs is reached
 └── ConfigError             the program is set up wrongly: a name, a key, a tool, an option
@@ -29,7 +31,9 @@ __all__ = [
     "ModelError",
     "NativeModeUnavailable",
     "RoundLimitExceeded",
+    "RunInterrupted",
     "RunNotFound",
+    "StorageError",
     "StreamCut",
     "ToolError",
     "TooManyRuns",
@@ -111,6 +115,14 @@ class RoundLimitExceeded(WindlassError):
         self.max_rounds = max_rounds
         self.messages = tuple(messages)
         self.calls = tuple(calls)
+
+
+class RunInterrupted(WindlassError):
+    """A run was cut off by the end of its process and cannot go on; the message says why."""
+
+
+class StorageError(WindlassError):
+    """The log of runs cannot be read or written. What it held before is untouched."""
 
 
 class RunNotFound(WindlassError, LookupError):

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.content import AnyPart, FunctionCall, FunctionResponse, Message, Usage
+from windlass.jsontext import encode_json
 
 __all__ = [
     "ApprovalRequested",
@@ -22,9 +23,11 @@ __all__ = [
     "Outcome",
     "PartReceived",
     "Phase",
+    "RoundRestarted",
     "RoundStarted",
     "RunEnded",
     "RunEvent",
+    "RunResumed",
     "RunStarted",
     "Status",
     "StopReason",
@@ -70,6 +73,7 @@ Outcome = Literal[
     "timeout",
     "denied",  # a person or policy said no
     "stopped",  # the run was stopped while the tool ran
+    "interrupted",  # the process ended while the tool ran, and it is not run again
     "not_run",  # the call was never started, for the reason in the response
 ]
 
@@ -174,6 +178,19 @@ class RoundStarted(Event, frozen=True, omit_defaults=True, tag="round_started"):
     phase: Phase
 
 
+class RunResumed(Event, frozen=True, omit_defaults=True, tag="run_resumed"):
+    """Another process goes on with the run: its log ended without an end."""
+
+    attempt: int
+
+
+class RoundRestarted(Event, frozen=True, omit_defaults=True, tag="round_restarted"):
+    """The model is asked again. All that this round has said and done so far is superseded."""
+
+    round: int
+    phase: Phase
+
+
 class Status(Event, frozen=True, omit_defaults=True, tag="status"):
     """A sentence for the person who waits."""
 
@@ -237,7 +254,9 @@ class RunEnded(Event, frozen=True, omit_defaults=True, tag="run_ended"):
 RunEvent: TypeAlias = (
     ModelEvent
     | RunStarted
+    | RunResumed
     | RoundStarted
+    | RoundRestarted
     | Status
     | ToolRunStarted
     | ToolRunProgress
@@ -256,7 +275,7 @@ def event_to_dict(event: Event) -> dict[str, Any]:
 
 
 def event_to_json(event: Event) -> bytes:
-    return msgspec.json.encode(event_to_dict(event))
+    return encode_json(event_to_dict(event))
 
 
 def event_from_json(data: bytes | str) -> RunEvent:

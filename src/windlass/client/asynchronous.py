@@ -3,10 +3,13 @@
 import asyncio
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Unpack, cast
 
+from windlass.client.chat import AsyncChat
+from windlass.client.kept import KeptRun
 from windlass.client.options import (
     Offer,
     Offers,
@@ -17,32 +20,39 @@ from windlass.client.options import (
     policy_from,
     settings_from,
 )
+from windlass.client.origin import KIND, Origin
+from windlass.client.resume import refusal_of
 from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.emulation.mode import Modes
-from windlass.errors import ConfigError
+from windlass.errors import ConfigError, RunInterrupted, RunNotFound
 from windlass.loop.approval import Approvals
 from windlass.loop.dependencies import Dependencies
 from windlass.loop.executor import RunContext, ToolExecutor
+from windlass.loop.history import History
 from windlass.loop.loop import Loop, RunPlan
 from windlass.loop.policy import Repetition
 from windlass.loop.reply import Calls, Reply
 from windlass.loop.round import Round
 from windlass.model import Model
 from windlass.models import Key, Retry, create_model
-from windlass.runs.log import Follower
+from windlass.runs.log import Follower, MemoryLog
+from windlass.runs.protocol import RunLog
+from windlass.runs.records import RunRecord, title_of
 from windlass.runs.store import RunStore
 from windlass.settings import Mode, function_calling_settings, mode_from
+from windlass.tool import Tool
 
-__all__ = ["AsyncChat", "AsyncClient"]
+__all__ = ["AsyncClient"]
 
 
 class AsyncClient:
     """Drives one model. Use it as `async with`, or `await aclose()` it: it owns connections.
 
     `model` is `provider/name` or any `Model`. `tools` and the run options given here are the
-    defaults of every call. Raises `ConfigError` for what cannot work.
+    defaults of every call. With a `log`, the name of a file or any `RunLog`, runs and chats outlive
+    the process. Raises `ConfigError` for what cannot work.
     """
 
     def __init__(
@@ -55,6 +65,7 @@ class AsyncClient:
         headers: Mapping[str, str] | None = None,
         retry: Retry | None = None,
         executor: ToolExecutor | None = None,
+        log: RunLog | str | os.PathLike[str] | None = None,
         max_running: int = 100,
         keep_finished: float = 300.0,
         **defaults: Unpack[RunOptions],
@@ -75,6 +86,7 @@ class AsyncClient:
         self._offers = Offers()
         self._executor = executor or ToolExecutor()
         self._defaults = checked(defaults)
+        self.log = _log_from(log)
         self._store: RunStore[AsyncRun] = RunStore(
             max_running=max_running, keep_finished=keep_finished
         )
@@ -94,6 +106,8 @@ class AsyncClient:
         """Stops the runs that still go and gives back the connections."""
         for run in self._store.all():
             await run.stop()
+        if self.log is not None:
+            await self.log.aclose()
         await self.model.aclose()
 
     async def generate(
@@ -103,37 +117,65 @@ class AsyncClient:
 
         Raises `ModelError`, and `RoundLimitExceeded` with `on_limit="error"`.
         """
-        plan = await self._plan(prompt, tools, options)
-        return await Loop(plan, _ignore).run()
+        return await self.answer(prompt, tools, options)
 
     def stream(
         self, prompt: Prompt, *, tools: Iterable[Any] | None = None, **options: Unpack[RunOptions]
     ) -> AsyncStream:
         """The same, as `async with` a stream of events. Leaving it early stops the run."""
-        return self._stream(prompt, tools, options)
+        return AsyncStream(lambda: self.launch(prompt, tools, options))
 
     async def start(
         self, prompt: Prompt, *, tools: Iterable[Any] | None = None, **options: Unpack[RunOptions]
     ) -> AsyncRun:
         """Starts a run that goes on by itself. Raises `TooManyRuns`."""
         self._store.admit()
-        plan = await self._plan(prompt, tools, options, live=True)
-        self._store.admit()
-        run = AsyncRun(plan)
+        run = await self.launch(prompt, tools, options, admit=self._store.admit)
         self._store.add(run)
+        if run.log.settled is not None:
+            await run.log.settled()  # whoever knows its id finds it again after a crash
         return run
 
-    def subscribe(self, run_id: str, after: int = 0) -> Follower:
-        """The run's events after number `after`, then each as it comes. Raises `RunNotFound`."""
-        return self.run(run_id).events(after)
+    async def resume(self, *, tools: Iterable[Any] | None = None) -> list[AsyncRun]:
+        """Goes on with the runs of this model that a process left open when it ended.
 
-    def run(self, run_id: str) -> AsyncRun:
-        """A run that goes or is still kept. Raises `RunNotFound`."""
-        return self._store.get(run_id)
+        Their tools are found by name among those given here, or the client's own; a run whose tool
+        is gone ends, and says so.
+        """
+        if self.log is None:
+            raise ConfigError("runs outlive a process in a log: make the client with log=...")
+        known = (await self._offer(tools)).tools
+        name = self.model.name
+        left = await self.log.claim(lambda r: r.model == name and r.origin.get("kind") == KIND)
+        runs = [await self._resumed(record, known, self.log) for record in left]
+        for run in runs:
+            self._store.add(run)
+        return runs
+
+    def subscribe(self, run_id: str, after: int = 0) -> Follower:
+        """The run's events after number `after`, then each as it comes.
+
+        Raises `RunNotFound`; with a log, when the first event is asked for.
+        """
+        try:
+            return self._store.get(run_id).events(after)
+        except RunNotFound:
+            if self.log is None:
+                raise
+            return self.log.follow(run_id, after)
+
+    async def run(self, run_id: str) -> AsyncRun | KeptRun:
+        """A run that goes here, or one that is kept. Raises `RunNotFound`."""
+        try:
+            return self._store.get(run_id)
+        except RunNotFound:
+            if self.log is None:
+                raise
+            return KeptRun(await self.log.status(run_id), self.log)
 
     async def stop(self, run_id: str) -> None:
         """Stops a run; one that has ended stays as it is. Raises `RunNotFound`."""
-        await self.run(run_id).stop()
+        await (await self.run(run_id)).stop()
 
     async def approve(
         self,
@@ -145,21 +187,31 @@ class AsyncClient:
         reason: str | None = None,
     ) -> bool:
         """Decides about a call that waits for it. Raises `RunNotFound`."""
-        return self.run(run_id).approve(call_id, approved, arguments=arguments, reason=reason)
+        run = await self.run(run_id)
+        if isinstance(run, KeptRun):
+            return await run.approve(call_id, approved, arguments=arguments, reason=reason)
+        return run.approve(call_id, approved, arguments=arguments, reason=reason)
 
-    async def runs(self) -> list[AsyncRun]:
-        """The runs that go, and the finished ones that are still kept."""
-        return self._store.all()
+    async def runs(self) -> "list[AsyncRun | KeptRun]":
+        """The runs that go, and the finished ones that are still kept; oldest first."""
+        here = {run.id: run for run in self._store.all()}
+        if self.log is None:
+            return list(here.values())
+        kept = await self.log.list()
+        return [here.get(record.id) or KeptRun(record, self.log) for record in reversed(kept)]
 
     def chat(
         self,
         *,
+        id: str | None = None,
         tools: Iterable[Any] | None = None,
         messages: Prompt = (),
         **options: Unpack[RunOptions],
-    ) -> "AsyncChat":
-        """A conversation that remembers."""
-        return AsyncChat(self, tools, messages, checked(options))
+    ) -> AsyncChat:
+        """A conversation that remembers. With the `id` of one that a log keeps, it goes on."""
+        if id is not None and self.log is None:
+            raise ConfigError("chats are found by their ids in a log: make the client with log=...")
+        return AsyncChat(self, tools, messages, checked(options), id)
 
     async def execute(
         self,
@@ -203,17 +255,76 @@ class AsyncClient:
     async def _offer(self, tools: Iterable[Any] | None) -> Offer:
         return await self._offers.read(self._tools if tools is None else tools)
 
-    def _stream(
+    async def answer(
+        self, prompt: Prompt, tools: Iterable[Any] | None, options: RunOptions, chat: str = ""
+    ) -> Reply:
+        """The reply to a prompt of a chat, or of none."""
+        plan = await self._plan(prompt, tools, options)
+        if self.log is None:
+            return await Loop(plan, _ignore).run()
+        run = AsyncRun(plan, log=self._new_log(plan, options, chat))
+        try:
+            return await run.result()
+        finally:
+            await run.stop()
+
+    async def launch(
         self,
         prompt: Prompt,
         tools: Iterable[Any] | None,
         options: RunOptions,
+        *,
+        chat: str = "",
         on_reply: Callable[[Reply], None] | None = None,
-    ) -> AsyncStream:
-        async def start() -> AsyncRun:
-            return AsyncRun(await self._plan(prompt, tools, options, live=True), on_reply)
+        admit: Callable[[], None] = lambda: None,
+    ) -> AsyncRun:
+        """A run of a chat, or of none, that somebody watches."""
+        plan = await self._plan(prompt, tools, options, live=True)
+        admit()
+        return AsyncRun(plan, on_reply, log=self._new_log(plan, options, chat))
 
-        return AsyncStream(start)
+    def _new_log(self, plan: RunPlan, options: RunOptions, chat: str) -> MemoryLog | None:
+        if self.log is None:
+            return None
+        record = RunRecord(
+            id=plan.run_id,
+            model=self.model.name,
+            created=time.time(),
+            chat=chat,
+            title=title_of(plan.messages),
+            origin=Origin.of(plan, options.get("mode")),
+        )
+        return self.log.begin(record)
+
+    async def _resumed(
+        self, record: RunRecord, known: Mapping[str, Tool], kept: RunLog
+    ) -> AsyncRun:
+        log = await kept.reopen(record.id)
+        history = History(log.recorded())
+        assert history.started is not None
+        gone: list[str] = []
+        try:
+            origin = Origin.read(record.origin)
+            offer, gone = origin.offer(known)
+            history.refusal = refusal_of(history, gone)
+        except RunInterrupted as error:
+            origin, offer, history.refusal = Origin(), Offer({}, ()), error
+        messages = history.started.messages
+        timeout = origin.policy.approval_timeout
+        plan = RunPlan(
+            run_id=record.id,
+            model=self._in_mode(origin.mode or self._defaults.get("mode"), offer, messages),
+            messages=messages,
+            tools=offer.tools,
+            declarations=offer.declarations,
+            policy=origin.policy,
+            executor=self._executor,
+            approvals=Approvals(self._defaults.get("approve"), wait=origin.live, timeout=timeout),
+            settings=origin.settings,
+            extra=origin.extra,
+            live=origin.live,
+        )
+        return AsyncRun(plan, log=log, history=history)
 
     async def _plan(
         self,
@@ -241,38 +352,13 @@ class AsyncClient:
         )
 
 
-class AsyncChat:
-    """A conversation: each reply's messages are where the next one begins."""
+def _log_from(given: RunLog | str | os.PathLike[str] | None) -> RunLog | None:
+    if not isinstance(given, str | os.PathLike):
+        return given
+    # Imported here: who keeps no log does not pay for one.
+    from windlass.runs.sqlite import SQLiteLog
 
-    def __init__(
-        self,
-        client: AsyncClient,
-        tools: Iterable[Any] | None,
-        messages: Prompt,
-        options: RunOptions,
-    ) -> None:
-        self._client = client
-        self._tools = None if tools is None else tuple(tools)
-        self._options = options
-        self.messages: tuple[Message, ...] = messages_from(messages, None) if messages else ()
-
-    async def send(self, prompt: Prompt) -> Reply:
-        """Says something and returns the answer. A failure leaves the conversation as it was."""
-        reply = await self._client.generate(self._next(prompt), tools=self._tools, **self._options)
-        self._remember(reply)
-        return reply
-
-    def stream(self, prompt: Prompt) -> AsyncStream:
-        """The same, as a stream."""
-        return self._client._stream(  # pyright: ignore[reportPrivateUsage]
-            self._next(prompt), self._tools, self._options, self._remember
-        )
-
-    def _next(self, prompt: Prompt) -> tuple[Message, ...]:
-        return (*self.messages, *messages_from(prompt, None))
-
-    def _remember(self, reply: Reply) -> None:
-        self.messages = reply.messages
+    return SQLiteLog(given)
 
 
 def _new_run_id() -> str:

@@ -2,6 +2,7 @@
 
 import difflib
 import operator
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict, cast
 
@@ -14,8 +15,9 @@ from windlass.loop.executor import ToolExecutor
 from windlass.loop.policy import OnLimit, Policy
 from windlass.model import Settings, ToolChoice, Toolset, tool_choice_from
 from windlass.models import Key, Retry
+from windlass.runs.protocol import RunLog
 from windlass.settings import Mode
-from windlass.tool import Tool, as_tools
+from windlass.tool import OnInterrupt, Tool, as_tools
 
 __all__ = [
     "ClientOptions",
@@ -51,6 +53,7 @@ class RunOptions(TypedDict, total=False):
     approve: ApprovalHook | None
     max_result_chars: int
     max_repeats: int
+    on_interrupt: OnInterrupt
     temperature: float | None
     top_p: float | None
     top_k: int | None
@@ -72,6 +75,7 @@ class ClientOptions(RunOptions, total=False):
     headers: Mapping[str, str] | None
     retry: Retry | None
     executor: ToolExecutor | None
+    log: RunLog | str | os.PathLike[str] | None
     max_running: int
     keep_finished: float
 

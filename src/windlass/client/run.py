@@ -4,27 +4,41 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from windlass.errors import WindlassError
+from windlass.errors import StorageError, WindlassError
 from windlass.events import Phase, StopReason
 from windlass.loop.approval import Approval
+from windlass.loop.history import History
 from windlass.loop.loop import Loop, RunPlan
 from windlass.loop.reply import Reply
 from windlass.runs.log import Follower, MemoryLog
+from windlass.runs.records import Order
 
 __all__ = ["AsyncRun"]
 
 
 class AsyncRun:
-    """Started when made. It goes on whether or not anybody reads it."""
+    """Started when made. It goes on whether or not anybody reads it.
 
-    def __init__(self, plan: RunPlan, on_reply: Callable[[Reply], None] | None = None) -> None:
+    With a `history` it goes on from there, in the log that the history was read from.
+    """
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        on_reply: Callable[[Reply], None] | None = None,
+        *,
+        log: MemoryLog | None = None,
+        history: History | None = None,
+    ) -> None:
         self.id = plan.run_id
-        self.log = MemoryLog()
-        self._loop = Loop(plan, self.log.append)
+        self.log = log or MemoryLog()
+        self.log.on_order = self._obey
+        self._loop = Loop(plan, self.log.append, self.log.settled, history)
         self._on_reply = on_reply
         self._reply: Reply | None = None
         self._error: Exception | None = None
         self._stopping = False
+        self._obeying: set[asyncio.Task[None]] = set()
         self.task: asyncio.Task[None] = asyncio.create_task(self._go(), name=f"windlass {self.id}")
 
     @property
@@ -69,6 +83,11 @@ class AsyncRun:
                 self._loop.end("stopped")
                 self._reply = self._loop.reply()
 
+    async def leave(self) -> None:
+        """Ends the run in this process alone: its log stays open, for another to go on with."""
+        self.log.close()
+        await self.stop()
+
     def approve(
         self,
         call_id: str,
@@ -81,6 +100,16 @@ class AsyncRun:
         approval = Approval(approved, arguments, reason)
         return self._loop.plan.approvals.resolve(call_id, approval)
 
+    def _obey(self, order: Order) -> None:
+        if order.kind == "approve":
+            self.approve(
+                order.call_id, order.approved, arguments=order.arguments, reason=order.reason
+            )
+            return
+        stopping = asyncio.create_task(self.stop())
+        self._obeying.add(stopping)
+        stopping.add_done_callback(self._obeying.discard)
+
     async def _go(self) -> None:
         try:
             self._reply = await self._loop.run()
@@ -90,6 +119,10 @@ class AsyncRun:
                 raise
         except Exception as error:  # noqa: BLE001 - kept for whoever asks for the result
             self._error = error
-            return
-        if self._on_reply is not None:
+        if self.log.settled is not None:
+            try:
+                await self.log.settled()
+            except StorageError as error:
+                self._error = self._error or error
+        if self._on_reply is not None and self._error is None and self._reply is not None:
             self._on_reply(self._reply)

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Unpack
 
-from windlass.client.asynchronous import AsyncChat, AsyncClient
+from windlass.client.asynchronous import AsyncClient
+from windlass.client.chat import AsyncChat
+from windlass.client.kept import KeptRun
 from windlass.client.options import ClientOptions, Prompt, RunOptions
 from windlass.client.portal import close_when_idle, portal
 from windlass.client.run import AsyncRun
@@ -71,10 +73,11 @@ class Client:
     def subscribe(self, run_id: str, after: int = 0) -> Iterator[RunEvent]:
         """The run's events after number `after`, then each as it comes."""
 
-        async def find() -> AsyncRun:
-            return self._client.run(run_id)
+        return _events(portal().run(self._client.run(run_id)), after)
 
-        return _events(portal().run(find()), after)
+    def resume(self, *, tools: Iterable[Any] | None = None) -> "list[Run]":
+        """Goes on with the runs of this model that a process left open when it ended."""
+        return [Run(run) for run in portal().run(self._client.resume(tools=tools))]
 
     def stop(self, run_id: str) -> None:
         """Stops a run; one that has ended stays as it is."""
@@ -101,12 +104,13 @@ class Client:
     def chat(
         self,
         *,
+        id: str | None = None,
         tools: Iterable[Any] | None = None,
         messages: Prompt = (),
         **options: Unpack[RunOptions],
     ) -> "Chat":
-        """A conversation that remembers."""
-        return Chat(self._client.chat(tools=tools, messages=messages, **options))
+        """A conversation that remembers. With the `id` of one that a log keeps, it goes on."""
+        return Chat(self._client.chat(id=id, tools=tools, messages=messages, **options))
 
     def execute(
         self,
@@ -183,7 +187,7 @@ class Stream:
 class Run:
     """A run that goes by itself."""
 
-    def __init__(self, run: AsyncRun) -> None:
+    def __init__(self, run: AsyncRun | KeptRun) -> None:
         self._run = run
 
     @property
@@ -218,7 +222,10 @@ class Run:
         """Decides about a call that waits for it."""
 
         async def decide() -> bool:
-            return self._run.approve(call_id, approved, arguments=arguments, reason=reason)
+            run = self._run
+            if isinstance(run, KeptRun):
+                return await run.approve(call_id, approved, arguments=arguments, reason=reason)
+            return run.approve(call_id, approved, arguments=arguments, reason=reason)
 
         return portal().run(decide())
 
@@ -230,7 +237,12 @@ class Chat:
         self._chat = chat
 
     @property
+    def id(self) -> str:
+        return self._chat.id
+
+    @property
     def messages(self) -> tuple[Message, ...]:
+        portal().run(self._chat.load())
         return self._chat.messages
 
     def send(self, prompt: Prompt) -> Reply:
@@ -242,19 +254,35 @@ class Chat:
         return Stream(self._chat.stream(prompt))
 
 
-def _events(run: AsyncRun, after: int) -> Iterator[RunEvent]:
+def _events(run: AsyncRun | KeptRun, after: int) -> Iterator[RunEvent]:
     """The run's events in this thread. A slow reader does not slow the run: the queue takes all."""
-    arrived: queue.SimpleQueue[RunEvent] = queue.SimpleQueue()
+    if isinstance(run, KeptRun):
+        yield from _kept_events(run, after)
+        return
+    log = run.log
+    arrived: queue.SimpleQueue[RunEvent | None] = queue.SimpleQueue()
     ends: list[Any] = []
-    portal().call_soon(lambda: ends.append(run.log.listen(arrived.put, after)))
+    portal().call_soon(
+        lambda: ends.append(log.listen(arrived.put, after, on_close=lambda: arrived.put(None)))
+    )
     try:
-        while True:
-            event = arrived.get()
+        while (event := arrived.get()) is not None:
             yield event
             if event.done:
                 return
+        if log.failure is not None:
+            raise log.failure
     finally:
         portal().call_soon(lambda: ends[0]())
+
+
+def _kept_events(run: KeptRun, after: int) -> Iterator[RunEvent]:
+    follower = run.events(after)
+    while True:
+        batch = portal().run(follower.some(60.0))
+        yield from batch
+        if batch and batch[-1].done:
+            return
 
 
 _open_clients: weakref.WeakSet[AsyncClient] = weakref.WeakSet()

@@ -3,17 +3,22 @@
 import asyncio
 import inspect
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from windlass.content import FunctionCall
+from windlass.events import ApprovalRequested, ApprovalResolved, RunEvent
 from windlass.loop.threads import in_thread
 
 __all__ = ["Approval", "ApprovalHook", "Approvals"]
 
 log = logging.getLogger("windlass.loop")
+
+LATE = "nobody answered in time"
+NOBODY = "it needs an approval, and there is nobody to ask"
 
 
 class Approval(Struct, frozen=True):
@@ -25,43 +30,73 @@ class Approval(Struct, frozen=True):
 
 
 ApprovalHook: TypeAlias = Callable[[FunctionCall], "bool | Approval | Awaitable[bool | Approval]"]
+Emit: TypeAlias = Callable[[RunEvent], None]
 
 
 class Approvals:
     """The approvals of one run: asked of a hook, or waited for until somebody calls `resolve`."""
 
-    def __init__(self, hook: ApprovalHook | None, *, wait: bool, timeout: float) -> None:
+    def __init__(
+        self,
+        hook: ApprovalHook | None,
+        *,
+        wait: bool,
+        timeout: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._hook = hook
         self._wait = wait
         self._timeout = timeout
-        self._pending: dict[str, asyncio.Future[Approval]] = {}
+        self._clock = clock
+        self._pending: dict[str, tuple[asyncio.Future[Approval], Emit]] = {}
 
-    async def ask(self, call: FunctionCall) -> Approval:
-        """The decision for this call: a no after the time-out, and when nobody can be asked."""
-        try:
-            async with asyncio.timeout(self._timeout):
-                if self._hook is not None:
-                    return await _decision(self._hook, call)
-                if self._wait:
-                    return await self._resolution(call.id)
-        except TimeoutError:
-            return Approval(False, reason="nobody answered in time")
-        return Approval(False, reason="it needs an approval, and there is nobody to ask")
+    async def ask(self, call: FunctionCall, emit: Emit, asked_at: float | None = None) -> Approval:
+        """The decision for this call: a no after the time-out, and when nobody can be asked.
+
+        The request and the decision are events. One that an earlier process has asked for, at the
+        time `asked_at`, is not asked for again: what is left of its time is waited for.
+        """
+        if asked_at is None:
+            emit(ApprovalRequested(call))
+            left = self._timeout
+        else:
+            left = max(0.0, self._timeout - (self._clock() - asked_at))
+        if self._hook is None and self._wait:
+            return await self._resolution(call.id, emit, left)
+        decision = Approval(False, reason=NOBODY)
+        if self._hook is not None:
+            try:
+                async with asyncio.timeout(left):
+                    decision = await _decision(self._hook, call)
+            except TimeoutError:
+                decision = Approval(False, reason=LATE)
+        emit(_resolved(call.id, decision))
+        return decision
 
     def resolve(self, call_id: str, approval: Approval) -> bool:
         """Gives the decision for a waiting call; False if no such call waits."""
-        future = self._pending.get(call_id)
-        if future is None or future.done():
+        future, emit = self._pending.get(call_id, (None, None))
+        if future is None or emit is None or future.done():
             return False
+        emit(_resolved(call_id, approval))
         future.set_result(approval)
         return True
 
-    async def _resolution(self, call_id: str) -> Approval:
-        future = self._pending[call_id] = asyncio.get_running_loop().create_future()
+    async def _resolution(self, call_id: str, emit: Emit, seconds: float) -> Approval:
+        future: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
+        self._pending[call_id] = (future, emit)
+        alarm = future.get_loop().call_later(
+            seconds, self.resolve, call_id, Approval(False, reason=LATE)
+        )
         try:
             return await future
         finally:
+            alarm.cancel()
             del self._pending[call_id]
+
+
+def _resolved(call_id: str, decision: Approval) -> ApprovalResolved:
+    return ApprovalResolved(call_id, decision.approved, decision.arguments, decision.reason)
 
 
 async def _decision(hook: ApprovalHook, call: FunctionCall) -> Approval:

@@ -17,16 +17,11 @@ import msgspec
 
 from windlass.content import FunctionCall, compact_json
 from windlass.errors import InvalidArguments, ToolError
-from windlass.events import (
-    ApprovalRequested,
-    ApprovalResolved,
-    RunEvent,
-    ToolRunProgress,
-    ToolRunStarted,
-)
-from windlass.loop.approval import Approvals
+from windlass.events import RunEvent, ToolRunProgress, ToolRunStarted
+from windlass.loop.approval import Approval, Approvals
 from windlass.loop.cache import ResultCache
 from windlass.loop.dependencies import Dependencies
+from windlass.loop.history import RecordedCall
 from windlass.loop.policy import Policy
 from windlass.loop.results import ToolAnswer, answer, failure
 from windlass.loop.threads import in_thread
@@ -49,6 +44,8 @@ class RunContext:
     dependencies: Dependencies
     slots: asyncio.Semaphore
     deadline: float | None = None
+    settled: Callable[[], Awaitable[None]] | None = None
+    """Waits until all that was emitted is kept; None where nothing is."""
 
 
 @dataclass(slots=True)
@@ -61,12 +58,16 @@ class ToolJob:
     run: RunContext
     started_at: float | None = None
     """When the tool itself began; None while nothing can have had an effect."""
+    recorded: RecordedCall | None = None
+    """How far an earlier process has come with it."""
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Says that the tool begins now. From here on a stopped run cannot know its effect."""
         if self.started_at is None:
-            self.started_at = time.perf_counter()
             self.run.emit(ToolRunStarted(self.call, self.round))
+            if self.run.settled is not None:
+                await self.run.settled()
+            self.started_at = time.perf_counter()
 
     @property
     def effect_unknown(self) -> bool:
@@ -115,13 +116,11 @@ class ToolExecutor:
             return await self._timed(job, tool, arguments)
         return await self._shared(job, tool, arguments, tool.options.cache)
 
-    async def _approval(self, job: ToolJob) -> Any:
-        job.run.emit(ApprovalRequested(job.call))
-        decision = await job.run.approvals.ask(job.call)
-        job.run.emit(
-            ApprovalResolved(job.call.id, decision.approved, decision.arguments, decision.reason)
-        )
-        return decision
+    async def _approval(self, job: ToolJob) -> Approval:
+        recorded = job.recorded or RecordedCall()
+        if recorded.decision is not None:
+            return recorded.decision
+        return await job.run.approvals.ask(job.call, job.run.emit, recorded.asked_at)
 
     async def _shared(
         self, job: ToolJob, tool: Tool, arguments: dict[str, Any], seconds: float
@@ -172,7 +171,7 @@ class ToolExecutor:
         assert function is not None
         if tool.dependencies or tool.context_parameter:
             arguments = {**arguments, **await self._injected(job, tool)}
-        job.start()
+        await job.start()
         try:
             value = (
                 function(**arguments) if tool.is_async else await in_thread(function, **arguments)

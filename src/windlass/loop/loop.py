@@ -5,7 +5,8 @@ Blocking, streaming, sync and async are faces of this coroutine, which tells wha
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -14,18 +15,22 @@ from windlass.content import Declaration, FunctionCall, Message
 from windlass.errors import RoundLimitExceeded
 from windlass.events import (
     Phase,
+    RoundRestarted,
     RoundStarted,
     RunEnded,
     RunEvent,
+    RunResumed,
     RunStarted,
     Status,
     StopReason,
     TextDelta,
     ToolCallEnded,
+    ToolCallStarted,
 )
 from windlass.loop.approval import Approvals
 from windlass.loop.dependencies import Dependencies
 from windlass.loop.executor import RunContext, ToolExecutor
+from windlass.loop.history import History, RecordedRound
 from windlass.loop.policy import (
     EMPTY_ANSWER,
     END_REASONS,
@@ -40,7 +45,7 @@ from windlass.loop.reply import Reply
 from windlass.loop.results import ToolAnswer
 from windlass.loop.round import Round
 from windlass.loop.transcript import Transcript
-from windlass.loop.turn import Turn, TurnBuilder
+from windlass.loop.turn import Turn, TurnBuilder, UniqueIds
 from windlass.model import Model, ModelRequest, Settings
 from windlass.tool import Tool
 
@@ -70,11 +75,24 @@ class RunPlan(Struct, frozen=True):
 
 
 class Loop:
-    """One run. Its state can be looked at while it goes; `run` is called once."""
+    """One run. Its state can be looked at while it goes; `run` is called once.
 
-    def __init__(self, plan: RunPlan, emit: Callable[[RunEvent], None]) -> None:
+    `settled` waits until what was emitted is kept, where it is kept. With a `history` the run goes
+    on from there: what is recorded is gone through again without being done again.
+    """
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        emit: Callable[[RunEvent], None],
+        settled: Callable[[], Awaitable[None]] | None = None,
+        history: History | None = None,
+    ) -> None:
         self.plan = plan
         self.emit = emit
+        self._settled = settled
+        self._history = history or History(())
+        self._ids = UniqueIds(self._history.call_ids)
         self.phase: Phase = "awaiting_model_call"
         self.stop_reason: StopReason | None = None
         self._said = Transcript(plan.messages, plan.tools, plan.policy.max_result_chars)
@@ -90,9 +108,12 @@ class Loop:
         Raises `ModelError` when the model fails and `RoundLimitExceeded` when the policy says so;
         deadlines and refusals are the reply's `stop_reason`. Its last event is always `RunEnded`.
         """
-        plan = self.plan
-        self.emit(RunStarted(plan.run_id, plan.model.name, plan.messages))
-        clock = asyncio.timeout(plan.policy.timeout)
+        plan, history = self.plan, self._history
+        if history.started is None:
+            self.emit(RunStarted(plan.run_id, plan.model.name, plan.messages))
+        else:
+            self.emit(RunResumed(history.resumptions + 1))
+        clock = asyncio.timeout(self._time_left())
         try:
             async with clock, Dependencies() as dependencies:
                 context = self._context(dependencies, clock.when())
@@ -125,6 +146,13 @@ class Loop:
         said = None if error is None else str(error) or type(error).__name__
         self.emit(RunEnded(reason, self._said.usage, len(self._said.rounds), said))
 
+    def _time_left(self) -> float | None:
+        """A run that was taken up again has no more time than it was given at its start."""
+        limit, started = self.plan.policy.timeout, self._history.started
+        if limit is None or started is None:
+            return limit
+        return max(0.0, limit - (time.time() - started.time))
+
     def _context(self, dependencies: Dependencies, deadline: float | None) -> RunContext:
         return RunContext(
             run_id=self.plan.run_id,
@@ -135,36 +163,42 @@ class Loop:
             dependencies=dependencies,
             slots=asyncio.Semaphore(self.plan.policy.max_parallel),
             deadline=deadline,
+            settled=self._settled,
         )
 
     async def _go_round(self, context: RunContext) -> StopReason:
+        executor, repetition = self.plan.executor, self._repetition
         while True:
-            tools_off = self._tools_off()
             number = len(self._said.rounds) + 1
-            async with Round(number, self.plan.executor, context, self._repetition) as calls:
-                reason = await self._one_round(calls, tools_off)
+            recorded = self._history.rounds.get(number)
+            tools_off = self._tools_off(say=recorded is None)
+            known = recorded.calls if recorded and recorded.turn else None
+            async with Round(number, executor, context, repetition, known) as calls:
+                reason = await self._one_round(calls, tools_off, recorded)
             if reason is not None:
                 return reason
 
-    def _tools_off(self) -> bool:
+    def _tools_off(self, *, say: bool) -> bool:
         """Whether the next request is the last one, without tools; says so if it is."""
-        if self._repeating:
+        if not self._repeating and not self.plan.policy.tools_off(self._rounds_run):
+            return False
+        if say and self._repeating:
             self.emit(Status(REPETITION_STATUS))
             log.warning("The same call keeps failing", extra={"run_id": self.plan.run_id})
-        elif self.plan.policy.tools_off(self._rounds_run):
+        elif say:
             self.emit(Status(LIMIT_STATUS))
             log.warning("Max tool execution rounds reached", extra={"rounds": self._rounds_run})
-        else:
-            return False
         return True
 
-    async def _one_round(self, calls: Round, tools_off: bool) -> StopReason | None:
+    async def _one_round(
+        self, calls: Round, tools_off: bool, recorded: RecordedRound | None
+    ) -> StopReason | None:
         """Asks once and does what the turn asks for; a reason if the run ends here."""
-        turn = await self._ask(calls, tools_off)
+        turn = await self._turn(calls, tools_off, recorded)
         match next_step(turn, self.plan.policy, self._rounds_run, tools_off):
             case Step.END:
                 await self._refuse(calls, turn, LAST_TURN)
-                return self._ending(turn, tools_off)
+                return self._ending(turn, tools_off, recorded)
             case Step.HAND_BACK:
                 self._said.add_answers((), pending=turn.calls)
                 return "calls"
@@ -180,12 +214,26 @@ class Loop:
                 # The caller has seen its own call begin: the cut is the caller's to know.
                 return "length" if self._theirs(turn) else None
             case Step.RUN_TOOLS:
-                return await self._run_tools(calls, turn)
+                return await self._run_tools(calls, turn, recorded)
+
+    async def _turn(self, calls: Round, tools_off: bool, recorded: RecordedRound | None) -> Turn:
+        """What the model says: out of the log if it has said it, else asked for."""
+        if recorded is not None and recorded.turn is not None:
+            self._said.add_turn(recorded.turn)
+            return recorded.turn
+        if recorded is not None:
+            calls.abandon(recorded.calls)
+        if self._history.refusal is not None:
+            raise self._history.refusal
+        self.phase = "awaiting_final_response" if self._rounds_run else "awaiting_model_call"
+        begins = RoundStarted if recorded is None else RoundRestarted
+        self.emit(begins(calls.number, self.phase))
+        if self._settled is not None:
+            await self._settled()
+        return await self._ask(calls, tools_off)
 
     async def _ask(self, calls: Round, tools_off: bool) -> Turn:
         plan, policy = self.plan, self.plan.policy
-        self.phase = "awaiting_final_response" if self._rounds_run else "awaiting_model_call"
-        self.emit(RoundStarted(calls.number, self.phase))
         request = ModelRequest(
             messages=self._said.messages,
             tools=() if tools_off else plan.declarations,
@@ -197,9 +245,12 @@ class Loop:
         )
         may_run = policy.execute_tools and not tools_off and self._rounds_run < policy.max_rounds
         builder, emit = TurnBuilder(), self.emit
+        self._ids.begin_turn()
         try:
             async with plan.model.stream(request) as events:
                 async for event in events:
+                    if type(event) is ToolCallStarted or type(event) is ToolCallEnded:
+                        event = self._ids.named(event)
                     emit(event)
                     builder.add(event)
                     if may_run and type(event) is ToolCallEnded:
@@ -213,12 +264,13 @@ class Loop:
         self._said.add_turn(turn)
         return turn
 
-    def _ending(self, turn: Turn, tools_off: bool) -> StopReason:
+    def _ending(self, turn: Turn, tools_off: bool, recorded: RecordedRound | None) -> StopReason:
         reason = END_REASONS[turn.finish]
         if not tools_off or reason in ("content_filter", "malformed_call"):
             return reason
         if not turn.message.text:
-            self.emit(TextDelta(EMPTY_ANSWER))
+            if recorded is None or not recorded.added_text:
+                self.emit(TextDelta(EMPTY_ANSWER))
             self._said.add_text(EMPTY_ANSWER)
         return "repetition" if self._repeating else "max_rounds"
 
@@ -229,7 +281,9 @@ class Loop:
             await calls.stop()
             self._answer(why)
 
-    async def _run_tools(self, calls: Round, turn: Turn) -> StopReason | None:
+    async def _run_tools(
+        self, calls: Round, turn: Turn, recorded: RecordedRound | None
+    ) -> StopReason | None:
         """Runs the calls that are ours. The caller's own are handed back, and end the run."""
         theirs = self._theirs(turn)
         ours = [call for call in turn.calls if call not in theirs] if theirs else turn.calls
@@ -238,8 +292,12 @@ class Loop:
             return "calls"
         self._rounds_run += 1
         self.phase = "executing_tools"
-        self._announce(ours)
         self._open = (calls, turn.calls)
+        if recorded is None or not recorded.announced:
+            self._announce(ours)
+        if self._history.refusal is not None and not calls.remembers(ours):
+            raise self._history.refusal
+        calls.check_interrupted(ours)
         await calls.finish(ours)
         self._open = (calls, ours)
         self._judge(ours, self._answer(STOPPED, pending=theirs))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -12,6 +12,7 @@ from windlass.errors import ConfigError
 from windlass.events import FinishReason, StopReason
 from windlass.loop.turn import Turn
 from windlass.model import AUTO, NONE, ToolChoice
+from windlass.tool import OnInterrupt
 
 __all__ = ["END_REASONS", "OnLimit", "Policy", "Repetition", "Step", "next_step"]
 
@@ -56,15 +57,18 @@ class Policy(Struct, frozen=True, kw_only=True):
     """The longest result that the model is given; longer ones lose their middle."""
     max_repeats: int = 3
     """How often one call may fail with the same arguments before it is no longer run."""
+    on_interrupt: OnInterrupt = "tell_model"
+    """What becomes of a call that the end of the process cut off; idempotent ones run again."""
 
     def __post_init__(self) -> None:
         for name, least in (("max_rounds", 0), ("max_parallel", 1), ("max_repeats", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
-        if self.on_limit not in ("final_answer", "error", "return_calls"):
-            raise ConfigError(
-                f"on_limit must be 'final_answer', 'error' or 'return_calls', not {self.on_limit!r}"
-            )
+        for name, words in (("on_limit", OnLimit), ("on_interrupt", OnInterrupt)):
+            first, second, third = get_args(words)
+            if getattr(self, name) not in (first, second, third):
+                said = f"{first!r}, {second!r} or {third!r}"
+                raise ConfigError(f"{name} must be {said}, not {getattr(self, name)!r}")
 
     def tools_off(self, rounds_run: int) -> bool:
         """Whether the next request is the forced last one."""

@@ -9,16 +9,19 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from windlass.content import FunctionCall
-from windlass.errors import ToolError
+from windlass.errors import RunInterrupted, ToolError
 from windlass.events import ToolRunEnded
 from windlass.loop.executor import RunContext, ToolExecutor, ToolJob
+from windlass.loop.history import RecordedCall
 from windlass.loop.policy import Repetition
 from windlass.loop.results import ToolAnswer, failure
-from windlass.tool import Tool
+from windlass.tool import OnInterrupt, Tool
 
 __all__ = ["Round", "in_order"]
 
 log = logging.getLogger("windlass.loop")
+
+INTERRUPTED = "interrupted, effect unknown: the process ended while the tool ran"
 
 
 class Round:
@@ -28,9 +31,16 @@ class Round:
     """
 
     def __init__(
-        self, number: int, executor: ToolExecutor, run: RunContext, repetition: Repetition
+        self,
+        number: int,
+        executor: ToolExecutor,
+        run: RunContext,
+        repetition: Repetition,
+        recorded: Mapping[str, RecordedCall] | None = None,
     ) -> None:
+        """`recorded` is what an earlier process has done of this turn, by call id."""
         self.number = number
+        self._recorded = recorded or {}
         self._executor = executor
         self._run = run
         self._repetition = repetition
@@ -92,12 +102,32 @@ class Round:
                 barrier = (task,)
         await asyncio.wait([task for _, task in earlier])
 
+    def check_interrupted(self, calls: Iterable[FunctionCall]) -> None:
+        """Raises `RunInterrupted` for a call of unknown effect whose tool does not allow that."""
+        for call in calls:
+            if self._when_cut(call) == "fail":
+                raise RunInterrupted(f"{call.name} was {INTERRUPTED}")
+
+    def remembers(self, calls: Iterable[FunctionCall]) -> bool:
+        """Whether an earlier process has answered them all."""
+        known = (self._recorded.get(call.id) for call in calls)
+        return all(each is not None and each.answer is not None for each in known)
+
+    def abandon(self, calls: Mapping[str, RecordedCall]) -> None:
+        """Answers what an earlier process began in a turn that it never had whole."""
+        for recorded in calls.values():
+            if recorded.begun is not None and recorded.answer is None:
+                self._record(recorded.begun.call, self._cut(recorded.begun.call))
+
     def answers(self, calls: Iterable[FunctionCall], missing: str) -> list[ToolAnswer]:
         """Every call's answer, in call order. Those that were never begun get `missing`."""
         found: list[ToolAnswer] = []
         for call in calls:
-            if id(call) not in self._answers:
-                self._record(call, failure(call, missing, "not_run"))
+            if id(call) not in self._answers and not self._remember(call):
+                if self._when_cut(call) is None:
+                    self._record(call, failure(call, missing, "not_run"))
+                else:
+                    self._record(call, self._cut(call))
             found.append(self._answers[id(call)])
         return found
 
@@ -108,6 +138,12 @@ class Round:
         return task
 
     async def _answer(self, call: FunctionCall, before: Sequence[asyncio.Task[None]]) -> None:
+        if self._recorded:
+            if self._remember(call):
+                return
+            if self._when_cut(call) == "tell_model":
+                self._record(call, self._cut(call))
+                return
         if before:
             await asyncio.wait(before)
         if self._repetition.blocks(call):
@@ -118,7 +154,13 @@ class Round:
             )
             self._record(call, failure(call, text, "not_run"))
             return
-        job = ToolJob(call, self._run.tools.get(call.name), self.number, self._run)
+        job = ToolJob(
+            call,
+            self._run.tools.get(call.name),
+            self.number,
+            self._run,
+            recorded=self._recorded.get(call.id),
+        )
         try:
             answer = await self._executor.execute(job)
         except asyncio.CancelledError:
@@ -132,6 +174,32 @@ class Round:
         if job.started_at is not None:
             answer = replace(answer, seconds=time.perf_counter() - job.started_at)
         self._record(call, answer)
+
+    def _remember(self, call: FunctionCall) -> bool:
+        """Takes the answer that an earlier process gave; it stands in the log already."""
+        recorded = self._recorded.get(call.id)
+        if recorded is None or recorded.answer is None:
+            return False
+        self._answers[id(call)] = recorded.answer
+        return True
+
+    def _when_cut(self, call: FunctionCall) -> OnInterrupt | None:
+        """What is to be done with a call that was cut off in the middle; None if it was not."""
+        recorded = self._recorded.get(call.id)
+        if recorded is None or recorded.begun is None or recorded.answer is not None:
+            return None
+        tool = self._run.tools.get(call.name)
+        if tool is None:
+            return "tell_model"
+        if tool.options.idempotent:
+            return "retry"
+        return tool.options.on_interrupt or self._run.policy.on_interrupt
+
+    def _cut(self, call: FunctionCall) -> ToolAnswer:
+        tool = self._run.tools.get(call.name)
+        unknown = not (tool and tool.options.idempotent)
+        text = INTERRUPTED if unknown else "interrupted"
+        return replace(failure(call, text, "interrupted"), effect_unknown=unknown)
 
     def _record(self, call: FunctionCall, answer: ToolAnswer) -> None:
         self._answers[id(call)] = answer

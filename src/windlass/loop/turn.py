@@ -1,6 +1,9 @@
 """A model's turn, put together from its events."""
 
+from collections.abc import Iterable
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.content import AnyPart, FunctionCall, Message, Text, Thought, Usage
 from windlass.errors import StreamCut
@@ -16,7 +19,7 @@ from windlass.events import (
     TurnEnded,
 )
 
-__all__ = ["Turn", "TurnBuilder"]
+__all__ = ["Turn", "TurnBuilder", "UniqueIds"]
 
 
 class Turn(Struct, frozen=True):
@@ -103,3 +106,31 @@ class TurnBuilder:
             self._slots[index] = len(self._parts)
             self._parts.append(None)
         return self._slots[index]
+
+
+class UniqueIds:
+    """Call ids that are unique in the run: some models count their calls from 0 in every turn."""
+
+    def __init__(self, used: Iterable[str] = ()) -> None:
+        self._used = set(used)
+        self._turn: dict[int, str] = {}
+
+    def begin_turn(self) -> None:
+        self._turn.clear()
+
+    def named(self, event: ToolCallStarted | ToolCallEnded) -> ToolCallStarted | ToolCallEnded:
+        """The event under an id that no other call of the run has."""
+        said = event.id if isinstance(event, ToolCallStarted) else event.call.id
+        own = self._turn.get(event.index)
+        if own is None:
+            own, count = said, 1
+            while own in self._used:
+                count += 1
+                own = f"{said}_{count}"
+            self._used.add(own)
+            self._turn[event.index] = own
+        if own == said:
+            return event
+        if isinstance(event, ToolCallStarted):
+            return replace(event, id=own)
+        return replace(event, call=replace(event.call, id=own))

@@ -1,29 +1,61 @@
-"""The numbered event log of a run, in memory: written once, read by any number, from any number."""
+"""The numbered events of one run: written once, read by any number of readers, from any number."""
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Protocol, TypeAlias
 
 from msgspec.structs import replace
 
+from windlass.errors import WindlassError
 from windlass.events import RunEvent
+from windlass.runs.records import Order
 
-__all__ = ["Follower", "MemoryLog"]
+__all__ = ["Follower", "MemoryFollower", "MemoryLog", "PollingFollower"]
+
+_Listener: TypeAlias = tuple[
+    Callable[[RunEvent], None], Collection[type[RunEvent]] | None, Callable[[], None] | None
+]
 
 
-_Listener: TypeAlias = tuple[Callable[[RunEvent], None], Collection[type[RunEvent]] | None]
+class Follower(Protocol):
+    """A reader's place in a log. Not a generator: one that is left behind needs no closing."""
+
+    def __aiter__(self) -> "Follower": ...
+    async def __anext__(self) -> RunEvent: ...
+
+    async def some(self, seconds: float) -> list[RunEvent]:
+        """What has come since the last time, waited for if it is nothing.
+
+        Empty when the time is up, and when the log has ended.
+        """
+        ...
+
+    def wake(self) -> None:
+        """Lets a reader that waits in `some` go on with what there is."""
+        ...
 
 
 class MemoryLog:
-    """Belongs to one event loop: it is written and followed there."""
+    """The events of a run that goes in this process. Belongs to one event loop."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    settled: Callable[[], Awaitable[None]] | None = None
+    """Waits until all that was appended is kept; None in a log that keeps nothing."""
+
+    def __init__(
+        self, events: Iterable[RunEvent] = (), clock: Callable[[], float] = time.time
+    ) -> None:
         self._clock = clock
-        self._events: list[RunEvent] = []
+        self._events: list[RunEvent] = list(events)
         self._waiters: list[asyncio.Future[None]] = []
         self._listeners: list[_Listener] = []
-        self.ended = False
+        self.ended = bool(self._events) and self._events[-1].done
+        self.closed = False
+        """Nothing more comes here, though the run has not ended: it was left, or its log failed."""
+        self.failure: WindlassError | None = None
+        """Why the log cannot go on, if it cannot."""
+        self.on_order: Callable[[Order], None] | None = None
+        """What the run does with an order that reaches it through its log."""
 
     def recorded(self) -> tuple[RunEvent, ...]:
         """The events so far."""
@@ -31,58 +63,73 @@ class MemoryLog:
 
     def append(self, event: RunEvent) -> None:
         """Numbers the event and tells the readers. After the last event there is no other."""
-        if self.ended:
+        if self.ended or self.closed:
             return
-        numbered = replace(event, seq=len(self._events) + 1, time=self._clock())
-        self._events.append(numbered)
-        if numbered.done:
-            self.ended = True
-        kind = type(event)
-        for listener, kinds in self._listeners:
-            if kinds is None or kind in kinds:
-                listener(numbered)
-        while self._waiters:
-            _wake(self._waiters.pop())
+        self.ended = event.done
+        self._publish(replace(event, seq=len(self._events) + 1, time=self._clock()))
 
     def listen(
         self,
         listener: Callable[[RunEvent], None],
         after: int = 0,
         kinds: Collection[type[RunEvent]] | None = None,
+        on_close: Callable[[], None] | None = None,
     ) -> Callable[[], None]:
         """Calls `listener` with every event after number `after`, from those already here on.
 
         `kinds` are the events that it is to hear of, if not all; they may change on the way.
-        Returns the call that ends it.
+        `on_close` is called if nothing more comes though the run has not ended. Returns the call
+        that ends it.
         """
         for event in self._events[after:]:
             if kinds is None or type(event) in kinds:
                 listener(event)
-        entry = (listener, kinds)
+        entry = (listener, kinds, on_close)
         self._listeners.append(entry)
+        if self.closed and on_close is not None:
+            on_close()
         return lambda: self._listeners.remove(entry)
 
-    def follow(self, after: int = 0) -> "Follower":
+    def follow(self, after: int = 0) -> "MemoryFollower":
         """Every event after number `after`, as it comes, up to the run's last."""
-        return Follower(self._events, self._waiters, after)
+        return MemoryFollower(self, after)
+
+    def close(self, failure: WindlassError | None = None) -> None:
+        """Ends the log here without ending the run. Readers get what is there, then `failure`."""
+        self.closed, self.failure = True, failure
+        for _, _, on_close in self._listeners:
+            if on_close is not None:
+                on_close()
+        self._wake()
+
+    def _publish(self, event: RunEvent) -> None:
+        self._events.append(event)
+        kind = type(event)
+        for listener, kinds, _ in self._listeners:
+            if kinds is None or kind in kinds:
+                listener(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiters:
+            _release(self._waiters.pop())
 
 
-class Follower:
-    """A reader's place in a log. Not a generator: one that is left behind needs no closing."""
+class MemoryFollower:
+    """A place in a `MemoryLog`."""
 
-    def __init__(
-        self, events: list[RunEvent], waiters: list[asyncio.Future[None]], position: int
-    ) -> None:
-        self._events = events
-        self._waiters = waiters
+    def __init__(self, log: MemoryLog, position: int) -> None:
+        self._log = log
+        self._events = log._events  # pyright: ignore[reportPrivateUsage]
+        self._waiters = log._waiters  # pyright: ignore[reportPrivateUsage]
         self._position = position
 
-    def __aiter__(self) -> "Follower":
+    def __aiter__(self) -> "MemoryFollower":
         return self
 
     async def __anext__(self) -> RunEvent:
         while self._position >= len(self._events):
-            if self._events and self._events[-1].done:
+            if self._over():
                 raise StopAsyncIteration
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -92,15 +139,11 @@ class Follower:
         return event
 
     async def some(self, seconds: float) -> list[RunEvent]:
-        """What has come since the last time, waited for if it is nothing.
-
-        Empty when the time is up, and when the log has ended.
-        """
-        if self._position >= len(self._events) and not (self._events and self._events[-1].done):
+        if self._position >= len(self._events) and not self._over():
             loop = asyncio.get_running_loop()
             waiter = loop.create_future()
             self._waiters.append(waiter)
-            alarm = loop.call_later(seconds, _wake, waiter)
+            alarm = loop.call_later(seconds, _release, waiter)
             try:
                 await waiter
             finally:
@@ -110,11 +153,65 @@ class Follower:
         return events
 
     def wake(self) -> None:
-        """Lets a reader that waits in `some` go on with what there is."""
         while self._waiters:
-            _wake(self._waiters.pop())
+            _release(self._waiters.pop())
+
+    def _over(self) -> bool:
+        if self._log.failure is not None:
+            raise self._log.failure
+        return self._log.closed or (bool(self._events) and self._events[-1].done)
 
 
-def _wake(waiter: asyncio.Future[None]) -> None:
+class PollingFollower:
+    """A place in a log that another process writes: looked into again and again."""
+
+    def __init__(
+        self,
+        read: Callable[[int], Awaitable[list[RunEvent]]],
+        position: int,
+        interval: float = 0.025,
+    ) -> None:
+        self._read = read
+        self._position = position
+        self._interval = interval
+        self._here: list[RunEvent] = []
+        self._ended = False
+        self._woken = asyncio.Event()
+
+    def __aiter__(self) -> "PollingFollower":
+        return self
+
+    async def __anext__(self) -> RunEvent:
+        while not self._here:
+            if self._ended:
+                raise StopAsyncIteration
+            self._here = (await self.some(3600.0))[::-1]
+        return self._here.pop()
+
+    async def some(self, seconds: float) -> list[RunEvent]:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while not self._ended:
+            events = await self._read(self._position)
+            if events:
+                self._position = events[-1].seq
+                self._ended = events[-1].done
+                return events
+            left = end - loop.time()
+            if left <= 0 or self._woken.is_set():
+                break
+            try:
+                async with asyncio.timeout(min(left, self._interval)):
+                    await self._woken.wait()
+            except TimeoutError:
+                pass
+        self._woken.clear()
+        return []
+
+    def wake(self) -> None:
+        self._woken.set()
+
+
+def _release(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)

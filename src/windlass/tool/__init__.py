@@ -6,7 +6,16 @@ is asked for.
 
 from windlass.tool.collection import as_tools, checked
 from windlass.tool.decorator import tool
-from windlass.tool.definition import Tool, ToolOptions
+from windlass.tool.definition import OnInterrupt, Tool, ToolOptions
 from windlass.tool.injection import Depends, ToolContext
 
-__all__ = ["Depends", "Tool", "ToolContext", "ToolOptions", "as_tools", "checked", "tool"]
+__all__ = [
+    "Depends",
+    "OnInterrupt",
+    "Tool",
+    "ToolContext",
+    "ToolOptions",
+    "as_tools",
+    "checked",
+    "tool",
+]

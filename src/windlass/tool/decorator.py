@@ -5,7 +5,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
-from windlass.tool.definition import Tool, ToolOptions, name_of
+from windlass.tool.definition import OnInterrupt, Tool, ToolOptions, name_of
 from windlass.tool.hints import hint_names
 from windlass.tool.signature import AnyCallable
 
@@ -32,6 +32,7 @@ def tool(
     approve: bool = False,
     after: Iterable[Earlier] = (),
     retries: int = 2,
+    on_interrupt: OnInterrupt | None = None,
 ) -> Tool[P, R]: ...
 @overload
 def tool(
@@ -45,6 +46,7 @@ def tool(
     approve: bool = False,
     after: Iterable[Earlier] = (),
     retries: int = 2,
+    on_interrupt: OnInterrupt | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     function: AnyCallable | None = None,

@@ -6,7 +6,17 @@ import types
 import weakref
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    Protocol,
+    cast,
+    get_args,
+    overload,
+)
 
 import msgspec
 from msgspec import Struct
@@ -29,7 +39,10 @@ else:  # at runtime the defaults mean nothing
     R = TypeVar("R")
 Q = ParamSpec("Q")
 
-__all__ = ["Tool", "ToolOptions", "name_of"]
+__all__ = ["OnInterrupt", "Tool", "ToolOptions", "name_of"]
+
+OnInterrupt = Literal["tell_model", "retry", "fail"]
+"""What becomes of a call that had begun when its process ended, so that its effect is unknown."""
 
 
 class ToolOptions(Struct, frozen=True, kw_only=True):
@@ -49,6 +62,8 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
     """Tools whose calls of the same round must be done first."""
     retries: int = 2
     """How often a failed call is tried again; only if it is idempotent."""
+    on_interrupt: OnInterrupt | None = None
+    """What becomes of a call that the end of the process cut off, if not what the run says."""
 
     def __post_init__(self) -> None:
         for name, value in (("timeout", self.timeout), ("cache", self.cache)):
@@ -56,6 +71,10 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"{name} is a number of seconds above 0, not {value!r}")
         if self.retries < 0:
             raise ConfigError(f"retries cannot be negative: {self.retries}")
+        if self.on_interrupt not in (None, *get_args(OnInterrupt)):
+            raise ConfigError(
+                f"on_interrupt must be 'tell_model', 'retry' or 'fail', not {self.on_interrupt!r}"
+            )
 
 
 class Arguments(Protocol):

@@ -1,0 +1,150 @@
+"""What the log of a run says has happened: a run goes on from it, or its reply is read. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from windlass.content import Message
+from windlass.errors import WindlassError
+from windlass.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    RoundRestarted,
+    RoundStarted,
+    RunEnded,
+    RunEvent,
+    RunResumed,
+    RunStarted,
+    Status,
+    TextDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    ToolRunEnded,
+    ToolRunProgress,
+    ToolRunStarted,
+    TurnEnded,
+)
+from windlass.loop.approval import Approval
+from windlass.loop.reply import Reply
+from windlass.loop.results import ToolAnswer
+from windlass.loop.transcript import Transcript
+from windlass.loop.turn import Turn, TurnBuilder
+from windlass.tool import Tool
+
+__all__ = ["History", "RecordedCall", "RecordedRound"]
+
+
+class RecordedCall(Struct):
+    """How far a call has come."""
+
+    begun: ToolRunStarted | None = None
+    asked_at: float | None = None
+    """When somebody's yes was asked for."""
+    decision: Approval | None = None
+    answer: ToolAnswer | None = None
+
+
+class RecordedRound(Struct):
+    """One request to the model. Without a turn it was cut off, and counts for nothing."""
+
+    number: int
+    calls: dict[str, RecordedCall]
+    turn: Turn | None = None
+    partial: Message | None = None
+    announced: bool = False
+    added_text: str = ""
+    """What the run itself said in place of an empty answer."""
+
+
+class History:
+    """The events of one run, folded. `refusal`, if set, is why it may not do anything new."""
+
+    def __init__(self, events: Iterable[RunEvent], refusal: WindlassError | None = None) -> None:
+        self.refusal = refusal
+        self.started: RunStarted | None = None
+        self.ended: RunEnded | None = None
+        self.rounds: dict[int, RecordedRound] = {}
+        self.call_ids: set[str] = set()
+        self.resumptions = 0
+        """How often the run was taken up without having come any further since."""
+        self._round = RecordedRound(0, {})
+        self._builder = TurnBuilder()
+        for event in events:
+            self._add(event)
+        if self._round.turn is None:
+            self._round.partial = self._builder.partial()
+
+    def reply(
+        self, tools: Mapping[str, Tool] | None = None, max_result_chars: int = 50_000
+    ) -> Reply:
+        """The reply of a run that has ended, as the run itself gave it."""
+        assert self.started is not None
+        said = Transcript(self.started.messages, tools or {}, max_result_chars)
+        for record in self.rounds.values():
+            if record.turn is None:
+                if record.partial is not None:
+                    said.add_partial(record.partial)
+                continue
+            said.add_turn(record.turn)
+            if record.turn.calls:
+                known = [record.calls.get(call.id) for call in record.turn.calls]
+                answers = [each.answer for each in known if each and each.answer]
+                pending = [
+                    call
+                    for call, each in zip(record.turn.calls, known, strict=True)
+                    if each is None or each.answer is None
+                ]
+                said.add_answers(answers, pending)
+            if record.added_text:
+                said.add_text(record.added_text)
+        reason = self.ended.reason if self.ended else "stopped"
+        return said.reply(reason, self.started.run_id, self.started.model)
+
+    def _add(self, event: RunEvent) -> None:
+        match event:
+            case RunStarted():
+                self.started = event
+            case RunResumed():
+                self.resumptions = event.attempt
+            case RunEnded():
+                self.ended = event
+            case RoundStarted() | RoundRestarted():
+                self._round = self.rounds[event.round] = RecordedRound(event.round, {})
+                self._builder = TurnBuilder()
+            case Status():
+                self._round.announced = self._round.turn is not None
+            case TextDelta() if self._round.turn is not None:
+                self._round.added_text += event.text
+            case TurnEnded():
+                self._builder.add(event)
+                self._round.turn = self._builder.turn()
+                self.resumptions = 0
+            case ToolRunStarted():
+                self._call(event.call.id).begun = event
+            case ToolRunEnded():
+                self._call(event.response.id).answer = ToolAnswer(
+                    event.response,
+                    event.outcome,
+                    event.seconds,
+                    event.attempts,
+                    event.cached,
+                    event.effect_unknown,
+                )
+                self.resumptions = 0
+            case ApprovalRequested():
+                self._call(event.call.id).asked_at = event.time
+            case ApprovalResolved():
+                self._call(event.call_id).decision = Approval(
+                    event.approved, event.arguments, event.reason
+                )
+            case ToolRunProgress():
+                pass
+            case _:
+                if isinstance(event, ToolCallStarted):
+                    self.call_ids.add(event.id)
+                elif isinstance(event, ToolCallEnded):
+                    self.call_ids.add(event.call.id)
+                self._builder.add(event)
+
+    def _call(self, call_id: str) -> RecordedCall:
+        return self._round.calls.setdefault(call_id, RecordedCall())

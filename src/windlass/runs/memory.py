@@ -1,0 +1,98 @@
+"""`MemoryRunLog`: runs that are kept as long as the process lives."""
+
+import time
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+
+from msgspec.structs import replace
+
+from windlass.errors import RunNotFound
+from windlass.events import RunEnded, RunEvent, event_to_json
+from windlass.runs.log import Follower, MemoryLog
+from windlass.runs.records import Order, Retention, RunRecord, expired
+
+__all__ = ["MemoryRunLog"]
+
+
+class MemoryRunLog:
+    """Nothing to claim: what this process has left open has ended with it."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._runs: dict[str, tuple[RunRecord, MemoryLog]] = {}
+
+    def begin(self, record: RunRecord) -> MemoryLog:
+        log = MemoryLog(clock=self._clock)
+        self._runs[record.id] = (record, log)
+        return log
+
+    async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
+        return []
+
+    async def reopen(self, run_id: str) -> MemoryLog:
+        return self._run(run_id)[1]
+
+    async def read(self, run_id: str, after: int = 0, limit: int | None = None) -> list[RunEvent]:
+        events = self._run(run_id)[1].recorded()
+        return list(events[after : None if limit is None else after + limit])
+
+    def follow(self, run_id: str, after: int = 0) -> Follower:
+        return self._run(run_id)[1].follow(after)
+
+    async def status(self, run_id: str) -> RunRecord:
+        return _now(*self._run(run_id))
+
+    async def list(
+        self,
+        *,
+        owner: str | None = None,
+        chat: str | None = None,
+        open: bool | None = None,
+        limit: int | None = None,
+    ) -> Sequence[RunRecord]:
+        records = [_now(*run) for run in self._runs.values()]
+        chosen = [
+            record
+            for record in sorted(records, key=attrgetter("created"), reverse=True)
+            if owner in (None, record.owner)
+            and chat in (None, record.chat)
+            and open in (None, record.ended is None)
+        ]
+        return chosen[:limit]
+
+    async def order(self, run_id: str, order: Order) -> None:
+        log = self._run(run_id)[1]
+        if log.on_order is not None and not log.ended:
+            log.on_order(order)
+
+    async def delete(self, run_id: str) -> None:
+        if not self._run(run_id)[1].ended:
+            raise RunNotFound(f"the run {run_id!r} has not ended")
+        del self._runs[run_id]
+
+    async def expire(self, retention: Retention) -> int:
+        ended = [record for record in await self.list(open=False) if record.ended is not None]
+        gone = expired(ended, retention, self._clock())
+        for record in gone:
+            del self._runs[record.id]
+        return len(gone)
+
+    async def aclose(self) -> None:
+        self._runs.clear()
+
+    def _run(self, run_id: str) -> tuple[RunRecord, MemoryLog]:
+        try:
+            return self._runs[run_id]
+        except KeyError:
+            raise RunNotFound(f"no run {run_id!r} is known here") from None
+
+
+def _now(record: RunRecord, log: MemoryLog) -> RunRecord:
+    events = log.recorded()
+    record = replace(
+        record, events=len(events), size=sum(len(event_to_json(event)) for event in events)
+    )
+    last = events[-1] if events else None
+    if not isinstance(last, RunEnded):
+        return record
+    return replace(record, ended=last.time, reason=last.reason, error=last.error)

@@ -1,0 +1,70 @@
+"""Which processes live: each holds a lock on a byte of a file, and the system lets go of it.
+
+A process that is killed keeps no lock, so no time has to pass before its runs are taken over.
+"""
+
+import os
+import threading
+from pathlib import Path
+
+__all__ = ["hold", "is_alive", "release"]
+
+_held: dict[Path, tuple[int, set[int]]] = {}
+"""By lock file: its one descriptor in this process, since closing any would drop all its locks."""
+_mutex = threading.Lock()
+
+
+def hold(database: Path, keeper: int) -> None:
+    """Says that `keeper` lives, until this process ends or `release` is called."""
+    with _mutex:
+        descriptor, keepers = _open(database)
+        _lock(descriptor, keeper)
+        keepers.add(keeper)
+
+
+def release(database: Path, keeper: int) -> None:
+    with _mutex:
+        descriptor, keepers = _open(database)
+        _unlock(descriptor, keeper)
+        keepers.discard(keeper)
+
+
+def is_alive(database: Path, keeper: int) -> bool:
+    with _mutex:
+        descriptor, keepers = _open(database)
+        if keeper in keepers:
+            return True
+        try:
+            _lock(descriptor, keeper)
+        except OSError:
+            return True
+        _unlock(descriptor, keeper)
+        return False
+
+
+def _open(database: Path) -> tuple[int, set[int]]:
+    path = Path(f"{database.resolve()}-lock")
+    if path not in _held:
+        _held[path] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), set()
+    return _held[path]
+
+
+if os.name == "nt":
+    import msvcrt
+
+    def _lock(descriptor: int, keeper: int) -> None:
+        os.lseek(descriptor, keeper, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+    def _unlock(descriptor: int, keeper: int) -> None:
+        os.lseek(descriptor, keeper, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int, keeper: int) -> None:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, keeper)
+
+    def _unlock(descriptor: int, keeper: int) -> None:
+        fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, keeper)

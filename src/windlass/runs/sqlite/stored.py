@@ -1,0 +1,157 @@
+"""The log of one run that is kept in the file: readers see what is in it, and nothing before."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from windlass.errors import StorageError, WindlassError
+from windlass.events import (
+    PartReceived,
+    RunEnded,
+    RunEvent,
+    Status,
+    TextDelta,
+    ThoughtDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    ToolRunProgress,
+)
+from windlass.jsontext import encode_json
+from windlass.runs.log import MemoryLog
+from windlass.runs.records import RunRecord
+from windlass.runs.sqlite.writer import Batch, Writer
+
+__all__ = ["StoredLog"]
+
+CAN_WAIT = frozenset(
+    {
+        TextDelta,
+        ThoughtDelta,
+        PartReceived,
+        ToolCallStarted,
+        ToolCallDelta,
+        Status,
+        ToolRunProgress,
+    }
+)
+"""What would be said again if it were lost. Everything else is written at once."""
+COALESCE_SECONDS = 0.05
+
+
+class StoredLog(MemoryLog):
+    """Numbers events when they come, and shows them to readers when they are in the file.
+
+    So a reader that comes back after a crash has never seen a number that the file does not know.
+    Text is written at most every 50 ms, together.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        writer: Writer,
+        events: Iterable[RunEvent] = (),
+        *,
+        record: RunRecord | None = None,
+        clock: Callable[[], float] = time.time,
+        on_end: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`record` is that of a new run; one that is taken up has its `events` instead."""
+        super().__init__(events, clock)
+        self._run_id, self._writer, self._record = run_id, writer, record
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._last = self._kept = self._events[-1].seq if self._events else 0
+        self._pending: list[RunEvent] = []
+        self._alarm: asyncio.Handle | None = None
+        self._hurried = False
+        self._written_at = 0.0
+        self._settling: list[tuple[int, asyncio.Future[None]]] = []
+        self.settled = self._settle
+
+    def append(self, event: RunEvent) -> None:
+        if self.ended or self.closed:
+            return
+        self._last += 1
+        self._pending.append(replace(event, seq=self._last, time=self._clock()))
+        self.ended = event.done
+        if type(event) not in CAN_WAIT:
+            self._hurry()
+        elif self._alarm is None:
+            due = self._written_at + COALESCE_SECONDS
+            self._alarm = self._loop.call_at(due, self._write)
+
+    async def _settle(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        if self.closed or self._kept >= self._last:
+            return
+        self._hurry()
+        kept: asyncio.Future[None] = self._loop.create_future()
+        self._settling.append((self._last, kept))
+        await kept
+
+    def close(self, failure: WindlassError | None = None) -> None:
+        super().close(failure)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._pending.clear()
+        self._release()
+        self._on_end(self._run_id)
+
+    def _hurry(self) -> None:
+        """Writes as soon as what else happens in this moment has been said too."""
+        if not self._hurried and self._pending:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._hurried = True
+            self._alarm = self._loop.call_soon(self._write)
+
+    def _write(self) -> None:
+        self._alarm, self._hurried = None, False
+        self._written_at = self._loop.time()
+        events, self._pending = self._pending, []
+        if not events:
+            return
+        try:
+            data = encode_json(events)
+        except Exception as error:  # noqa: BLE001 - whatever a tool has put into its result
+            self.close(StorageError(f"an event cannot be written as JSON: {error}"))
+            return
+        end = events[-1] if isinstance(events[-1], RunEnded) else RunEnded("answer")
+        ended = (end.time, end.reason, end.error) if end.seq else (None, None, None)
+        self._writer.put(Batch(self._run_id, events, data, self._told, self._record, *ended))
+        self._record = None
+
+    def _told(self, batch: Batch, failure: StorageError | None) -> None:
+        """In the writer's thread. An event loop that has ended has no readers any more."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._after, batch, failure)
+
+    def _after(self, batch: Batch, failure: StorageError | None) -> None:
+        if self.closed:
+            return
+        if failure is not None:
+            self.close(failure)
+            return
+        self._kept = batch.events[-1].seq
+        for event in batch.events:
+            self._publish(event)
+        self._release()
+        if batch.reason is not None:
+            self._on_end(self._run_id)
+
+    def _release(self) -> None:
+        """Lets those go on who wait for what is kept now, or never will be."""
+        waiting, self._settling = self._settling, []
+        for number, kept in waiting:
+            if kept.done():
+                continue
+            if self.failure is not None:
+                kept.set_exception(self.failure)
+            elif self.closed or number <= self._kept:
+                kept.set_result(None)
+            else:
+                self._settling.append((number, kept))

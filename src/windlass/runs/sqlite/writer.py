@@ -1,0 +1,205 @@
+"""The one thread that writes to the file; what has piled up while it wrote goes in together."""
+
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from windlass.errors import StorageError
+from windlass.events import RunEvent
+from windlass.runs.records import RunRecord
+from windlass.runs.sqlite import keepers
+from windlass.runs.sqlite.database import Synchronous, connect, in_words, transaction
+
+__all__ = ["Batch", "Writer"]
+
+T = TypeVar("T")
+MOST_BATCHES = 1_000
+"""In one statement: SQLite takes some 32,000 values."""
+
+
+class Batch(Struct):
+    """Events of one run that are written at once, and who is told."""
+
+    run_id: str
+    events: Sequence[RunEvent]
+    data: bytes
+    told: "Told"
+    record: RunRecord | None = None
+    """With the first batch of a run: what is known of it."""
+    ended: float | None = None
+    reason: str | None = None
+    error: str | None = None
+
+
+class Told(Protocol):
+    """Called in the writer's thread when the batch is in the file, or cannot be."""
+
+    def __call__(self, batch: Batch, failure: StorageError | None) -> None: ...
+
+
+class Call(Struct):
+    """Anything else that is done with the file."""
+
+    work: Callable[[sqlite3.Connection], Any]
+    future: "Future[Any]"
+
+
+Job: TypeAlias = Batch | Call | None
+"""None is the last."""
+
+
+class Writer:
+    """Begins with the first thing to write. `close` writes what is there, and ends it."""
+
+    def __init__(self, path: Path, synchronous: Synchronous) -> None:
+        self._path = path
+        self._synchronous: Synchronous = synchronous
+        self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._mutex = threading.Lock()
+        self.keeper = 0
+        """This writer's number in the file, once it has begun."""
+
+    def put(self, batch: Batch) -> None:
+        self._begin()
+        self._jobs.put(batch)
+
+    def call(self, work: Callable[[sqlite3.Connection], T]) -> "Future[T]":
+        """Does something else with the file, in its turn. The future raises `StorageError`."""
+        future: Future[T] = Future()
+        self._begin()
+        self._jobs.put(Call(work, future))
+        return future
+
+    def close(self) -> None:
+        with self._mutex:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._jobs.put(None)
+            thread.join()
+
+    def _begin(self) -> None:
+        if self._thread is None:
+            with self._mutex:
+                if self._thread is None:
+                    self._thread = threading.Thread(
+                        target=self._work, name=f"windlass {self._path.name}", daemon=True
+                    )
+                    self._thread.start()
+
+    def _work(self) -> None:
+        connection: sqlite3.Connection | None = None
+        over = False
+        while not over:
+            jobs = [self._jobs.get()]
+            while not self._jobs.empty():
+                jobs.append(self._jobs.get_nowait())
+            over = None in jobs
+            try:
+                connection = connection or self._open()
+                self._do(connection, jobs)
+            except StorageError as error:
+                _refuse(jobs, error)
+        if connection is not None:
+            connection.close()
+            keepers.release(self._path, self.keeper)
+
+    def _open(self) -> sqlite3.Connection:
+        connection = connect(self._path, self._synchronous)
+        with in_words(self._path):
+            added = connection.execute("INSERT INTO keepers (started) VALUES (?)", (time.time(),))
+        self.keeper = added.lastrowid or 0
+        keepers.hold(self._path, self.keeper)
+        return connection
+
+    def _do(self, connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+        batches: list[Batch] = []
+        for job in jobs:
+            if isinstance(job, Batch):
+                batches.append(job)
+                continue
+            self._write(connection, batches)
+            batches = []
+            if job is not None:
+                self._call(connection, job)
+        self._write(connection, batches)
+
+    def _call(self, connection: sqlite3.Connection, call: Call) -> None:
+        try:
+            with in_words(self._path):
+                call.future.set_result(call.work(connection))
+        except Exception as error:  # noqa: BLE001 - it is the caller's
+            call.future.set_exception(error)
+
+    def _write(self, connection: sqlite3.Connection, batches: Sequence[Batch]) -> None:
+        for start in range(0, len(batches), MOST_BATCHES):
+            some = batches[start : start + MOST_BATCHES]
+            failure = self._try(connection, some)
+            if failure is not None and len(some) > 1:
+                # One that cannot be written, as of a run that was deleted, is no other's trouble.
+                for batch in some:
+                    batch.told(batch, self._try(connection, [batch]))
+            else:
+                for batch in some:
+                    batch.told(batch, failure)
+
+    def _try(self, connection: sqlite3.Connection, some: Sequence[Batch]) -> StorageError | None:
+        try:
+            with in_words(self._path):
+                if any(batch.record is not None for batch in some):
+                    with transaction(connection):
+                        _insert_runs(connection, some, self.keeper)
+                        _insert(connection, some)
+                else:
+                    _insert(connection, some)  # a statement is a transaction of its own
+        except StorageError as error:
+            return error
+        return None
+
+
+def _insert_runs(connection: sqlite3.Connection, some: Sequence[Batch], keeper: int) -> None:
+    for batch in some:
+        if (record := batch.record) is not None:
+            connection.execute(
+                "INSERT INTO runs (id, model, created, owner, chat, title, origin, keeper)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    record.id,
+                    record.model,
+                    record.created,
+                    record.owner,
+                    record.chat,
+                    record.title,
+                    msgspec.json.encode(record.origin),
+                    keeper,
+                ),
+            )
+
+
+def _insert(connection: sqlite3.Connection, some: Sequence[Batch]) -> None:
+    """One statement for all: each that runs gives up the interpreter and must get it back."""
+    places = ",".join(["(?,?,?,?,?,?,?)"] * len(some))
+    values: list[object] = []
+    for batch in some:
+        first, last = batch.events[0].seq, batch.events[-1].seq
+        values += (batch.run_id, first, last, batch.data, batch.ended, batch.reason, batch.error)
+    connection.execute(
+        f"INSERT INTO batches (run_id, first, last, data, ended, reason, error) VALUES {places}",
+        values,
+    )
+
+
+def _refuse(jobs: Sequence[Job], error: StorageError) -> None:
+    for job in jobs:
+        if isinstance(job, Batch):
+            job.told(job, error)
+        elif job is not None:
+            job.future.set_exception(error)

@@ -1,0 +1,349 @@
+"""A run that was cut off goes on from its log: whatever the last event was, and only once."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from windlass import RunEvent, Tool, ToolContext, tool
+from windlass.client.resume import refusal_of
+from windlass.client.run import AsyncRun
+from windlass.content import Message
+from windlass.errors import RunInterrupted
+from windlass.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    RoundRestarted,
+    RoundStarted,
+    RunEnded,
+    RunResumed,
+    TextDelta,
+    ToolRunEnded,
+    ToolRunStarted,
+    TurnEnded,
+)
+from windlass.loop.approval import Approvals
+from windlass.loop.executor import ToolExecutor
+from windlass.loop.history import History
+from windlass.loop.loop import RunPlan
+from windlass.loop.policy import Policy
+from windlass.runs.log import MemoryLog
+from windlass.testing import ScriptedModel, call, calls, say
+
+
+class Ledger:
+    """Tools that write down each time they begin."""
+
+    def __init__(self, **options: Any) -> None:
+        self.begun: Counter[str] = Counter()
+        self.keys: list[str] = []
+        self.options = options
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        @tool(**self.options)
+        async def pay(amount: int, context: ToolContext) -> str:
+            """Pays."""
+            self.begun[f"pay {amount}"] += 1
+            self.keys.append(context.call_key)
+            return f"paid {amount}"
+
+        @tool(idempotent=True)
+        async def look(what: str) -> str:
+            """Looks."""
+            self.begun[f"look {what}"] += 1
+            return f"{what} is there"
+
+        return {"pay": pay, "look": look}
+
+
+SCRIPT = [
+    calls(
+        call("pay", amount=1, id="a"),
+        call("look", what="a", id="b"),
+        call("pay", amount=2, id="c"),
+        text="Let me see.",
+    ),
+    call("pay", amount=3, id="d"),
+    say("All is paid."),
+]
+
+
+def plan_of(ledger: Ledger, script: Any, **policy: Any) -> RunPlan:
+    tools = ledger.tools
+    return RunPlan(
+        run_id="run_1",
+        model=ScriptedModel(script),
+        messages=(Message.user("Pay!"),),
+        tools=tools,
+        declarations=tuple(each.declaration for each in tools.values()),
+        policy=Policy(**policy),
+        executor=ToolExecutor(),
+        approvals=Approvals(None, wait=True, timeout=60),
+        live=True,
+    )
+
+
+def by_round(script: list[Any], begins_at: int) -> list[Any]:
+    """What the model still has to say when it is asked from that round on."""
+    return script[begins_at - 1 :]
+
+
+async def whole_run(script: Any = SCRIPT, **policy: Any) -> tuple[list[RunEvent], AsyncRun]:
+    run = AsyncRun(plan_of(Ledger(), script, **policy))
+    await run.result()
+    return list(run.log.recorded()), run
+
+
+async def resumed(
+    prefix: list[RunEvent], ledger: Ledger, script: list[Any] = SCRIPT, **policy: Any
+) -> AsyncRun:
+    history = History(prefix)
+    asked = [number for number, record in history.rounds.items() if record.turn is not None]
+    plan = plan_of(ledger, by_round(script, len(asked) + 1), **policy)
+    run = AsyncRun(plan, log=MemoryLog(prefix), history=history)
+    await run.task
+    return run
+
+
+def said(run: AsyncRun) -> list[Any]:
+    """The conversation without ids: a turn that is asked for again has new ones."""
+    return [
+        (
+            message.role,
+            message.text,
+            [(each.name, each.json) for each in message.calls],
+            [each.response for each in message.responses],
+        )
+        for message in run.reply.messages
+    ]
+
+
+def begun(events: list[RunEvent]) -> Counter[str]:
+    return Counter(event.call.id for event in events if isinstance(event, ToolRunStarted))
+
+
+def answered(events: list[RunEvent]) -> Counter[str]:
+    return Counter(event.response.id for event in events if isinstance(event, ToolRunEnded))
+
+
+async def test_the_reply_is_read_from_the_log_as_the_run_gave_it() -> None:
+    events, run = await whole_run()
+    assert History(events).reply() == replace(run.reply)
+
+
+async def test_a_run_cut_off_after_any_event_ends_with_the_same_answer() -> None:
+    events, whole = await whole_run()
+    for kept in range(1, len(events)):
+        ledger = Ledger(on_interrupt="retry")
+        run = await resumed(events[:kept], ledger)
+        assert run.reply.text == whole.reply.text, kept
+        assert run.stop_reason == "answer"
+        assert said(run) == said(whole)
+        assert run.reply.usage == whole.reply.usage
+        after = list(run.log.recorded())
+        assert after[:kept] == events[:kept]
+        assert [event.seq for event in after] == list(range(1, len(after) + 1))
+        assert History(after).reply() == run.reply
+
+
+async def test_a_finished_call_is_never_run_again() -> None:
+    events, _ = await whole_run()
+    for kept in range(1, len(events)):
+        done = answered(events[:kept])
+        ledger = Ledger(on_interrupt="retry")
+        run = await resumed(events[:kept], ledger)
+        again = begun(list(run.log.recorded())[kept:])
+        assert not set(again) & set(done), kept
+        assert all(count == 1 for count in answered(list(run.log.recorded())).values())
+
+
+async def test_an_interrupted_call_is_told_to_the_model_and_not_run_again() -> None:
+    events, _ = await whole_run()
+    kept = next(
+        n for n, e in enumerate(events, 1) if isinstance(e, ToolRunStarted) and e.call.name == "pay"
+    )
+    ledger = Ledger()
+    run = await resumed(events[:kept], ledger)
+    cut = events[kept - 1]
+    assert isinstance(cut, ToolRunStarted)
+    [end] = [
+        event
+        for event in run.log.recorded()
+        if isinstance(event, ToolRunEnded) and event.response.id == cut.call.id
+    ]
+    assert (end.outcome, end.effect_unknown) == ("interrupted", True)
+    assert "interrupted, effect unknown" in str(end.response.error)
+    assert ledger.begun["pay 1"] == 0
+    assert ledger.begun["pay 2"] == 1
+    assert run.stop_reason == "answer"
+
+
+async def test_an_interrupted_call_ends_the_run_where_the_policy_says_so() -> None:
+    events, _ = await whole_run()
+    kept = next(
+        n for n, e in enumerate(events, 1) if isinstance(e, ToolRunStarted) and e.call.name == "pay"
+    )
+    ledger = Ledger()
+    run = await resumed(events[:kept], ledger, on_interrupt="fail")
+    assert isinstance(run.error, RunInterrupted)
+    assert not ledger.begun["pay 1"]
+    assert not ledger.begun["pay 2"]
+    end = run.log.recorded()[-1]
+    assert isinstance(end, RunEnded)
+    assert end.reason == "error"
+    assert "pay was interrupted" in str(end.error)
+    turn = History(run.log.recorded()).rounds[1].turn
+    assert turn is not None
+    assert set(answered(list(run.log.recorded()))) == {each.id for each in turn.calls}
+
+
+async def test_a_tools_own_word_on_interruption_stands_over_the_runs() -> None:
+    events, _ = await whole_run()
+    kept = next(
+        n for n, e in enumerate(events, 1) if isinstance(e, ToolRunStarted) and e.call.name == "pay"
+    )
+    ledger = Ledger(on_interrupt="retry")
+    await resumed(events[:kept], ledger, on_interrupt="fail")
+    assert ledger.begun["pay 1"] == 1
+
+
+async def test_text_of_a_cut_turn_is_superseded_by_an_event() -> None:
+    events, whole = await whole_run()
+    kept = next(n for n, e in enumerate(events, 1) if isinstance(e, TextDelta))
+    run = await resumed(events[:kept], Ledger())
+    after = list(run.log.recorded())[kept:]
+    assert isinstance(after[0], RunResumed)
+    assert isinstance(after[1], RoundRestarted)
+    assert after[1].round == 1
+    assert not any(isinstance(event, RoundStarted) and event.round == 1 for event in after)
+    assert run.reply.messages == whole.reply.messages
+
+
+async def test_what_had_begun_early_in_a_cut_turn_is_answered_before_it_is_asked_again() -> None:
+    events, _ = await whole_run([call("look", what="a", id="a"), "done"])
+    kept = next(n for n, e in enumerate(events, 1) if isinstance(e, ToolRunStarted))
+    early = [event for event in events[:kept] if not isinstance(event, TurnEnded)]
+    numbered = [replace(event, seq=n) for n, event in enumerate(early, 1)]
+    run = await resumed(numbered, Ledger(), [call("look", what="a", id="a"), "done"])
+    after = list(run.log.recorded())[len(numbered) :]
+    assert [type(event) for event in after[:3]] == [RunResumed, ToolRunEnded, RoundRestarted]
+    assert isinstance(after[1], ToolRunEnded)
+    assert after[1].outcome == "interrupted"
+    assert not after[1].effect_unknown
+    assert run.reply.text == "done"
+
+
+async def test_a_call_has_the_same_key_when_it_is_run_again() -> None:
+    first = Ledger()
+    run = AsyncRun(plan_of(first, SCRIPT))
+    await run.result()
+    events = list(run.log.recorded())
+    kept = next(
+        n for n, e in enumerate(events, 1) if isinstance(e, ToolRunStarted) and e.call.name == "pay"
+    )
+    second = Ledger(on_interrupt="retry")
+    await resumed(events[:kept], second)
+    assert first.keys == second.keys
+    assert len(set(first.keys)) == 3
+
+
+async def test_an_approval_waits_on_with_what_is_left_of_its_time() -> None:
+    script = [call("pay", amount=1, id="a"), "done"]
+    ledger = Ledger(approve=True)
+    first = AsyncRun(plan_of(ledger, script))
+    async for event in first.events():
+        if isinstance(event, ApprovalRequested):
+            break
+    await first.leave()
+    prefix = list(first.log.recorded())
+    run = AsyncRun(plan_of(ledger, script[1:]), log=MemoryLog(prefix), history=History(prefix))
+    events = run.events(len(prefix))
+    assert isinstance(await anext(events), RunResumed)
+    while not run.approve(event.call.id):
+        await asyncio.sleep(0)
+    reply = await run.result()
+    assert reply.text == "done"
+    asked = [e for e in run.log.recorded() if isinstance(e, ApprovalRequested)]
+    assert len(asked) == 1
+    assert ledger.begun == {"pay 1": 1}
+
+
+async def test_an_approval_whose_time_was_up_while_nobody_ran_it_is_a_no() -> None:
+    script = [call("pay", amount=1, id="a"), "done"]
+    ledger = Ledger(approve=True)
+    first = AsyncRun(plan_of(ledger, script))
+    async for event in first.events():
+        if isinstance(event, ApprovalRequested):
+            break
+    await first.leave()
+    old = [replace(each, time=each.time - 3600) for each in first.log.recorded()]
+    run = AsyncRun(plan_of(ledger, script[1:]), log=MemoryLog(old), history=History(old))
+    reply = await run.result()
+    assert ledger.begun == {}
+    assert "nobody answered in time" in str(reply.results[0].error)
+
+
+async def test_a_decision_that_was_logged_is_not_asked_for_again() -> None:
+    script = [call("pay", amount=1, id="a"), "done"]
+    ledger = Ledger(approve=True)
+    first = AsyncRun(plan_of(ledger, script))
+    async for event in first.events():
+        if isinstance(event, ApprovalRequested):
+            assert first.approve(event.call.id, arguments={"amount": 7})
+        if isinstance(event, ApprovalResolved):
+            break
+    await first.leave()
+    prefix = list(first.log.recorded())[: event.seq]
+    ledger.begun.clear()
+    run = AsyncRun(plan_of(ledger, script[1:]), log=MemoryLog(prefix), history=History(prefix))
+    await run.result()
+    assert ledger.begun == {"pay 7": 1}
+
+
+async def test_a_run_that_may_not_go_on_answers_its_calls_and_says_why() -> None:
+    events, _ = await whole_run()
+    for kept in range(1, len(events)):
+        prefix = events[:kept]
+        history = History(prefix, RunInterrupted("its tools are gone: pay"))
+        ledger = Ledger()
+        run = AsyncRun(plan_of(ledger, []), log=MemoryLog(prefix), history=history)
+        await run.task
+        if isinstance(events[kept - 1], TurnEnded) and kept == len(events) - 1:
+            assert run.reply.text == "All is paid."
+            continue
+        assert str(run.error) == "its tools are gone: pay", kept
+        assert ledger.begun == {}
+        folded = History(run.log.recorded())
+        for record in folded.rounds.values():
+            if record.turn is not None:
+                assert all(record.calls[each.id].answer for each in record.turn.calls)
+
+
+async def test_a_run_has_no_more_time_than_it_was_given_at_its_start() -> None:
+    events, _ = await whole_run()
+    kept = next(n for n, e in enumerate(events, 1) if isinstance(e, RoundStarted))
+    old = [replace(each, time=each.time - 3600) for each in events[:kept]]
+    run = await resumed(old, Ledger(), timeout=60.0)
+    assert run.stop_reason == "deadline"
+
+
+async def test_ids_that_a_model_uses_again_are_told_apart() -> None:
+    script = [call("pay", amount=1, id="call_0"), call("pay", amount=2, id="call_0"), "done"]
+    ledger = Ledger()
+    run = AsyncRun(plan_of(ledger, script))
+    reply = await run.result()
+    assert [each.id for each in reply.calls] == ["call_0", "call_0_2"]
+    assert [each.id for each in reply.results] == ["call_0", "call_0_2"]
+    assert ledger.keys == ["run_1:call_0", "run_1:call_0_2"]
+
+
+@pytest.mark.parametrize("times", [19, 20])
+async def test_a_run_that_never_comes_further_is_given_up(times: int) -> None:
+    events, _ = await whole_run()
+    stuck = [*events[:2], *(RunResumed(n) for n in range(1, times + 1))]
+    refusal = refusal_of(History(stuck), [])
+    assert (refusal is not None) == (times == 20)
+    assert refusal_of(History([*stuck, *events[2:]]), []) is None
