@@ -1,5 +1,6 @@
 """The first five minutes: `windlass demo`, and the real model on this machine using real tools."""
 
+import os
 import re
 import shlex
 import signal
@@ -24,7 +25,9 @@ def banner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """What a demo on a free port has printed, while it runs."""
     log = tmp_path_factory.mktemp("demo") / "stderr"
     command = [sys.executable, "-m", "windlass", "demo", "--port", "0"]
-    with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr) as process:
+    # Tests run side by side: threads of one model that wait for each other would take their time.
+    environ = {**os.environ, "OMP_THREAD_LIMIT": "1"}
+    with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr, env=environ) as process:
         try:
             yield _until_listening(process, log)
         finally:
@@ -71,7 +74,8 @@ async def test_the_printed_curl_line_is_answered_with_the_help_of_a_tool(banner:
 
 async def test_the_openai_sdk_gets_an_answer_that_used_a_tool(banner: str) -> None:
     address = address_in(banner)
-    question: Any = [{"role": "user", "content": "How many kilometres are 26 miles?"}]
+    # The question of the curl line: what the model has read of it before, it need not read again.
+    question: Any = [{"role": "user", "content": demo.PROMPT}]
     async with openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="none") as client:
         [model] = [model.id async for model in client.models.list()]
         raw = await client.chat.completions.with_raw_response.create(
