@@ -60,6 +60,7 @@ from windlass.toolsets.registry import ToolRegistry, registry
 
 if TYPE_CHECKING:
     from windlass.emulation.parse import Parsed, ParsedCall, parse
+    from windlass.toolsets.mcp import mcp
 
 __version__ = "0.1.0"
 
@@ -84,6 +85,7 @@ __all__ = [
     "ToolJob",
     "ToolRegistry",
     "Toolset",
+    "mcp",
     "registry",
     "tool",
     # parser
@@ -143,9 +145,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The parser is loaded when it is asked for: its tables weigh more than all the rest."""
-    if name not in ("Parsed", "ParsedCall", "parse"):
+    """What weighs more than all the rest is loaded when it is asked for: the parser, and MCP."""
+    if name in ("Parsed", "ParsedCall", "parse"):
+        from windlass.emulation import parse as module
+    elif name == "mcp":
+        from windlass.toolsets import mcp as module
+    else:
         raise AttributeError(f"module 'windlass' has no attribute {name!r}")
-    from windlass.emulation import parse as module
-
     return getattr(module, name)

@@ -1,0 +1,254 @@
+"""Keeps a connection to a server: starts it, lists its tools, starts it again when it is gone.
+
+Everything here runs on the background loop.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, cast
+
+import mcp_types as types
+from mcp import Client, MCPError
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from windlass.errors import ConfigError
+from windlass.toolsets.mcp.options import Server
+from windlass.toolsets.mcp.transport import LastWords, open_transport
+
+__all__ = ["Down", "Listing", "Supervisor"]
+
+log = logging.getLogger("windlass.mcp")
+
+LONGEST_DELAY = 30.0
+STEADY = 10.0
+"""Seconds after which a connection counts as good: its end is not one of a row of failures."""
+MOST_PAGES = 100
+
+Elicit = Callable[[types.ElicitRequestParams], Awaitable[types.ElicitResult]]
+
+
+class Down(Exception):
+    """The server cannot be used just now; the text says why."""
+
+
+class Listing:
+    """What a server says of itself, at one moment."""
+
+    def __init__(self, name: str | None, tools: tuple[types.Tool, ...]) -> None:
+        self.name, self.tools = name, tools
+
+
+class Supervisor:
+    """One server. `listing` stays as it was last seen while the server is down."""
+
+    def __init__(
+        self,
+        server: Server,
+        elicit: Elicit,
+        *,
+        delay: Callable[[int], float] = lambda failures: min(2.0 ** (failures - 2), LONGEST_DELAY),
+    ) -> None:
+        self._server, self._elicit, self._delay = server, elicit, delay
+        self.listing: Listing | None = None
+        self._client: Client | None = None
+        self._failure: str | None = None
+        self._changed = asyncio.Condition()
+        self._lost = asyncio.Event()
+        self._relist = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def listed(self) -> Listing:
+        """What the server offers; started first, if need be. Raises `ConfigError` if it cannot."""
+        if self._task is None or self._task.done():
+            self._failure = None
+            self._closing.clear()
+            self._task = asyncio.create_task(self._go(), name=f"mcp {self._server.label}")
+        if self.listing is None:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self.listing or self._failure)
+        if self.listing is None:
+            raise ConfigError(f"the MCP server {self._server.label!r} {self._failure}")
+        return self.listing
+
+    async def client(self) -> Client:
+        """The connection, waited for while it is being made. Raises `Down`."""
+        await self.listed()
+        if self._client is None:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._client or self._failure)
+        if self._client is None:
+            raise Down(self._failure or "is closed")
+        return self._client
+
+    def lost(self) -> None:
+        """Says that the connection is of no more use: calls wait for the next one."""
+        self._client = None
+        self._lost.set()
+
+    @property
+    def label(self) -> str:
+        """What the user, or else the server itself, calls it."""
+        if self._server.name is None and self.listing is not None and self.listing.name:
+            return self.listing.name
+        return self._server.label
+
+    async def aclose(self) -> None:
+        """Ends the connection and the process. Used again, it starts again."""
+        self._closing.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        self.listing = None
+
+    async def _go(self) -> None:
+        failures = 0
+        while not self._closing.is_set():
+            began = time.monotonic()
+            words = LastWords(self._server.label)
+            try:
+                await self._connection(words)
+                reason = "ended"
+            except (Exception, asyncio.CancelledError) as error:
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    raise
+                reason = _reason(error, self._server)
+            self._client = None
+            if self._closing.is_set() or self.listing is None:
+                await self._say(f"{reason}{_quoted(words)}")
+                return
+            failures = 1 if time.monotonic() - began > STEADY else failures + 1
+            log.warning("The MCP server %r %s; it is started again", self.label, reason)
+            if failures > 1:
+                await self._say(f"{reason}, and is started again in a moment")
+                await self._pause(self._delay(failures))
+            self._failure = None
+
+    async def _connection(self, words: LastWords) -> None:
+        """Connects, lists, and stays until the server is gone or nobody needs it."""
+        self._lost.clear()
+        self._relist.clear()
+        async with contextlib.AsyncExitStack() as stack:
+            async with asyncio.timeout(self._server.start_timeout):
+                client = await stack.enter_async_context(self._opened(words))
+                self.listing = await _listing(client)
+            self._client = client
+            await self._say(None)
+            await self._until_end(client)
+
+    @contextlib.asynccontextmanager
+    async def _opened(self, words: LastWords) -> AsyncGenerator[Client]:
+        transport = open_transport(self._server, words, self.lost)
+        wanted = self._server.protocol
+        async with Client(
+            transport,
+            # Not the version itself: a connection that is not asked for says nothing of itself.
+            mode="legacy" if wanted == "2025-11-25" else "auto",
+            cache=None,
+            client_info=types.Implementation(name="windlass", version="0.1.0"),
+            elicitation_callback=self._asked,
+            message_handler=self._heard,
+        ) as client:
+            if wanted not in ("auto", client.protocol_version):
+                raise ConnectionError(f"it speaks MCP {client.protocol_version}, not {wanted}")
+            yield client
+
+    async def _until_end(self, client: Client) -> None:
+        following = asyncio.create_task(self._follow(client))
+        relisting = asyncio.create_task(self._relisted(client))
+        ends = [asyncio.create_task(each.wait()) for each in (self._lost, self._closing)]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (following, relisting, *ends):
+                task.cancel()
+            await asyncio.gather(following, relisting, *ends, return_exceptions=True)
+
+    async def _follow(self, client: Client) -> None:
+        """Hears of changes from servers that have no handshake; others send them unasked."""
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return
+        tools = client.server_capabilities.tools
+        if tools is None or not tools.list_changed:
+            return
+        with contextlib.suppress(ListenNotSupportedError, MCPError):
+            while True:
+                with contextlib.suppress(SubscriptionLost):
+                    async with client.listen(tools_list_changed=True) as events:
+                        async for _ in events:
+                            self._relist.set()
+                await asyncio.sleep(1.0)
+                self._relist.set()
+
+    async def _relisted(self, client: Client) -> None:
+        while True:
+            await self._relist.wait()
+            self._relist.clear()
+            try:
+                self.listing = await _listing(client)
+            except (MCPError, TimeoutError, ValueError) as error:
+                log.warning("The MCP server %r cannot list: %s", self.label, error)
+
+    async def _heard(self, message: Any) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._relist.set()
+
+    async def _asked(
+        self, context: Any, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        return await self._elicit(params)
+
+    async def _say(self, failure: str | None) -> None:
+        async with self._changed:
+            self._failure = failure
+            self._changed.notify_all()
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+
+
+async def _listing(client: Client) -> Listing:
+    """All pages. A server without tools has none."""
+    name = client.server_info.name if client.server_info else None
+    if client.server_capabilities.tools is None and client.session.initialize_result is not None:
+        return Listing(name, ())
+    tools: list[types.Tool] = []
+    cursor: str | None = None
+    for _ in range(MOST_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        tools.extend(page.tools)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return Listing(name, tuple(tools))
+
+
+def _reason(error: BaseException, server: Server) -> str:
+    """Why there is no connection: the innermost error that says something."""
+    error = _innermost(error)
+    match error:
+        case FileNotFoundError() | PermissionError() if server.command:
+            return f"cannot be started: {error.strerror}: {server.command[0]}"
+        case TimeoutError():
+            return f"did not answer within {server.start_timeout:g} seconds"
+        case MCPError(code=types.CONNECTION_CLOSED) if server.command:
+            return "ended before it answered"
+        case _:
+            said = str(error) or type(error).__name__
+            # An address may have a secret in it.
+            return f"cannot be reached: {said.replace(server.url or server.label, server.label)}"
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+def _quoted(words: LastWords) -> str:
+    return f"; it said:\n{said}" if (said := str(words)) else ""

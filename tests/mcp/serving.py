@@ -1,0 +1,41 @@
+"""The sample server, started in the ways that a test asks for."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import Popen
+
+SAMPLE = Path(__file__).parent / "sample_server.py"
+PREFIX = "sample_server__"
+
+
+def command(directory: Path) -> list[str]:
+    return [sys.executable, str(SAMPLE), str(directory)]
+
+
+@contextmanager
+def over_http(directory: Path) -> Iterator[str]:
+    """The address of a sample server; it is gone afterwards."""
+    process = Popen([sys.executable, str(SAMPLE), "--http", str(directory)])
+    try:
+        yield f"http://127.0.0.1:{appearing(directory / 'port')}/mcp"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def appearing(file: Path, seconds: float = 30) -> str:
+    """The text of a file that another process writes."""
+    end = time.monotonic() + seconds
+    while not (file.exists() and file.read_text()):
+        if time.monotonic() > end:
+            raise AssertionError(f"{file.name} was not written")
+        time.sleep(0.01)
+    return file.read_text()
+
+
+def starts(directory: Path) -> list[int]:
+    """The process ids of the servers that were started there."""
+    return [int(line) for line in (directory / "starts").read_text().split()]
