@@ -1,0 +1,130 @@
+"""`windlass mcp`: tools for other programs, over MCP."""
+
+import argparse
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from windlass import __version__
+from windlass.cli.completion import completes_files
+from windlass.cli.toolfiles import find_tools
+from windlass.errors import ConfigError
+from windlass.gateway.config.checks import is_loopback
+from windlass.gateway.keys import is_key_hash
+from windlass.tool import Tool
+from windlass.toolsets.mcp import missing_sdk
+from windlass.toolsets.registry import registry
+
+if TYPE_CHECKING:
+    from windlass.toolsets.mcp.serving.server import ToolServer
+
+__all__ = ["configure", "run"]
+
+DESCRIPTION = """\
+Offers tools to every program that speaks MCP: over stdin and stdout to the program that starts it,
+or with --http to many at once. Both eras of the protocol are spoken, 2025-11-25 and 2026-07-28."""
+
+EPILOG = """\
+examples:
+  windlass mcp --tools tools.py
+  windlass mcp --tools tools.py --http --port 8931
+  windlass mcp --tools tools.py --http --host 0.0.0.0 --key sha256:...
+
+The configuration of most programs that use such servers then says:
+  {"mcpServers": {"mine": {"command": "windlass", "args": ["mcp", "--tools", "/path/tools.py"]}}}
+
+A tool that is made with approve=True asks the person at the other side before it runs, and does
+not run if their program cannot ask. `windlass keys new` makes a key and its hash."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    completes_files(
+        parser.add_argument(
+            "--tools",
+            action="append",
+            default=[],
+            metavar="FILE",
+            help="a file (tools.py) or module (acme.tools) with tools; may be given again"
+            " (default: those of the windlass.toml here, or WINDLASS_TOOLS)",
+        )
+    )
+    parser.add_argument("--name", default="windlass", help="what the server calls itself")
+    parser.add_argument("--http", action="store_true", help="listen, in place of stdin and stdout")
+    parser.add_argument("--host", default="127.0.0.1", help="other hosts than this one need keys")
+    parser.add_argument("--port", type=int, default=8931, help="0 takes any that is free")
+    parser.add_argument(
+        "--key",
+        action="append",
+        default=[],
+        metavar="HASH",
+        help="the hash of a key that clients must send; may be given again",
+    )
+    parser.add_argument(
+        "--origin",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="a web page that may use the server from a browser; may be given again",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serves until its client or a signal ends it. Raises `ConfigError`."""
+    _check(options)
+    try:
+        from windlass.cli.mcp_calls import Executions
+        from windlass.cli.mcp_http import serve_http
+        from windlass.toolsets.mcp.serving.server import ToolServer
+    except ModuleNotFoundError as error:
+        raise missing_sdk(error) from error
+    # Over stdio the output is the wire: what a module prints goes to stderr.
+    with contextlib.redirect_stdout(sys.stderr):
+        tools = _offered(options.tools)
+    server = ToolServer(tools, Executions(), name=options.name, version=__version__)
+    if options.http:
+        serve_http(server, options.host, options.port, options.key, options.origin)
+    else:
+        asyncio.run(_serve_stdio(server))
+    return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    for given in options.key:
+        if not is_key_hash(given):
+            raise ConfigError(
+                "--key: must be 'sha256:' and 64 hexadecimal digits: `windlass keys new` makes one"
+            )
+    for option in ("key", "origin"):
+        if getattr(options, option) and not options.http:
+            raise ConfigError(f"--{option} goes with --http")
+    if options.http and not options.key and not is_loopback(options.host):
+        raise ConfigError(
+            f"--host: without --key anybody who reaches {options.host!r} could run the tools:"
+            " make a key with `windlass keys new`, or listen on 127.0.0.1"
+        )
+
+
+def _offered(files: list[str]) -> Callable[[], list[Tool]]:
+    """The tools as they are whenever it is asked: a module may register more while it runs."""
+    loaded = find_tools(files)
+    before = {tool.name for tool in registry}
+
+    def tools() -> list[Tool]:
+        new = {tool.name: tool for tool in registry if tool.name not in before}
+        gone = before - {tool.name for tool in registry}
+        kept = {name: tool for name, tool in loaded.items() if name not in gone}
+        return [*{**kept, **new}.values()]
+
+    return tools
+
+
+async def _serve_stdio(server: "ToolServer") -> None:
+    from mcp.server.stdio import stdio_server
+
+    # The wire is taken first: from then on what tools print goes to stderr.
+    async with stdio_server() as (read, write):
+        with contextlib.redirect_stdout(sys.stderr):
+            await server.run(read, write, server.create_initialization_options())

@@ -1,0 +1,85 @@
+"""An MCP server that listens: who may come in, and the process."""
+
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import uvicorn
+from mcp.server import Server
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from windlass.errors import ConfigError
+from windlass.gateway.config.checks import is_loopback
+from windlass.gateway.config.values import KeyConfig
+from windlass.gateway.keys import KeyRing, presented_key
+
+__all__ = ["guarded_app", "serve_http"]
+
+LARGEST_BODY = 64 * 2**20
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+def serve_http(
+    server: Server[Any], host: str, port: int, keys: Sequence[str], origins: Sequence[str]
+) -> None:
+    """Serves until a signal ends it. Raises `ConfigError` if the address cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+    app = guarded_app(server, host, keys, origins)
+    config = uvicorn.Config(app, log_config=None, access_log=False, ws="none", lifespan="on")
+    with listener:
+        taken = listener.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        sys.stderr.write(f"Windlass offers its tools at http://{shown}:{taken}/mcp\n")
+        sys.stderr.flush()
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def guarded_app(
+    server: Server[Any], host: str, keys: Sequence[str], origins: Sequence[str]
+) -> ASGIApp:
+    """The server as an application that asks for a key, if there are any.
+
+    Other web pages are kept out by their `Origin`; on this machine's own addresses, a page that
+    calls itself by them (DNS rebinding) by its `Host`.
+    """
+    local = is_loopback(host)
+    own = [f"http://{name}:*" for name in LOOPBACK] if local else []
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=local,
+        allowed_hosts=[*LOOPBACK, *(f"{name}:*" for name in LOOPBACK)],
+        allowed_origins=[*own, *origins],
+    )
+    app = server.streamable_http_app(
+        transport_security=security, max_request_body_size=LARGEST_BODY, host=host
+    )
+    ring = KeyRing([KeyConfig(name=f"key {at}", hash=key) for at, key in enumerate(keys)])
+    return _Guard(app, ring, None if local else frozenset(origins))
+
+
+class _Guard:
+    def __init__(self, app: ASGIApp, ring: KeyRing, origins: frozenset[str] | None) -> None:
+        self._app, self._ring, self._origins = app, ring, origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers: dict[bytes, bytes] = dict(scope["headers"])
+            origin = headers.get(b"origin", b"").decode("latin-1")
+            if self._origins is not None and origin and origin not in self._origins:
+                await _refuse(send, 403, b"Other web pages may not use this server.")
+                return
+            if self._ring.required and self._ring.find(presented_key(headers)) is None:
+                await _refuse(send, 401, b"A key is needed: send Authorization: Bearer KEY.")
+                return
+        await self._app(scope, receive, send)
+
+
+async def _refuse(send: Send, status: int, words: bytes) -> None:
+    headers = [(b"content-type", b"text/plain"), (b"www-authenticate", b"Bearer")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": words})
