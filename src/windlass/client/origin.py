@@ -20,10 +20,9 @@ __all__ = ["KIND", "Origin"]
 KIND = "client"
 
 
-class Origin(Struct, kw_only=True, omit_defaults=True):
+class Origin(Struct, kw_only=True, omit_defaults=True, tag_field="kind", tag=KIND):
     """The plan of a run without what only a process has: functions, hooks and connections."""
 
-    kind: str = KIND
     tools: list[str] = []
     """What was offered, in that order. Tools that Windlass runs are found again by their names."""
     declared: list[FunctionDeclaration] = []
