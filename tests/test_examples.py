@@ -1,5 +1,6 @@
 """Every example runs as it is, and says what it promises on both wires."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,28 +24,28 @@ SAYS = {
 }
 
 
-def run(name: str) -> str:
+@pytest.fixture(scope="module")
+def outputs() -> dict[str, str]:
+    """What each example says. One process runs them all, each as its own main program."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")],
+        [sys.executable, "-W", "error", str(EXAMPLES / "run_all.py")],
         capture_output=True,
         text=True,
         check=False,
         timeout=50,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return done.stdout
+    _, *parts = re.split(r"^--- examples/(\w+)\.py\n", done.stdout, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 @pytest.mark.parametrize("name", SAYS)
-def test_an_example_runs_as_it_is(name: str) -> None:
-    output = run(name)
+def test_an_example_runs_as_it_is(outputs: dict[str, str], name: str) -> None:
     for line in SAYS[name]:
-        assert line in output
+        assert line in outputs[name]
 
 
-def test_make_examples_shows_every_example() -> None:
-    output = run("run_all")
+def test_every_example_is_shown_and_promises_something(outputs: dict[str, str]) -> None:
     helpers = {"demo_tools", "upstream", "run_all"}
     names = {path.stem for path in EXAMPLES.glob("*.py")} - helpers
-    assert names == set(SAYS)
-    assert all(f"--- examples/{name}.py" in output for name in names)
+    assert set(outputs) == set(SAYS) == names
