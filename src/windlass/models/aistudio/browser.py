@@ -1,10 +1,15 @@
-"""The user's browser with a profile of its own, started when it is first needed."""
+"""The user's browser with a profile of its own, started when it is first needed.
+
+A profile can be open in one browser only, so that all models of an event loop that work in the same
+profile share its browser.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass.errors import ConfigError
@@ -13,17 +18,56 @@ from windlass.models.aistudio.config import INSTALL_BROWSER, BrowserConfig
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page, Playwright
 
-__all__ = ["Browser"]
+__all__ = ["Browser", "SharedBrowser"]
 
 _NEW_WINDOW = {"url": "about:blank", "newWindow": True}
+_open: dict[tuple[asyncio.AbstractEventLoop, Path], Browser] = {}
+"""Those that are in use: a browser belongs to an event loop."""
 
 
-class Browser:
-    """One browser for all pages of a model. Nothing is disguised, and no password is seen: the
-    user signs in by hand, and the profile remembers it."""
+class SharedBrowser:
+    """A model's pages in the browser of their profile, which the last one of its users closes."""
 
     def __init__(self, config: BrowserConfig) -> None:
         self._config = config
+        self._browser: Browser | None = None
+        self._pages: list[Page] = []
+
+    async def new_page(self) -> Page:
+        """A page of its own. Raises `ConfigError` as `Browser.new_page` does."""
+        if self._browser is None:
+            self._browser = _open.setdefault(self._key, Browser(self._config))
+            self._browser.users += 1
+        page = await self._browser.new_page()
+        self._pages.append(page)
+        return page
+
+    async def aclose(self) -> None:
+        browser, self._browser = self._browser, None
+        pages, self._pages = self._pages, []
+        if browser is None:
+            return
+        browser.users -= 1
+        if browser.users:
+            for page in pages:
+                await page.close()
+            return
+        await browser.aclose()
+        if not browser.users:  # while it was closed, somebody may have come
+            _open.pop(self._key, None)
+
+    @property
+    def _key(self) -> tuple[asyncio.AbstractEventLoop, Path]:
+        return asyncio.get_running_loop(), self._config.profile.absolute()
+
+
+class Browser:
+    """The browser of one profile. Nothing is disguised, and no password is seen: the user signs in
+    by hand, and the profile remembers it."""
+
+    def __init__(self, config: BrowserConfig) -> None:
+        self._config = config
+        self.users = 0
         self._opening = asyncio.Lock()
         self._playwright: Playwright | None = None
         self._context: BrowserContext | None = None
@@ -48,6 +92,10 @@ class Browser:
             return await opened.value
 
     async def aclose(self) -> None:
+        async with self._opening:
+            await self._close()
+
+    async def _close(self) -> None:
         context, self._context = self._context, None
         playwright, self._playwright = self._playwright, None
         if context is not None:
@@ -71,7 +119,7 @@ class Browser:
                 chromium_sandbox=_has_sandbox(),
             )
         except (Error, OSError) as error:
-            await self.aclose()
+            await self._close()
             raise ConfigError(_reason(config, str(error))) from None
         context.on("close", lambda _: self._gone(context))
         return context

@@ -154,19 +154,23 @@ class Conversation:
 
     async def _failed(self, problem: ModelError) -> None:
         """A page that cannot be operated is loaded anew for the next request."""
-        await save_snapshot(self._held.chat.page, self._snapshots)
+        chat = self._held.chat
+        await save_snapshot(chat.page, self._snapshots, seconds=chat.elements.seconds)
         if problem.code in _OF_THE_PAGE:
-            self._held.chat.model = None
+            chat.model = None
 
     async def _stop(self) -> None:
-        """Presses Stop. The page is no longer relied upon."""
+        """Presses Stop. The page is no longer relied upon, and loaded anew if it does not stop."""
         from playwright.async_api import Error
 
         self._held.forget()
+        chat = self._held.chat
         try:
-            await self._held.chat.stop()
-        except (ModelError, Error) as problem:
-            log.info("The page could not be stopped: %s", problem)
+            async with asyncio.timeout(2 * chat.elements.seconds):
+                await chat.stop()
+        except (ModelError, Error, TimeoutError) as problem:
+            log.info("The page could not be stopped: %s", str(problem) or "it hangs")
+            chat.model = None
 
 
 class _Said:

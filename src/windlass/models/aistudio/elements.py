@@ -32,6 +32,11 @@ class Elements:
         self.page, self.timeout = page, timeout
         page.set_default_timeout(timeout)
 
+    @property
+    def seconds(self) -> float:
+        """The same time, for what Playwright would wait for without an end."""
+        return self.timeout / 1000
+
     async def shown(self, name: str) -> Locator | None:
         """The element if it is on the page now."""
         for selector in selectors_of(name):
@@ -49,18 +54,14 @@ class Elements:
 
     async def find(self, name: str) -> Locator:
         """The element, waited for. Raises `ModelError` if it does not come."""
-        from playwright.async_api import TimeoutError as Late
-
         if (found := await self.shown(name)) is not None:
             return found
         anything = self.page.locator(", ".join(selectors_of(name))).first
-        try:
-            await anything.wait_for(state="attached", timeout=self.timeout)
-        except Late:
+        if not await self.comes(anything):
             raise page_failed(
                 f"{words_for(name)} is not on the page (selectors of {VERSION});"
                 " `windlass aistudio doctor` says what else is missing"
-            ) from None
+            )
         return await self.shown(name) or anything
 
     async def gone(self, name: str, *, timeout: float | None = None) -> bool:
@@ -72,6 +73,16 @@ class Elements:
             await anything.wait_for(
                 state="hidden", timeout=self.timeout if timeout is None else timeout
             )
+        except Late:
+            return False
+        return True
+
+    async def comes(self, wanted: Locator) -> bool:
+        """Whether it is on the page in time."""
+        from playwright.async_api import TimeoutError as Late
+
+        try:
+            await wanted.wait_for(state="attached", timeout=self.timeout)
         except Late:
             return False
         return True

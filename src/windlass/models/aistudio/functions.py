@@ -117,7 +117,7 @@ class FunctionController:
         return await self._elements.text("editor_error")
 
     async def _switch(self, name: str, *, on: bool) -> bool:
-        """Whether there is such a switch. Raises if it cannot be moved: it is read again after."""
+        """Whether there is such a switch. Raises if it does not move: it is read again after."""
         toggle = await self._elements.shown(name)
         if toggle is None:
             return False
@@ -126,7 +126,8 @@ class FunctionController:
                 await self._elements.click(name)
             except ModelError as problem:
                 raise unavailable(problem.message, passing=True) from None
-            if await _is_on(toggle) != on:
+            moved = self._elements.page.locator(f'[aria-checked="{str(on).lower()}"]')
+            if not await self._elements.comes(toggle.and_(moved)):
                 raise unavailable(f"the switch {name!r} does not move", passing=True)
         return True
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from windlass.errors import ConfigError, ModelError
 from windlass.events import ModelEvent
 from windlass.model import ModelRequest
-from windlass.models.aistudio.browser import Browser
+from windlass.models.aistudio.browser import SharedBrowser
 from windlass.models.aistudio.config import BrowserConfig, browser_config, check_playwright
 from windlass.models.aistudio.conversation import Conversation
 from windlass.models.aistudio.elements import page_failed
@@ -60,7 +60,7 @@ class AIStudioModel:
         config: BrowserConfig | None = None,
         settings: FunctionCallingSettings | None = None,
         patience: Patience | None = None,
-        browser: Callable[[BrowserConfig], PageSource] = Browser,
+        browser: Callable[[BrowserConfig], PageSource] = SharedBrowser,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises `ConfigError` if Playwright or the named browser is not there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -167,7 +167,14 @@ class ChatPage:
             yield self._watch
         finally:
             self._watch = None
-            if not self.page.is_closed():
+            await self._unwatch()
+
+    async def _unwatch(self) -> None:
+        """Ends the observer, unless the page is gone or hangs: then nobody hears of it anyway."""
+        from playwright.async_api import Error
+
+        with suppress(Error, TimeoutError):
+            async with asyncio.timeout(self.elements.seconds):
                 await self.page.evaluate(STOP)
 
     def _received(self, _: object, report: str) -> None:
@@ -201,14 +208,10 @@ class ChatPage:
 
     async def _asks_to_discard(self) -> bool:
         """Whether the page wants to know if the chat may go, or has let it go already."""
-        from playwright.async_api import TimeoutError as Late
-
         turns = ", ".join(selectors_of("turn"))
         either = ", ".join((*selectors_of("discard"), f"body:not(:has({turns}))"))
-        try:
-            await self.page.locator(either).first.wait_for(state="attached")
-        except Late:
-            raise page_failed("the page did not begin a new chat") from None
+        if not await self.elements.comes(self.page.locator(either).first):
+            raise page_failed("the page did not begin a new chat")
         return await self.elements.shown("discard") is not None
 
     async def _answer_fields(self) -> list[ElementHandle]:

@@ -17,19 +17,21 @@ __all__ = ["save_snapshot"]
 log = logging.getLogger("windlass.models.aistudio")
 
 
-async def save_snapshot(page: Page, folder: Path | None) -> None:
+async def save_snapshot(page: Page, folder: Path | None, *, seconds: float) -> None:
     """Writes the page's HTML and a picture of it. It holds the conversation, so that the files are
-    for their owner alone. Does nothing without a folder, and never fails."""
+    for their owner alone. Does nothing without a folder, and never fails; a page that hangs is
+    given so many seconds."""
     from playwright.async_api import Error
 
     if folder is None or page.is_closed():
         return
     stem = f"aistudio-{time.strftime('%Y%m%d-%H%M%S')}-{time.monotonic_ns() % 1_000_000:06}"
     try:
-        shown = {".html": (await page.content()).encode(), ".png": await page.screenshot()}
+        async with asyncio.timeout(seconds):
+            shown = {".html": (await page.content()).encode(), ".png": await page.screenshot()}
         await asyncio.to_thread(_write, folder, stem, shown)
-    except (Error, OSError) as problem:
-        log.warning("A snapshot of the page could not be saved: %s", problem)
+    except (Error, OSError) as problem:  # a time-out is an OSError
+        log.warning("A snapshot of the page could not be saved: %s", str(problem) or "it hangs")
     else:
         log.info("The page was saved to %s", folder / f"{stem}.html")
 

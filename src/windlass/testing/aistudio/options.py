@@ -11,7 +11,7 @@ __all__ = ["PARTS", "Page", "PageOptions", "Place", "Switch", "Variant", "page_o
 
 Variant: TypeAlias = Literal["current", "older", "newer"]
 Switch: TypeAlias = Literal["google_search", "url_context", "code_execution", "function_calling"]
-Place: TypeAlias = Literal["page", "dialog", "save"]
+Place: TypeAlias = Literal["page", "switch", "dialog", "save"]
 
 PARTS = frozenset(
     {
@@ -75,7 +75,8 @@ class PageOptions(TypedDict, total=False):
     `stuck`: those that do not move when they are clicked.
     `tools_collapsed`, `visual_tab_first`: how the tools panel and the editor open.
     `overlay`: a dialog in front of the page, which can be closed or is there to stay.
-    `late`: what waits for a gate, or some seconds: the page, the editor's dialog, its saving.
+    `late`: what waits for a gate, or some seconds: the page, a switch that was clicked, the
+    editor's dialog, its saving.
     `resume`: whether the model goes on when all calls are answered or after each answer.
     `answered`: whether an answered field is disabled or just keeps its value.
     `new_chat_resets`: whether a new chat resets the tools. `visible_turns`: how many turns are on

@@ -2,6 +2,7 @@
 import { openEditor } from "./editor.js";
 import { h, icon, mark } from "./markup.js";
 import { options } from "./options.js";
+import { passed } from "./server.js";
 import { changed, hasFunctionCalling, onChange, state } from "./state.js";
 
 const ROWS = {
@@ -77,8 +78,9 @@ function rowOf(name) {
   );
 }
 
-function flip(name) {
+async function flip(name) {
   if (isExcluded(name) || options.stuck.includes(name)) return;
+  await passed("switch");
   state.switches[name] = !state.switches[name];
   changed();
 }
