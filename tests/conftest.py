@@ -1,6 +1,7 @@
 """What the loop's tests share: clients over a scripted model, and small tools."""
 
-from collections.abc import AsyncIterator, Callable
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,23 +12,59 @@ from windlass.testing import ScriptedModel
 
 MakeClient = Callable[..., AsyncClient]
 
-MODELS = {"native": ScriptedModel, "emulated": PlainTextModel}
+ON_PAGE = ("test_loop.py", "test_stream.py")
+"""What runs on the AI Studio page too; with WINDLASS_TEST_PAGE=all, everything of the loop does."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "no_page(reason): what the AI Studio page cannot carry")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The loop keeps its word over both kinds of model. `native` marks what only one kind has."""
-    if "calling" in metafunc.fixturenames:
-        only_native = metafunc.definition.get_closest_marker("native") is not None
-        metafunc.parametrize("calling", ["native"] if only_native else list(MODELS))
+    """The loop keeps its word over every kind of model. `native` marks what text cannot carry."""
+    if "calling" not in metafunc.fixturenames:
+        return
+    kinds = ["native"]
+    if metafunc.definition.get_closest_marker("native") is None:
+        kinds.append("emulated")
+    if metafunc.definition.get_closest_marker("no_page") is None and _is_on_page(metafunc):
+        kinds.append("page")
+    metafunc.parametrize("calling", kinds)
+
+
+def _is_on_page(metafunc: pytest.Metafunc) -> bool:
+    is_core = metafunc.definition.path.name in ON_PAGE
+    return is_core or os.environ.get("WINDLASS_TEST_PAGE") == "all"
+
+
+@pytest.fixture(scope="session")
+def stage() -> Iterator[Any]:
+    """The AI Studio page, in a browser that starts with the first test on it."""
+    from tests.on_page import BrowserThread, Stage
+
+    with BrowserThread() as thread, Stage(thread) as stage:
+        yield stage
 
 
 @pytest.fixture
-async def client_of(calling: str) -> AsyncIterator[MakeClient]:
+def model_of(calling: str, request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    """A model that plays a script: by its API, in plain text, or on the AI Studio page."""
+    match calling:
+        case "native":
+            return ScriptedModel
+        case "emulated":
+            return PlainTextModel
+        case _:
+            return request.getfixturevalue("stage").play
+
+
+@pytest.fixture
+async def client_of(model_of: Callable[[Any], Any]) -> AsyncIterator[MakeClient]:
     """Clients over scripts: `client_of([call("f"), "done"], max_rounds=3)`, closed at the end."""
     clients: list[AsyncClient] = []
 
     def make(script: Any, **options: Any) -> AsyncClient:
-        client = AsyncClient(MODELS[calling](script), mode="native", **options)
+        client = AsyncClient(model_of(script), mode="native", **options)
         clients.append(client)
         return client
 
@@ -38,8 +75,8 @@ async def client_of(calling: str) -> AsyncIterator[MakeClient]:
 
 def requests_of(client: AsyncClient) -> list[Any]:
     """The requests that the loop sent to the client's model."""
-    assert isinstance(client.model, ScriptedModel | PlainTextModel)
-    return client.model.requests
+    model: Any = client.model
+    return model.requests
 
 
 async def events_of(client: AsyncClient, prompt: str = "go", **options: Any) -> list[RunEvent]:

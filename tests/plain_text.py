@@ -1,6 +1,6 @@
 """A scripted model that has no function calling: what a script calls, it writes as plain text."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -50,7 +50,7 @@ class PlainTextModel:
         self.requests.append(request)
         _asked.set(request)
         async with self._emulated.stream(request) as events:
-            yield _with_ids(events)
+            yield with_ids(events, lambda: _calls.get(()))
 
     def _write(self, _: ModelRequest) -> Any:
         return _written(self._stepper.next(_asked.get()))
@@ -76,9 +76,12 @@ def _in_words(call: FunctionCall) -> str:
     return f'<tool_call>\n{{"name": "{call.name}", "arguments": {call.json}}}\n</tool_call>'
 
 
-async def _with_ids(events: AsyncIterator[ModelEvent]) -> AsyncIterator[ModelEvent]:
+async def with_ids(
+    events: AsyncIterator[ModelEvent], written: Callable[[], tuple[FunctionCall, ...]]
+) -> AsyncIterator[ModelEvent]:
+    """The events with the ids that the script gave to its calls."""
     async for event in events:
-        calls = _calls.get(())
+        calls = written()
         match event:
             case ToolCallStarted(index=index) if index < len(calls) and calls[index].id:
                 yield replace(event, id=calls[index].id)

@@ -67,6 +67,7 @@ async def test_a_finish_of_tool_calls_without_calls_is_an_answer(client_of: Make
     assert (reply.text, reply.stop_reason) == ("hm", "answer")
 
 
+@pytest.mark.no_page("it shows no signatures")
 @pytest.mark.native  # text carries no signatures
 async def test_every_follow_up_holds_all_earlier_rounds_unmodified(client_of: MakeClient) -> None:
     script = [
@@ -343,6 +344,7 @@ async def test_other_arguments_are_another_call(client_of: MakeClient) -> None:
 # Odd ends of a turn
 
 
+@pytest.mark.no_page("it shows no finish reason")
 async def test_a_truncated_turn_never_runs_its_calls(client_of: MakeClient) -> None:
     ran: list[str] = []
     cut_off = calls(call("note", text="a"), raw_call("note", '{"text": "b'), finish="length")
@@ -353,11 +355,13 @@ async def test_a_truncated_turn_never_runs_its_calls(client_of: MakeClient) -> N
     assert all("output limit" in (r.error or "") for r in reply.results)
 
 
+@pytest.mark.no_page("it shows no finish reason")
 async def test_a_truncated_answer_says_so(client_of: MakeClient) -> None:
     reply = await client_of([say("The answer is", finish="length")]).generate("?")
     assert (reply.text, reply.stop_reason) == ("The answer is", "length")
 
 
+@pytest.mark.no_page("it shows no finish reason")
 @pytest.mark.parametrize("finish", ["content_filter", "malformed_call"])
 async def test_a_withheld_turn_ends_the_run_without_effects(
     client_of: MakeClient, finish: str
@@ -384,6 +388,7 @@ async def test_usage_is_summed_and_kept_per_round(client_of: MakeClient) -> None
         assert [r.usage.total_tokens for r in reply.rounds] == [15, 27]
 
 
+@pytest.mark.no_page("it shows no status")
 async def test_a_model_that_fails_raises_its_error(client_of: MakeClient) -> None:
     client = client_of([refuse(401, "bad key")])
     with pytest.raises(ModelError, match="bad key") as caught:

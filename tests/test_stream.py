@@ -121,6 +121,7 @@ async def test_text_reaches_the_reader_while_the_model_still_writes(client_of: M
     assert "".join([first, *rest]) == "one two three"
 
 
+@pytest.mark.no_page("its calls are told when the turn has settled")
 async def test_an_idempotent_tool_starts_while_the_stream_still_arrives(
     client_of: MakeClient,
 ) -> None:
@@ -138,6 +139,7 @@ async def test_an_idempotent_tool_starts_while_the_stream_still_arrives(
     assert [r.output for r in reply.results] == ["a", "b"]
 
 
+@pytest.mark.no_page("it shows an error where its answer breaks off")
 async def test_other_tools_wait_until_the_turn_has_come_in_whole(client_of: MakeClient) -> None:
     ran: list[str] = []
 
@@ -156,6 +158,7 @@ async def test_other_tools_wait_until_the_turn_has_come_in_whole(client_of: Make
     assert ran == []
 
 
+@pytest.mark.no_page("its calls are told when the turn has settled")
 async def test_nothing_overtakes_a_serial_call_in_a_stream(client_of: MakeClient) -> None:
     order: list[str] = []
 
@@ -179,6 +182,7 @@ async def test_nothing_overtakes_a_serial_call_in_a_stream(client_of: MakeClient
     assert order == ["a", "alone", "b", "c"]
 
 
+@pytest.mark.no_page("its calls are told when the turn has settled")
 @pytest.mark.native  # it counts the pieces of a native stream
 async def test_an_early_start_is_called_off_when_the_stream_is_cut(client_of: MakeClient) -> None:
     started = asyncio.Event()
@@ -201,6 +205,7 @@ async def test_an_early_start_is_called_off_when_the_stream_is_cut(client_of: Ma
     assert len(asyncio.all_tasks()) == 1
 
 
+@pytest.mark.no_page("its calls are told when the turn has settled")
 @pytest.mark.native  # it counts the pieces of a native stream
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
 async def test_an_early_start_in_a_turn_that_is_then_refused_has_one_answer(
@@ -244,6 +249,7 @@ async def test_a_tool_whose_calls_are_past_the_limit_does_not_start_early(
     assert ran == ["a"]
 
 
+@pytest.mark.no_page("it shows an error where its answer breaks off")
 async def test_a_cut_stream_raises_after_the_text_that_came(client_of: MakeClient) -> None:
     seen: list[Any] = []
     client = client_of([cut(say("one two three"), after=2)])

@@ -1,16 +1,16 @@
-"""One Chromium for a module of tests, and models that work in it.
+"""One Chromium for all tests of a process, whose pages are used again, and models on them.
 
-A module that uses it says `pytestmark = IN_ONE_BROWSER` and imports the fixtures `chromium` and
-`model_on`; its tests then share an event loop, which is what a browser is bound to.
+A module that uses it says `pytestmark = IN_ONE_BROWSER`: its tests share an event loop, which is
+what a browser is bound to. The fixtures `chromium` and `model_on` are in conftest.py.
 """
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright
 
 from windlass.models.aistudio import AIStudioModel
 from windlass.models.aistudio.config import BrowserConfig
@@ -29,48 +29,82 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-IN_ONE_BROWSER = pytest.mark.asyncio(loop_scope="module")
+IN_ONE_BROWSER = pytest.mark.asyncio(loop_scope="session")
 SHORT = Patience(quiet=0.05, late_call=0.2)
 MakeModel = Callable[..., AIStudioModel]
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def chromium() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield browser
-        await browser.close()
-
-
-class OwnContext:
-    """Pages of the shared browser that no other model sees."""
+class Chromium:
+    """A browser that lends its pages: a page that is used again costs half of a new one."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
-        self._context: BrowserContext | None = None
+        self._free: list[Page] = []
+        self._bound: dict[Page, Any] = {}
+
+    async def lend(self) -> Page:
+        self._free = [page for page in self._free if not page.is_closed()]
+        return self._free.pop() if self._free else await self._new_page()
+
+    async def take_back(self, page: Page) -> None:
+        if page.is_closed():
+            return
+        if bound := self._bound.pop(page, None):
+            await bound.close()
+        await page.goto("about:blank")
+        self._free.append(page)
+
+    async def _new_page(self) -> Page:
+        page = await self._browser.new_page()
+        expose = page.expose_binding
+
+        async def exposed(*args: Any, **options: Any) -> None:
+            """A name can be exposed once: whoever gets the page next wants the same."""
+            self._bound[page] = await expose(*args, **options)
+
+        page.expose_binding = exposed  # type: ignore[method-assign]
+        return page
+
+
+@asynccontextmanager
+async def started_chromium() -> AsyncIterator[Chromium]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield Chromium(browser)
+        await browser.close()
+
+
+class LentPages:
+    """What a model takes for its browser: pages of the shared one."""
+
+    def __init__(self, chromium: Chromium) -> None:
+        self._chromium = chromium
         self.pages: list[Page] = []
 
     async def new_page(self) -> Page:
-        self._context = self._context or await self._browser.new_context()
-        self.pages.append(await self._context.new_page())
+        self.pages.append(await self._chromium.lend())
         return self.pages[-1]
 
     async def aclose(self) -> None:
-        if self._context:
-            await self._context.close()
+        pages, self.pages = self.pages, []
+        for page in pages:
+            await self._chromium.take_back(page)
 
 
 def model_in(
-    chromium: Browser, url: str, name: str = "gemini-2.5-flash", **options: Any
+    chromium: Chromium, url: str, name: str = "gemini-2.5-flash", **options: Any
 ) -> AIStudioModel:
     """A model on an address; `model.own` is its part of the browser.
 
     Waits between attempts take no time, and the patience with late calls is short.
     """
-    own = OwnContext(chromium)
-    snapshots = options.pop("snapshots", None)
+    own = LentPages(chromium)
     config = BrowserConfig(
-        url, Path("unused"), None, pages=options.pop("pages", 1), snapshots=snapshots
+        url,
+        Path("unused"),
+        None,
+        pages=options.pop("pages", 1),
+        snapshots=options.pop("snapshots", None),
     )
     settings = {"ui_timeout_ms": 3000, **options.pop("settings", {})}
     model = AIStudioModel(
@@ -78,28 +112,14 @@ def model_in(
         config=config,
         settings=FunctionCallingSettings(**settings),
         patience=options.pop("patience", SHORT),
-        retry=Retry(attempts=2),
-        timeouts=Timeouts(read=options.pop("silence", 20.0)),
+        retry=Retry(attempts=options.pop("attempts", 2)),
+        timeouts=Timeouts(read=options.pop("silence", 50.0)),
         waiting=_no_waiting,
         browser=lambda _: own,
         **options,
     )
     model.own = own  # type: ignore[attr-defined]
     return model
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def model_on(chromium: Browser) -> AsyncIterator[MakeModel]:
-    """Models on addresses, as `model_in` makes them: `model_on(fake.url, pages=2)`."""
-    models: list[AIStudioModel] = []
-
-    def make(url: str, *name: str, **options: Any) -> AIStudioModel:
-        models.append(model_in(chromium, url, *name, **options))
-        return models[-1]
-
-    yield make
-    for model in models:
-        await model.aclose()
 
 
 def _no_waiting(retry: Retry) -> Waiting:

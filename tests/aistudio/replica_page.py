@@ -1,24 +1,15 @@
-"""What the tests of the replica share: a browser, a page of its own for each test, its words."""
+"""What the tests of the replica share: a page in a browser for each of them, and its words."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from typing import Any, TypeAlias
 
-from playwright.async_api import Browser, Error, Locator, Page, async_playwright, expect
+from playwright.async_api import Error, Locator, Page, expect
+from tests.aistudio.browsing import Chromium
 
 from windlass.testing import Script
 from windlass.testing.aistudio import FakeAIStudio
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 PATIENCE_MS = 20_000
 
 WEATHER = '[{"name": "get_weather", "parameters": {"type": "object"}}]'
@@ -37,29 +28,28 @@ Opened: TypeAlias = Callable[..., AbstractAsyncContextManager[tuple[FakeAIStudio
 """The replica with this script and these options, and a browser's page that shows it."""
 
 
-@asynccontextmanager
-async def opening() -> AsyncIterator[Opened]:
-    """Opens pages in one browser. Each has a context of its own."""
+def opening(chromium: Chromium) -> Opened:
     expect.set_options(timeout=PATIENCE_MS)
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
-        yield partial(_opened, browser)
-        await browser.close()
 
+    @asynccontextmanager
+    async def opened(
+        script: Script[Any] = (), **options: Any
+    ) -> AsyncIterator[tuple[FakeAIStudio, Page]]:
+        failures: list[Error] = []
 
-@asynccontextmanager
-async def _opened(
-    browser: Browser, script: Script[Any] = (), **options: Any
-) -> AsyncIterator[tuple[FakeAIStudio, Page]]:
-    failures: list[Error] = []
-    async with FakeAIStudio(script, **options) as fake:
-        context = await browser.new_context()
-        page = await context.new_page()
-        page.on("pageerror", lambda error: failures.append(error))
-        await page.goto(fake.url)
-        yield fake, page
-        await context.close()
-    assert failures == []
+        def failed(error: Error) -> None:
+            failures.append(error)
+
+        async with FakeAIStudio(script, **options) as fake:
+            page = await chromium.lend()
+            page.on("pageerror", failed)
+            await page.goto(fake.url)
+            yield fake, page
+            page.remove_listener("pageerror", failed)
+            await chromium.take_back(page)
+        assert failures == []
+
+    return opened
 
 
 async def ask(page: Page, prompt: str = "Hello") -> None:

@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 import pytest
-from tests.aistudio.browsing import IN_ONE_BROWSER, MakeModel, chromium, model_on
+from tests.aistudio.browsing import IN_ONE_BROWSER, MakeModel
 
 from windlass import AsyncClient, Message, NativeModeUnavailable, Text, TextDelta, tool
 from windlass.content import FunctionDeclaration
@@ -14,8 +14,6 @@ from windlass.model import ModelRequest, Settings, ToolChoice
 from windlass.models.aistudio.turn import Patience
 from windlass.testing import call, calls, say, think, tool_results
 from windlass.testing.aistudio import FakeAIStudio, written_call
-
-__all__ = ["chromium", "model_on"]
 
 pytestmark = IN_ONE_BROWSER
 

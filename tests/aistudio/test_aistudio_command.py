@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser
-from tests.aistudio.browsing import CHROMIUM, IN_ONE_BROWSER, OwnContext, chromium
+from tests.aistudio.browsing import CHROMIUM, IN_ONE_BROWSER, Chromium, LentPages
 
 from windlass.cli import aistudio, main
 from windlass.cli.aistudio import diagnose, sign_in
@@ -17,22 +16,20 @@ from windlass.models.aistudio.selectors import ELEMENTS, selectors_of
 from windlass.testing import call
 from windlass.testing.aistudio import FakeAIStudio
 
-__all__ = ["chromium"]
-
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FC_UI_TIMEOUT_MS", "500")
 
 
-async def found(chromium: Browser, fake: FakeAIStudio, *, ask: bool = False) -> dict[str, Any]:
+async def found(chromium: Chromium, fake: FakeAIStudio, *, ask: bool = False) -> dict[str, Any]:
     config = BrowserConfig(fake.url, Path("unused"), None)
-    findings = await diagnose(OwnContext(chromium), config, ask=ask)
+    findings = await diagnose(LentPages(chromium), config, ask=ask)
     return {finding.element: finding for finding in findings}
 
 
 @IN_ONE_BROWSER
-async def test_every_part_of_a_known_page_is_found(chromium: Browser) -> None:
+async def test_every_part_of_a_known_page_is_found(chromium: Chromium) -> None:
     with FakeAIStudio([call("ping")]) as fake:
         findings = await found(chromium, fake, ask=True)
         assert findings.keys() == ELEMENTS.keys()
@@ -43,7 +40,7 @@ async def test_every_part_of_a_known_page_is_found(chromium: Browser) -> None:
 
 @IN_ONE_BROWSER
 @pytest.mark.parametrize("variant", ["older", "newer"])
-async def test_the_fallback_that_matched_is_named(chromium: Browser, variant: Any) -> None:
+async def test_the_fallback_that_matched_is_named(chromium: Chromium, variant: Any) -> None:
     with FakeAIStudio([], variant=variant) as fake:
         findings = await found(chromium, fake)
         assert "missing" not in {finding.state for finding in findings.values()}
@@ -65,7 +62,7 @@ async def test_the_fallback_that_matched_is_named(chromium: Browser, variant: An
         ("tools_panel", "tools_panel"),
     ],
 )
-async def test_a_part_that_is_gone_is_named(chromium: Browser, part: str, element: str) -> None:
+async def test_a_part_that_is_gone_is_named(chromium: Chromium, part: str, element: str) -> None:
     with FakeAIStudio([], broken={part}) as fake:
         findings = await found(chromium, fake)
         missing = [name for name, finding in findings.items() if finding.state == "missing"]
@@ -73,32 +70,32 @@ async def test_a_part_that_is_gone_is_named(chromium: Browser, part: str, elemen
 
 
 @IN_ONE_BROWSER
-async def test_the_page_is_left_as_it_was(chromium: Browser) -> None:
+async def test_the_page_is_left_as_it_was(chromium: Chromium) -> None:
     with FakeAIStudio([]) as fake:
         await found(chromium, fake)
         assert (fake.saves, fake.requests) == ([], [])
 
 
 @IN_ONE_BROWSER
-async def test_the_doctor_cannot_look_behind_the_sign_in(chromium: Browser) -> None:
+async def test_the_doctor_cannot_look_behind_the_sign_in(chromium: Chromium) -> None:
     with FakeAIStudio([], signed_in=False) as fake, pytest.raises(ModelError, match="login"):
         await found(chromium, fake)
 
 
 @IN_ONE_BROWSER
 async def test_login_ends_when_the_page_is_there(
-    chromium: Browser, capsys: pytest.CaptureFixture[str]
+    chromium: Chromium, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with FakeAIStudio([]) as fake:
-        assert await sign_in(OwnContext(chromium), fake.url) == 0
+        assert await sign_in(LentPages(chromium), fake.url) == 0
     assert "Signed in" in capsys.readouterr().err
 
 
 @IN_ONE_BROWSER
 async def test_a_window_that_is_closed_too_early_is_not_a_login(
-    chromium: Browser, capsys: pytest.CaptureFixture[str]
+    chromium: Chromium, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class ClosedByHand(OwnContext):
+    class ClosedByHand(LentPages):
         async def new_page(self) -> Any:
             page = await super().new_page()
             page.on("domcontentloaded", lambda page: page.close())

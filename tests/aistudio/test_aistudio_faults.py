@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser
-from tests.aistudio.browsing import IN_ONE_BROWSER, MakeModel, chromium, model_on
+from tests.aistudio.browsing import IN_ONE_BROWSER, Chromium, MakeModel
 from tests.aistudio.test_aistudio_calling import (
     PARIS,
     WEATHER,
@@ -22,8 +21,8 @@ from windlass.content import FunctionResponse
 from windlass.errors import ModelError, StreamCut
 from windlass.events import TextDelta, ThoughtDelta, TurnEnded
 from windlass.model import ModelRequest
-from windlass.models.aistudio.page import ChatPage
-from windlass.models.aistudio.turn import Grown, Patience
+from windlass.models.aistudio.page import ChatPage, Watch
+from windlass.models.aistudio.turn import Grown, Patience, Snapshot
 from windlass.testing import Gate, call, calls, cut, hang, raw_call, say, slow, think
 from windlass.testing.aistudio import (
     FakeAIStudio,
@@ -34,8 +33,6 @@ from windlass.testing.aistudio import (
     rendered_twice,
     toast,
 )
-
-__all__ = ["chromium", "model_on"]
 
 pytestmark = IN_ONE_BROWSER
 
@@ -76,7 +73,7 @@ def _answer(called: Message) -> Message:
         {"overlay": "closable"},
         {"switched_on": ["google_search", "url_context", "code_execution"]},
         {"visible_turns": 1},
-        {"late": {"page": 0.2, "dialog": 0.2, "save": 0.2}},
+        {"late": {"page": 0.05, "switch": 0.05, "dialog": 0.05, "save": 0.05}},
         {"broken": {"function_calling_row", "call_chunk", "response_send", "turn_role"}},
     ],
 )
@@ -177,15 +174,15 @@ NESTED = """
 """
 
 
-async def test_elements_inside_elements_of_their_kind_are_read_once(chromium: Browser) -> None:
-    page = await chromium.new_page()
+async def test_elements_inside_elements_of_their_kind_are_read_once(chromium: Chromium) -> None:
+    page = await chromium.lend()
     chat = ChatPage(page, "about:blank", 1000)
     await chat.prepare()
     async with chat.watch() as watch:
         await watch.next(5)
         await page.evaluate(NESTED)
         seen = await watch.next(5)
-    await page.close()
+    await chromium.take_back(page)
     assert seen is not None
     assert seen.text == Grown(0, "One two three.")
     assert [(call.name, call.arguments) for call in seen.calls] == [("get_weather", "{}")]
@@ -250,15 +247,29 @@ async def test_an_answer_that_breaks_off_is_an_error_and_no_answer(model_on: Mak
         assert not any(isinstance(event, TurnEnded) for event in said)
 
 
-async def test_a_spinner_that_never_ends_is_stopped(model_on: MakeModel) -> None:
+async def test_a_spinner_that_never_ends_is_stopped(
+    model_on: MakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next request gets the page as good as new."""
-    with FakeAIStudio([hang(), "Hello."]) as fake:
-        model = model_on(fake.url, silence=5.0)
+    with FakeAIStudio([hang(), "Hello."]) as fake, monkeypatch.context() as patched:
+        patched.setattr(Watch, "next", _out_of_patience_once_asked(fake))
+        model = model_on(fake.url)
         with pytest.raises(ModelError, match="has not shown anything new") as caught:
             await events_of(model, asking())
         assert caught.value.status == 504
         await fake.stopped.wait()
+        patched.undo()
         assert text_in(await events_of(model, asking())) == "Hello."
+
+
+def _out_of_patience_once_asked(fake: FakeAIStudio) -> Any:
+    """In place of minutes: the time without news is over as soon as the page has been asked."""
+    wait = Watch.next
+
+    async def next_report(watch: Watch, seconds: float) -> Snapshot | None:
+        return None if fake.requests else await wait(watch, seconds)
+
+    return next_report
 
 
 async def test_whoever_leaves_presses_stop_and_the_page_serves_the_next(
@@ -296,17 +307,6 @@ async def test_a_page_that_is_closed_in_the_middle_cuts_the_stream(model_on: Mak
                     if isinstance(event, TextDelta):
                         await model.own.pages[0].close()  # type: ignore[attr-defined]
         assert text_in(await events_of(model, asking())) == "Hello."
-
-
-async def test_a_browser_that_gives_no_page_is_an_error_of_the_model(model_on: MakeModel) -> None:
-    with FakeAIStudio(["Hello."]) as fake:
-        model = model_on(fake.url)
-        await events_of(model, asking())
-        context = model.own.pages[0].context  # type: ignore[attr-defined]
-        await context.close()
-        with pytest.raises(ModelError, match="gave no page") as caught:
-            await events_of(model, asking())
-        assert caught.value.status == 503
 
 
 async def test_a_profile_that_is_signed_out_says_how_to_sign_in(model_on: MakeModel) -> None:

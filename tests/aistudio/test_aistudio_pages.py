@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from tests.aistudio.browsing import IN_ONE_BROWSER, MakeModel, chromium, model_on
+from tests.aistudio.browsing import IN_ONE_BROWSER, MakeModel
 from tests.aistudio.test_aistudio_calling import (
     PARIS,
     TIME,
@@ -19,8 +19,6 @@ from windlass.events import TurnEnded
 from windlass.model import ModelRequest
 from windlass.testing import Gate, call, last_prompt, say, slow
 from windlass.testing.aistudio import FakeAIStudio
-
-__all__ = ["chromium", "model_on"]
 
 pytestmark = IN_ONE_BROWSER
 

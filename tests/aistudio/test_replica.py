@@ -1,10 +1,8 @@
 """A script, played into the replica of the AI Studio page in a real browser."""
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 from playwright.async_api import expect
+from tests.aistudio.browsing import IN_ONE_BROWSER, Chromium
 from tests.aistudio.replica_page import (
     ARGUMENTS,
     CALL,
@@ -44,15 +42,14 @@ from windlass.testing.aistudio import (
     toast,
 )
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = IN_ONE_BROWSER
 
 PARIS = call("get_weather", city="Paris")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def opened() -> AsyncIterator[Opened]:
-    async with opening() as open_page:
-        yield open_page
+@pytest.fixture
+def opened(chromium: Chromium) -> Opened:
+    return opening(chromium)
 
 
 async def test_thoughts_have_a_turn_of_their_own_before_the_text(opened: Opened) -> None:

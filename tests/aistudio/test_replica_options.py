@@ -33,7 +33,7 @@ STATIC = Path(windlass.testing.aistudio.__file__).parent / "static"
         ({"broken": "turn"}, "broken: a collection of words, not the string 'turn'"),
         ({"switched_on": ["search"]}, "switched_on: there is no 'search'"),
         ({"stuck": ["search"]}, "stuck: there is no 'search'"),
-        ({"late": {"toggle": 1.0}}, "late: there is no 'toggle'; known are page, dialog, save"),
+        ({"late": {"toggle": 1.0}}, "late: there is no 'toggle'; known are page, switch, dialog"),
         ({"without_function_calling": ["gpt"]}, "without_function_calling: there is no 'gpt'"),
         ({"models": []}, "models: the page needs at least one"),
     ],

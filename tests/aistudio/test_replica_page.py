@@ -1,10 +1,8 @@
 """The replica of the AI Studio page in a real browser: its editor, its tools, its markup."""
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 from playwright.async_api import Error, expect
+from tests.aistudio.browsing import IN_ONE_BROWSER, Chromium
 from tests.aistudio.replica_page import (
     DIALOG,
     EDIT,
@@ -25,7 +23,7 @@ from tests.aistudio.replica_page import (
 
 from windlass.testing import Gate, slow
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = IN_ONE_BROWSER
 
 REFUSED = {
     "[{]": "Invalid JSON",
@@ -36,10 +34,9 @@ REFUSED = {
 }
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def opened() -> AsyncIterator[Opened]:
-    async with opening() as open_page:
-        yield open_page
+@pytest.fixture
+def opened(chromium: Chromium) -> Opened:
+    return opening(chromium)
 
 
 async def test_the_editor_refuses_to_save_what_it_does_not_take(opened: Opened) -> None:
