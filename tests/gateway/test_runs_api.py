@@ -147,6 +147,8 @@ def test_a_run_is_answered_before_its_model_has_said_a_word(
         "phase": "awaiting_model_call",
         "mode": "native",
         "events": 2,
+        "title": going["title"],
+        "chat_id": None,
     }
     gate.open()
     told = events(client, run["id"])

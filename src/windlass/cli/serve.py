@@ -5,6 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from windlass.errors import ConfigError
 from windlass.gateway.config import CONFIG_NAME, find_config, load_config
 from windlass.gateway.observe.access_log import configure_logging
@@ -32,6 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--host", help="where to listen; other hosts than this one need keys")
     parser.add_argument("--port", type=int, help="0 takes any that is free")
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        metavar="FILE",
+        help="keep runs in this file, so that they outlive a crash",
+    )
     parser.add_argument("--log-level", default="INFO", metavar="LEVEL", help="default: INFO")
     parser.add_argument(
         "--log-format",
@@ -54,6 +62,8 @@ def run(options: argparse.Namespace) -> int:
     config = load_config(
         options.config or find_config(Path()), os.environ, host=options.host, port=options.port
     )
+    if options.runs is not None:
+        config = replace(config, runs=replace(config.runs, path=str(options.runs.resolve())))
     serve(create_app(config), _listening)
     return 0
 

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from windlass.gateway.chat import ChatCompletions
+from windlass.gateway.chat_routes import ChatRoutes
 from windlass.gateway.config import GatewayConfig
 from windlass.gateway.config.checks import is_loopback
 from windlass.gateway.exchange import (
@@ -72,7 +73,7 @@ class App:
             self._answer = CORSMiddleware(
                 self._exchange,
                 allow_origins=origins,
-                allow_methods=("GET", "POST"),
+                allow_methods=("GET", "POST", "DELETE"),
                 allow_headers=("*",),
                 expose_headers=EXPOSED,
             )
@@ -165,15 +166,17 @@ class App:
 
 
 def _routes(gateway: Gateway) -> list[Route]:
-    runs, pages = RunRoutes(gateway), _Pages(gateway)
+    runs, chats, pages = RunRoutes(gateway), ChatRoutes(gateway), _Pages(gateway)
     return [
         Route("/v1/models", pages.models),
         Route("/v1/models/{name:path}", pages.model),
         Route("/v1/runs", runs.start_or_list, methods=["GET", "POST"]),
-        Route("/v1/runs/{run_id}", runs.show),
+        Route("/v1/runs/{run_id}", runs.show_or_delete, methods=["GET", "DELETE"]),
         Route("/v1/runs/{run_id}/events", RunEvents(gateway), methods=["GET", "HEAD"]),
         Route("/v1/runs/{run_id}/stop", runs.stop, methods=["POST"]),
         Route("/v1/runs/{run_id}/approve", runs.approve, methods=["POST"]),
+        Route("/v1/chats", chats.list),
+        Route("/v1/chats/{chat_id}", chats.show_or_delete, methods=["GET", "DELETE"]),
         Route("/health", pages.ready),
         Route("/health/live", pages.live),
         Route("/health/ready", pages.ready),
@@ -225,9 +228,10 @@ def _json(fields: dict[str, Any], status: int = 200) -> Response:
 def _lifespan(gateway: Gateway) -> Any:
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncGenerator[None, None]:
-        warming = asyncio.create_task(gateway.warm())
+        tasks = [asyncio.create_task(gateway.warm()), asyncio.create_task(gateway.tend())]
         yield
-        warming.cancel()
+        for task in tasks:
+            task.cancel()
         await gateway.aclose()
 
     return lifespan

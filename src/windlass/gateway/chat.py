@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from windlass.errors import StorageError
 from windlass.gateway.answer import completion
 from windlass.gateway.chunks import HEARTBEAT, ChunkEncoder, error_chunk
 from windlass.gateway.exchange import (
@@ -43,7 +44,9 @@ class ChatCompletions:
         exchange = exchange_of(scope)
         request = await ask(self._gateway, scope, receive)
         exchange.stream = request.stream
-        run = await self._gateway.start(request, exchange, receive, live=request.stream)
+        run = await self._gateway.start(
+            request, exchange, receive, live=request.stream, background=request.background
+        )
         watch = _Watch(receive, run, exchange)
         try:
             if request.stream:
@@ -104,7 +107,7 @@ class _Watch:
     async def _look_out(self) -> None:
         await disconnected(self._receive)
         self._exchange.client_gone = True
-        if not self._run.request.background:
+        if not self._run.background:
             await self._run.run.stop()
         if self._tell is not None:
             self._tell()
@@ -172,11 +175,14 @@ class _Streaming:
         spoken = time.monotonic()
         while True:
             quiet = time.monotonic() - spoken
-            batch = await events.some(max(0.0, self._heartbeat - quiet))
+            try:
+                batch = await events.some(max(0.0, self._heartbeat - quiet))
+            except StorageError:
+                return await self._end(b"")
             if self._watch.left_alone:
                 return None
             chunks = self._encoder.encode(batch)
-            if batch and batch[-1].done:
+            if (batch and batch[-1].done) or (not batch and events.over):
                 return await self._end(chunks)
             if not chunks and time.monotonic() - spoken >= self._heartbeat:
                 chunks = HEARTBEAT

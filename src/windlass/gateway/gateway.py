@@ -8,10 +8,14 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from windlass.errors import ConfigError, RunNotFound, WindlassError
+from windlass.client.resume import refusal_of
+from windlass.content import Message
+from windlass.errors import ConfigError, RunInterrupted, RunNotFound, WindlassError
 from windlass.gateway.admission import Admission
 from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig
+from windlass.gateway.durable import DurableRuns, Origin, plan_of_the_gone
 from windlass.gateway.exchange import Exchange, Receive, disconnected
+from windlass.gateway.found import FoundRun, KeptHere, KnownHere
 from windlass.gateway.keys import KeyRing
 from windlass.gateway.observe.access_log import AccessLog
 from windlass.gateway.observe.metrics import Metrics
@@ -24,6 +28,8 @@ from windlass.gateway.toolbox import load_tools
 from windlass.gateway.turns import KeptTurns
 from windlass.model import Model
 from windlass.models import create_model
+from windlass.runs.protocol import RunLog
+from windlass.runs.records import RunRecord
 from windlass.runs.store import RunStore
 from windlass.settings import Mode, function_calling_settings, mode_from
 from windlass.tool import Tool, as_tools
@@ -36,6 +42,8 @@ MODE_HEADER = b"x-function-calling-mode"
 TRACE_HEADERS = ("traceparent", "tracestate")
 OPEN_MODELS = 256
 """How many models that no configuration names are kept at once."""
+TEND_SECONDS = 5.0
+"""How often runs are looked for that another process has left, and ones that are too old."""
 SHUTTING_DOWN = Problem(503, "The gateway is shutting down.", "shutting_down", retry_after=5)
 
 
@@ -49,6 +57,7 @@ class Gateway:
         models: Mapping[str, Model] | None = None,
         tools: Iterable[Any] | None = None,
         tracing: Tracing | None = None,
+        log: RunLog | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         """Raises `ConfigError` for what cannot work."""
@@ -68,6 +77,7 @@ class Gateway:
             size_of=lambda run: run.size,
         )
         self.draining = False
+        self.durable = self._durable(log)
         self._environ = environ
         self._settings = function_calling_settings(environ)
         self._tools = self._loaded(tools)
@@ -94,16 +104,25 @@ class Gateway:
         return served
 
     async def start(
-        self, request: ChatRequest, exchange: Exchange, receive: Receive, *, live: bool
+        self,
+        request: ChatRequest,
+        exchange: Exchange,
+        receive: Receive,
+        *,
+        live: bool,
+        background: bool = False,
     ) -> GatewayRun:
-        """Starts what is asked for, when its turn has come. Raises `Refused` and `ClientGone`."""
+        """Starts what is asked for, when its turn has come. Raises `Refused` and `ClientGone`.
+
+        In the `background` it goes on without its client, and after a restart.
+        """
         served = self.served(request.model, exchange.key)
         exchange.model = served.name
         asked = self._asked_mode(exchange)
         plan = served.plan(
             request,
             run_id=f"run_{secrets.token_hex(12)}",
-            messages=self.turns.restored(exchange.owner, request.messages),
+            messages=await self._conversation(exchange.owner, request),
             mode=asked,
             live=live,
         )
@@ -113,12 +132,21 @@ class Gateway:
         if self.draining:  # it came in before, and its turn after
             leave()
             raise Refused(SHUTTING_DOWN)
+        origin = Origin(
+            request=request,
+            tools=tuple(plan.tools),
+            mode=asked,
+            background=background,
+            live=live,
+        )
         run = GatewayRun(
             plan,
             request,
             owner=exchange.owner,
             asked_mode=asked or served.mode,
             turns=self.turns,
+            background=background,
+            log=self.durable.begin(plan, exchange.owner, origin) if self.durable else None,
         )
         run.task.add_done_callback(lambda _: leave())
         for observer in self._observers(served, exchange, live):
@@ -127,12 +155,40 @@ class Gateway:
         exchange.run_id = run.id
         return run
 
-    def find(self, run_id: str, exchange: Exchange) -> GatewayRun:
-        """A run of this key. Raises `RunNotFound`, also for a run of another."""
-        run = self.runs.get(run_id)
-        if run.owner != exchange.owner:
+    async def find(self, run_id: str, owner: str) -> FoundRun:
+        """A run of this owner, here or in the log. Raises `RunNotFound`, also for another's."""
+        try:
+            run = self.runs.get(run_id)
+        except RunNotFound:
+            if self.durable is None:
+                raise
+            return KeptHere(await self.durable.find(run_id, owner), self.durable)
+        if run.owner != owner:
             raise RunNotFound(f"no run {run_id!r} is known here")
-        return run
+        return KnownHere(run)
+
+    async def forget(self, run_id: str) -> None:
+        """Deletes a run that has ended, wherever it is kept."""
+        self.runs.forget(run_id)
+        if self.durable is not None:
+            await self.durable.log.delete(run_id)
+
+    async def resume(self) -> list[GatewayRun]:
+        """Goes on with what a gateway that is gone has left open in the log."""
+        if self.durable is None:
+            return []
+        return [await self._resumed(record) for record in await self.durable.left_open()]
+
+    async def tend(self) -> None:
+        """Looks after the log for as long as the gateway serves."""
+        while self.durable is not None and not self.draining:
+            try:
+                if runs := await self.resume():
+                    log.info("Runs were taken up again", extra={"runs": len(runs)})
+                await self.durable.expire()
+            except WindlassError as error:
+                log.error("The log of runs cannot be tended: %s", error)
+            await asyncio.sleep(TEND_SECONDS)
 
     async def warm(self) -> None:
         """Loads what is loaded in this process, so that the first request need not wait for it."""
@@ -153,9 +209,7 @@ class Gateway:
             log.info("Waiting for runs to end", extra={"runs": len(running)})
             await asyncio.wait(running, timeout=seconds)
         left = [run for run in self.runs.all() if not run.task.done()]
-        for run in left:
-            run.called_off = SHUTTING_DOWN
-        await asyncio.gather(*(run.run.stop() for run in left))
+        await asyncio.gather(*(run.call_off(SHUTTING_DOWN) for run in left))
         if left:
             log.warning("Runs were called off by the shutdown", extra={"runs": len(left)})
 
@@ -166,6 +220,63 @@ class Gateway:
             await served.model.aclose()
         if self._tracing is not None:
             await self._tracing.aclose()
+        if self.durable is not None:
+            await self.durable.log.aclose()
+
+    def _durable(self, given: RunLog | None) -> DurableRuns | None:
+        runs = self.config.runs
+        if given is None and runs.path is not None:
+            from windlass.runs.sqlite import SQLiteLog
+
+            given = SQLiteLog(self.config.base / runs.path, synchronous=runs.synchronous)
+        return None if given is None else DurableRuns(given, runs)
+
+    async def _conversation(self, owner: str, request: ChatRequest) -> tuple[Message, ...]:
+        """All that the model is to read: what the request brings, and what is kept of it here."""
+        messages = request.messages
+        if self.durable is None:
+            if request.chat:
+                raise bad_request("chat_id: this gateway keeps no chats ([runs] path)", "chat_id")
+        else:
+            if request.chat:
+                kept = await self.durable.conversation(owner, request.chat)
+                messages = (*kept, *messages)
+            await self.durable.recall(owner, messages, self.turns)
+        return self.turns.restored(owner, messages)
+
+    async def _resumed(self, record: RunRecord) -> GatewayRun:
+        assert self.durable is not None
+        kept, history, origin = await self.durable.take_up(record)
+        assert history.started is not None
+        mode = origin.mode or self._settings.mode
+        try:
+            served = self.served(record.model, None)
+            mode = origin.mode or served.mode
+            plan = served.plan(
+                origin.request,
+                run_id=record.id,
+                messages=history.started.messages,
+                mode=origin.mode,
+                live=origin.live,
+            )
+            gone = [name for name in origin.tools if name not in plan.tools]
+            history.refusal = history.refusal or refusal_of(history, gone)
+        except Refused as error:  # there is no such model any more, or no such tool to choose
+            plan = plan_of_the_gone(record, history)
+            history.refusal = RunInterrupted(f"the run was cut off, and cannot go on: {error}")
+        run = GatewayRun(
+            plan,
+            origin.request,
+            owner=record.owner,
+            asked_mode=mode,
+            turns=self.turns,
+            background=origin.background,
+            created=record.created,
+            log=kept,
+            history=history,
+        )
+        self.runs.add(run)
+        return run
 
     def _asked_mode(self, exchange: Exchange) -> Mode | None:
         asked = exchange.header(MODE_HEADER)
@@ -222,7 +333,15 @@ class Gateway:
             raise ConfigError(f"models.{config.name}.tools: no module has {', '.join(missing)}")
         names = config.tools if config.function_calling else ()
         own = {name: self._tools[name] for name in names}
-        return ServedModel(config, model, own, self._settings, self.config.limits, self.limits)
+        return ServedModel(
+            config,
+            model,
+            own,
+            self._settings,
+            self.config.limits,
+            self.limits,
+            self.config.runs.on_interrupt,
+        )
 
     def _open(self, name: str) -> ServedModel | None:
         """A model that only its name describes: `provider/model`."""

@@ -11,7 +11,9 @@ from windlass.errors import (
     ModelError,
     NativeModeUnavailable,
     RoundLimitExceeded,
+    RunInterrupted,
     RunNotFound,
+    StorageError,
     StreamCut,
     TooManyRuns,
     WindlassError,
@@ -98,6 +100,10 @@ def problem_of(error: BaseException) -> Problem:
             return Problem(500, str(error), "max_rounds_exceeded", type="tool_error")
         case RunNotFound():
             return Problem(404, str(error), "run_not_found")
+        case RunInterrupted():
+            return Problem(500, str(error), "run_interrupted")
+        case StorageError():  # where the file is, is the operator's to know
+            return Problem(500, "The run could not be written down.", "storage_failed")
         case TooManyRuns():
             return Problem(429, str(error), "too_many_runs", retry_after=1)
         case ConfigError():

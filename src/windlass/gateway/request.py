@@ -1,5 +1,6 @@
 """A chat completion's request body, read into the values that a run takes. Pure."""
 
+import re
 import sys
 from collections.abc import Mapping
 from itertools import pairwise
@@ -43,6 +44,8 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
     include_usage: bool = False
     include_tool_events: bool = False
     background: bool = False
+    chat: str = ""
+    """The stored conversation that the messages go on with."""
     size: int = 0
     """Bytes of the body."""
 
@@ -70,9 +73,11 @@ _OURS = _SETTINGS | {
     "stream",
     "stream_options",
     "background",
+    "chat_id",
     "n",
 }
 _NO_SETTINGS = Settings()
+_CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _split = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
@@ -97,6 +102,7 @@ def read_request(body: bytes, limits: Limits) -> ChatRequest:
         include_usage=options.get("include_usage") is True,
         include_tool_events=options.get("include_tool_events") is True,
         background=fields.value("background", bool) or False,
+        chat=_chat(fields),
         size=len(body),
     )
 
@@ -203,6 +209,13 @@ def _deeper(value: object, levels: int) -> bool:
             return False
         layer = inside
     return any(type(each) in (dict, list) for each in layer)
+
+
+def _chat(fields: _Fields) -> str:
+    chat = fields.value("chat_id", str) or ""
+    if chat and not _CHAT_ID.fullmatch(chat):
+        raise bad_request("chat_id: must be 1 to 64 letters, digits, `-` and `_`", "chat_id")
+    return chat
 
 
 def _messages(fields: _Fields, limits: Limits) -> tuple[Message, ...]:

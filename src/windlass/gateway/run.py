@@ -14,8 +14,11 @@ from windlass.gateway.answer import Head
 from windlass.gateway.problems import Problem, problem_of
 from windlass.gateway.request import ChatRequest
 from windlass.gateway.turns import CallIds, KeptTurns, kept_turn
+from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.loop.reply import Reply
+from windlass.runs.log import MemoryLog
+from windlass.runs.records import title_of
 from windlass.settings import Mode
 
 __all__ = ["GatewayRun", "Observer"]
@@ -37,16 +40,24 @@ class GatewayRun:
         owner: str,
         asked_mode: Mode,
         turns: KeptTurns,
+        background: bool = False,
+        created: float | None = None,
+        log: MemoryLog | None = None,
+        history: History | None = None,
     ) -> None:
+        """`log` keeps it; with `history`, an earlier process has begun it there."""
         self.plan, self.request, self.owner = plan, request, owner
         self.id = plan.run_id
-        self.head = Head(f"chatcmpl-{plan.run_id[4:]}", int(time.time()), request.model)
-        self.call_ids = CallIds()
+        self.background = background
+        """Whether it goes on without the client that asked for it."""
+        self.kept = log is not None
+        self.head = Head(f"chatcmpl-{plan.run_id[4:]}", int(created or time.time()), request.model)
+        self.call_ids = CallIds(plan.run_id if self.kept else "")
         self.called_off: Problem | None = None
         """Why the gateway itself stopped the run, if it did."""
         self._asked_mode: Mode = asked_mode
         self._turns = turns
-        self.run = AsyncRun(plan, self._keep_turn)
+        self.run = AsyncRun(plan, self._keep_turn, log=log, history=history)
 
     @property
     def task(self) -> asyncio.Task[None]:
@@ -82,6 +93,20 @@ class GatewayRun:
                     log.exception("An observer of runs failed", extra={"run_id": self.id})
 
         self.run.log.listen(show, kinds=getattr(observer, "kinds", None))
+
+    @property
+    def title(self) -> str:
+        return title_of(self.plan.messages)
+
+    async def settled(self) -> None:
+        """Waits until all that has happened is kept, where runs are kept."""
+        if self.run.log.settled is not None:
+            await self.run.log.settled()
+
+    async def call_off(self, problem: Problem) -> None:
+        """Ends it here, for a reason of the gateway's own; one that is kept can be taken up."""
+        self.called_off = problem
+        await (self.run.leave() if self.kept and self.background else self.run.stop())
 
     def problem(self) -> Problem | None:
         """What an ended run failed with; None if it has an answer."""

@@ -2,17 +2,16 @@
 
 import asyncio
 import re
-from typing import Any
 
 import msgspec
-from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from windlass.errors import StorageError
 from windlass.events import event_to_json
-from windlass.gateway.answer import completion_fields
 from windlass.gateway.chat import SSE_HEADERS, ask
 from windlass.gateway.chunks import HEARTBEAT
+from windlass.gateway.durable import kept_fields
 from windlass.gateway.exchange import (
     Receive,
     Scope,
@@ -23,26 +22,19 @@ from windlass.gateway.exchange import (
     query_number,
     read_body,
 )
+from windlass.gateway.found import Decision, FoundRun, run_fields
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.problems import Problem, Refused, bad_request
-from windlass.gateway.run import GatewayRun
 from windlass.jsontext import decode_json, encode_json
 from windlass.models.fields import JsonObject
 from windlass.runs.log import Follower
 
 __all__ = ["RunEvents", "RunRoutes"]
 
+LISTED = 1_000
+"""How many runs a list has at most, unless it is asked for fewer."""
 _FIELD = re.compile(r"(?:field |at )`(?:\$\.)?(\w+)")
 """What msgspec's errors say of the field that is wrong."""
-
-
-class Decision(Struct, forbid_unknown_fields=True):
-    """The body of `approve`."""
-
-    call_id: str
-    approved: bool = True
-    arguments: dict[str, Any] | None = None
-    reason: str | None = None
 
 
 class RunRoutes:
@@ -54,28 +46,40 @@ class RunRoutes:
     async def start_or_list(self, request: Request) -> Response:
         return await (self.start(request) if request.method == "POST" else self.list(request))
 
+    async def show_or_delete(self, request: Request) -> Response:
+        return await (self.delete(request) if request.method == "DELETE" else self.show(request))
+
     async def start(self, request: Request) -> Response:
         """The same body as a chat completion's; the answer is the run, at once."""
         asked = await ask(self._gateway, request.scope, request.receive)
         exchange = exchange_of(request.scope)
-        run = await self._gateway.start(asked, exchange, request.receive, live=True)
+        run = await self._gateway.start(
+            asked, exchange, request.receive, live=True, background=True
+        )
+        await run.settled()
         return _json(run_fields(run), 202, {"location": f"/v1/runs/{run.id}"})
 
     async def list(self, request: Request) -> Response:
-        exchange = exchange_of(request.scope)
-        runs = [run for run in self._gateway.runs.all() if run.owner == exchange.owner]
-        return _json({"object": "list", "data": [run_fields(run) for run in reversed(runs)]})
+        """Newest first: those that go here, and those that the log knows."""
+        owner = exchange_of(request.scope).owner
+        asked = query_number(request.query_params.get("limit"), "limit")
+        limit = min(asked or LISTED, LISTED)
+        here = {run.id: run_fields(run) for run in self._gateway.runs.all() if run.owner == owner}
+        listed = list(reversed(here.values()))
+        if self._gateway.durable is not None:
+            records = await self._gateway.durable.log.list(owner=owner, limit=limit)
+            listed = [here.get(record.id) or kept_fields(record) for record in records]
+        return _json({"object": "list", "data": listed[:limit]})
 
     async def show(self, request: Request) -> Response:
-        return _json(run_fields(self._run(request), whole=True))
+        return _json(await (await self._run(request)).fields())
 
     async def stop(self, request: Request) -> Response:
-        run = self._run(request)
-        await run.run.stop()
-        return _json(run_fields(run, whole=True))
+        await (await self._run(request)).stop()
+        return await self.show(request)
 
     async def approve(self, request: Request) -> Response:
-        run = self._run(request)
+        run = await self._run(request)
         most = self._gateway.config.limits.max_body_bytes
         body = await read_body(request.scope, request.receive, most)
         try:
@@ -85,18 +89,21 @@ class RunRoutes:
             raise bad_request(
                 f"The body is not a decision: {error}", field[1] if field else None
             ) from None
-        if not run.run.approve(
-            decision.call_id,
-            decision.approved,
-            arguments=decision.arguments,
-            reason=decision.reason,
-        ):
+        if not await run.approve(decision):
             message = f"No call {decision.call_id[:100]!r} of this run waits for a decision."
             raise Refused(Problem(409, message, "nothing_to_approve", "call_id"))
-        return _json(run_fields(run))
+        return _json(await run.fields(whole=False))
 
-    def _run(self, request: Request) -> GatewayRun:
-        return self._gateway.find(request.path_params["run_id"], exchange_of(request.scope))
+    async def delete(self, request: Request) -> Response:
+        run = await self._run(request)
+        if (await run.fields(whole=False))["status"] == "running":
+            raise Refused(Problem(409, "The run has not ended: stop it first.", "run_goes"))
+        await self._gateway.forget(run.id)
+        return _json({"id": run.id, "object": "run.deleted", "deleted": True})
+
+    async def _run(self, request: Request) -> FoundRun:
+        run_id = request.path_params["run_id"]
+        return await self._gateway.find(run_id, exchange_of(request.scope).owner)
 
 
 class RunEvents:
@@ -107,18 +114,17 @@ class RunEvents:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        run = self._gateway.find(request.path_params["run_id"], exchange_of(scope))
+        run = await self._gateway.find(request.path_params["run_id"], exchange_of(scope).owner)
         after = query_number(request.query_params.get("after"), "after")
         after = query_number(request.headers.get("last-event-id"), "Last-Event-ID") or after
-        headers = [*SSE_HEADERS, (b"x-windlass-run-id", run.id.encode())]
-        known = len(run.run.log.recorded())
-        if after >= known and run.run.log.ended:
+        events = run.follow(after)
+        if events is None:
             # Browsers come back for more until they are told that there is none.
             return await no_content(send)
+        headers = [*SSE_HEADERS, (b"x-windlass-run-id", run.id.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         if request.method == "HEAD":
             return await send({"type": "http.response.body", "body": b""})
-        events = run.run.events(min(after, known))
         gone = asyncio.create_task(disconnected(receive))
         gone.add_done_callback(lambda _: events.wake())
         try:
@@ -128,9 +134,14 @@ class RunEvents:
 
     async def _follow(self, events: Follower, gone: asyncio.Task[None], send: Send) -> None:
         heartbeat = self._gateway.config.server.heartbeat
-        while not gone.done():
-            batch = await events.some(heartbeat)
-            more = not (batch and batch[-1].done)
+        more = True
+        while more and not gone.done():
+            try:
+                batch = await events.some(heartbeat)
+                # A log that is left without an end is gone on with elsewhere: come back for it.
+                more = not events.over
+            except StorageError:
+                batch, more = [], False
             data = b"".join(
                 b"id: %d\nevent: %s\ndata: %s\n\n"
                 % (event.seq, str(event.__struct_config__.tag).encode(), event_to_json(event))
@@ -138,33 +149,6 @@ class RunEvents:
             )
             body = {"type": "http.response.body", "body": data or HEARTBEAT, "more_body": more}
             await send(body)
-            if not more:
-                return
-
-
-def run_fields(run: GatewayRun, *, whole: bool = False) -> JsonObject:
-    """What is told of a run: with `whole`, its answer too."""
-    ended = run.task.done()
-    fields: JsonObject = {
-        "id": run.id,
-        "object": "run",
-        "created": run.head.created,
-        "model": run.head.model,
-        "status": "running",
-        "phase": run.run.phase,
-        "mode": run.mode,
-        "events": len(run.run.log.recorded()),
-    }
-    if not ended:
-        return fields
-    fields["stop_reason"] = run.run.stop_reason
-    problem = run.problem()
-    fields["status"] = "ended" if problem is None else "failed"
-    if problem is not None:
-        fields["error"] = decode_json(problem.to_json())["error"]
-    elif whole:
-        fields["response"] = completion_fields(run.head, run.reply, run.call_ids)
-    return fields
 
 
 def _json(fields: JsonObject, status: int = 200, headers: dict[str, str] | None = None) -> Response:

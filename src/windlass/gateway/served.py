@@ -19,7 +19,7 @@ from windlass.loop.policy import Policy
 from windlass.model import AUTO, Model, ModelRequest
 from windlass.models.fields import JsonObject
 from windlass.settings import FunctionCallingSettings, Mode
-from windlass.tool import Tool
+from windlass.tool import OnInterrupt, Tool
 
 __all__ = ["ServedModel"]
 
@@ -35,6 +35,7 @@ class ServedModel:
         settings: FunctionCallingSettings,
         limits: LimitsConfig,
         request_limits: Limits,
+        on_interrupt: OnInterrupt = "tell_model",
     ) -> None:
         self.config, self.model = config, model
         self.name = config.name
@@ -50,6 +51,7 @@ class ServedModel:
             tool_timeout=config.tool_timeout,
             approval_timeout=config.approval_timeout,
             max_parallel=config.max_parallel,
+            on_interrupt=on_interrupt,
         )
 
     async def warm(self) -> bool:

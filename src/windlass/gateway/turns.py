@@ -5,6 +5,7 @@ gateway did besides (its own calls and their results, signed thoughts, rounds be
 under the ids of the calls, and goes back in its place when the client sends its results.
 """
 
+import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,9 +23,10 @@ from windlass.content import (
 )
 from windlass.loop.reply import Reply
 
-__all__ = ["CallIds", "KeptTurn", "KeptTurns", "kept_turn"]
+__all__ = ["CallIds", "KeptTurn", "KeptTurns", "kept_turn", "run_of", "seen_by_client"]
 
 _UNIQUE = re.compile(r"call_[A-Za-z0-9]{20,}")
+_OF_A_RUN = re.compile(r"call_([0-9a-f]{24})_[0-9a-f]{8}")
 NO_RESULT = "The caller gave no result for this call."
 
 
@@ -32,17 +34,29 @@ class CallIds:
     """The ids by which a client knows its calls: the model's own if no other turn can have them.
 
     Some servers count their calls from 0 in every answer; such an id would find another's turn.
+    Where the run is kept, its id stands in those of its calls: a turn can then be found in its log.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kept_run: str = "") -> None:
+        self._run = kept_run.removeprefix("run_")
         self._outward: dict[str, str] = {}
 
     def outward(self, call_id: str) -> str:
         known = self._outward.get(call_id)
         if known is None:
-            known = call_id if _UNIQUE.fullmatch(call_id) else new_call_id()
-            self._outward[call_id] = known
+            known = self._outward[call_id] = self._name(call_id)
         return known
+
+    def _name(self, call_id: str) -> str:
+        if self._run:
+            return f"call_{self._run}_{hashlib.sha256(call_id.encode()).hexdigest()[:8]}"
+        return call_id if _UNIQUE.fullmatch(call_id) else new_call_id()
+
+
+def run_of(call_id: str) -> str | None:
+    """The kept run that a call is of, if its id says so."""
+    found = _OF_A_RUN.fullmatch(call_id)
+    return f"run_{found[1]}" if found else None
 
 
 class KeptTurn(Struct, frozen=True):
@@ -67,6 +81,16 @@ def kept_turn(reply: Reply, asked: int, ids: CallIds) -> KeptTurn | None:
     if len(messages) == 1 and not answers and not renamed and _is_plain(messages[0]):
         return None
     return KeptTurn(messages, answers, known)
+
+
+def seen_by_client(reply: Reply, asked: int, ids: CallIds) -> tuple[Message, ...]:
+    """The conversation as the run's client has it: of a turn that waits, its own calls alone."""
+    if not reply.pending:
+        return reply.messages
+    turn = reply.messages[-1]
+    calls = [replace(call, id=ids.outward(call.id)) for call in reply.pending]
+    texts = [part for part in turn.parts if isinstance(part, Text)]
+    return (*reply.messages[:asked], Message("assistant", (*texts, *calls)))
 
 
 def _is_plain(message: Message) -> bool:
@@ -101,6 +125,9 @@ class KeptTurns:
         for call_id in turn.ids:
             self._by_call[owner, call_id] = self._count
         self._forget()
+
+    def knows(self, owner: str, call_id: str) -> bool:
+        return (owner, call_id) in self._by_call
 
     def restored(self, owner: str, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The conversation with every turn whole again that is known here."""

@@ -74,6 +74,11 @@ class History:
         if self._round.turn is None:
             self._round.partial = self._builder.partial()
 
+    @property
+    def asked(self) -> int:
+        """How many messages the run began with."""
+        return len(self.started.messages) if self.started else 0
+
     def reply(
         self, tools: Mapping[str, Tool] | None = None, max_result_chars: int = 50_000
     ) -> Reply:

@@ -31,6 +31,11 @@ class Follower(Protocol):
         """
         ...
 
+    @property
+    def over(self) -> bool:
+        """Whether everything has been read that will ever come here."""
+        ...
+
     def wake(self) -> None:
         """Lets a reader that waits in `some` go on with what there is."""
         ...
@@ -152,6 +157,10 @@ class MemoryFollower:
         self._position = len(self._events)
         return events
 
+    @property
+    def over(self) -> bool:
+        return self._position >= len(self._events) and self._over()
+
     def wake(self) -> None:
         while self._waiters:
             _release(self._waiters.pop())
@@ -167,10 +176,11 @@ class PollingFollower:
 
     def __init__(
         self,
-        read: Callable[[int], Awaitable[list[RunEvent]]],
+        read: Callable[[int], Awaitable[list[RunEvent] | None]],
         position: int,
         interval: float = 0.025,
     ) -> None:
+        """`read` gives what comes after a number: None if nothing ever will."""
         self._read = read
         self._position = position
         self._interval = interval
@@ -193,6 +203,9 @@ class PollingFollower:
         end = loop.time() + seconds
         while not self._ended:
             events = await self._read(self._position)
+            if events is None:
+                self._ended = True
+                break
             if events:
                 self._position = events[-1].seq
                 self._ended = events[-1].done
@@ -207,6 +220,10 @@ class PollingFollower:
                 pass
         self._woken.clear()
         return []
+
+    @property
+    def over(self) -> bool:
+        return self._ended
 
     def wake(self) -> None:
         self._woken.set()

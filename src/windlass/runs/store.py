@@ -66,6 +66,13 @@ class RunStore(Generic[R]):
         except KeyError:
             raise RunNotFound(f"no run {run_id!r} is known here") from None
 
+    def forget(self, run_id: str) -> None:
+        """Lets go of a run that has ended; one that is not known is forgotten already."""
+        if run_id in self._finished:
+            _, size = self._finished.pop(run_id)
+            del self._runs[run_id]
+            self._finished_bytes -= size
+
     def all(self) -> list[R]:
         """Every run that is known, oldest first."""
         self._forget()

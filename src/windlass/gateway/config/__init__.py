@@ -34,6 +34,7 @@ from windlass.gateway.config.values import (
     LimitsConfig,
     McpConfig,
     ModelConfig,
+    RunsConfig,
     ServerConfig,
 )
 from windlass.gateway.toolbox import Toolbox
@@ -47,6 +48,7 @@ __all__ = [
     "ModelConfig",
     "Overrides",
     "Problem",
+    "RunsConfig",
     "ServerConfig",
     "check_config",
     "examine_config",
@@ -134,6 +136,7 @@ def _from_file(
         mcp=document.mcp(),
         keys=document.keys(),
         limits=document.limits(),
+        runs=document.runs(),
         path=path,
     )
     _check_tools(config, problems)

@@ -26,6 +26,7 @@ from windlass.gateway.config.values import (
     LimitsConfig,
     McpConfig,
     ModelConfig,
+    RunsConfig,
     ServerConfig,
     ToolsSection,
 )
@@ -34,7 +35,7 @@ from windlass.settings import mode_from
 
 __all__ = ["Document"]
 
-_SECTIONS = ("server", "models", "tools", "mcp", "keys", "limits")
+_SECTIONS = ("server", "models", "tools", "mcp", "keys", "limits", "runs")
 
 
 class Document:
@@ -61,6 +62,10 @@ class Document:
     def limits(self) -> LimitsConfig:
         table = self._table("limits")
         return LimitsConfig(**fields_from(LimitsConfig, table, ("limits",), self._problems))
+
+    def runs(self) -> RunsConfig:
+        table = self._table("runs")
+        return RunsConfig(**fields_from(RunsConfig, table, ("runs",), self._problems))
 
     def tool_modules(self) -> tuple[str, ...]:
         table = self._table("tools")

@@ -16,6 +16,7 @@ __all__ = [
     "LimitsConfig",
     "McpConfig",
     "ModelConfig",
+    "RunsConfig",
     "ServerConfig",
     "ToolsSection",
 ]
@@ -34,6 +35,15 @@ Seconds: TypeAlias = Annotated[
 ]
 SecondsOrNone: TypeAlias = Annotated[
     float, Meta(ge=0, le=A_YEAR, description="a number of seconds, 0 or more, at most a year's")
+]
+Days: TypeAlias = Annotated[
+    float, Meta(gt=0, le=36_500, description="a number of days above 0, at most a century's")
+]
+Synchronous: TypeAlias = Annotated[
+    Literal["normal", "full"], Meta(description="'normal' or 'full'")
+]
+OnInterrupt: TypeAlias = Annotated[
+    Literal["tell_model", "retry", "fail"], Meta(description="'tell_model', 'retry' or 'fail'")
 ]
 OnLimit: TypeAlias = Annotated[
     Literal["final_answer", "error"], Meta(description="'final_answer' or 'error'")
@@ -128,6 +138,21 @@ class LimitsConfig(Struct, frozen=True, kw_only=True):
     """Of what ended runs were asked and answered, about."""
 
 
+class RunsConfig(Struct, frozen=True, kw_only=True):
+    """`[runs]`: the file that runs outlive the process in. Without a path they do not."""
+
+    path: Text | None = None
+    """Relative to the configuration's own file."""
+    synchronous: Synchronous = "normal"
+    """`full` waits for the disk at every step, and outlives a loss of power too."""
+    on_interrupt: OnInterrupt = "tell_model"
+    """What becomes of a tool that ran when the process ended, and is not idempotent."""
+    keep_days: Days | None = 30.0
+    """How long ended runs are kept."""
+    max_runs: Count | None = None
+    max_bytes: Count | None = None
+
+
 class ToolsSection(Struct, frozen=True, kw_only=True):
     """`[tools]`."""
 
@@ -159,6 +184,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     keys: tuple[KeyConfig, ...] = ()
     """None at all lets everybody in."""
     limits: LimitsConfig = LimitsConfig()
+    runs: RunsConfig = RunsConfig()
     path: Path | None = None
     """The file that it came from."""
     open_models: bool = False
@@ -166,5 +192,5 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
 
     @property
     def base(self) -> Path:
-        """Where the paths of tool modules begin: beside the file, or the current directory."""
+        """Where relative paths begin: beside the file, or the current directory."""
         return self.path.parent if self.path else Path()

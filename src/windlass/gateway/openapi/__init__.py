@@ -31,7 +31,8 @@ PROBLEMS: dict[int, str] = {
     404: "There is nothing of this name for this key.",
     405: "The address takes another method.",
     408: "The body, or the upstream's answer, did not come in time.",
-    409: "Nothing waits for this decision, or the upstream was in conflict with the request.",
+    409: "Nothing waits for this decision, a run must end first, or the upstream was in conflict"
+    " with the request.",
     413: "The body is too large.",
     415: "The body is not sent as JSON.",
     422: "The upstream could not work with the request.",
@@ -105,6 +106,7 @@ _MODE = _parameter(
     "X-Function-Calling-Mode", "header", "How tools are brought to the model.", MODE_WORDS
 )
 _RUN_ID = _parameter("run_id", "path", "The run's id.", _TEXT)
+_CHAT_ID = _parameter("chat_id", "path", "The chat's id.", _TEXT)
 _STOPPED_AT = "The number of the last event that was read; those after it are sent."
 
 
@@ -159,10 +161,14 @@ PATHS: dict[str, dict[str, Operation]] = {
             status=202,
             answer=_json("Run"),
             headers=("Location",),
-            problems=STARTING,
+            problems=(409, *STARTING),
         ),
         "get": Operation(
-            id="listRuns", says="The runs of this key, newest first.", answer=_json("RunList")
+            id="listRuns",
+            says="The runs of this key, newest first.",
+            parameters=(_parameter("limit", "query", "How many, at most 1,000.", _NUMBER),),
+            answer=_json("RunList"),
+            problems=(400, *GUARDED),
         ),
     },
     "/v1/runs/{run_id}": {
@@ -172,7 +178,14 @@ PATHS: dict[str, dict[str, Operation]] = {
             parameters=(_RUN_ID,),
             answer=_json("Run"),
             problems=(404, *GUARDED),
-        )
+        ),
+        "delete": Operation(
+            id="deleteRun",
+            says="Forgets a run that has ended.",
+            parameters=(_RUN_ID,),
+            answer=_json("Deleted"),
+            problems=(404, 409, *GUARDED),
+        ),
     },
     "/v1/runs/{run_id}/events": {
         "get": Operation(
@@ -207,6 +220,27 @@ PATHS: dict[str, dict[str, Operation]] = {
             answer=_json("Run"),
             problems=(404, 409, *WITH_BODY, *GUARDED),
         )
+    },
+    "/v1/chats": {
+        "get": Operation(
+            id="listChats", says="The stored chats of this key.", answer=_json("ChatList")
+        )
+    },
+    "/v1/chats/{chat_id}": {
+        "get": Operation(
+            id="getChat",
+            says="A stored chat with its messages. A request goes on with it by `chat_id`.",
+            parameters=(_CHAT_ID,),
+            answer=_json("Chat"),
+            problems=(404, *GUARDED),
+        ),
+        "delete": Operation(
+            id="deleteChat",
+            says="Forgets a chat and its runs.",
+            parameters=(_CHAT_ID,),
+            answer=_json("Deleted"),
+            problems=(404, 409, *GUARDED),
+        ),
     },
     "/health": {"get": _ready("health")},
     "/health/live": {

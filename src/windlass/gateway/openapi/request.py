@@ -49,6 +49,10 @@ _REQUEST = an_object(
     stream=or_null(FLAG),
     stream_options=or_null(an_object({}, include_usage=FLAG, include_tool_events=_TOOL_EVENTS)),
     background=or_null(FLAG, "Lets the run go on when its client goes away."),
+    chat_id=or_null(
+        {**TEXT, "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+        "Goes on with a stored chat, or begins one; for a gateway that keeps its runs.",
+    ),
     n=or_null(one_of(1)),
     temperature=or_null(NUMBER),
     top_p=or_null(NUMBER),

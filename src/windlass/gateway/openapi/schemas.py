@@ -11,6 +11,7 @@ import msgspec
 
 from windlass.events import Event, Phase, RunEvent, StopReason
 from windlass.gateway.answer import FINISH_REASONS
+from windlass.gateway.found import Decision
 from windlass.gateway.openapi.request import REQUEST_SCHEMAS
 from windlass.gateway.openapi.words import (
     COUNT,
@@ -24,7 +25,6 @@ from windlass.gateway.openapi.words import (
     or_null,
     ref,
 )
-from windlass.gateway.run_routes import Decision
 from windlass.models.fields import JsonObject
 from windlass.settings import Mode
 
@@ -147,14 +147,34 @@ _RUNS: JsonObject = {
             "model": TEXT,
             "status": one_of("running", "ended", "failed"),
             "phase": one_of(*get_args(Phase)),
-            "mode": one_of(*get_args(Mode)),
+            "mode": or_null(one_of(*get_args(Mode)), "Null where it is not known."),
             "events": {**COUNT, "description": "How many events it has had so far."},
+            "title": {**TEXT, "description": "The first words of what was asked."},
+            "chat_id": or_null(TEXT, "The stored chat that it is a part of."),
         },
         stop_reason=or_null(one_of(*get_args(StopReason))),
         error=an_object({"message": TEXT, "type": TEXT}, param=or_null(TEXT)),
         response=ref("ChatCompletion"),
     ),
     "RunList": an_object({"object": one_of("list"), "data": list_of(ref("Run"))}),
+    "Chat": an_object(
+        {
+            "id": TEXT,
+            "object": one_of("chat"),
+            "created": COUNT,
+            "updated": COUNT,
+            "title": TEXT,
+            "model": TEXT,
+            "status": one_of("running", "ended"),
+            "runs": COUNT,
+        },
+        messages=list_of(OBJECT, description="In OpenAI's form."),
+        run_ids=list_of(TEXT),
+    ),
+    "ChatList": an_object({"object": one_of("list"), "data": list_of(ref("Chat"))}),
+    "Deleted": an_object(
+        {"id": TEXT, "object": one_of("run.deleted", "chat.deleted"), "deleted": one_of(True)}
+    ),
     "Health": an_object({"status": one_of("ok", "shutting down")}),
 }
 

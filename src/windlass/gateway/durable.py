@@ -1,0 +1,204 @@
+"""Runs and chats of a gateway that are kept in a log: begun, found, taken up again."""
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.content import Message
+from windlass.errors import RunInterrupted, RunNotFound, StorageError
+from windlass.gateway.answer import Head, completion_fields
+from windlass.gateway.config import RunsConfig
+from windlass.gateway.problems import Problem, Refused
+from windlass.gateway.request import ChatRequest
+from windlass.gateway.turns import CallIds, KeptTurns, kept_turn, run_of, seen_by_client
+from windlass.jsontext import decode_json
+from windlass.loop.approval import Approvals
+from windlass.loop.executor import ToolExecutor
+from windlass.loop.history import History
+from windlass.loop.loop import RunPlan
+from windlass.loop.policy import Policy
+from windlass.model import ModelRequest
+from windlass.models.fields import JsonObject
+from windlass.runs.log import MemoryLog
+from windlass.runs.protocol import RunLog
+from windlass.runs.records import Retention, RunRecord, title_of
+from windlass.settings import Mode
+
+__all__ = ["DurableRuns", "Origin", "head_of", "kept_fields", "plan_of_the_gone"]
+
+log = logging.getLogger("windlass.gateway")
+
+KIND = "gateway"
+A_DAY = 86_400.0
+CLIENT_LOST = "the gateway ended, and the client that waited for this answer was gone with it"
+
+
+class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag=KIND):
+    """What a gateway writes down of a run so that it can be made again."""
+
+    request: ChatRequest
+    """Without its messages: they stand in the log."""
+    tools: tuple[str, ...] = ()
+    """What was offered to the model."""
+    mode: Mode | None = None
+    background: bool = False
+    """Whether it goes on without the client that asked for it."""
+    live: bool = True
+
+
+class DurableRuns:
+    """What the gateway does with its log."""
+
+    def __init__(self, kept: RunLog, config: RunsConfig) -> None:
+        self.log = kept
+        self._retention = Retention(
+            max_age=None if config.keep_days is None else config.keep_days * A_DAY,
+            max_runs=config.max_runs,
+            max_bytes=config.max_bytes,
+        )
+
+    def begin(self, plan: RunPlan, owner: str, origin: Origin) -> MemoryLog:
+        request = origin.request
+        bare = replace(origin, request=replace(request, messages=()))
+        return self.log.begin(
+            RunRecord(
+                id=plan.run_id,
+                model=request.model,
+                created=time.time(),
+                owner=owner,
+                chat=request.chat,
+                title=title_of(plan.messages),
+                origin=msgspec.to_builtins(bare, enc_hook=str),
+            )
+        )
+
+    async def left_open(self) -> Sequence[RunRecord]:
+        """The runs of a gateway that is gone. They are ours now."""
+        return await self.log.claim(lambda record: record.origin.get("kind") == KIND)
+
+    async def take_up(self, record: RunRecord) -> tuple[MemoryLog, History, Origin]:
+        """All that is known of a run that was left open."""
+        kept = await self.log.reopen(record.id)
+        history = History(kept.recorded())
+        origin = msgspec.convert(record.origin, Origin)
+        if not origin.background:
+            history.refusal = RunInterrupted(CLIENT_LOST)
+        return kept, history, origin
+
+    async def find(self, run_id: str, owner: str) -> RunRecord:
+        """Raises `RunNotFound`, also for a run of another owner."""
+        record = await self.log.status(run_id)
+        if record.owner != owner:
+            raise RunNotFound(f"no run {run_id!r} is known here")
+        return record
+
+    async def recall(self, owner: str, messages: Sequence[Message], turns: KeptTurns) -> None:
+        """Reads turns back that these messages answer and that this process does not know."""
+        for message in messages:
+            if message.role != "assistant" or not (calls := message.calls):
+                continue
+            run_id = run_of(calls[0].id)
+            if run_id is None or turns.knows(owner, calls[0].id):
+                continue
+            try:
+                record = await self.find(run_id, owner)
+            except RunNotFound:
+                continue
+            if record.ended is None:
+                continue
+            history = History(await self.log.read(run_id))
+            turn = kept_turn(history.reply(), history.asked, CallIds(run_id))
+            if turn is not None:
+                turns.keep(owner, turn)
+
+    async def conversation(self, owner: str, chat: str) -> tuple[Message, ...]:
+        """What has been said in a chat. Raises `Refused` while a run of it goes."""
+        runs = await self.log.list(owner=owner, chat=chat)
+        if runs and runs[0].ended is None:
+            message = f"The run {runs[0].id} of this chat has not ended."
+            raise Refused(Problem(409, message, "chat_is_busy", "chat_id"))
+        return await self.seen(runs)
+
+    async def seen(self, runs: Sequence[RunRecord]) -> tuple[Message, ...]:
+        """The conversation as a client has it after these runs, newest first."""
+        for record in runs:
+            if record.reason == "error":
+                continue  # a failure leaves the conversation as it was
+            history = History(await self.log.read(record.id))
+            if record.ended is None:
+                return history.started.messages if history.started else ()
+            return seen_by_client(history.reply(), history.asked, CallIds(record.id))
+        return ()
+
+    async def expire(self) -> None:
+        """Forgets what is too old or too much."""
+        try:
+            gone = await self.log.expire(self._retention)
+        except StorageError as error:
+            log.error("Old runs cannot be deleted: %s", error)
+            return
+        if gone:
+            log.info("Old runs were deleted", extra={"runs": gone})
+
+
+class _GoneModel:
+    """Stands for a model that is not served any more."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def stream(self, request: ModelRequest) -> NoReturn:
+        raise RunInterrupted(f"the model {self.name} is gone")
+
+    async def aclose(self) -> None:
+        pass
+
+
+def plan_of_the_gone(record: RunRecord, history: History) -> RunPlan:
+    """With this a run that cannot go on comes to its end."""
+    return RunPlan(
+        run_id=record.id,
+        model=_GoneModel(record.model),
+        messages=history.started.messages if history.started else (),
+        tools={},
+        declarations=(),
+        policy=Policy(),
+        executor=ToolExecutor(),
+        approvals=Approvals(None, wait=False, timeout=1.0),
+    )
+
+
+def head_of(record: RunRecord) -> Head:
+    return Head(f"chatcmpl-{record.id.removeprefix('run_')}", int(record.created), record.model)
+
+
+def kept_fields(record: RunRecord, history: History | None = None) -> JsonObject:
+    """What is told of a run that does not go in this process; with its history, its answer too."""
+    fields: dict[str, Any] = {
+        "id": record.id,
+        "object": "run",
+        "created": int(record.created),
+        "model": record.model,
+        "status": "running",
+        "phase": "awaiting_model_call",
+        "mode": None,
+        "events": record.events,
+        "title": record.title,
+        "chat_id": record.chat or None,
+    }
+    if record.ended is None:
+        return fields
+    fields |= {"status": "ended", "phase": "ended", "stop_reason": record.reason}
+    if record.reason == "error":
+        problem = Problem(500, record.error or "The run failed.", "run_failed")
+        fields |= {"status": "failed", "error": decode_json(problem.to_json())["error"]}
+    elif history is not None:
+        reply = history.reply()
+        fields["mode"] = reply.mode
+        fields["response"] = completion_fields(head_of(record), reply, CallIds(record.id))
+    return fields

@@ -1,0 +1,128 @@
+"""A run as the runs API sees it: one that this process knows, or one that only the log does."""
+
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from windlass.client.kept import KeptRun
+from windlass.gateway.answer import completion_fields
+from windlass.gateway.durable import DurableRuns, kept_fields
+from windlass.gateway.run import GatewayRun
+from windlass.jsontext import decode_json
+from windlass.loop.history import History
+from windlass.models.fields import JsonObject
+from windlass.runs.log import Follower
+from windlass.runs.records import RunRecord
+
+__all__ = ["Decision", "FoundRun", "KeptHere", "KnownHere", "run_fields"]
+
+
+class Decision(Struct, forbid_unknown_fields=True):
+    """The body of `approve`."""
+
+    call_id: str
+    approved: bool = True
+    arguments: dict[str, Any] | None = None
+    reason: str | None = None
+
+
+class KnownHere:
+    """A run that goes in this process, or has ended in it not long ago."""
+
+    def __init__(self, run: GatewayRun) -> None:
+        self._run = run
+        self.id = run.id
+
+    async def fields(self, *, whole: bool = True) -> JsonObject:
+        return run_fields(self._run, whole=whole)
+
+    async def stop(self) -> None:
+        await self._run.run.stop()
+
+    async def approve(self, decision: Decision) -> bool:
+        """False if no such call waits; when it has been decided, that is kept."""
+        done = self._run.run.approve(
+            decision.call_id,
+            decision.approved,
+            arguments=decision.arguments,
+            reason=decision.reason,
+        )
+        await self._run.settled()
+        return done
+
+    def follow(self, after: int) -> Follower | None:
+        """The events after that number; None if there will never be any."""
+        log = self._run.run.log
+        known = len(log.recorded())
+        if after >= known and log.ended:
+            return None
+        return log.follow(min(after, known))
+
+
+class KeptHere:
+    """A run that the log knows: it has ended, or another process has it."""
+
+    def __init__(self, record: RunRecord, durable: DurableRuns) -> None:
+        self._record = record
+        self._durable = durable
+        self._kept = KeptRun(record, durable.log)
+        self.id = record.id
+
+    async def fields(self, *, whole: bool = True) -> JsonObject:
+        if not whole or self._record.ended is None:
+            return kept_fields(self._record)
+        return kept_fields(self._record, History(await self._durable.log.read(self.id)))
+
+    async def stop(self) -> None:
+        if self._record.ended is None:
+            await self._kept.stop()
+
+    async def approve(self, decision: Decision) -> bool:
+        """Passed on to the process that has it, if one of its calls waits for that."""
+        history = History(await self._durable.log.read(self.id))
+        calls = [calls for record in history.rounds.values() for calls in record.calls.items()]
+        call = dict(calls).get(decision.call_id)
+        if self._record.ended or call is None or call.asked_at is None or call.decision:
+            return False
+        return await self._kept.approve(
+            decision.call_id,
+            decision.approved,
+            arguments=decision.arguments,
+            reason=decision.reason,
+        )
+
+    def follow(self, after: int) -> Follower | None:
+        """The events after that number; None if there will never be any."""
+        if after >= self._record.events and self._record.ended is not None:
+            return None
+        return self._durable.log.follow(self.id, min(after, self._record.events))
+
+
+FoundRun: TypeAlias = KnownHere | KeptHere
+
+
+def run_fields(run: GatewayRun, *, whole: bool = False) -> JsonObject:
+    """What is told of a run: with `whole`, its answer too."""
+    ended = run.task.done()
+    fields: JsonObject = {
+        "id": run.id,
+        "object": "run",
+        "created": run.head.created,
+        "model": run.head.model,
+        "status": "running",
+        "phase": run.run.phase,
+        "mode": run.mode,
+        "events": len(run.run.log.recorded()),
+        "title": run.title,
+        "chat_id": run.request.chat or None,
+    }
+    if not ended:
+        return fields
+    fields["stop_reason"] = run.run.stop_reason
+    problem = run.problem()
+    fields["status"] = "ended" if problem is None else "failed"
+    if problem is not None:
+        fields["error"] = decode_json(problem.to_json())["error"]
+    elif whole:
+        fields["response"] = completion_fields(run.head, run.reply, run.call_ids)
+    return fields
