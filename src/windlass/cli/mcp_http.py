@@ -68,6 +68,8 @@ class _Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            # Space around a value is no part of it, and the parser leaves it there.
+            scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
             headers: dict[bytes, bytes] = dict(scope["headers"])
             origin = headers.get(b"origin", b"").decode("latin-1")
             if self._origins is not None and origin and origin not in self._origins:

@@ -72,7 +72,8 @@ class ToolServer(Server[Any]):
         instructions: str | None = None,
     ) -> None:
         self._tools, self._execute = tools, execute
-        self._bus = InMemorySubscriptionBus()
+        self.bus = InMemorySubscriptionBus()
+        """Where subscribers in the newer era hear of changes; prompts and resources may use it."""
         self._connections: set[Connection] = set()
         self._told = self._names()
         super().__init__(
@@ -83,7 +84,7 @@ class ToolServer(Server[Any]):
             get_tool_input_schema=self._schema,
             on_list_tools=self._list,
             on_call_tool=self._answer,
-            on_subscriptions_listen=ListenHandler(self._bus),
+            on_subscriptions_listen=ListenHandler(self.bus),
         )
         security = RequestStateSecurity.ephemeral()
         self.middleware.append(RequestStateBoundary(security, default_audience=name))
@@ -107,7 +108,7 @@ class ToolServer(Server[Any]):
         if names == self._told:
             return
         self._told = names
-        await self._bus.publish(ToolsListChanged())
+        await self.bus.publish(ToolsListChanged())
         for connection in list(self._connections):
             await connection.send_tool_list_changed()
 
