@@ -51,7 +51,6 @@ class Chromium:
             return
         if bound := self._bound.pop(page, None):
             await bound.close()
-        await page.goto("about:blank")
         self._free.append(page)
 
     async def _new_page(self) -> Page:

@@ -252,7 +252,7 @@ async def test_a_spinner_that_never_ends_is_stopped(
 ) -> None:
     """The next request gets the page as good as new."""
     with FakeAIStudio([hang(), "Hello."]) as fake, monkeypatch.context() as patched:
-        patched.setattr(Watch, "next", _out_of_patience_once_asked(fake))
+        patched.setattr(Watch, "next", out_of_patience_once_asked(fake))
         model = model_on(fake.url)
         with pytest.raises(ModelError, match="has not shown anything new") as caught:
             await events_of(model, asking())
@@ -262,7 +262,7 @@ async def test_a_spinner_that_never_ends_is_stopped(
         assert text_in(await events_of(model, asking())) == "Hello."
 
 
-def _out_of_patience_once_asked(fake: FakeAIStudio) -> Any:
+def out_of_patience_once_asked(fake: FakeAIStudio) -> Any:
     """In place of minutes: the time without news is over as soon as the page has been asked."""
     wait = Watch.next
 

@@ -1,77 +1,117 @@
-"""The page behind the gateway: OpenAI's wire in front, a real browser behind."""
+"""The page behind the gateway: OpenAI's wire in front, a real browser with its profile behind."""
 
 import asyncio
 import json
+import logging
 import socket
 from collections import deque
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 from openai import OpenAI
-from tests.aistudio.browsing import CHROMIUM, FLAGS, SHORT
+from tests.aistudio.browsing import CHROMIUM, FLAGS
+from tests.aistudio.test_aistudio_faults import out_of_patience_once_asked
 from tests.gateway.serving import Serving
 
 from windlass.gateway import GatewayConfig
 from windlass.gateway.config import ServerConfig
 from windlass.models.aistudio import AIStudioModel
-from windlass.models.aistudio.browser import Browser
 from windlass.models.aistudio.config import BrowserConfig
+from windlass.models.aistudio.page import Watch
+from windlass.models.aistudio.schema import SchemaConverter
+from windlass.models.aistudio.turn import Patience
 from windlass.models.retry import Retry
 from windlass.settings import FunctionCallingSettings
-from windlass.testing import Gate, call, calls, cut, say, slow, think
-from windlass.testing.aistudio import FakeAIStudio, model_error, quota_callout
+from windlass.testing import Gate, call, calls, cut, hang, raw_call, say, slow, think
+from windlass.testing.aistudio import (
+    FakeAIStudio,
+    filled_late,
+    late_calls,
+    model_error,
+    quota_callout,
+    rendered_twice,
+    toast,
+    written_call,
+)
 
 NATIVE = {"X-Function-Calling-Mode": "native"}
-WEATHER: Any = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "The weather of a city.",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string", "title": "City"}},
-            "required": ["city"],
-            "additionalProperties": False,
+
+
+def declared(name: str) -> Any:
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": "The weather of a city.",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string", "title": "City"}},
+                "required": ["city"],
+                "additionalProperties": False,
+            },
+            "strict": True,
         },
-        "strict": True,
-    },
-}
+    }
+
+
+WEATHER = declared("get_weather")
 PARIS = call("get_weather", city="Paris")
+PAGES: dict[str, dict[str, Any]] = {
+    "studio": {},
+    "patient": {},
+    "older": {"variant": "older"},
+    "newer": {"variant": "newer"},
+    "worst": {
+        "visual_tab_first": True,
+        "tools_collapsed": True,
+        "overlay": "closable",
+        "switched_on": ["google_search", "url_context", "code_execution"],
+        "late": {"page": 0.05, "switch": 0.05, "dialog": 0.05, "save": 0.05},
+    },
+    "changed": {"broken": {"edit_button"}},
+    "without": {"without_function_calling": ["gemini-2.5-flash"]},
+    "blocked": {"overlay": "stuck"},
+}
+"""The pages that are served, by the name of their model; one of them waits long for a call."""
 
 
 class Studio:
-    """A gateway over a whole page (`studio`) and one without its edit button (`changed`)."""
+    """A gateway over pages in one profile's browser, all with one script."""
 
     def __init__(self, profile: Path) -> None:
         self.script: deque[Any] = deque()
-        self.fake = FakeAIStudio(lambda _: self.script.popleft())
-        self.changed = FakeAIStudio(lambda _: self.script.popleft(), broken={"edit_button"})
-        config = BrowserConfig("", profile, CHROMIUM, arguments=FLAGS)
-        self._browser = Browser(config)
+        self._stack = ExitStack()
+        self.fakes = {
+            name: FakeAIStudio(lambda _: self.script.popleft(), **options)
+            for name, options in PAGES.items()
+        }
         models = {
-            "studio": self._model(self.fake, config),
-            "changed": self._model(self.changed, config),
+            name: self._model(fake, profile, late_call=30.0 if name == "patient" else 0.1)
+            for name, fake in self.fakes.items()
         }
         server = GatewayConfig(server=ServerConfig(access_log=False))
         self.gateway = Serving(server, models=models)
 
-    def _model(self, fake: FakeAIStudio, config: BrowserConfig) -> AIStudioModel:
-        fake.__enter__()
+    def _model(self, fake: FakeAIStudio, profile: Path, late_call: float) -> AIStudioModel:
+        self._stack.enter_context(fake)
         return AIStudioModel(
             "gemini-2.5-flash",
-            config=BrowserConfig(fake.url, config.profile, config.program, pages=1),
+            config=BrowserConfig(fake.url, profile, CHROMIUM, pages=1, arguments=FLAGS),
             settings=FunctionCallingSettings(ui_timeout_ms=1000, native_retry_count=1),
-            patience=SHORT,
+            patience=Patience(quiet=0.05, late_call=late_call),
             retry=Retry(attempts=1),
-            browser=lambda _: self._browser,
         )
 
+    @property
+    def fake(self) -> FakeAIStudio:
+        return self.fakes["studio"]
+
     def close(self) -> None:
-        self.fake.__exit__()
-        self.changed.__exit__()
+        self._stack.close()
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +146,18 @@ def body_of(error: openai.APIError) -> dict[str, Any]:
     return error.body
 
 
+def cities_in(answer: Any) -> list[str]:
+    """Where the weather is asked of."""
+    choice = answer.choices[0]
+    assert choice.finish_reason == "tool_calls"
+    made = [each.function for each in choice.message.tool_calls]
+    assert {each.name for each in made} == {"get_weather"}
+    return [json.loads(each.arguments)["city"] for each in made]
+
+
+# The scenarios.
+
+
 def test_a_call_and_its_result_go_through_the_page(ask: Any, studio: Studio) -> None:
     answer = ask([PARIS, "It is sunny."], tools=[WEATHER])
     choice = answer.choices[0]
@@ -132,7 +184,12 @@ def test_a_model_that_declines_answers_in_words(ask: Any) -> None:
     assert answer.choices[0].message.tool_calls is None
 
 
+def test_of_several_functions_the_model_picks_one(ask: Any) -> None:
+    assert cities_in(ask([PARIS], tools=[declared("get_time"), WEATHER])) == ["Paris"]
+
+
 def test_a_streamed_call_is_deltas_of_one_call(ask: Any) -> None:
+    """Beside a thought, and text that grows."""
     step = think("Hm.", calls(PARIS, call("get_weather", city="Rome"), text="Let me see."))
     chunks = list(ask([step], tools=[WEATHER], stream=True))
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
@@ -153,12 +210,19 @@ def test_an_invalid_tool_is_a_bad_request(ask: Any) -> None:
     assert caught.value.status_code == 400
 
 
-def test_native_mode_on_a_changed_page_is_an_error_of_its_own_kind(ask: Any) -> None:
+@pytest.mark.parametrize(
+    ("model", "why"), [("changed", "edit_button"), ("without", "no function calling")]
+)
+def test_native_mode_on_a_page_that_cannot_is_an_error_of_its_own_kind(
+    ask: Any, model: str, why: str
+) -> None:
     with pytest.raises(openai.InternalServerError) as caught:
-        ask([], tools=[WEATHER], model="changed")
+        ask([], tools=[WEATHER], model=model)
     assert caught.value.status_code == 500
     problem = body_of(caught.value)
-    assert "edit_button" in problem.pop("message")
+    message = problem.pop("message")
+    assert why in message
+    assert message.count("Native function calling failed") == 1
     assert problem == {
         "type": "function_calling_error",
         "param": None,
@@ -166,15 +230,57 @@ def test_native_mode_on_a_changed_page_is_an_error_of_its_own_kind(ask: Any) -> 
     }
 
 
-def test_auto_mode_on_a_changed_page_goes_on_emulated(ask: Any) -> None:
+def test_auto_mode_on_a_changed_page_goes_on_emulated(
+    ask: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     written = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
-    answer = ask([written], tools=[WEATHER], model="changed", extra_headers={})
-    assert answer.choices[0].message.tool_calls[0].function.name == "get_weather"
+    with caplog.at_level(logging.WARNING, "windlass"):
+        answer = ask([written], tools=[WEATHER], model="changed", extra_headers={})
+    assert cities_in(answer) == ["Paris"]
+    assert "falling back to emulated" in caplog.text
+
+
+# What the page does wrong.
+
+
+@pytest.mark.parametrize("model", ["older", "newer", "worst"])
+def test_a_page_in_any_state_is_brought_to_work(ask: Any, model: str) -> None:
+    assert cities_in(ask([PARIS], tools=[WEATHER], model=model)) == ["Paris"]
+
+
+@pytest.mark.parametrize(
+    ("step", "cities"),
+    [
+        (slow(PARIS, seconds=0.05), ["Paris"]),
+        (late_calls(PARIS, seconds=0.05), ["Paris"]),
+        (filled_late(PARIS, seconds=0.05), ["Paris"]),
+        (rendered_twice(calls(PARIS, PARIS)), ["Paris", "Paris"]),
+        (
+            calls(
+                raw_call("default_api:get_weather", "{<ctrl46>city<ctrl46>: <ctrl46>Oslo<ctrl46>}"),
+                call("get_wea", city="Rome"),
+            ),
+            ["Oslo", "Rome"],
+        ),
+    ],
+    ids=["late", "late call", "filled late", "drawn twice", "odd names and quotes"],
+)
+def test_a_call_is_a_call_however_the_page_shows_it(ask: Any, step: Any, cities: list[str]) -> None:
+    assert cities_in(ask([step], tools=[WEATHER], model="patient")) == cities
+
+
+def test_a_call_in_words_is_a_call(ask: Any) -> None:
+    answer = ask([written_call("get_weather", city="Paris")], tools=[WEATHER])
+    assert (cities_in(answer), answer.choices[0].message.content) == (["Paris"], None)
 
 
 @pytest.mark.parametrize(
     ("step", "status", "words"),
-    [(quota_callout(), 429, "quota"), (model_error("It broke."), 503, "It broke.")],
+    [
+        (quota_callout(), 429, "quota"),
+        (model_error("It broke."), 503, "It broke."),
+        (toast("Failed.", "error"), 503, "Failed."),
+    ],
 )
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_error_on_the_page_has_openai_s_shape(
@@ -186,6 +292,35 @@ def test_an_error_on_the_page_has_openai_s_shape(
     problem = body_of(caught.value)
     assert words in problem["message"]
     assert problem.keys() == {"message", "type", "param", "code"}
+
+
+def test_a_declaration_that_the_editor_refuses_is_a_bad_request_with_its_words(
+    ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The conversion should prevent it; if the editor becomes stricter, its error is the user's."""
+    for refused, words in {
+        '[{"name": "f", "title": "F"}]': 'Unknown key "title"',
+        '[{"name": "f", "parameters": {}}]': "Missing type",
+        "[{]": "Invalid JSON",
+    }.items():
+        monkeypatch.setattr(SchemaConverter, "to_json_string", lambda *_, text=refused: text)
+        with pytest.raises(openai.BadRequestError, match=words):
+            ask([], tools=[WEATHER])
+
+
+def test_a_dialog_that_cannot_be_closed_is_named(ask: Any) -> None:
+    with pytest.raises(openai.InternalServerError, match="stands in front of the page") as caught:
+        ask([], model="blocked")
+    assert caught.value.status_code == 503
+
+
+def test_a_spinner_that_never_ends_is_a_time_out(
+    ask: Any, studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Watch, "next", out_of_patience_once_asked(studio.fake))
+    with pytest.raises(openai.InternalServerError, match="has not shown anything new") as caught:
+        ask([hang()])
+    assert caught.value.status_code == 504
 
 
 def test_an_error_in_the_middle_of_a_stream_is_no_assistant_text(ask: Any) -> None:

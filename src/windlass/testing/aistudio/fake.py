@@ -1,5 +1,7 @@
 """A local replica of the Google AI Studio page, which plays a script in a real browser."""
 
+import re
+from functools import cache
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -17,6 +19,11 @@ from windlass.testing.sse import Transport
 __all__ = ["FakeAIStudio"]
 
 _STATIC = Path(__file__).parent / "static"
+_MODULES = (
+    *("markup", "server", "state", "notices", "overlay", "schema", "chunks", "turns", "editor"),
+    *("tools", "settings", "generation", "prompt", "app"),
+)
+"""Each after those that it imports."""
 _CONTENT_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _POLICY = "default-src 'self'; base-uri 'none'; require-trusted-types-for 'script'"
 _NEW_CHAT = "/prompts/new_chat"
@@ -69,9 +76,9 @@ class FakeAIStudio(FakeUpstream):
                 return Answer([], Pace([]), status=302, headers={"Location": _SIGN_IN}, length=0)
             case ["v3", "signin", _]:
                 return _file("signin.html")
-            case ["static", "options.js"]:
+            case ["static", "page.js"]:
                 options = json_bytes(self._page.to_dict())
-                return _content(b"export const options = " + options + b";\n", ".js")
+                return _content(b"const options = " + options + b";\n" + _code(), ".js")
             case ["static", name] if (_STATIC / name).is_file():
                 return _file(name)
             case ["replica", "gate", place] if place in self._waits:
@@ -122,6 +129,13 @@ def _wait(held: Gate | float) -> Slow:
     if isinstance(held, Gate):
         return Slow(Turn(), held, seconds=0.0, after=0)
     return Slow(Turn(), None, seconds=held, after=0)
+
+
+@cache
+def _code() -> bytes:
+    """The page's modules as one, which a browser loads in half the time. Their names are unique."""
+    code = "\n".join((_STATIC / f"{name}.js").read_text("utf-8") for name in _MODULES)
+    return re.sub(r"^import .+;\n|^export ", "", code, flags=re.MULTILINE).encode()
 
 
 def _file(name: str) -> Answer:

@@ -10,7 +10,7 @@ const field = h("textarea", {
   "aria-label": LABEL,
   placeholder: "Start typing a prompt",
   rows: "3",
-  oninput: () => show(),
+  oninput: () => showButton(),
   onkeydown: (event) => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
@@ -22,8 +22,8 @@ const button = h("button", { part: "run_button", onclick: () => state.generation
 let shown = null;
 
 export function promptForm() {
-  onChange(show);
-  show();
+  onChange(showButton);
+  showButton();
   const onsubmit = (event) => {
     event.preventDefault();
     run();
@@ -47,7 +47,7 @@ function isEmpty() {
   return (field.value ?? "").trim() === "";
 }
 
-function show() {
+function showButton() {
   const generating = state.generation !== null;
   const empty = !generating && isEmpty();
   mark(button, {

@@ -42,7 +42,7 @@ const group = h(
         "aria-label": "Expand or collapse tools",
         onclick: () => {
           expanded = !expanded;
-          show();
+          showTools();
         },
       },
       icon("expand_more"),
@@ -52,8 +52,8 @@ const group = h(
 );
 
 export function toolsPanel() {
-  onChange(show);
-  show();
+  onChange(showTools);
+  showTools();
   return group;
 }
 
@@ -90,7 +90,7 @@ function isExcluded(name) {
   return name === "function_calling" ? Object.values(others).some(Boolean) : functions;
 }
 
-function show() {
+function showTools() {
   mark(group, { class: `settings-tool-group${expanded ? " expanded" : ""}` });
   const shown = rows.filter(([name]) => name !== "function_calling" || hasFunctionCalling());
   const wanted = expanded ? shown.map(([, row]) => row) : [];

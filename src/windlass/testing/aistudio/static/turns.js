@@ -3,7 +3,7 @@ import { h, icon } from "./markup.js";
 import { options } from "./options.js";
 import { state } from "./state.js";
 
-const TICK_MS = 100;
+const TICK_MS = 500;
 
 export const session = h("ms-chat-session", {});
 let number = 0;
