@@ -130,7 +130,9 @@ PATHS: dict[str, dict[str, Operation]] = {
             parameters=(_MODE,),
             answer={
                 **_json("ChatCompletion"),
-                EVENT_STREAM: {"schema": event_stream(ref("ChatCompletionChunk"), ref(ERROR))},
+                EVENT_STREAM: {
+                    "schema": event_stream(ref("ChatCompletionChunk"), ref(ERROR), last="[DONE]")
+                },
             },
             headers=("X-Windlass-Run-Id", "X-Function-Calling-Mode"),
             problems=(*STARTING, *WAITED_FOR),

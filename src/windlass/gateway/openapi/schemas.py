@@ -34,9 +34,14 @@ ERROR = "Error"
 RUN_EVENT = "RunEvent"
 
 
-def event_stream(*kinds: JsonObject) -> JsonObject:
-    """What each server-sent event of a stream is. Its data is JSON of one of these kinds."""
+def event_stream(*kinds: JsonObject, last: str | None = None) -> JsonObject:
+    """What each server-sent event of a stream is.
+
+    Its data is JSON of one of these kinds; that of the `last` one is this text.
+    """
     data = {**TEXT, "contentMediaType": "application/json", "contentSchema": any_of(*kinds)}
+    if last is not None:
+        data = any_of(one_of(last), data)
     return an_object({"data": data}, event=TEXT, id=TEXT)
 
 
