@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models": ("windlass.cli.models", "say which models can be used"),
     "demo": ("windlass.cli.demo", "serve a model of this machine with a few tools: no key needed"),
     "serve": ("windlass.cli.serve", "serve models and tools behind the OpenAI wire"),
+    "runs": ("windlass.cli.runs", "list, follow, export and go on with runs that are kept"),
     "mcp": ("windlass.cli.mcp", "offer tools to other programs as an MCP server"),
     "init": ("windlass.cli.init", "write a windlass.toml and tools to begin with"),
     "check-config": ("windlass.cli.check_config", "say what is wrong with a windlass.toml"),

@@ -1,0 +1,132 @@
+"""Orders to a run, through its file, to whichever process it goes in."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from windlass.cli.runs.file import cut_off, find_run, opened
+from windlass.cli.runs.following import LOOK_SECONDS, say
+from windlass.cli.runs.words import shortened
+from windlass.content import FunctionCall
+from windlass.errors import ConfigError, WindlassError
+from windlass.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    RoundRestarted,
+    RunEnded,
+    RunEvent,
+    ToolRunEnded,
+)
+from windlass.runs.protocol import RunLog
+from windlass.runs.records import Order, RunRecord
+
+__all__ = ["approve", "stop", "waiting"]
+
+
+async def stop(path: Path, given: Sequence[str]) -> int:
+    """Ends the runs, and waits until their logs say so."""
+    async with opened(path) as log:
+        for each in given:
+            record = await find_run(log, each)
+            if record.reason is not None:
+                say(f"{record.id} has ended already: {record.reason}")
+                continue
+            end = await _obeyed(log, path, record, Order(kind="stop"), _is_end)
+            assert isinstance(end, RunEnded)
+            if end.reason == "stopped":
+                say(f"{record.id} is stopped")
+            else:
+                say(f"{record.id} ended by itself first: {end.reason}")
+    return 0
+
+
+async def approve(path: Path, given: str, call_id: str | None, order: Order) -> int:
+    """Decides about a call that waits, and waits until the run's log says so."""
+    async with opened(path) as log:
+        record = await find_run(log, given)
+        if record.reason is not None:
+            raise WindlassError(f"{record.id} has ended ({record.reason}): no call of it waits")
+        call = _chosen(waiting(await log.read(record.id)), call_id, record.id)
+        decision = Order(
+            kind="approve",
+            call_id=call.id,
+            approved=order.approved,
+            arguments=order.arguments,
+            reason=order.reason,
+        )
+
+        def is_answer(event: RunEvent) -> bool:
+            resolved = isinstance(event, ApprovalResolved) and event.call_id == call.id
+            return resolved or isinstance(event, RunEnded)
+
+        answer = await _obeyed(log, path, record, decision, is_answer)
+    if not isinstance(answer, ApprovalResolved):
+        raise WindlassError(f"{record.id} ended before {call.name} was decided")
+    words = "approved" if answer.approved else "denied"
+    if answer.approved != order.approved:
+        raise WindlassError(f"{call.name} was decided otherwise in the meantime: {words}")
+    say(f"{shortened(call.name)} {shortened(call.json)}: {words}")
+    return 0
+
+
+def waiting(events: Sequence[RunEvent]) -> list[FunctionCall]:
+    """The calls that wait for somebody's yes."""
+    calls: dict[str, FunctionCall] = {}
+    for event in events:
+        match event:
+            case ApprovalRequested(call=call):
+                calls[call.id] = call
+            case ApprovalResolved(call_id=call_id):
+                calls.pop(call_id, None)
+            case ToolRunEnded(response=response):
+                calls.pop(response.id, None)
+            case RoundRestarted() | RunEnded():
+                calls.clear()
+            case _:
+                pass
+    return list(calls.values())
+
+
+def _chosen(calls: Sequence[FunctionCall], given: str | None, run_id: str) -> FunctionCall:
+    """The call with that id or beginning of one; without any, the only one that waits."""
+    found = [call for call in calls if given is None or call.id == given]
+    if not found and given:
+        found = [call for call in calls if call.id.startswith(given)]
+    if len(found) == 1:
+        return found[0]
+    if not calls:
+        raise WindlassError(f"no call of {run_id} waits for an approval")
+    those = "".join(f"\n  {c.id}  {shortened(c.name)} {shortened(c.json)}" for c in calls)
+    which = "several calls wait" if given is None or found else f"no call {given!r} waits"
+    raise ConfigError(f"{which}; say which of these is meant:{those}")
+
+
+def _is_end(event: RunEvent) -> bool:
+    return isinstance(event, RunEnded)
+
+
+async def _obeyed(
+    log: RunLog,
+    path: Path,
+    record: RunRecord,
+    order: Order,
+    is_answer: Callable[[RunEvent], bool],
+) -> RunEvent:
+    """The event that answers the order. Raises `WindlassError` if the run's process is gone."""
+    _check_process(path, record)
+    follower = log.follow(record.id, record.events)
+    await log.order(record.id, order)
+    while True:
+        events = await follower.some(LOOK_SECONDS)
+        for event in events:
+            if is_answer(event):
+                return event
+        if not events:
+            _check_process(path, record)
+
+
+def _check_process(path: Path, record: RunRecord) -> None:
+    if record.id in cut_off(path):
+        raise WindlassError(
+            f"the process of {record.id} is gone, and the run stands still:"
+            f" `windlass runs resume {record.id}` goes on with it"
+        )
