@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from msgspec.structs import replace
@@ -31,6 +31,8 @@ from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
 from windlass.runs.log import MemoryLog
 from windlass.testing import ScriptedModel, call, calls, say
+
+E = TypeVar("E", ApprovalRequested, ApprovalResolved)
 
 
 class Ledger:
@@ -127,6 +129,14 @@ def begun(events: list[RunEvent]) -> Counter[str]:
 
 def answered(events: list[RunEvent]) -> Counter[str]:
     return Counter(event.response.id for event in events if isinstance(event, ToolRunEnded))
+
+
+async def first_of(kind: type[E], run: AsyncRun) -> E:
+    """The run's first event of that kind, waited for."""
+    async for event in run.events():
+        if isinstance(event, kind):
+            return event
+    raise AssertionError(f"the run has ended without {kind.__name__}")
 
 
 async def test_the_reply_is_read_from_the_log_as_the_run_gave_it() -> None:
@@ -226,7 +236,7 @@ async def test_what_had_begun_early_in_a_cut_turn_is_answered_before_it_is_asked
     events, _ = await whole_run([call("look", what="a", id="a"), "done"])
     kept = next(n for n, e in enumerate(events, 1) if isinstance(e, ToolRunStarted))
     early = [event for event in events[:kept] if not isinstance(event, TurnEnded)]
-    numbered = [replace(event, seq=n) for n, event in enumerate(early, 1)]
+    numbered: list[RunEvent] = [replace(event, seq=n) for n, event in enumerate(early, 1)]
     run = await resumed(numbered, Ledger(), [call("look", what="a", id="a"), "done"])
     after = list(run.log.recorded())[len(numbered) :]
     assert [type(event) for event in after[:3]] == [RunResumed, ToolRunEnded, RoundRestarted]
@@ -254,15 +264,13 @@ async def test_an_approval_waits_on_with_what_is_left_of_its_time() -> None:
     script = [call("pay", amount=1, id="a"), "done"]
     ledger = Ledger(approve=True)
     first = AsyncRun(plan_of(ledger, script))
-    async for event in first.events():
-        if isinstance(event, ApprovalRequested):
-            break
+    asked_for = await first_of(ApprovalRequested, first)
     await first.leave()
     prefix = list(first.log.recorded())
     run = AsyncRun(plan_of(ledger, script[1:]), log=MemoryLog(prefix), history=History(prefix))
     events = run.events(len(prefix))
     assert isinstance(await anext(events), RunResumed)
-    while not run.approve(event.call.id):
+    while not run.approve(asked_for.call.id):
         await asyncio.sleep(0)
     reply = await run.result()
     assert reply.text == "done"
@@ -275,9 +283,7 @@ async def test_an_approval_whose_time_was_up_while_nobody_ran_it_is_a_no() -> No
     script = [call("pay", amount=1, id="a"), "done"]
     ledger = Ledger(approve=True)
     first = AsyncRun(plan_of(ledger, script))
-    async for event in first.events():
-        if isinstance(event, ApprovalRequested):
-            break
+    await first_of(ApprovalRequested, first)
     await first.leave()
     old = [replace(each, time=each.time - 3600) for each in first.log.recorded()]
     run = AsyncRun(plan_of(ledger, script[1:]), log=MemoryLog(old), history=History(old))
@@ -290,13 +296,11 @@ async def test_a_decision_that_was_logged_is_not_asked_for_again() -> None:
     script = [call("pay", amount=1, id="a"), "done"]
     ledger = Ledger(approve=True)
     first = AsyncRun(plan_of(ledger, script))
-    async for event in first.events():
-        if isinstance(event, ApprovalRequested):
-            assert first.approve(event.call.id, arguments={"amount": 7})
-        if isinstance(event, ApprovalResolved):
-            break
+    asked = await first_of(ApprovalRequested, first)
+    assert first.approve(asked.call.id, arguments={"amount": 7})
+    resolved = await first_of(ApprovalResolved, first)
     await first.leave()
-    prefix = list(first.log.recorded())[: event.seq]
+    prefix = list(first.log.recorded())[: resolved.seq]
     ledger.begun.clear()
     run = AsyncRun(plan_of(ledger, script[1:]), log=MemoryLog(prefix), history=History(prefix))
     await run.result()

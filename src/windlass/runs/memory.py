@@ -7,7 +7,8 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from windlass.errors import RunNotFound
-from windlass.events import RunEnded, RunEvent, event_to_json
+from windlass.events import RunEnded, RunEvent
+from windlass.runs.encoding import encoded
 from windlass.runs.log import Follower, MemoryLog
 from windlass.runs.records import Order, Retention, RunRecord, expired
 
@@ -89,9 +90,7 @@ class MemoryRunLog:
 
 def _now(record: RunRecord, log: MemoryLog) -> RunRecord:
     events = log.recorded()
-    record = replace(
-        record, events=len(events), size=sum(len(event_to_json(event)) for event in events)
-    )
+    record = replace(record, events=len(events), size=len(encoded(events)))
     last = events[-1] if events else None
     if not isinstance(last, RunEnded):
         return record

@@ -3,13 +3,14 @@
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Literal
 
 from windlass.errors import StorageError
 
-__all__ = ["Synchronous", "connect", "in_words", "transaction"]
+__all__ = ["Synchronous", "connect", "in_words", "is_busy", "transaction"]
 
 Synchronous = Literal["normal", "full"]
 """`normal` outlives any crash of a process; `full` waits for the disk, and outlives a power cut."""
@@ -81,8 +82,9 @@ def connect(path: Path, synchronous: Synchronous = "normal") -> sqlite3.Connecti
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
+            _version(connection, path)  # a file that is not ours stays as it is
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            connection.execute("PRAGMA journal_mode = WAL")
+            _use_wal(connection)
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA secure_delete = ON")
@@ -102,6 +104,20 @@ def _make(path: Path) -> None:
         raise StorageError(f"{path} cannot be opened for writing: {error.strerror}") from error
 
 
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Waits its turn by itself: SQLite gives up at once if two make the same file."""
+    end = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.005)
+        else:
+            return
+
+
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     if _version(connection, path) == len(MIGRATIONS):
         return
@@ -116,9 +132,11 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    # In one statement: another process may make the file meanwhile, and must be seen whole.
+    version, application, tables = connection.execute(
+        "SELECT user_version, application_id, (SELECT count(*) FROM sqlite_schema)"
+        " FROM pragma_user_version, pragma_application_id"
+    ).fetchone()
     if (version or tables) and application != APPLICATION:
         raise StorageError(f"{path} is a database, but not a log of runs: name another file")
     if version > len(MIGRATIONS):
@@ -160,8 +178,24 @@ def in_words(path: Path) -> Generator[None]:
         raise StorageError(_words(path, error)) from error
 
 
+def is_busy(error: BaseException | None) -> bool:
+    """Whether somebody else held the file all the time."""
+    return _code(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _code(error: BaseException | None) -> int:
+    return getattr(error, "sqlite_errorcode", 0)
+
+
 def _words(path: Path, error: sqlite3.Error) -> str:
-    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+    match _code(error):
+        case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+            return f"the run is no longer in {path}: it was deleted while it went"
+        case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
+            return f"the run is written to {path} by somebody else too"
+        case _:
+            pass
+    match _code(error) & 0xFF:
         case sqlite3.SQLITE_FULL:
             return f"the disk is full: {path} cannot be written until there is room"
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
@@ -169,6 +203,8 @@ def _words(path: Path, error: sqlite3.Error) -> str:
                 f"{path} is damaged ({error}): move it away to begin a new one; what can be read "
                 f"of it comes out with `sqlite3 {path} .recover`"
             )
+        case sqlite3.SQLITE_IOERR:
+            return f"{path} cannot be read or written: {error}"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return f"another process has held {path} for more than {BUSY_SECONDS:g} seconds"
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:

@@ -7,6 +7,8 @@ import os
 import threading
 from pathlib import Path
 
+from windlass.errors import StorageError
+
 __all__ = ["hold", "is_alive", "release"]
 
 _held: dict[Path, tuple[int, set[int]]] = {}
@@ -15,10 +17,16 @@ _mutex = threading.Lock()
 
 
 def hold(database: Path, keeper: int) -> None:
-    """Says that `keeper` lives, until this process ends or `release` is called."""
+    """Says that `keeper` lives, until this process ends or `release` is called.
+
+    Raises `StorageError` where files cannot be locked.
+    """
     with _mutex:
-        descriptor, keepers = _open(database)
-        _lock(descriptor, keeper)
+        try:
+            descriptor, keepers = _open(database)
+            _lock(descriptor, keeper)
+        except OSError as error:
+            raise StorageError(f"{_beside(database)} cannot be locked: {error.strerror}") from error
         keepers.add(keeper)
 
 
@@ -27,6 +35,9 @@ def release(database: Path, keeper: int) -> None:
         descriptor, keepers = _open(database)
         _unlock(descriptor, keeper)
         keepers.discard(keeper)
+        if not keepers:
+            os.close(descriptor)
+            del _held[_beside(database)]
 
 
 def is_alive(database: Path, keeper: int) -> bool:
@@ -43,10 +54,14 @@ def is_alive(database: Path, keeper: int) -> bool:
 
 
 def _open(database: Path) -> tuple[int, set[int]]:
-    path = Path(f"{database.resolve()}-lock")
+    path = _beside(database)
     if path not in _held:
         _held[path] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), set()
     return _held[path]
+
+
+def _beside(database: Path) -> Path:
+    return Path(f"{database.resolve()}-lock")
 
 
 if os.name == "nt":

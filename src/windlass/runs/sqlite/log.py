@@ -1,22 +1,24 @@
 """`SQLiteLog`: runs in one file that outlive the process, for every process of the machine."""
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from windlass.errors import RunNotFound
+from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEvent
 from windlass.runs.log import Follower, MemoryLog, PollingFollower
 from windlass.runs.records import Order, Retention, RunRecord, expired
-from windlass.runs.sqlite import keepers
+from windlass.runs.sqlite import keepers, queries
 from windlass.runs.sqlite.database import Synchronous, connect, in_words, transaction
 from windlass.runs.sqlite.stored import StoredLog
 from windlass.runs.sqlite.writer import Writer
@@ -30,8 +32,6 @@ READ_EVENTS = 2_000
 ORDER_SECONDS = 0.2
 """How often orders from other processes are looked for while runs go."""
 
-_RECORD = "id, model, created, owner, chat, title, origin, ended, reason, error, events, size"
-_events = msgspec.json.Decoder(list[RunEvent])
 _orders = msgspec.json.Decoder(Order)
 
 
@@ -64,13 +64,10 @@ class SQLiteLog:
     async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
         def take(connection: sqlite3.Connection) -> list[RunRecord]:
             with transaction(connection):
-                rows = connection.execute(
-                    f"SELECT {_RECORD}, keeper FROM runs WHERE ended IS NULL ORDER BY created"
-                ).fetchall()
-                held = {row[-1] for row in rows}
+                found = queries.open_runs(connection)
+                held = {keeper for _, keeper in found}
                 gone = {keeper for keeper in held if not keepers.is_alive(self.path, keeper)}
-                left = [_record(row[:-1]) for row in rows if row[-1] in gone]
-                ours = [record for record in left if wanted(record)]
+                ours = [record for record, keeper in found if keeper in gone and wanted(record)]
                 connection.executemany(
                     "UPDATE runs SET keeper = ? WHERE id = ?",
                     [(self._writer.keeper, record.id) for record in ours],
@@ -85,36 +82,24 @@ class SQLiteLog:
         return self._keep(run_id, log)
 
     async def read(self, run_id: str, after: int = 0, limit: int | None = None) -> list[RunEvent]:
-        def get(connection: sqlite3.Connection) -> list[RunEvent]:
-            events: list[RunEvent] = []
-            rows = connection.execute(
-                "SELECT data FROM batches WHERE run_id = ? AND last > ? ORDER BY first",
-                (run_id, after),
-            )
-            for (data,) in rows:
-                events += _events.decode(data)
-                if limit is not None and len(events) >= limit:
-                    break
-            rows.close()
-            return [event for event in events if event.seq > after]
-
-        events = await self._read(get)
-        if not events and after == 0:
-            await self.status(run_id)
+        look = partial(queries.events_after, run_id=run_id, after=after, limit=limit)
+        events, _ = await self._read(look)
         return events
 
     def follow(self, run_id: str, after: int = 0) -> Follower:
         live = self._live.get(run_id)
         if live is not None:
             return live.follow(after)
-        return PollingFollower(lambda number: self.read(run_id, number, READ_EVENTS), after)
+
+        async def more(number: int) -> list[RunEvent] | None:
+            look = partial(queries.events_after, run_id=run_id, after=number, limit=READ_EVENTS)
+            events, ended = await self._read(look)
+            return None if ended and not events else events
+
+        return PollingFollower(more, after)
 
     async def status(self, run_id: str) -> RunRecord:
-        query = f"SELECT {_RECORD} FROM runs WHERE id = ?"
-        row = await self._read(lambda connection: connection.execute(query, (run_id,)).fetchone())
-        if row is None:
-            raise RunNotFound(f"no run {run_id!r} is known here")
-        return _record(row)
+        return await self._read(partial(queries.record_of, run_id=run_id))
 
     async def list(
         self,
@@ -124,20 +109,8 @@ class SQLiteLog:
         open: bool | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
-        conditions, values = ["TRUE"], list[Any]()
-        for column, value in (("owner", owner), ("chat", chat)):
-            if value is not None:
-                conditions.append(f"{column} = ?")
-                values.append(value)
-        if open is not None:
-            conditions.append("ended IS NULL" if open else "ended IS NOT NULL")
-        query = (
-            f"SELECT {_RECORD} FROM runs WHERE {' AND '.join(conditions)}"
-            " ORDER BY created DESC LIMIT ?"
-        )
-        values.append(-1 if limit is None else limit)
-        rows = await self._read(lambda connection: connection.execute(query, values).fetchall())
-        return [_record(row) for row in rows]
+        choose = partial(queries.records, owner=owner, chat=chat, open=open, limit=limit)
+        return await self._read(choose)
 
     async def order(self, run_id: str, order: Order) -> None:
         live = self._live.get(run_id)
@@ -161,12 +134,14 @@ class SQLiteLog:
         return len(gone)
 
     async def aclose(self) -> None:
-        """Writes what is to be written and lets go of the file."""
+        """Writes what is to be written and lets go of the file. Runs that still go are left open.
+
+        What cannot be written is told to the readers of its run.
+        """
         if self._orders is not None:
             self._orders.cancel()
-        for log in list(self._live.values()):
-            if log.settled is not None and not log.closed:
-                await log.settled()
+        left = [log.leave() for log in self._live.values()]
+        await asyncio.gather(*left, return_exceptions=True)
         await asyncio.to_thread(self._writer.close)
         if self._readers is not None:
             self._readers.shutdown()
@@ -182,7 +157,12 @@ class SQLiteLog:
             for run_id in run_ids:  # one by one, so that others may write in between
                 connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
             connection.execute("PRAGMA incremental_vacuum").fetchall()
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                raise StorageError(
+                    f"deleted, but {self.path}-wal still holds it, since another process reads: "
+                    "it goes with the next deletion"
+                )
 
         await self._write(delete)
 
@@ -197,24 +177,23 @@ class SQLiteLog:
 
     async def _look_for_orders(self) -> None:
         """While runs go here: what other processes ask of them."""
-        query = "SELECT id, run_id, data FROM orders ORDER BY id"
         while self._live:
             await asyncio.sleep(ORDER_SECONDS)
-            rows = await self._read(lambda connection: connection.execute(query).fetchall())
-            ours = [
-                (number, self._live[run], data) for number, run, data in rows if run in self._live
-            ]
-            if not ours:
-                continue
-            numbers = [(number,) for number, _, _ in ours]
-            await self._write(
-                lambda connection, numbers=numbers: (
-                    connection.executemany("DELETE FROM orders WHERE id = ?", numbers).rowcount
-                )
-            )
-            for _, log, data in ours:
-                if log.on_order is not None:
-                    log.on_order(_orders.decode(data))
+            with contextlib.suppress(StorageError):  # whoever writes will hear of it
+                await self._obey_orders()
+
+    async def _obey_orders(self) -> None:
+        query = "SELECT id, run_id, data FROM orders ORDER BY id"
+        rows = await self._read(lambda connection: connection.execute(query).fetchall())
+        obeyed: list[tuple[int]] = []
+        for number, run_id, data in rows:
+            log = self._live.get(run_id)
+            if log is not None and log.on_order is not None:
+                log.on_order(_orders.decode(data))
+                obeyed.append((number,))
+        if obeyed:
+            delete = "DELETE FROM orders WHERE id = ?"
+            await self._write(lambda connection: connection.executemany(delete, obeyed).rowcount)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.wrap_future(self._writer.call(work))
@@ -231,21 +210,3 @@ class SQLiteLog:
             self._connections.append(connection)
         with in_words(self.path):
             return work(connection)
-
-
-def _record(row: Sequence[Any]) -> RunRecord:
-    run_id, model, created, owner, chat, title, origin, ended, reason, error, events, size = row
-    return RunRecord(
-        id=run_id,
-        model=model,
-        created=created,
-        owner=owner,
-        chat=chat,
-        title=title,
-        origin=msgspec.json.decode(origin),
-        ended=ended,
-        reason=reason,
-        error=error,
-        events=events,
-        size=size,
-    )

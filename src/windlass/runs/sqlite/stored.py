@@ -19,7 +19,7 @@ from windlass.events import (
     ToolCallStarted,
     ToolRunProgress,
 )
-from windlass.jsontext import encode_json
+from windlass.runs.encoding import encoded
 from windlass.runs.log import MemoryLog
 from windlass.runs.records import RunRecord
 from windlass.runs.sqlite.writer import Batch, Writer
@@ -86,12 +86,22 @@ class StoredLog(MemoryLog):
     async def _settle(self) -> None:
         if self.failure is not None:
             raise self.failure
-        if self.closed or self._kept >= self._last:
+        number = max(1, self._last)  # a run is kept once its first event is
+        if self.closed or self._kept >= number:
             return
         self._hurry()
         kept: asyncio.Future[None] = self._loop.create_future()
-        self._settling.append((self._last, kept))
+        self._settling.append((number, kept))
         await kept
+
+    async def leave(self) -> None:
+        """Writes what is there and closes. Raises `StorageError` if that cannot be written."""
+        try:
+            if self._last > self._kept:
+                await self._settle()
+        finally:
+            if not self.closed:
+                self.close()
 
     def close(self, failure: WindlassError | None = None) -> None:
         super().close(failure)
@@ -116,7 +126,7 @@ class StoredLog(MemoryLog):
         if not events:
             return
         try:
-            data = encode_json(events)
+            data = encoded(events)
         except Exception as error:  # noqa: BLE001 - whatever a tool has put into its result
             self.close(StorageError(f"an event cannot be written as JSON: {error}"))
             return

@@ -9,14 +9,14 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from windlass.errors import StorageError
 from windlass.events import RunEvent
+from windlass.jsontext import encode_json
 from windlass.runs.records import RunRecord
 from windlass.runs.sqlite import keepers
-from windlass.runs.sqlite.database import Synchronous, connect, in_words, transaction
+from windlass.runs.sqlite.database import Synchronous, connect, in_words, is_busy, transaction
 
 __all__ = ["Batch", "Writer"]
 
@@ -69,55 +69,60 @@ class Writer:
         """This writer's number in the file, once it has begun."""
 
     def put(self, batch: Batch) -> None:
-        self._begin()
-        self._jobs.put(batch)
+        self._give(batch)
 
     def call(self, work: Callable[[sqlite3.Connection], T]) -> "Future[T]":
         """Does something else with the file, in its turn. The future raises `StorageError`."""
         future: Future[T] = Future()
-        self._begin()
-        self._jobs.put(Call(work, future))
+        self._give(Call(work, future))
         return future
 
     def close(self) -> None:
         with self._mutex:
             thread, self._thread = self._thread, None
+            jobs, self._jobs = self._jobs, queue.SimpleQueue()
         if thread is not None:
-            self._jobs.put(None)
+            jobs.put(None)
             thread.join()
 
-    def _begin(self) -> None:
-        if self._thread is None:
-            with self._mutex:
-                if self._thread is None:
-                    self._thread = threading.Thread(
-                        target=self._work, name=f"windlass {self._path.name}", daemon=True
-                    )
-                    self._thread.start()
+    def _give(self, job: Job) -> None:
+        with self._mutex:
+            self._jobs.put(job)
+            if self._thread is None:
+                name = f"windlass {self._path.name}"
+                self._thread = threading.Thread(
+                    target=self._work, args=(self._jobs,), name=name, daemon=True
+                )
+                self._thread.start()
 
-    def _work(self) -> None:
+    def _work(self, waiting: "queue.SimpleQueue[Job]") -> None:
         connection: sqlite3.Connection | None = None
         over = False
         while not over:
-            jobs = [self._jobs.get()]
-            while not self._jobs.empty():
-                jobs.append(self._jobs.get_nowait())
+            jobs = [waiting.get()]
+            while not waiting.empty():
+                jobs.append(waiting.get_nowait())
             over = None in jobs
             try:
                 connection = connection or self._open()
-                self._do(connection, jobs)
             except StorageError as error:
                 _refuse(jobs, error)
+            else:
+                self._do(connection, jobs)
         if connection is not None:
             connection.close()
             keepers.release(self._path, self.keeper)
 
     def _open(self) -> sqlite3.Connection:
         connection = connect(self._path, self._synchronous)
-        with in_words(self._path):
-            added = connection.execute("INSERT INTO keepers (started) VALUES (?)", (time.time(),))
-        self.keeper = added.lastrowid or 0
-        keepers.hold(self._path, self.keeper)
+        try:
+            with in_words(self._path):
+                query = "INSERT INTO keepers (started) VALUES (?)"
+                self.keeper = connection.execute(query, (time.time(),)).lastrowid or 0
+            keepers.hold(self._path, self.keeper)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _do(self, connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
@@ -133,17 +138,21 @@ class Writer:
         self._write(connection, batches)
 
     def _call(self, connection: sqlite3.Connection, call: Call) -> None:
+        if not call.future.set_running_or_notify_cancel():
+            return
         try:
             with in_words(self._path):
-                call.future.set_result(call.work(connection))
+                result = call.work(connection)
         except Exception as error:  # noqa: BLE001 - it is the caller's
             call.future.set_exception(error)
+        else:
+            call.future.set_result(result)
 
     def _write(self, connection: sqlite3.Connection, batches: Sequence[Batch]) -> None:
         for start in range(0, len(batches), MOST_BATCHES):
             some = batches[start : start + MOST_BATCHES]
             failure = self._try(connection, some)
-            if failure is not None and len(some) > 1:
+            if failure is not None and len(some) > 1 and not is_busy(failure.__cause__):
                 # One that cannot be written, as of a run that was deleted, is no other's trouble.
                 for batch in some:
                     batch.told(batch, self._try(connection, [batch]))
@@ -162,6 +171,8 @@ class Writer:
                     _insert(connection, some)  # a statement is a transaction of its own
         except StorageError as error:
             return error
+        except Exception as error:  # noqa: BLE001 - the thread lives on for the other runs
+            return StorageError(f"a run cannot be written to {self._path}: {error}")
         return None
 
 
@@ -177,8 +188,8 @@ def _insert_runs(connection: sqlite3.Connection, some: Sequence[Batch], keeper: 
                     record.created,
                     record.owner,
                     record.chat,
-                    record.title,
-                    msgspec.json.encode(record.origin),
+                    _whole(record.title),
+                    encode_json(record.origin),
                     keeper,
                 ),
             )
@@ -190,16 +201,22 @@ def _insert(connection: sqlite3.Connection, some: Sequence[Batch]) -> None:
     values: list[object] = []
     for batch in some:
         first, last = batch.events[0].seq, batch.events[-1].seq
-        values += (batch.run_id, first, last, batch.data, batch.ended, batch.reason, batch.error)
+        error = None if batch.error is None else _whole(batch.error)
+        values += (batch.run_id, first, last, batch.data, batch.ended, batch.reason, error)
     connection.execute(
         f"INSERT INTO batches (run_id, first, last, data, ended, reason, error) VALUES {places}",
         values,
     )
 
 
+def _whole(text: str) -> str:
+    """The text without halves of characters, which SQLite does not take."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _refuse(jobs: Sequence[Job], error: StorageError) -> None:
     for job in jobs:
         if isinstance(job, Batch):
             job.told(job, error)
-        elif job is not None:
+        elif job is not None and job.future.set_running_or_notify_cancel():
             job.future.set_exception(error)

@@ -1,0 +1,105 @@
+"""What is asked of the file: the events of a run, and what is known of runs."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from windlass.errors import RunNotFound, StorageError
+from windlass.events import RunEvent
+from windlass.runs.records import RunRecord
+
+__all__ = ["events_after", "open_runs", "record_of", "records"]
+
+_RECORD = "id, model, created, owner, chat, title, origin, ended, reason, error, events, size"
+_BATCHES = """
+    SELECT data FROM batches WHERE run_id = :run AND last > :after AND first >= (
+        SELECT ifnull(max(first), 0) FROM batches WHERE run_id = :run AND first <= :after + 1
+    ) ORDER BY first
+"""
+"""Goes straight to the number: whoever follows a log looks for its end again and again."""
+_events = msgspec.json.Decoder(list[RunEvent])
+_origin = msgspec.json.Decoder(dict[str, Any])
+T = TypeVar("T")
+
+
+def events_after(
+    connection: sqlite3.Connection, run_id: str, after: int, limit: int | None
+) -> tuple[list[RunEvent], bool]:
+    """The events after that number, and whether the run has ended: then nothing else comes.
+
+    Raises `RunNotFound`, and `StorageError` for events that cannot be understood.
+    """
+    # Before the events are: what has ended by now has all of them.
+    ended = record_of(connection, run_id).ended is not None
+    events: list[RunEvent] = []
+    rows = connection.execute(_BATCHES, {"run": run_id, "after": after})
+    for (data,) in rows:
+        events += _decoded(run_id, data, _events)
+        if limit is not None and len(events) >= limit:
+            break
+    rows.close()
+    return [event for event in events if event.seq > after], ended
+
+
+def record_of(connection: sqlite3.Connection, run_id: str) -> RunRecord:
+    """Raises `RunNotFound`."""
+    row = connection.execute(f"SELECT {_RECORD} FROM runs WHERE id = ?", (run_id,)).fetchone()
+    if row is None:
+        raise RunNotFound(f"no run {run_id!r} is known here")
+    return _record(row)
+
+
+def records(
+    connection: sqlite3.Connection,
+    *,
+    owner: str | None,
+    chat: str | None,
+    open: bool | None,
+    limit: int | None,
+) -> Sequence[RunRecord]:
+    """The chosen runs, newest first."""
+    conditions, values = ["TRUE"], list[Any]()
+    for column, value in (("owner", owner), ("chat", chat)):
+        if value is not None:
+            conditions.append(f"{column} = ?")
+            values.append(value)
+    if open is not None:
+        conditions.append("ended IS NULL" if open else "ended IS NOT NULL")
+    query = (
+        f"SELECT {_RECORD} FROM runs WHERE {' AND '.join(conditions)} ORDER BY created DESC LIMIT ?"
+    )
+    values.append(-1 if limit is None else limit)
+    return [_record(row) for row in connection.execute(query, values).fetchall()]
+
+
+def open_runs(connection: sqlite3.Connection) -> list[tuple[RunRecord, int]]:
+    """The runs that have not ended, oldest first, each with the number of its keeper."""
+    query = f"SELECT {_RECORD}, keeper FROM runs WHERE ended IS NULL ORDER BY created"
+    return [(_record(row[:-1]), row[-1]) for row in connection.execute(query).fetchall()]
+
+
+def _decoded(run_id: str, data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise StorageError(f"the run {run_id!r} cannot be read, it is damaged: {error}") from error
+
+
+def _record(row: Sequence[Any]) -> RunRecord:
+    run_id, model, created, owner, chat, title, origin, ended, reason, error, events, size = row
+    return RunRecord(
+        id=run_id,
+        model=model,
+        created=created,
+        owner=owner,
+        chat=chat,
+        title=title,
+        origin=_decoded(run_id, origin, _origin),
+        ended=ended,
+        reason=reason,
+        error=error,
+        events=events,
+        size=size,
+    )

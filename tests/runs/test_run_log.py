@@ -1,0 +1,390 @@
+"""What every log of runs keeps: each event once, in order, for any reader, from any number."""
+
+import asyncio
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.runs.conftest import Logs
+from tests.runs.sample_runs import (
+    CALL,
+    EVERY_KIND,
+    STARTED,
+    Clock,
+    begin,
+    ended_run,
+    kept,
+    odd_progress,
+)
+
+from windlass.content import FunctionResponse
+from windlass.errors import RunNotFound
+from windlass.events import (
+    RunEnded,
+    RunEvent,
+    Status,
+    TextDelta,
+    ToolRunEnded,
+    ToolRunProgress,
+    ToolRunStarted,
+    TurnEnded,
+)
+from windlass.runs.memory import MemoryRunLog
+from windlass.runs.protocol import RunLog
+from windlass.runs.records import Order, Retention
+from windlass.runs.sqlite import SQLiteLog
+
+TEXT = TextDelta("a")
+END = RunEnded("answer")
+
+
+def numbers(events: list[RunEvent]) -> list[int]:
+    return [event.seq for event in events]
+
+
+async def followed(log: RunLog, run_id: str = "run_1", after: int = 0) -> list[RunEvent]:
+    return [event async for event in log.follow(run_id, after)]
+
+
+async def test_events_are_numbered_from_one_and_stamped_by_the_clock(
+    logs: Logs, clock: Clock
+) -> None:
+    run = begin(logs.log)
+    await kept(run, STARTED, TEXT)
+    clock.now = 1_001.5
+    await kept(run, TEXT, END)
+    events = await logs.other.read("run_1")
+    assert numbers(events) == [1, 2, 3, 4]
+    assert [event.time for event in events] == [1_000.0, 1_000.0, 1_001.5, 1_001.5]
+
+
+def test_the_samples_are_of_every_kind() -> None:
+    assert {type(event) for event in EVERY_KIND} == set(get_args(RunEvent))
+
+
+async def test_every_kind_of_event_is_read_back_as_it_was_written(logs: Logs) -> None:
+    await kept(begin(logs.log), *EVERY_KIND)
+    written = [replace(event, seq=n, time=1_000.0) for n, event in enumerate(EVERY_KIND, 1)]
+    assert await logs.log.read("run_1") == written
+    assert await logs.other.read("run_1") == written
+    assert await followed(logs.other) == written
+
+
+async def test_a_big_result_is_kept_whole(logs: Logs) -> None:
+    result = FunctionResponse("read", {"output": "0123456789" * 500_000}, "a")
+    await kept(begin(logs.log), STARTED, ToolRunEnded(result, "ok"), END)
+    [_, event, _] = await logs.other.read("run_1")
+    assert isinstance(event, ToolRunEnded)
+    assert event.response == result
+
+
+@pytest.mark.parametrize("number", range(len(odd_progress())))
+async def test_odd_data_in_a_report_of_progress_harms_no_other_event(
+    logs: Logs, number: int
+) -> None:
+    odd = ToolRunProgress("a", "f", data=odd_progress()[number])
+    await kept(begin(logs.log), STARTED, TEXT, odd, TEXT, END)
+    events = await logs.other.read("run_1")
+    assert [type(event) for event in events] == [
+        type(STARTED),
+        TextDelta,
+        ToolRunProgress,
+        TextDelta,
+        RunEnded,
+    ]
+    assert (await logs.other.status("run_1")).reason == "answer"
+
+
+async def test_half_of_a_character_harms_nothing(logs: Logs) -> None:
+    half = "name \ud83d"
+    run = begin(logs.log, title=half, origin={"extra": {"x": half}})
+    await kept(run, STARTED, TextDelta(half), RunEnded("error", error=half))
+    events = await logs.other.read("run_1")
+    assert numbers(events) == [1, 2, 3]
+    assert isinstance(events[1], TextDelta)
+    assert events[1].text[:5] == "name "
+    found = await logs.other.status("run_1")
+    assert found.title[:5] == "name "
+    assert str(found.error)[:5] == "name "
+    await ended_run(logs.log, "run_2")  # and whoever writes it can still write
+    assert len(await logs.other.read("run_2")) == 3
+
+
+async def test_nothing_comes_after_the_last_event(logs: Logs) -> None:
+    run = begin(logs.log)
+    await kept(run, STARTED, END, TEXT, RunEnded("error", error="late"))
+    run.append(TEXT)
+    await kept(run)
+    assert numbers(await logs.other.read("run_1")) == [1, 2]
+    assert (await logs.other.status("run_1")).reason == "answer"
+
+
+async def test_a_log_is_read_from_any_number(logs: Logs) -> None:
+    run = begin(logs.log)
+    await kept(run, STARTED, TEXT)
+    await kept(run, TEXT, TEXT, TEXT)
+    await kept(run, END)
+    for after in range(8):
+        assert numbers(await logs.other.read("run_1", after)) == list(range(after + 1, 7))
+
+
+async def test_reading_on_with_a_limit_gets_every_event_once(logs: Logs) -> None:
+    run = begin(logs.log)
+    await kept(run, STARTED, *[TEXT] * 9)
+    for _ in range(5):
+        await kept(run, TEXT)
+    await kept(run, TEXT, END)
+    got: list[RunEvent] = []
+    while events := await logs.other.read("run_1", len(got), 2):
+        assert len(events) <= 11
+        got += events
+    assert numbers(got) == list(range(1, 18))
+
+
+async def test_a_reader_gets_each_event_as_it_comes(logs: Logs) -> None:
+    run = begin(logs.log)
+    await kept(run, STARTED)
+    readers = [logs.log.follow("run_1"), logs.other.follow("run_1")]
+    for number, event in enumerate([TEXT, Status("s"), TurnEnded("stop"), END], 1):
+        got = await asyncio.gather(*(anext(reader) for reader in readers))
+        assert [each.seq for each in got] == [number, number]
+        await kept(run, event)
+    for reader in readers:
+        assert (await anext(reader)).done
+        assert reader.over
+        with pytest.raises(StopAsyncIteration):
+            await anext(reader)
+
+
+async def test_a_late_reader_gets_all_and_ends(logs: Logs) -> None:
+    await ended_run(logs.log)
+    for log in logs:
+        assert numbers(await followed(log)) == [1, 2, 3]
+        assert numbers(await followed(log, after=2)) == [3]
+
+
+@pytest.mark.parametrize("after", [3, 4, 100])
+async def test_who_has_read_an_ended_run_to_its_end_does_not_wait(logs: Logs, after: int) -> None:
+    await ended_run(logs.log)
+    for log in logs:
+        assert await followed(log, after=after) == []
+        reader = log.follow("run_1", after)
+        assert await reader.some(3_600) == []
+        assert reader.over
+
+
+async def test_a_reader_may_wait_for_a_while_only(logs: Logs) -> None:
+    run = begin(logs.log)
+    await kept(run, STARTED, TEXT)
+    for log in logs:
+        reader = log.follow("run_1")
+        assert numbers(await reader.some(3_600)) == [1, 2]
+        assert await reader.some(0) == []
+        assert not reader.over
+        waiting = asyncio.ensure_future(reader.some(3_600))
+        await asyncio.sleep(0)
+        reader.wake()
+        assert await waiting == []
+        assert not reader.over
+
+
+async def test_a_reader_that_gives_up_takes_nothing_from_the_others(logs: Logs) -> None:
+    run = begin(logs.log)
+    await kept(run, STARTED)
+    for number, log in enumerate(logs, 1):
+        impatient, patient = log.follow("run_1", number), log.follow("run_1", number - 1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await anext(impatient)
+        assert (await anext(patient)).seq == number
+        waiting = asyncio.ensure_future(anext(impatient))
+        await kept(run, TEXT)
+        assert (await waiting).seq == number + 1
+
+
+MIDDLE = [TEXT, Status("s"), ToolRunStarted(CALL, 1), TurnEnded("stop"), TextDelta("ü" * 300)]
+
+
+@pytest.mark.parametrize("make", [MemoryRunLog, SQLiteLog])
+@settings(max_examples=25, deadline=None)
+@given(
+    events=st.lists(st.sampled_from(MIDDLE), max_size=25),
+    readers=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 25), st.booleans()), max_size=4),
+    pauses=st.sets(st.integers(0, 25)),
+)
+def test_a_reader_from_any_number_at_any_time_gets_each_event_once_and_in_order(
+    make: Callable[..., Any],
+    events: list[RunEvent],
+    readers: list[tuple[int, int, bool]],
+    pauses: set[int],
+) -> None:
+    whole = [STARTED, *events, END]
+
+    async def go(folder: str) -> None:
+        path = Path(folder, "runs.db")
+        log = make(path) if make is SQLiteLog else make()
+        other = SQLiteLog(path) if make is SQLiteLog else log
+        run = begin(log)
+        await kept(run, whole[0])
+        following: list[tuple[int, asyncio.Task[list[RunEvent]]]] = []
+
+        def join(now: int) -> None:
+            for after, position, elsewhere in readers:
+                if position == now:
+                    reading = followed(other if elsewhere else log, after=after)
+                    following.append((after, asyncio.ensure_future(reading)))
+
+        for position, event in enumerate(whole[1:]):
+            join(position)
+            run.append(event)
+            if position in pauses:
+                await kept(run)
+        await kept(run)
+        for position in range(len(whole) - 1, 26):
+            join(position)
+        assert len(following) == len(readers)
+        for after, reading in following:
+            assert numbers(await reading) == list(range(after + 1, len(whole) + 1))
+        assert [replace(e, seq=0, time=0.0) for e in await other.read("run_1")] == whole
+        await log.aclose()
+        await other.aclose()
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(go(folder))
+
+
+async def test_what_is_known_of_a_run_follows_its_events(logs: Logs, clock: Clock) -> None:
+    run = begin(logs.log, owner="web", chat="c", title="Hello", origin={"kind": "x", "n": [1]})
+    await kept(run, STARTED, TEXT)
+    now = await logs.other.status("run_1")
+    assert (now.id, now.model, now.created) == ("run_1", "scripted/model", 1_000.0)
+    assert (now.owner, now.chat, now.title) == ("web", "c", "Hello")
+    assert now.origin == {"kind": "x", "n": [1]}
+    assert (now.ended, now.reason, now.error, now.events) == (None, None, None, 2)
+    clock.now = 1_060.0
+    await kept(run, RunEnded("error", error="the model is gone"))
+    then = await logs.other.status("run_1")
+    assert (then.ended, then.reason, then.error) == (1_060.0, "error", "the model is gone")
+    assert then.events == 3
+    assert then.size > now.size > len(STARTED.model)
+    assert list(await logs.other.list()) == [then]
+
+
+async def test_runs_are_listed_newest_first_and_chosen_by_what_is_known(logs: Logs) -> None:
+    await ended_run(logs.log, "b", 2.0, owner="web", chat="one")
+    await ended_run(logs.log, "c", 3.0, owner="web")
+    await ended_run(logs.log, "a", 1.0, chat="one")
+    await kept(begin(logs.log, "d", 2.5, owner="cli", chat="one"), STARTED)
+
+    async def ids(**choice: Any) -> str:
+        return "".join(each.id for each in await logs.other.list(**choice))
+
+    assert await ids() == "cdba"
+    assert await ids(limit=2) == "cd"
+    assert await ids(limit=0) == ""
+    assert await ids(owner="web") == "cb"
+    assert await ids(owner="") == "a"
+    assert await ids(chat="one") == "dba"
+    assert await ids(chat="one", limit=1) == "d"
+    assert await ids(open=True) == "d"
+    assert await ids(open=False) == "cba"
+    assert await ids(owner="web", chat="one", open=False) == "b"
+    assert await ids(owner="nobody") == ""
+
+
+async def test_an_unknown_run_is_said_to_be_unknown_and_nobody_waits_for_it(logs: Logs) -> None:
+    await ended_run(logs.log)
+    for ask in (
+        lambda: logs.other.read("run_2"),
+        lambda: logs.other.read("run_2", 5),
+        lambda: logs.other.status("run_2"),
+        lambda: logs.other.order("run_2", Order(kind="stop")),
+        lambda: logs.other.delete("run_2"),
+        lambda: followed(logs.other, "run_2"),
+        lambda: followed(logs.other, "run_2", 5),
+    ):
+        with pytest.raises(RunNotFound, match="no run 'run_2' is known here"):
+            await ask()
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        Order(kind="stop"),
+        Order(kind="approve", call_id="a", approved=False, reason="no"),
+        Order(kind="approve", call_id="a", arguments={"amount": 2}),
+    ],
+)
+async def test_an_order_reaches_the_run_from_wherever_it_comes(logs: Logs, order: Order) -> None:
+    for log in logs:
+        obeyed: asyncio.Queue[Order] = asyncio.Queue()
+        run = begin(logs.log, f"run_{id(log)}")
+        run.on_order = obeyed.put_nowait
+        await kept(run, STARTED)
+        await log.order(f"run_{id(log)}", order)
+        assert await obeyed.get() == order
+        await kept(run, END)
+        await log.order(f"run_{id(log)}", order)  # one that has ended has nobody to obey
+        assert obeyed.empty()
+
+
+async def test_a_deleted_run_is_known_no_more(logs: Logs) -> None:
+    await ended_run(logs.log)
+    await ended_run(logs.log, "run_2")
+    await logs.other.delete("run_1")
+    for log in logs:
+        assert [each.id for each in await log.list()] == ["run_2"]
+        with pytest.raises(RunNotFound):
+            await log.read("run_1")
+    assert len(await logs.other.read("run_2")) == 3
+
+
+async def test_a_run_that_goes_is_not_deleted(logs: Logs) -> None:
+    run = begin(logs.log)
+    await kept(run, STARTED)
+    for log in logs:
+        with pytest.raises(RunNotFound, match="has not ended"):
+            await log.delete("run_1")
+    await kept(run, END)
+    assert len(await logs.other.read("run_1")) == 2
+
+
+@pytest.mark.parametrize(
+    ("retention", "left"),
+    [
+        (Retention(), "abcd"),
+        (Retention(max_age=25), "cd"),
+        (Retention(max_age=0), ""),
+        (Retention(max_runs=3), "bcd"),
+        (Retention(max_runs=0), ""),
+        (Retention(max_bytes=10_000), "cd"),
+        (Retention(max_bytes=0), ""),
+        (Retention(max_age=35, max_runs=1), "d"),
+        (Retention(max_age=1_000, max_runs=1_000, max_bytes=10**9), "abcd"),
+    ],
+)
+async def test_ended_runs_expire_by_age_number_and_size_and_open_ones_stay(
+    logs: Logs, clock: Clock, retention: Retention, left: str
+) -> None:
+    await kept(begin(logs.log, "open", 1.0), STARTED)
+    for number, run_id in enumerate("abcd"):
+        clock.now = 1_000.0 + 10 * number
+        await kept(begin(logs.log, run_id, 1.0 + number), TextDelta("x" * 4_000), END)
+    clock.now = 1_040.0
+    assert await logs.other.expire(retention) == 4 - len(left)
+    assert sorted(each.id for each in await logs.log.list()) == [*left, "open"]
+    assert await logs.other.expire(retention) == 0
+
+
+async def test_nobody_takes_over_a_run_whose_process_lives(logs: Logs) -> None:
+    run = begin(logs.log)
+    await kept(run, STARTED)
+    for log in logs:
+        assert await log.claim() == []
+    await kept(run, END)
+    assert len(await logs.other.read("run_1")) == 2
