@@ -193,6 +193,7 @@ class ToolExecutor:
             round=job.round,
             deadline=job.run.deadline,
             report=_reporter(job),
+            ask=lambda call: job.run.approvals.ask(call, job.run.emit),
         )
         values = await job.run.dependencies.resolve(tool, context)
         if tool.context_parameter:
