@@ -499,18 +499,19 @@ def test_a_stream_split_anywhere_gives_the_same_events(cuts: list[int]) -> None:
     assert events_of(splits(STREAM, cuts)) == events_of([STREAM])
 
 
-@given(st.data())
-def test_no_json_in_a_delta_breaks_the_decoder(data: st.DataObject) -> None:
-    names = st.sampled_from(
-        ["content", "tool_calls", "function", "index", "id", "name", "arguments", "type",
-         "text", "reasoning", "reasoning_details", "function_call", "extra_content"]
-    )  # fmt: skip
-    values = st.recursive(
-        st.none() | st.booleans() | st.integers(-2, 3) | st.text(max_size=3),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4),
-        max_leaves=12,
-    )
-    deltas = data.draw(st.lists(st.dictionaries(names, values), max_size=6))
+NAMES = st.sampled_from(
+    ["content", "tool_calls", "function", "index", "id", "name", "arguments", "type",
+     "text", "reasoning", "reasoning_details", "function_call", "extra_content"]
+)  # fmt: skip
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 3) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(st.dictionaries(NAMES, VALUES), max_size=6))
+def test_no_json_in_a_delta_breaks_the_decoder(deltas: list[dict[str, Any]]) -> None:
     events = streamed(*map(delta, deltas), STOP)
     started = [e.index for e in events if isinstance(e, ToolCallStarted)]
     ended = [e.index for e in events if isinstance(e, ToolCallEnded)]
