@@ -1,0 +1,187 @@
+"""Other processes for the tests of logs: each does one thing, and is spoken to by lines.
+
+`python -m tests.runs.processes write runs.db` is such a process; `Child` is the test's end of it.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+
+from tests.runs.sample_runs import STARTED, begin, kept
+
+from windlass.errors import StorageError
+from windlass.events import RunEnded, RunEvent, Status, TextDelta
+from windlass.runs.records import Order
+from windlass.runs.sqlite import SQLiteLog, database
+
+ROOT = Path(__file__).parents[2]
+SAID: dict[str, RunEvent] = {
+    "text": TextDelta("word "),
+    "status": Status("s"),
+    "end": RunEnded("answer"),
+}
+
+
+class Child:
+    """A process of this file; leaving it kills it."""
+
+    def __init__(self, *arguments: object) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.runs.processes", *map(str, arguments)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> "Child":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    async def hear(self) -> str:
+        """The next line that it says; empty when it has ended."""
+        assert self._process.stdout is not None
+        return (await asyncio.to_thread(self._process.stdout.readline)).rstrip("\n")
+
+    def kill(self) -> None:
+        """As the system does it when there is no more memory: nothing is tidied up."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+async def asked() -> str:
+    return (await asyncio.to_thread(sys.stdin.readline)).rstrip("\n")
+
+
+async def write(path: str, run_id: str = "run_1") -> None:
+    """Begins a run and appends what it is told to; says what is kept."""
+    log = SQLiteLog(path)
+    run = begin(log, run_id)
+    run.on_order = lambda order: say(order.kind, order.call_id, order.approved, order.arguments)
+    await kept(run, STARTED)
+    say("begun")
+    while word := await asked():
+        await kept(run, SAID[word])
+        say("kept", len(run.recorded()))
+    await log.aclose()
+    say("closed")
+
+
+async def flood(path: str) -> None:
+    """Writes to many runs without end, and says how far each is kept."""
+    log = SQLiteLog(path)
+    runs = {number: begin(log, f"run_{number}") for number in range(5)}
+    for run in runs.values():
+        await kept(run, STARTED)
+
+    async def write_on(number: int) -> None:
+        while True:
+            await kept(runs[number], Status("x" * 3_000), TextDelta("y" * 2_000), Status("z"))
+            say(number, len(runs[number].recorded()))
+
+    await asyncio.gather(*(write_on(number) for number in runs))
+
+
+async def follow(path: str, run_id: str = "run_1", after: str = "0") -> None:
+    """Says each event of a run when it sees it."""
+    log = SQLiteLog(path)
+    async for event in log.follow(run_id, int(after)):
+        say(event.seq, type(event).__name__)
+    await log.aclose()
+    say("over")
+
+
+async def claim(path: str) -> None:
+    """When it is told to: takes the runs that were left, and says which."""
+    log = SQLiteLog(path)
+    await log.list()
+    say("ready")
+    await asked()
+    say(*sorted(record.id for record in await log.claim()))
+    await asked()
+
+
+async def order(path: str, kind: str) -> None:
+    log = SQLiteLog(path)
+    stop = Order(kind="stop")
+    approve = Order(kind="approve", call_id="a", arguments={"amount": 2})
+    await log.order("run_1", stop if kind == "stop" else approve)
+    await log.aclose()
+    say("ordered")
+
+
+async def migrate(path: str, steps: str) -> None:
+    """Opens the file when it is told to, as a version that knows so many steps more."""
+    more = "CREATE TABLE later_{0} (x); INSERT INTO later_{0} VALUES ({0});"
+    added = [more.format(n).replace("; ", ";\n") for n in range(int(steps))]
+    database.MIGRATIONS = (*database.MIGRATIONS, *added)
+    say("ready")
+    await asked()
+    database.connect(Path(path)).close()
+    say("opened")
+
+
+async def fill(path: str, most: str) -> None:
+    """Writes until files may not grow any more; then says how it ended, and what is kept."""
+    import resource
+
+    log = SQLiteLog(path)
+    run = begin(log)
+    await kept(run, STARTED)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), resource.RLIM_INFINITY))
+    try:
+        while True:
+            await kept(run, Status("x" * 10_000))
+    except StorageError as error:
+        say(error)
+    say(len(run.recorded()))
+
+
+async def unprivileged(path: str) -> None:
+    """Begins a run as somebody who may not write there; says what it is told."""
+    if os.geteuid() == 0:
+        os.setuid(65534)
+    log = SQLiteLog(path)
+    try:
+        await kept(begin(log), STARTED)
+    except StorageError as error:
+        say(error)
+    await log.aclose()
+
+
+COMMANDS: dict[str, Callable[..., Awaitable[None]]] = {
+    each.__name__: each
+    for each in (write, flood, follow, claim, order, migrate, fill, unprivileged)
+}
+
+
+async def main(command: str, *arguments: str) -> None:
+    await COMMANDS[command](*arguments)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
