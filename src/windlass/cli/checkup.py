@@ -12,11 +12,13 @@ from typing import Literal
 from msgspec import Struct
 
 from windlass import __version__
+from windlass.cli.aistudio_ready import aistudio_readiness
 from windlass.cli.providers import (
     EMBEDDED,
     LIBGOMP_COMMAND,
     RUNTIME_MODULE,
     SERVICES,
+    Readiness,
     is_installed,
     libgomp_is_missing,
     service_readiness,
@@ -32,7 +34,9 @@ __all__ = ["EXTRAS", "Check", "checkup"]
 EXTRAS: dict[str, tuple[str, ...]] = {
     "aistudio": ("playwright",),
     "cli": ("prompt_toolkit", "rich", "shtab"),
+    "fleet": ("nats",),
     "gateway": ("httptools", "prometheus_client", "starlette", "uvicorn"),
+    "mcp": ("mcp",),
     "otel": (
         "opentelemetry",
         "opentelemetry.sdk",
@@ -44,7 +48,9 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 USES = {
     "aistudio": "models behind a page of the browser",
     "cli": "windlass chat, bars and completion",
+    "fleet": "workers on other machines",
     "gateway": "windlass serve",
+    "mcp": "tools of MCP servers, and ours as one",
     "otel": "traces",
 }
 _SPARE_BYTES = 64 * 1024 * 1024
@@ -65,9 +71,8 @@ def checkup() -> Iterator[Check]:
     for extra in EXTRAS:
         yield _extra(extra)
     for service in SERVICES:
-        ready = service_readiness(service)
-        state = "ok" if ready.ready else "problem" if ready.wrong else "missing"
-        yield Check(state, f"{service.name}/", ready.because, ready.remedy)
+        yield _provider(service.name, service_readiness(service))
+    yield _provider("aistudio", aistudio_readiness())
     yield from _embedded_model()
     yield from _configuration()
 
@@ -79,6 +84,11 @@ def _extra(extra: str) -> Check:
         return Check("ok", name, f"installed, for {USES[extra]}")
     detail = f"{', '.join(missing)} not installed; needed for {USES[extra]}"
     return Check("missing", name, detail, f"pip install 'windlass[{extra}]'")
+
+
+def _provider(name: str, ready: Readiness) -> Check:
+    state = "ok" if ready.ready else "problem" if ready.wrong else "missing"
+    return Check(state, f"{name}/", ready.because, ready.remedy)
 
 
 def _embedded_model() -> Iterator[Check]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from windlass.cli.aistudio_ready import aistudio_readiness
 from windlass.cli.output import own_stdout
 from windlass.cli.providers import (
     EMBEDDED,
@@ -33,7 +34,9 @@ examples:
   windlass models --json | jq '.[] | select(.usable) | .name'
 
 The one with a star is what `windlass run` and `windlass chat` use when none is named. NAME/... is
-a provider: any of its models can be named, such as openai/gpt-5-mini."""
+a provider: any of its models can be named, such as openai/gpt-5-mini. aistudio/ has no key: it
+drives the page of Google AI Studio in a browser in which you have signed in by hand, once, with
+`windlass aistudio login`; aistudio/default is the model that the page shows."""
 
 
 class KnownModel(Struct, frozen=True):
@@ -83,6 +86,8 @@ def known_models() -> Iterator[KnownModel]:
         ready = service_readiness(service)
         name = f"{service.name}/..."
         yield KnownModel(name, service.target, ready.ready, ready.because, ready.remedy)
+    ready = aistudio_readiness()
+    yield KnownModel("aistudio/...", "aistudio/default", ready.ready, ready.because, ready.remedy)
     for weights in EMBEDDED:
         ready = embedded_readiness(weights)
         name = f"local/{weights.name}"
