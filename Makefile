@@ -9,7 +9,12 @@ NEED := sh scripts/need.sh
 WORKERS ?= auto
 MODEL ?=
 PORT ?= 8080
+COVERAGE ?=
 COVERAGE_FLOOR := 95
+MEASURED := --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
+
+# Or each worker of the tests, and each process that a test starts, would compile the sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install run examples test check format bench bench-local bench-peers bfcl docs clean
@@ -17,7 +22,7 @@ COVERAGE_FLOOR := 95
 help:
 	@echo "make run     the gateway with a model of this machine and a few tools; MODEL=smol for the light one"
 	@echo "make examples   small programs against a scripted model"
-	@echo "make test    the tests, with coverage"
+	@echo "make test    the tests; COVERAGE=1 for coverage and its floor, which takes twice as long"
 	@echo "make check   lint, formatting, types, import layers"
 	@echo "make format  put right what ruff can"
 	@echo "make bench   Windlass beside a raw aiohttp loop and the openai SDK"
@@ -35,9 +40,10 @@ run: $(INSTALLED)
 examples: $(INSTALLED)
 	@$(BIN)/python examples/run_all.py
 
+# A file's tests share a gateway or a browser. By their number, the few and slow ones would come last.
 test: $(INSTALLED)
 	@$(NEED) libgomp.so.1:libgomp1 tmux:tmux chromium:chromium
-	@$(BIN)/pytest -q -n $(WORKERS) --dist loadfile --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR) $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(COVERAGE),$(MEASURED)) $(ARGS)
 
 check: $(INSTALLED)
 	@$(BIN)/ruff check
