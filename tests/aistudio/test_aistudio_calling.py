@@ -93,9 +93,7 @@ async def test_parallel_calls_are_all_there_and_identical_ones_too(model_on: Mak
         assert [found[1]["city"] for found in calls_in(events)] == ["Paris", "Paris", "Rome"]
 
 
-@pytest.mark.parametrize(
-    ("resume", "answered"), [("all", "disabled"), ("all", "kept"), ("each", "kept")]
-)
+@pytest.mark.parametrize(("resume", "answered"), [("all", "disabled"), ("each", "kept")])
 async def test_results_are_given_in_the_page_s_own_fields(
     model_on: MakeModel, resume: Any, answered: Any
 ) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 from tests.aistudio.browsing import IN_ONE_BROWSER, MakeModel
 from tests.aistudio.test_aistudio_calling import (
     PARIS,
-    TIME,
     WEATHER,
     asking,
     events_of,
@@ -33,19 +32,6 @@ async def test_an_agent_s_run_of_twenty_turns_sets_its_tools_up_once(model_on: M
         assert [request.body["prompt"] for request in fake.requests[1:]] == [None] * 19
 
 
-async def test_other_tools_are_set_up_in_place_of_the_first(model_on: MakeModel) -> None:
-    with FakeAIStudio(["One", "Two", "Three"]) as fake:
-        model = model_on(fake.url)
-        history = [Message.user("Hi")]
-        for tools, said in (((WEATHER,), "One"), ((TIME,), "Two"), ((TIME,), "Three")):
-            await events_of(model, ModelRequest(history, tools))
-            history += [Message.assistant(said), Message.user("And?")]
-        assert [[each["name"] for each in saved] for saved in fake.saves] == [
-            ["get_weather"],
-            ["get_time"],
-        ]
-
-
 async def test_a_switch_that_somebody_moved_is_noticed(model_on: MakeModel) -> None:
     """What is remembered is believed only after the page has been looked at again."""
     with FakeAIStudio(["One", "Two"]) as fake:
@@ -69,22 +55,6 @@ async def _saves_of_two_turns(model: Any, fake: FakeAIStudio) -> int:
         "get_weather"
     ] * 2
     return sum(1 for saved in fake.saves if saved)
-
-
-async def test_what_is_remembered_has_its_time(model_on: MakeModel) -> None:
-    now = 0.0
-
-    def clock() -> float:
-        nonlocal now
-        now += 40
-        return now
-
-    with FakeAIStudio(["One", "Two"]) as fake:
-        model = model_on(fake.url, settings={"cache_ttl": 30.0}, clock=clock)
-        assert await _saves_of_two_turns(model, fake) == 2
-    with FakeAIStudio(["One", "Two"]) as fake:
-        model = model_on(fake.url, settings={"cache_ttl": 50.0}, clock=clock)
-        assert await _saves_of_two_turns(model, fake) == 1
 
 
 async def test_without_the_cache_the_page_is_cleared_after_each_answer(
