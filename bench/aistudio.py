@@ -1,12 +1,11 @@
 """The AI Studio page as a model: what setting up tools costs, and how soon a turn is over.
 
-    python bench/aistudio.py            everything, some two minutes
-    python bench/aistudio.py --quick    with fewer samples
+    python bench/run.py --only aistudio            everything, some two minutes
+    python bench/run.py --only aistudio --quick    with fewer samples
 
 The page is the local replica, in a real Chromium. docs/aistudio.md has a copy of the figures.
 """
 
-import argparse
 import asyncio
 import tempfile
 import time
@@ -151,13 +150,10 @@ async def _rows(bench: Bench) -> list[tuple[str, str]]:
 
 
 def show(quick: bool) -> None:
-    rows: Sequence[tuple[str, str]] = asyncio.run(measured(quick))
     print("\nThe AI Studio page, replica in Chromium")
+    if browser_config({}).program is None:
+        print("  left out: there is no Chromium here (apt-get install chromium)")
+        return
+    rows: Sequence[tuple[str, str]] = asyncio.run(measured(quick))
     for what, figure in rows:
         print(f"  {what:<52}{figure:>10}")
-
-
-if __name__ == "__main__":
-    options = argparse.ArgumentParser(description="The AI Studio page as a model")
-    options.add_argument("--quick", action="store_true")
-    show(options.parse_args().quick)

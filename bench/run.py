@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
+import aistudio
 import gateway
 import parser as parser_bench
 import report
@@ -33,7 +34,9 @@ IMPORTS = {
     "windlass": "import windlass",
     "windlass, and a first client": FIRST_CLIENT,
 }
-EXTRAS = ("rounds", "import", "memory", "parser", "gateway")
+EXTRAS = ("rounds", "import", "memory", "parser", "aistudio", "gateway")
+APART = {"parser", "aistudio", "gateway"}
+"""What needs neither the upstream nor the peers."""
 GATEWAY_PROFILES = {f"gateway-{name}": name for name in gateway.SCENARIOS}
 
 
@@ -88,13 +91,15 @@ def measured_imports(quick: bool) -> report.Times:
 def bench(quick: bool, only: list[str]) -> None:
     wanted = only or [*SCENARIOS, *EXTRAS]
     found: list[report.Verdict] = []
-    if set(wanted) - {"parser", "gateway"}:
+    if set(wanted) - APART:
         found += bench_clients(quick, wanted)
     if "parser" in wanted:
         parser_bench.show(quick)
+    if "aistudio" in wanted:
+        aistudio.show(quick)
     if "gateway" in wanted:
         found += gateway.show(quick)
-    if wanted != ["parser"]:
+    if set(wanted) - {"parser", "aistudio"}:
         report.show_verdicts(found)
 
 
