@@ -1,0 +1,234 @@
+"""Judges a run that has ended by its log and by what its tools wrote down."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.crash.scenarios import IDEMPOTENT, ROUNDS, WHEN_CUT, answer_to
+
+from windlass.content import FunctionCall
+from windlass.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    RoundRestarted,
+    RoundStarted,
+    RunEnded,
+    RunEvent,
+    RunResumed,
+    RunStarted,
+    TextDelta,
+    ToolCallEnded,
+    ToolRunEnded,
+    ToolRunStarted,
+    TurnEnded,
+)
+from windlass.gateway.durable import CLIENT_LOST
+
+SAID = {"ok": "ok", "interrupted": "interrupted", "denied": "denied"}
+"""What the model understands of each outcome."""
+
+
+class Entry(NamedTuple):
+    """When a tool began, or ended, by its own word."""
+
+    what: str
+    time: float
+
+
+class Ledgers:
+    """All that the tools wrote down, by call key."""
+
+    def __init__(self, folder: Path) -> None:
+        self._entries: dict[str, list[Entry]] = {}
+        for ledger in folder.iterdir():
+            for line in ledger.read_text().splitlines():
+                what, key, time = line.split()
+                self._entries.setdefault(key, []).append(Entry(what, float(time)))
+
+    def times(self, key: str, what: str) -> list[float]:
+        return [entry.time for entry in self._entries.get(key, ()) if entry.what == what]
+
+    @property
+    def keys(self) -> set[str]:
+        return set(self._entries)
+
+
+class CallRecord:
+    """One call in the log: each event of it, by its place there."""
+
+    def __init__(self, call: FunctionCall) -> None:
+        self.call = call
+        self.starts: list[int] = []
+        self.ends: list[tuple[int, ToolRunEnded]] = []
+        self.in_whole_turn = False
+
+
+class RunLedger:
+    """A run's log, read by somebody who does not know the loop."""
+
+    def __init__(self, events: Sequence[RunEvent]) -> None:
+        self.events = events
+        started = events[0]
+        assert isinstance(started, RunStarted)
+        self.run_id = started.run_id
+        self.prompt = started.messages[-1].text
+        self.calls: dict[str, CallRecord] = {}
+        self.resumed = [n for n, event in enumerate(events) if isinstance(event, RunResumed)]
+        end = events[-1]
+        assert isinstance(end, RunEnded), f"{self.run_id} has not ended"
+        self.end = end
+        asked: list[str] = []
+        for place, event in enumerate(events):
+            match event:
+                case RoundStarted() | RoundRestarted():
+                    asked = []
+                case ToolCallEnded(call=call):
+                    assert call.id not in self.calls, "two calls have one id"
+                    self.calls[call.id] = CallRecord(call)
+                    asked.append(call.id)
+                case TurnEnded():
+                    for call_id in asked:
+                        self.calls[call_id].in_whole_turn = True
+                case ToolRunStarted(call=call):
+                    self.calls[call.id].starts.append(place)
+                case ToolRunEnded(response=response):
+                    self.calls[response.id].ends.append((place, event))
+                case _:
+                    pass
+
+
+def judge(events: Sequence[RunEvent], ledgers: Ledgers, decisions: dict[str, bool]) -> Counter[str]:
+    """Fails for whatever a user could not rely on. Returns what is worth counting."""
+    run = RunLedger(events)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert sum(event.done for event in events) == 1
+    figures = Counter[str](runs=1, events=len(events), resumptions=len(run.resumed))
+    figures[f"ended: {run.end.reason}"] += 1
+    for record in run.calls.values():
+        figures += _judge_call(run, record, ledgers)
+    figures["rounds asked again"] += _judge_rounds(run)
+    figures["approvals"] += _judge_approvals(run, ledgers, decisions)
+    _judge_end(run)
+    return figures
+
+
+def _judge_call(run: RunLedger, record: CallRecord, ledgers: Ledgers) -> Counter[str]:
+    call, key = record.call, f"{run.run_id}:{record.call.id}"
+    where = f"{run.prompt}: {call.name} {key}"
+    began = ledgers.times(key, "began")
+    assert len(began) <= len(record.starts), f"{where} began without a word in the log"
+    if not record.in_whole_turn and not record.starts:
+        assert not record.ends, f"{where} has an answer, and its turn never was whole"
+        return Counter()
+    assert len(record.ends) == 1, f"{where} has {len(record.ends)} answers"
+    place, end = record.ends[0]
+    assert all(start < place for start in record.starts), f"{where} began again after its end"
+    assert all(time <= end.time for time in began), f"{where} ran again after its end"
+    figures = Counter[str](calls=1, **{"times that tools began": len(began)})
+    if end.outcome == "ok":
+        assert ledgers.times(key, "ended"), f"{where} never came to an end"
+    cuts = _cuts(run, record)
+    if not cuts:
+        assert len(record.starts) <= 1, f"{where} began twice"
+        assert end.outcome in ("ok", "denied", "not_run"), f"{where}: {end.outcome}"
+        return figures
+    figures[f"interrupted: {_judge_cut(record, cuts, end, where)}"] += 1
+    return figures
+
+
+def _cuts(run: RunLedger, record: CallRecord) -> int:
+    """How often a process ended while the call ran."""
+    until = [*record.starts[1:], record.ends[0][0]]
+    spans = zip(record.starts, until, strict=False)
+    return sum(any(start < n < end for n in run.resumed) for start, end in spans)
+
+
+def _judge_cut(record: CallRecord, cuts: int, end: ToolRunEnded, where: str) -> str:
+    """Whether an interrupted call was treated as its tool says; returns how that was."""
+    name = record.call.name
+    if not record.in_whole_turn:
+        assert name in IDEMPOTENT, f"{where} began before its turn was whole"
+        assert (end.outcome, end.effect_unknown) == ("interrupted", False), where
+        return "its turn was cut too"
+    policy = WHEN_CUT[name]
+    if policy == "retry" and end.outcome == "interrupted":
+        # Another call of its turn has ended the run, or its client was gone.
+        assert len(record.starts) == cuts, where
+        return "not run again, since the run ended"
+    if policy == "retry":
+        assert end.outcome == "ok", f"{where}: {end.outcome}"
+        assert len(record.starts) == cuts + 1, f"{where} was not run again"
+        return "run again"
+    assert len(record.starts) == 1, f"{where} was run again"
+    assert (end.outcome, end.effect_unknown) == ("interrupted", True), f"{where}: {end.outcome}"
+    return "the model was told" if policy == "tell_model" else "the run failed"
+
+
+def _judge_rounds(run: RunLedger) -> int:
+    """A turn that was cut is superseded by name, and no other is. Returns how many were."""
+    number, whole, cut, restarted = 0, True, False, 0
+    for event in run.events:
+        match event:
+            case RoundStarted():
+                assert not cut, f"{run.prompt}: a cut turn was not superseded"
+                assert event.round == number + 1, f"{run.prompt}: round {number} begins twice"
+                number, whole = event.round, False
+            case RoundRestarted():
+                assert cut, f"{run.prompt}: a round began again that was not cut"
+                assert event.round == number
+                cut, restarted = False, restarted + 1
+            case RunResumed():
+                cut = number > 0 and not whole
+            case TurnEnded():
+                whole = True
+            case RunEnded():
+                assert not cut or event.reason == "error"
+            case _:
+                pass
+    return restarted
+
+
+def _judge_approvals(run: RunLedger, ledgers: Ledgers, decisions: dict[str, bool]) -> int:
+    asked = [event.call.id for event in run.events if isinstance(event, ApprovalRequested)]
+    said = [event for event in run.events if isinstance(event, ApprovalResolved)]
+    assert len(set(asked)) == len(asked), f"{run.prompt}: an approval was asked for twice"
+    resolved = {event.call_id: event.approved for event in said}
+    assert len(resolved) == len(said), f"{run.prompt}: a call was decided about twice"
+    for call_id, approved in resolved.items():
+        key = f"{run.run_id}:{call_id}"
+        assert approved == decisions.get(key), f"{run.prompt}: nobody said that about {key}"
+        assert approved or not ledgers.times(key, "began"), f"{key} ran though it was denied"
+    began = {i for i, call in run.calls.items() if call.call.name == "erase" and call.starts}
+    assert all(resolved.get(call_id) for call_id in began), "a call ran without its yes"
+    return len(said)
+
+
+def _judge_end(run: RunLedger) -> None:
+    if run.end.reason == "error":
+        failed = [
+            record
+            for record in run.calls.values()
+            if record.call.name == "launch" and _cuts(run, record)
+        ]
+        allowed = "launch was interrupted" if failed else CLIENT_LOST
+        assert allowed in str(run.end.error), f"{run.prompt}: {run.end.error}"
+        return
+    assert run.end.reason == "answer", f"{run.prompt}: {run.end.reason}"
+    words: list[str] = []
+    for record in run.calls.values():
+        if record.in_whole_turn:
+            words.append(SAID[record.ends[0][1].outcome])
+    assert len(words) == sum(map(len, ROUNDS[run.prompt.split()[0]]))
+    assert last_text(run.events) == answer_to(run.prompt, words), run.prompt
+
+
+def last_text(events: Sequence[RunEvent]) -> str:
+    """What a reader has of the last round who takes `RoundRestarted` at its word."""
+    text = ""
+    for event in events:
+        if isinstance(event, RoundStarted | RoundRestarted):
+            text = ""
+        elif isinstance(event, TextDelta):
+            text += event.text
+    return text
