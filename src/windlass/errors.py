@@ -95,10 +95,14 @@ class NativeModeUnavailable(ModelError):
 class ToolError(WindlassError):
     """Raise it in a tool to speak to the model: its text is what the model reads."""
 
-    def __init__(self, message: str, *, retryable: bool = False) -> None:
+    def __init__(
+        self, message: str, *, retryable: bool = False, effect_unknown: bool = False
+    ) -> None:
+        """`effect_unknown`: the tool may or may not have done what it was asked for."""
         super().__init__(message)
         self.message = message
         self.retryable = retryable
+        self.effect_unknown = effect_unknown
 
 
 class InvalidArguments(ToolError):

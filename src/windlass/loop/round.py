@@ -167,7 +167,9 @@ class Round:
             self._record(call, _stopped(job))
             raise
         except ToolError as error:
-            answer = failure(call, str(error), "error")
+            answer = replace(
+                failure(call, str(error), "error"), effect_unknown=error.effect_unknown
+            )
         except Exception:
             log.exception("Tool failed", extra={"tool": call.name, "tool_call_id": call.id})
             answer = failure(call, f"{call.name} failed with an internal error.", "error")

@@ -1,0 +1,79 @@
+"""The subjects that everything is said on. Pure.
+
+A session stands in each, so that a NATS user can be held to one session by permissions alone:
+whoever may publish to `windlass.v1.announce.A.>` and `windlass.v1.reply.*.A.>`, and subscribe to
+`windlass.v1.worker.A.>`, can neither see, nor call, nor answer for another.
+"""
+
+import re
+import secrets
+
+from windlass.errors import ConfigError
+
+__all__ = [
+    "announce",
+    "any_announcement",
+    "check_token",
+    "hello",
+    "host",
+    "new_id",
+    "replies",
+    "reply",
+    "session_end",
+    "to_worker",
+    "worker_in",
+]
+
+PREFIX = "windlass.v1"
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def check_token(value: str, what: str) -> str:
+    """The value. Raises `ConfigError` if it cannot be a part of a subject."""
+    if not _TOKEN.fullmatch(value):
+        raise ConfigError(f"{what} is 1 to 64 letters, digits, `-` and `_`, not {value[:80]!r}")
+    return value
+
+
+def new_id(kind: str) -> str:
+    return f"{kind}-{secrets.token_hex(8)}"
+
+
+def announce(session: str, worker: str) -> str:
+    return f"{PREFIX}.announce.{session}.{worker}"
+
+
+def any_announcement(session: str = "*") -> str:
+    return announce(session, "*")
+
+
+def worker_in(subject: str) -> tuple[str, str]:
+    """The session and the worker that an announcement's subject names."""
+    session, worker = subject.split(".")[3:5]
+    return session, worker
+
+
+def hello(session: str = "*") -> str:
+    """Where gateways ask who is there; workers hear their own session's, and that for all."""
+    return f"{PREFIX}.hello.{'all' if session == '*' else session}"
+
+
+def to_worker(session: str, worker: str, verb: str) -> str:
+    """`verb` is `call`, `cancel` or `ping`; `*` is what the worker listens to."""
+    return f"{PREFIX}.worker.{session}.{worker}.{verb}"
+
+
+def replies(gateway: str) -> str:
+    return f"{PREFIX}.reply.{gateway}.>"
+
+
+def reply(gateway: str, session: str, number: int) -> str:
+    return f"{PREFIX}.reply.{gateway}.{session}.{number}"
+
+
+def host(session: str) -> str:
+    return f"{PREFIX}.host.{session}"
+
+
+def session_end(session: str) -> str:
+    return f"{PREFIX}.end.{session}"

@@ -1,0 +1,102 @@
+"""`windlass.remote`: the tools of a session's workers, as a toolset."""
+
+import asyncio
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from windlass.content import FunctionDeclaration
+from windlass.errors import ConfigError
+from windlass.tool import Tool
+from windlass.toolsets.remote.bridge import Bridge, remote_tool
+from windlass.toolsets.remote.frames import Affinity, ToolSpec
+from windlass.toolsets.remote.subjects import check_token
+
+__all__ = ["RemoteSession", "execute_in_session", "from_worker_tool", "get_tools_for_model"]
+
+DEFAULT_SERVER = "nats://127.0.0.1:4222"
+_bridges: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, Bridge]]" = (
+    weakref.WeakKeyDictionary()
+)
+
+
+class RemoteSession:
+    """The tools of one session, wherever its workers run. Any number may look at one session."""
+
+    def __init__(
+        self,
+        session: str,
+        *,
+        nats: str | Sequence[str] = DEFAULT_SERVER,
+        affinity: Affinity = "hint",
+        **connection: Any,
+    ) -> None:
+        """`connection` goes to `nats.connect`. Raises `ConfigError` for a name of no session."""
+        self.session = check_token(session, "a session")
+        self._servers = nats
+        self._affinity: Affinity = affinity
+        self._connection = connection
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """The tools of the workers that are there now. Raises `ConfigError` without NATS."""
+        bridge = self._bridge()
+        return [
+            remote_tool(bridge, self.session, spec) for spec in await bridge.specs(self.session)
+        ]
+
+    async def execute(self, name: str, arguments: dict[str, Any]) -> Any:
+        """Runs one tool and returns what it returned. Raises `ToolError`, `ConfigError`."""
+        bridge = self._bridge()
+        spec = next((s for s in await bridge.specs(self.session) if s.name == name), None)
+        if spec is None:
+            raise ConfigError(f"no worker of the session {self.session} has a tool {name!r}")
+        valid = remote_tool(bridge, self.session, spec).validate(_text(arguments))
+        return (await bridge.call(self.session, spec, valid, None)).output
+
+    async def aclose(self) -> None:
+        """Closes the connection of this event loop, which sessions of one server share."""
+        bridge = _bridges.get(asyncio.get_running_loop(), {}).pop(self._key, None)
+        if bridge is not None:
+            await bridge.aclose()
+
+    @property
+    def _key(self) -> Any:
+        servers = (self._servers,) if isinstance(self._servers, str) else tuple(self._servers)
+        return servers, self._affinity, tuple(sorted(self._connection.items(), key=str))
+
+    def _bridge(self) -> Bridge:
+        made = _bridges.setdefault(asyncio.get_running_loop(), {})
+        if self._key not in made:
+            made[self._key] = Bridge(self._servers, affinity=self._affinity, **self._connection)
+        return made[self._key]
+
+
+async def get_tools_for_model(
+    session_id: str, *, nats: str | Sequence[str] = DEFAULT_SERVER, **connection: Any
+) -> list[FunctionDeclaration]:
+    """What a model is told of the tools of a session."""
+    tools = await RemoteSession(session_id, nats=nats, **connection).list_tools()
+    return [tool.declaration for tool in tools if isinstance(tool.declaration, FunctionDeclaration)]
+
+
+def from_worker_tool(spec: ToolSpec) -> FunctionDeclaration:
+    """What a model is told of one tool of a worker."""
+    return spec.declaration()
+
+
+async def execute_in_session(
+    session_id: str,
+    name: str,
+    args: dict[str, Any],
+    *,
+    nats: str | Sequence[str] = DEFAULT_SERVER,
+    **connection: Any,
+) -> Any:
+    """Runs a tool where it lives and returns what it returned. Raises `ToolError`."""
+    return await RemoteSession(session_id, nats=nats, **connection).execute(name, args)
+
+
+def _text(arguments: dict[str, Any]) -> str:
+    from windlass.jsontext import compact_json
+
+    return compact_json(arguments)

@@ -1,0 +1,6 @@
+"""Workers: processes that offer their functions as tools to gateways, over NATS."""
+
+from windlass.worker.host import call_host, call_host_async
+from windlass.worker.worker import Worker, serve
+
+__all__ = ["Worker", "call_host", "call_host_async", "serve"]

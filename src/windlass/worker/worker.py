@@ -1,0 +1,296 @@
+"""`Worker`: registers its functions at its start, all at once, and runs what it is asked for."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from windlass.content import FunctionCall, FunctionResponse
+from windlass.errors import ConfigError, ToolError
+from windlass.events import RunEvent, ToolRunProgress
+from windlass.jsontext import compact_json
+from windlass.loop.approval import Approvals
+from windlass.loop.dependencies import Dependencies
+from windlass.loop.executor import RunContext, ToolExecutor
+from windlass.loop.policy import Policy, Repetition
+from windlass.loop.results import ToolAnswer
+from windlass.loop.round import Round
+from windlass.tool import Tool, as_tools
+from windlass.toolsets.remote import subjects
+from windlass.toolsets.remote.connection import Connection, Msg, NatsError, connect
+from windlass.toolsets.remote.frames import (
+    CALL,
+    CANCEL,
+    REPLY,
+    Announcement,
+    BadFrame,
+    Busy,
+    Call,
+    Farewell,
+    HostCall,
+    Progress,
+    Refused,
+    Result,
+    ToolSpec,
+    decode,
+    encode,
+    spec_of,
+)
+from windlass.toolsets.remote.toolset import DEFAULT_SERVER
+from windlass.worker.host import current_host
+
+__all__ = ["Worker", "serve"]
+
+log = logging.getLogger("windlass.worker")
+
+ANNOUNCE_SECONDS = 2.0
+REMEMBERED = 1_000
+"""Answers that are kept for callers who ask again."""
+REMEMBERED_BYTES = 1 << 20
+"""The largest of them."""
+HOST_SECONDS = 300.0
+
+
+class Worker:
+    """Use it as `async with`: it has registered when that begins, and leaves when it ends."""
+
+    def __init__(
+        self,
+        tools: Iterable[Any],
+        *,
+        nats: str | Sequence[str] = DEFAULT_SERVER,
+        session: str = "default",
+        max_running: int = 16,
+        worker_id: str | None = None,
+        on_session_end: Callable[[], None] | None = None,
+        **connection: Any,
+    ) -> None:
+        """`connection` goes to `nats.connect`. Raises `ConfigError` for what cannot be served."""
+        self.session = subjects.check_token(session, "a session")
+        self.id = subjects.check_token(worker_id or subjects.new_id("worker"), "a worker's id")
+        self._tools = {tool.name: _bare(tool) for tool in as_tools(tools)}
+        self._specs: tuple[ToolSpec, ...] = tuple(spec_of(tool) for tool in as_tools(tools))
+        if not self._specs:
+            raise ConfigError("a worker needs at least one tool")
+        self._servers, self._options = nats, connection
+        self._max_running = max_running
+        self._places = asyncio.Semaphore(max_running)
+        self._on_session_end = on_session_end
+        self._executor = ToolExecutor()
+        self._policy = Policy(tool_timeout=None)
+        self._connection: Connection | None = None
+        self._dependencies = Dependencies()
+        self._announcing: asyncio.Task[None] | None = None
+        self._calls: dict[str, asyncio.Task[None]] = {}
+        self._askers: dict[str, list[str]] = {}
+        self._answers: OrderedDict[str, bytes] = OrderedDict()
+        self._sending: set[asyncio.Task[None]] = set()
+        self.ended = asyncio.Event()
+        """Set when the session is over."""
+
+    async def __aenter__(self) -> "Worker":
+        connection = self._connection = await connect(
+            self._servers, f"windlass worker {self.id}", self._options
+        )
+        await self._dependencies.__aenter__()
+        inbox = subjects.to_worker(self.session, self.id, "*")
+        await connection.subscribe(inbox, self._on_message)
+        for subject in (subjects.hello(), subjects.hello(self.session)):
+            await connection.subscribe(subject, self._on_hello)
+        await connection.subscribe(subjects.session_end(self.session), self._on_end)
+        await self._announce()
+        await connection.flush()
+        self._announcing = asyncio.create_task(self._keep_announcing())
+        log.info("Worker %s serves %d tools", self.id, len(self._specs))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Says farewell, lets the calls that go on end as stopped, and closes."""
+        connection = self._connection
+        assert connection is not None
+        assert self._announcing is not None
+        self._announcing.cancel()
+        with contextlib.suppress(NatsError):
+            farewell = Farewell(worker=self.id, session=self.session)
+            await connection.publish(subjects.announce(self.session, self.id), encode(farewell))
+        running = list(self._calls.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await self._dependencies.__aexit__(None, None, None)
+        await connection.close()
+
+    async def _on_message(self, message: Msg) -> None:
+        verb = message.subject.rsplit(".", 1)[1]
+        try:
+            match verb:
+                case "ping":
+                    await message.respond(b"{}")
+                case "call":
+                    await self._called(decode(message.data, CALL), message.reply)
+                case "cancel":
+                    task = self._calls.get(decode(message.data, CANCEL).key)
+                    if task is not None:
+                        task.cancel()
+                case _:
+                    raise BadFrame(f"there is no verb {verb!r}")
+        except BadFrame as error:
+            log.warning("A message was refused: %s", error)
+            if message.reply:
+                await message.respond(encode(Refused(reason=str(error))))
+
+    async def _called(self, call: Call, reply: str) -> None:
+        """Begins a call, unless its key is known: then its one answer goes to this caller too."""
+        if not reply:
+            raise BadFrame("a call says where its answer goes")
+        if call.key in self._answers:
+            await self._say(reply, self._answers[call.key])
+        elif call.key in self._calls:
+            self._askers[call.key].append(reply)
+        elif call.name not in self._tools:
+            await self._say(reply, encode(Refused(reason=f"this worker has no {call.name!r}")))
+        elif not call.queue and self._places.locked():
+            await self._say(reply, encode(Busy()))
+        else:
+            self._askers[call.key] = [reply]
+            self._calls[call.key] = asyncio.create_task(self._answered(call))
+
+    async def _answered(self, call: Call) -> None:
+        try:
+            async with self._places:
+                answer = await self._run(call)
+        except asyncio.CancelledError:
+            answer = ToolAnswer(_failure(call, "stopped"), "stopped")
+        finally:
+            del self._calls[call.key]
+        frame = Result(response=answer.response, outcome=answer.outcome)
+        connection = self._connection
+        assert connection is not None
+        data = encode(frame)
+        if len(data) > connection.max_payload:
+            text = f"the result takes {len(data)} bytes; the server takes {connection.max_payload}"
+            data = encode(Result(response=_failure(call, text), outcome="error"))
+        if len(data) <= REMEMBERED_BYTES:
+            self._answers[call.key] = data
+            if len(self._answers) > REMEMBERED:
+                self._answers.popitem(last=False)
+        if self._sending:
+            await asyncio.wait(self._sending)  # what it has reported comes before its answer
+        for reply in self._askers.pop(call.key):
+            await self._say(reply, data)
+
+    async def _run(self, call: Call) -> ToolAnswer:
+        """The answer of the tool, by the same rules as in the loop itself."""
+        said = FunctionCall(call.name, call.arguments, call.call_id or call.key)
+        run = RunContext(
+            run_id=call.run_id,
+            tools=self._tools,
+            policy=replace(self._policy, tool_timeout=call.seconds),
+            emit=lambda event: self._told(call, event),
+            approvals=Approvals(None, wait=False, timeout=1.0),
+            dependencies=self._dependencies,
+            slots=asyncio.Semaphore(1),
+            deadline=None if call.seconds is None else time.monotonic() + call.seconds,
+        )
+        loop = asyncio.get_running_loop()
+        current_host.set((loop, lambda name, arguments: self._host(call, name, arguments)))
+        async with Round(call.round, self._executor, run, Repetition(1)) as one:
+            await one.finish([said])
+            [answer] = one.answers([said], "stopped before it began")
+            return answer
+
+    def _told(self, call: Call, event: RunEvent) -> None:
+        if isinstance(event, ToolRunProgress):
+            frame = Progress(progress=event.progress, message=event.message, data=event.data)
+            for reply in self._askers.get(call.key, ()):
+                task = asyncio.create_task(self._say(reply, encode(frame)))
+                self._sending.add(task)
+                task.add_done_callback(self._sending.discard)
+
+    async def _host(self, call: Call, name: str, arguments: dict[str, Any]) -> Any:
+        assert self._connection is not None
+        frame = HostCall(key=call.key, name=name, arguments=compact_json(arguments))
+        try:
+            data = await self._connection.request(
+                subjects.host(self.session), encode(frame), call.seconds or HOST_SECONDS
+            )
+        except (NatsError, TimeoutError) as error:
+            raise ToolError(f"the host did not answer: {error}") from error
+        match decode(data, REPLY):
+            case Result(outcome="ok", response=response):
+                return response.output
+            case Result(response=response):
+                raise ToolError(response.error or f"{name} failed on the host")
+            case Refused(reason=reason):
+                raise ToolError(reason)
+            case _:
+                raise ToolError(f"the host gave no answer to {name}")
+
+    async def _on_hello(self, message: Msg) -> None:
+        await self._announce()
+
+    async def _on_end(self, message: Msg) -> None:
+        for task in list(self._calls.values()):
+            task.cancel()
+        self._answers.clear()
+        if self._on_session_end is not None:
+            self._on_session_end()
+        self.ended.set()
+
+    async def _announce(self) -> None:
+        assert self._connection is not None
+        frame = Announcement(
+            worker=self.id,
+            session=self.session,
+            tools=self._specs,
+            max_running=self._max_running,
+            running=len(self._calls),
+        )
+        await self._connection.publish(subjects.announce(self.session, self.id), encode(frame))
+
+    async def _keep_announcing(self) -> None:
+        while True:
+            await asyncio.sleep(ANNOUNCE_SECONDS)
+            with contextlib.suppress(NatsError):
+                await self._announce()
+
+    async def _say(self, reply: str, data: bytes) -> None:
+        assert self._connection is not None
+        try:
+            await self._connection.publish(reply, data)
+        except NatsError as error:
+            log.warning("An answer could not be sent: %s", error)
+
+
+def serve(tools: Iterable[Any], **options: Any) -> None:
+    """Runs a worker until it is told to stop (SIGINT, SIGTERM) or its session is over.
+
+    The options are those of `Worker`. Raises `ConfigError`.
+    """
+    asyncio.run(_serve(Worker(tools, **options)))
+
+
+async def _serve(worker: Worker) -> None:
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, worker.ended.set)
+    async with worker:
+        await worker.ended.wait()
+
+
+def _bare(tool: Tool) -> Tool:
+    """The tool without what the caller sees to: approval, caching, retries, order."""
+    options = replace(
+        tool.options, approve=False, cache=None, retries=0, serial=False, after=(), timeout=None
+    )
+    return tool.replace(options=options)
+
+
+def _failure(call: Call, text: str) -> FunctionResponse:
+    return FunctionResponse(call.name, {"error": text}, call.call_id or call.key)
