@@ -1,7 +1,7 @@
 """A small MCP server, written with the SDK alone: what our client is tried on.
 
-`python sample_server.py [DIRECTORY]` on stdio, `python sample_server.py --http DIRECTORY` on a
-free port, which it prints. What happens in it is told by files in the directory.
+`python sample_server.py DIRECTORY` on stdio, `python sample_server.py --http PORT DIRECTORY` on a
+port. What happens in it is told by files in the directory.
 """
 
 import asyncio
@@ -92,12 +92,6 @@ async def waits(context: Context, reports: int = 0) -> str:
     return "never"
 
 
-@server.tool(structured_output=False)
-def dies() -> str:
-    """Ends the whole server."""
-    os._exit(3)
-
-
 class Booking(BaseModel):
     seats: int = 2
     name: str
@@ -128,7 +122,7 @@ async def grows(context: Context) -> str:
 
 
 def serve_http() -> None:
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", int(sys.argv[2])))
     port = listener.getsockname()[1]
     tell("port", str(port))
     config = uvicorn.Config(server.streamable_http_app(), log_level="error", ws="none")

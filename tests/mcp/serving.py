@@ -8,7 +8,13 @@ from pathlib import Path
 from subprocess import Popen
 
 SAMPLE = Path(__file__).parent / "sample_server.py"
+TINY = Path(__file__).parent / "tiny_server.py"
 PREFIX = "sample_server__"
+
+
+def tiny(directory: Path) -> list[str]:
+    """The command of a server that starts in no time."""
+    return [sys.executable, "-I", "-S", str(TINY), str(directory)]
 
 
 def command(directory: Path) -> list[str]:
@@ -16,9 +22,10 @@ def command(directory: Path) -> list[str]:
 
 
 @contextmanager
-def over_http(directory: Path) -> Iterator[str]:
+def over_http(directory: Path, port: str = "0") -> Iterator[str]:
     """The address of a sample server; it is gone afterwards."""
-    process = Popen([sys.executable, str(SAMPLE), "--http", str(directory)])
+    (directory / "port").unlink(missing_ok=True)
+    process = Popen([sys.executable, str(SAMPLE), "--http", port, str(directory)])
     try:
         yield f"http://127.0.0.1:{appearing(directory / 'port')}/mcp"
     finally:

@@ -50,6 +50,10 @@ class _Call:
             self.alive()
 
 
+class _Forgotten(Exception):
+    """The server has refused the call because it does not know us any more: nothing was run."""
+
+
 async def asking(
     context: ToolContext, question: FunctionCall, home: asyncio.AbstractEventLoop
 ) -> Decision:
@@ -81,21 +85,30 @@ class Calls:
         home: asyncio.AbstractEventLoop,
     ) -> object:
         """The value of a call; `name` is the server's own. Raises `ToolError`, for the model."""
+        call = _Call(tool, context, home)
+        with self._counted(call):
+            try:
+                return await self._answer(call, name, arguments)
+            except _Forgotten:
+                return await self._answer(call, name, arguments)
+
+    async def _answer(self, call: _Call, name: str, arguments: dict[str, Any]) -> object:
         try:
             client = await self.supervisor.client()
         except Down as down:
             raise ToolError(
-                f"The MCP server {self.supervisor.label!r} is not there: it {down}.", retryable=True
+                f"The MCP server {self.supervisor.label!r} is not there: it {down}.",
+                retryable=True,
             ) from None
-        call = _Call(tool, context, home)
+        call.clock = asyncio.timeout(None)
         try:
-            with self._counted(call):
-                async with call.clock:
-                    call.alive(self._server.timeout)
-                    result = await client.call_tool(
-                        name, arguments, progress_callback=call.progressed
-                    )
+            async with call.clock:
+                call.alive(self._server.timeout)
+                result = await client.call_tool(name, arguments, progress_callback=call.progressed)
         except (MCPError, TimeoutError, ValidationError, RuntimeError) as error:
+            forgotten = isinstance(error, MCPError) and error.code == types.INVALID_REQUEST
+            if forgotten and self.supervisor.is_lost(client):
+                raise _Forgotten from None
             raise self._told(error, call) from None
         return value_of(result)
 

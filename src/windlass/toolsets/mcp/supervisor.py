@@ -14,6 +14,7 @@ import mcp_types as types
 from mcp import Client, MCPError
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from windlass.errors import ConfigError
 from windlass.toolsets.mcp.options import Server
@@ -90,6 +91,9 @@ class Supervisor:
         self._client = None
         self._lost.set()
 
+    def is_lost(self, client: Client) -> bool:
+        return client is not self._client
+
     @property
     def label(self) -> str:
         """What the user, or else the server itself, calls it."""
@@ -121,9 +125,9 @@ class Supervisor:
                 await self._say(f"{reason}{_quoted(words)}")
                 return
             failures = 1 if time.monotonic() - began > STEADY else failures + 1
-            log.warning("The MCP server %r %s; it is started again", self.label, reason)
+            log.warning("The MCP server %r %s; it is tried again", self.label, reason)
             if failures > 1:
-                await self._say(f"{reason}, and is started again in a moment")
+                await self._say(f"{reason}, and is tried again in a moment")
                 await self._pause(self._delay(failures))
             self._failure = None
 
@@ -238,6 +242,8 @@ def _reason(error: BaseException, server: Server) -> str:
             return f"did not answer within {server.start_timeout:g} seconds"
         case MCPError(code=types.CONNECTION_CLOSED) if server.command:
             return "ended before it answered"
+        case ValidationError():
+            return "breaks MCP with what it says of itself or of its tools"
         case _:
             said = str(error) or type(error).__name__
             # An address may have a secret in it.

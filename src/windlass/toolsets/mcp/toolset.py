@@ -1,9 +1,7 @@
 """`McpToolset`: the tools of an MCP server, for sync and async code alike."""
 
-import asyncio
 import atexit
 import concurrent.futures
-import contextlib
 import logging
 import os
 import threading
@@ -173,12 +171,15 @@ class McpToolset:
 
 
 _open: "weakref.WeakSet[McpToolset]" = weakref.WeakSet()
+_closing: set[concurrent.futures.Future[None]] = set()
 
 
 def _forget(calls: Calls, pid: int) -> None:
     """Closes what nobody refers to any more. It may run in any thread, and so never waits."""
     if pid == os.getpid():
-        submit(calls.supervisor.aclose())
+        closing = submit(calls.supervisor.aclose())
+        _closing.add(closing)
+        closing.add_done_callback(_closing.discard)
 
 
 @atexit.register
@@ -189,5 +190,4 @@ def _close_all() -> None:
         for toolset in list(_open)
         if toolset._pid == os.getpid()  # pyright: ignore[reportPrivateUsage]
     ]
-    with contextlib.suppress(asyncio.CancelledError):
-        concurrent.futures.wait(closing, timeout=CLOSING_TIMEOUT)
+    concurrent.futures.wait([*closing, *_closing], timeout=CLOSING_TIMEOUT)

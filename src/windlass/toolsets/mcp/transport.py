@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
 from typing import Any
 
+import httpx2
 from mcp import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
@@ -72,14 +73,22 @@ async def open_transport(
     """
     async with contextlib.AsyncExitStack() as stack:
         if server.url is not None:
-            streams = await _remote(server, stack)
+            streams = await _remote(server, stack, on_end)
         else:
             streams = await _local(server, words, stack)
         yield _Watched(streams[0], on_end), streams[1]
 
 
-async def _remote(server: Server, stack: contextlib.AsyncExitStack) -> Any:
+async def _remote(
+    server: Server, stack: contextlib.AsyncExitStack, on_end: Callable[[], None]
+) -> Any:
+    async def notice(response: httpx2.Response) -> None:
+        # A server that was started anew does not know our session: another has to be begun.
+        if response.status_code == 404 and "mcp-session-id" in response.request.headers:
+            on_end()
+
     client = create_mcp_http_client(headers=dict(server.headers) or None, auth=server.auth)
+    client.event_hooks = {"response": [notice]}
     await stack.enter_async_context(client)
     assert server.url is not None
     return await stack.enter_async_context(
