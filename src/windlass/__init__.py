@@ -25,7 +25,9 @@ from windlass.errors import (
     ModelError,
     NativeModeUnavailable,
     RoundLimitExceeded,
+    RunInterrupted,
     RunNotFound,
+    StorageError,
     StreamCut,
     ToolError,
     TooManyRuns,
@@ -35,9 +37,11 @@ from windlass.events import (
     ApprovalRequested,
     ApprovalResolved,
     PartReceived,
+    RoundRestarted,
     RoundStarted,
     RunEnded,
     RunEvent,
+    RunResumed,
     RunStarted,
     Status,
     TextDelta,
@@ -61,6 +65,7 @@ from windlass.toolsets.registry import ToolRegistry, registry
 if TYPE_CHECKING:
     from windlass.emulation.parse import Parsed, ParsedCall, parse
     from windlass.toolsets.mcp import mcp
+    from windlass.toolsets.remote import remote
 
 __version__ = "0.1.0"
 
@@ -87,6 +92,7 @@ __all__ = [
     "Toolset",
     "mcp",
     "registry",
+    "remote",
     "tool",
     # parser
     "Parsed",
@@ -115,9 +121,11 @@ __all__ = [
     "ApprovalRequested",
     "ApprovalResolved",
     "PartReceived",
+    "RoundRestarted",
     "RoundStarted",
     "RunEnded",
     "RunEvent",
+    "RunResumed",
     "RunStarted",
     "Status",
     "TextDelta",
@@ -136,7 +144,9 @@ __all__ = [
     "ModelError",
     "NativeModeUnavailable",
     "RoundLimitExceeded",
+    "RunInterrupted",
     "RunNotFound",
+    "StorageError",
     "StreamCut",
     "ToolError",
     "TooManyRuns",
@@ -145,11 +155,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What weighs more than all the rest is loaded when it is asked for: the parser, and MCP."""
+    """What weighs more than all the rest is loaded when it is asked for: parser, MCP and NATS."""
     if name in ("Parsed", "ParsedCall", "parse"):
         from windlass.emulation import parse as module
     elif name == "mcp":
         from windlass.toolsets import mcp as module
+    elif name == "remote":
+        from windlass.toolsets import remote as module
     else:
         raise AttributeError(f"module 'windlass' has no attribute {name!r}")
     return getattr(module, name)

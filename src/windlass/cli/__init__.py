@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("windlass.cli.demo", "serve a model of this machine with a few tools: no key needed"),
     "serve": ("windlass.cli.serve", "serve models and tools behind the OpenAI wire"),
     "runs": ("windlass.cli.runs", "list, follow, export and go on with runs that are kept"),
+    "worker": ("windlass.cli.worker", "offer tools to gateways on other machines, over NATS"),
     "mcp": ("windlass.cli.mcp", "offer tools to other programs as an MCP server"),
     "init": ("windlass.cli.init", "write a windlass.toml and tools to begin with"),
     "check-config": ("windlass.cli.check_config", "say what is wrong with a windlass.toml"),

@@ -94,6 +94,11 @@ class Worker:
         self.ended = asyncio.Event()
         """Set when the session is over."""
 
+    @property
+    def names(self) -> list[str]:
+        """Its tools."""
+        return list(self._tools)
+
     async def __aenter__(self) -> "Worker":
         connection = self._connection = await connect(
             self._servers, f"windlass worker {self.id}", self._options
@@ -268,19 +273,24 @@ class Worker:
             log.warning("An answer could not be sent: %s", error)
 
 
-def serve(tools: Iterable[Any], **options: Any) -> None:
+def serve(
+    tools: Iterable[Any], *, on_start: Callable[[str], None] | None = None, **options: Any
+) -> None:
     """Runs a worker until it is told to stop (SIGINT, SIGTERM) or its session is over.
 
-    The options are those of `Worker`. Raises `ConfigError`.
+    The options are those of `Worker`; `on_start` is told in a sentence when it has registered.
+    Raises `ConfigError`.
     """
-    asyncio.run(_serve(Worker(tools, **options)))
+    asyncio.run(_serve(Worker(tools, **options), on_start))
 
 
-async def _serve(worker: Worker) -> None:
+async def _serve(worker: Worker, on_start: Callable[[str], None] | None) -> None:
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, worker.ended.set)
     async with worker:
+        if on_start is not None:
+            on_start(f"{worker.id} serves {', '.join(worker.names)} (session {worker.session})")
         await worker.ended.wait()
 
 

@@ -17,4 +17,8 @@ __all__ = [
     "execute_in_session",
     "from_worker_tool",
     "get_tools_for_model",
+    "remote",
 ]
+
+remote = RemoteSession
+"""`windlass.remote("session", nats=URL)`: the session's tools, wherever its workers are."""
