@@ -53,10 +53,10 @@ class KnownHere:
     def follow(self, after: int) -> Follower | None:
         """The events after that number; None if there will never be any."""
         log = self._run.run.log
-        known = len(log.recorded())
-        if after >= known and log.ended:
+        events = log.recorded()
+        if events and after >= events[-1].seq and events[-1].done:
             return None
-        return log.follow(min(after, known))
+        return log.follow(min(after, len(events)))
 
 
 class KeptHere:

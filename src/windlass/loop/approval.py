@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -50,6 +50,15 @@ class Approvals:
         self._clock = clock
         self._pending: dict[str, tuple[asyncio.Future[Approval], Emit]] = {}
 
+    def expect(self, call_ids: Iterable[str], emit: Emit) -> None:
+        """Takes decisions for calls that an earlier process has asked about, from now on.
+
+        They are asked about again only when the run has come to them.
+        """
+        if self._hook is None and self._wait:
+            for call_id in call_ids:
+                self._pending[call_id] = (asyncio.get_running_loop().create_future(), emit)
+
     async def ask(self, call: FunctionCall, emit: Emit, asked_at: float | None = None) -> Approval:
         """The decision for this call: a no after the time-out, and when nobody can be asked.
 
@@ -83,8 +92,9 @@ class Approvals:
         return True
 
     async def _resolution(self, call_id: str, emit: Emit, seconds: float) -> Approval:
-        future: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
-        self._pending[call_id] = (future, emit)
+        if call_id not in self._pending:
+            self._pending[call_id] = (asyncio.get_running_loop().create_future(), emit)
+        future, _ = self._pending[call_id]
         alarm = future.get_loop().call_later(
             seconds, self.resolve, call_id, Approval(False, reason=LATE)
         )

@@ -79,6 +79,17 @@ class History:
         """How many messages the run began with."""
         return len(self.started.messages) if self.started else 0
 
+    @property
+    def questions(self) -> list[str]:
+        """The ids of the calls that wait for somebody's yes."""
+        calls = self._round.turn.calls if self._round.turn else ()
+        known = [(call.id, self._round.calls.get(call.id)) for call in calls]
+        return [
+            call_id
+            for call_id, record in known
+            if record and record.asked_at and not (record.decision or record.answer)
+        ]
+
     def reply(
         self, tools: Mapping[str, Tool] | None = None, max_result_chars: int = 50_000
     ) -> Reply:

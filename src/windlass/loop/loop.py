@@ -101,6 +101,7 @@ class Loop:
         self._repeating = False
         self._open: tuple[Round, Sequence[FunctionCall]] | None = None
         """Calls that must have an answer whatever happens."""
+        plan.approvals.expect(self._history.questions, emit)
 
     async def run(self) -> Reply:
         """Goes round until there is an answer.
