@@ -82,8 +82,9 @@ def connect(path: Path, synchronous: Synchronous = "normal") -> sqlite3.Connecti
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
-            _version(connection, path)  # a file that is not ours stays as it is
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            if _version(connection, path) == 0:
+                # Once, and not by every reader: it takes the place of a writer.
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             _use_wal(connection)
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             connection.execute("PRAGMA foreign_keys = ON")

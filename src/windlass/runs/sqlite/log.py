@@ -142,7 +142,7 @@ class SQLiteLog:
             self._orders.cancel()
         left = [log.leave() for log in self._live.values()]
         await asyncio.gather(*left, return_exceptions=True)
-        await asyncio.to_thread(self._writer.close)
+        await asyncio.wrap_future(self._writer.close())
         if self._readers is not None:
             self._readers.shutdown()
             self._readers = None
@@ -156,7 +156,8 @@ class SQLiteLog:
         def delete(connection: sqlite3.Connection) -> None:
             for run_id in run_ids:  # one by one, so that others may write in between
                 connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
-            connection.execute("PRAGMA incremental_vacuum").fetchall()
+            # Not by `execute`, which takes one step only, and so gives back one page.
+            connection.executescript("PRAGMA incremental_vacuum")
             busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:
                 raise StorageError(

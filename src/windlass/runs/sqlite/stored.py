@@ -1,7 +1,6 @@
 """The log of one run that is kept in the file: readers see what is in it, and nothing before."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterable
 
@@ -132,15 +131,11 @@ class StoredLog(MemoryLog):
             return
         end = events[-1] if isinstance(events[-1], RunEnded) else RunEnded("answer")
         ended = (end.time, end.reason, end.error) if end.seq else (None, None, None)
-        self._writer.put(Batch(self._run_id, events, data, self._told, self._record, *ended))
-        self._record = None
+        record, self._record = self._record, None
+        batch = Batch(self._run_id, events, data, self._told, self._loop, record, *ended)
+        self._writer.put(batch)
 
     def _told(self, batch: Batch, failure: StorageError | None) -> None:
-        """In the writer's thread. An event loop that has ended has no readers any more."""
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._after, batch, failure)
-
-    def _after(self, batch: Batch, failure: StorageError | None) -> None:
         if self.closed:
             return
         if failure is not None:

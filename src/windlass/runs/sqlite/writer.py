@@ -1,5 +1,7 @@
 """The one thread that writes to the file; what has piled up while it wrote goes in together."""
 
+import asyncio
+import contextlib
 import queue
 import sqlite3
 import threading
@@ -32,6 +34,8 @@ class Batch(Struct):
     events: Sequence[RunEvent]
     data: bytes
     told: "Told"
+    loop: asyncio.AbstractEventLoop
+    """Where `told` is called."""
     record: RunRecord | None = None
     """With the first batch of a run: what is known of it."""
     ended: float | None = None
@@ -40,7 +44,7 @@ class Batch(Struct):
 
 
 class Told(Protocol):
-    """Called in the writer's thread when the batch is in the file, or cannot be."""
+    """Called when the batch is in the file, or cannot be."""
 
     def __call__(self, batch: Batch, failure: StorageError | None) -> None: ...
 
@@ -54,6 +58,7 @@ class Call(Struct):
 
 Job: TypeAlias = Batch | Call | None
 """None is the last."""
+Outcome: TypeAlias = tuple[Batch, StorageError | None]
 
 
 class Writer:
@@ -63,7 +68,8 @@ class Writer:
         self._path = path
         self._synchronous: Synchronous = synchronous
         self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._over: Future[None] | None = None
+        """The end of the thread that writes, if there is one."""
         self._mutex = threading.Lock()
         self.keeper = 0
         """This writer's number in the file, once it has begun."""
@@ -77,25 +83,35 @@ class Writer:
         self._give(Call(work, future))
         return future
 
-    def close(self) -> None:
+    def close(self) -> "Future[None]":
+        """Lets go of the file when all is written, which the future says.
+
+        Not by a thread of an executor: there are none any more when a program ends.
+        """
         with self._mutex:
-            thread, self._thread = self._thread, None
+            over, self._over = self._over, None
             jobs, self._jobs = self._jobs, queue.SimpleQueue()
-        if thread is not None:
-            jobs.put(None)
-            thread.join()
+        if over is None:
+            nothing: Future[None] = Future()
+            nothing.set_result(None)
+            return nothing
+        jobs.put(None)
+        return over
 
     def _give(self, job: Job) -> None:
         with self._mutex:
             self._jobs.put(job)
-            if self._thread is None:
-                name = f"windlass {self._path.name}"
-                self._thread = threading.Thread(
-                    target=self._work, args=(self._jobs,), name=name, daemon=True
-                )
-                self._thread.start()
+            if self._over is None:
+                self._over = Future()
+                self._over.set_running_or_notify_cancel()  # who waits for it cannot cancel it
+                threading.Thread(
+                    target=self._work,
+                    args=(self._jobs, self._over),
+                    name=f"windlass {self._path.name}",
+                    daemon=True,
+                ).start()
 
-    def _work(self, waiting: "queue.SimpleQueue[Job]") -> None:
+    def _work(self, waiting: "queue.SimpleQueue[Job]", end: "Future[None]") -> None:
         connection: sqlite3.Connection | None = None
         over = False
         while not over:
@@ -112,6 +128,7 @@ class Writer:
         if connection is not None:
             connection.close()
             keepers.release(self._path, self.keeper)
+        end.set_result(None)
 
     def _open(self) -> sqlite3.Connection:
         connection = connect(self._path, self._synchronous)
@@ -154,11 +171,9 @@ class Writer:
             failure = self._try(connection, some)
             if failure is not None and len(some) > 1 and not is_busy(failure.__cause__):
                 # One that cannot be written, as of a run that was deleted, is no other's trouble.
-                for batch in some:
-                    batch.told(batch, self._try(connection, [batch]))
+                _tell([(batch, self._try(connection, [batch])) for batch in some])
             else:
-                for batch in some:
-                    batch.told(batch, failure)
+                _tell([(batch, failure) for batch in some])
 
     def _try(self, connection: sqlite3.Connection, some: Sequence[Batch]) -> StorageError | None:
         try:
@@ -177,22 +192,17 @@ class Writer:
 
 
 def _insert_runs(connection: sqlite3.Connection, some: Sequence[Batch], keeper: int) -> None:
-    for batch in some:
-        if (record := batch.record) is not None:
-            connection.execute(
-                "INSERT INTO runs (id, model, created, owner, chat, title, origin, keeper)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    record.id,
-                    record.model,
-                    record.created,
-                    record.owner,
-                    record.chat,
-                    _whole(record.title),
-                    encode_json(record.origin),
-                    keeper,
-                ),
-            )
+    records = [batch.record for batch in some if batch.record is not None]
+    places = ",".join(["(?,?,?,?,?,?,?,?)"] * len(records))
+    values: list[object] = []
+    for record in records:
+        values += (record.id, record.model, record.created, record.owner, record.chat)
+        values += (_whole(record.title), encode_json(record.origin), keeper)
+    connection.execute(
+        "INSERT INTO runs (id, model, created, owner, chat, title, origin, keeper)"
+        f" VALUES {places}",
+        values,
+    )
 
 
 def _insert(connection: sqlite3.Connection, some: Sequence[Batch]) -> None:
@@ -215,8 +225,28 @@ def _whole(text: str) -> str:
 
 
 def _refuse(jobs: Sequence[Job], error: StorageError) -> None:
+    _tell([(job, error) for job in jobs if isinstance(job, Batch)])
     for job in jobs:
-        if isinstance(job, Batch):
-            job.told(job, error)
-        elif job is not None and job.future.set_running_or_notify_cancel():
+        if isinstance(job, Call) and job.future.set_running_or_notify_cancel():
             job.future.set_exception(error)
+
+
+def _tell(outcomes: Sequence[Outcome]) -> None:
+    """Wakes each event loop once, however many of its runs are written."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Outcome]] = {}
+    for outcome in outcomes:
+        by_loop.setdefault(outcome[0].loop, []).append(outcome)
+    for loop, theirs in by_loop.items():
+        # A loop that has ended has no readers any more.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_hear, loop, theirs)
+
+
+def _hear(loop: asyncio.AbstractEventLoop, outcomes: Sequence[Outcome]) -> None:
+    """In this one call, so that a later commit's outcomes cannot be told before these."""
+    for batch, failure in outcomes:
+        try:
+            batch.told(batch, failure)
+        except Exception as error:  # noqa: BLE001 - what a run's listeners do is no other's trouble
+            said = f"a listener of the run {batch.run_id} failed"
+            loop.call_exception_handler({"message": said, "exception": error})

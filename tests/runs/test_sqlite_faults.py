@@ -1,0 +1,340 @@
+"""When the file cannot be read or written: a clear error, no half event, nobody left waiting."""
+
+import asyncio
+import contextlib
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.runs.processes import Child
+from tests.runs.sample_runs import STARTED, begin, ended_run, kept
+
+from windlass import AsyncClient, Client, tool
+from windlass.errors import StorageError
+from windlass.events import RunEnded, RunEvent, Status, TextDelta, ToolRunEnded
+from windlass.runs.log import Follower
+from windlass.runs.sqlite import SQLiteLog, database
+from windlass.runs.sqlite.writer import Batch, Writer
+from windlass.testing import ScriptedModel, call
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Somebody else writes, and does not come to an end."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+    finally:
+        connection.close()
+
+
+async def fill(log: SQLiteLog, room: int = 2) -> None:
+    """From now on the disk has room for so many pages more."""
+
+    def limit(connection: sqlite3.Connection) -> None:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages + room}")
+
+    await log._write(limit)
+
+
+async def make_room(log: SQLiteLog) -> None:
+    await log._write(lambda file: file.execute("PRAGMA max_page_count = 1000000").fetchall())
+
+
+async def read_to_the_end(reader: Follower) -> tuple[list[int], Exception | None]:
+    numbers: list[int] = []
+    try:
+        async for event in reader:
+            numbers.append(event.seq)
+    except StorageError as error:
+        return numbers, error
+    return numbers, None
+
+
+async def test_a_full_disk_ends_the_run_and_leaves_no_half_event(path: Path) -> None:
+    log = SQLiteLog(path)
+    run = begin(log)
+    await kept(run, STARTED, TextDelta("a"))
+    reading = asyncio.ensure_future(read_to_the_end(log.follow("run_1")))
+    await fill(log)
+    with pytest.raises(StorageError, match=r"the disk is full: .*runs.db cannot be written"):
+        await kept(run, Status("small"), Status("x" * 100_000), Status("y"))
+    numbers, error = await reading
+    assert numbers == [1, 2]
+    assert "the disk is full" in str(error)
+    with pytest.raises(StorageError, match="the disk is full"):
+        await kept(run, RunEnded("answer"))
+    assert [event.seq for event in await log.read("run_1")] == [1, 2]
+    assert (await log.status("run_1")).events == 2
+    await make_room(log)
+    await ended_run(log, "run_2")
+    assert len(await log.read("run_2")) == 3
+    await log.aclose()
+
+
+async def test_files_that_may_not_grow_end_the_run_with_what_is_kept(path: Path) -> None:
+    with Child("fill", path, 300_000) as process:
+        said = await process.hear()
+        assert str(path) in said
+        assert "cannot be read or written: disk I/O error" in said or "disk is full" in said
+        shown = int(await process.hear())
+    assert shown > 5
+    log = SQLiteLog(path)
+    assert [event.seq for event in await log.read("run_1")] == list(range(1, shown + 1))
+    assert [record.id for record in await log.claim()] == ["run_1"]
+    await log.aclose()
+
+
+async def test_a_directory_that_may_not_be_written_is_named() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        path = Path(folder, "runs.db")
+        await asyncio.to_thread(path.parent.chmod, 0o555)
+        with Child("unprivileged", path) as process:
+            said = await process.hear()
+        assert said == f"{path} cannot be opened for writing: Permission denied"
+
+
+async def test_a_directory_in_the_files_place_is_named(path: Path) -> None:
+    await asyncio.to_thread(path.mkdir)
+    log = SQLiteLog(path)
+    with pytest.raises(StorageError, match="cannot be opened for writing: Is a directory"):
+        await kept(begin(log), STARTED)
+    await log.aclose()
+
+
+def content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def overwrite(path: Path, start: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(start)
+        file.write(data)
+
+
+async def test_a_damaged_file_is_said_to_be_damaged(path: Path) -> None:
+    log = SQLiteLog(path)
+    for number in range(20):
+        await ended_run(log, f"run_{number}")
+    await log.aclose()
+    pages = (await asyncio.to_thread(path.stat)).st_size // 4096
+    overwrite(path, 4096, b"\xa5" * 4096 * (pages - 1))
+    log = SQLiteLog(path)
+    for look in (log.list(), log.read("run_1"), log.claim()):
+        with pytest.raises(StorageError, match=r"runs.db is damaged .*: move it away"):
+            await look
+    with pytest.raises(StorageError, match="is damaged"):
+        await kept(begin(log, "new"), STARTED)
+    await log.aclose()
+
+
+async def test_a_run_with_damaged_events_is_named_and_the_others_are_read(path: Path) -> None:
+    log = SQLiteLog(path)
+    await ended_run(log)
+    await ended_run(log, "run_2")
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("UPDATE batches SET data = '[{\"event\":' WHERE run_id = 'run_1'")
+    connection.close()
+    for look in (log.read("run_1"), log.reopen("run_1"), anext(log.follow("run_1"))):
+        with pytest.raises(StorageError, match="the run 'run_1' cannot be read, it is damaged"):
+            await look
+    assert len(await log.read("run_2")) == 3
+    assert len(await log.list()) == 2
+    await log.aclose()
+
+
+def not_a_database(path: Path) -> None:
+    path.write_text("Dear diary, " * 100)
+
+
+def somebody_elses(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE diary (day)")
+    connection.commit()
+    connection.close()
+
+
+def of_a_later_version(path: Path) -> None:
+    database.connect(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (not_a_database, "is damaged (file is not a database): move it away to begin a new one"),
+        (somebody_elses, "is a database, but not a log of runs: name another file"),
+        (of_a_later_version, "was written by a later version of Windlass (99, and this one knows"),
+    ],
+)
+async def test_a_file_that_is_no_log_of_ours_is_left_as_it_is(
+    path: Path, make: Callable[[Path], None], words: str
+) -> None:
+    make(path)
+    before = content(path)
+    log = SQLiteLog(path)
+    run = begin(log)
+    with pytest.raises(StorageError) as raised:
+        await kept(run, STARTED)
+    assert str(raised.value).startswith(f"{path} {words}")
+    for look in (log.list(), log.read("run_1"), log.claim()):
+        with pytest.raises(StorageError):
+            await look
+    await log.aclose()
+    assert content(path) == before
+
+
+async def test_a_file_that_somebody_holds_for_too_long_is_said_to_be_held(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.01)
+    database.connect(path).close()
+    log = SQLiteLog(path)
+    held = r"another process has held .*runs.db for more than 0.01 seconds"
+    with locked(path):
+        with pytest.raises(StorageError, match=held):
+            await kept(begin(log), STARTED)
+        assert await log.list() == []  # readers are not in its way
+    await kept(run := begin(log, "run_2"), STARTED)
+    with locked(path), pytest.raises(StorageError, match=held):
+        await kept(run, Status("s"))
+    assert len(await log.read("run_2")) == 1
+    await ended_run(log, "run_3")
+    await log.aclose()
+
+
+async def test_runs_that_wait_for_a_held_file_wait_together(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.01)
+    log, tries, gate = SQLiteLog(path), list[int](), threading.Event()
+    await ended_run(log)
+    attempt = Writer._try
+
+    def counted(
+        self: Writer, connection: sqlite3.Connection, some: Sequence[Batch]
+    ) -> StorageError | None:
+        tries.append(len(some))
+        return attempt(self, connection, some)
+
+    monkeypatch.setattr(Writer, "_try", counted)
+    with locked(path):
+        busy = asyncio.ensure_future(log._write(lambda _: gate.wait()))
+        runs = [kept(begin(log, f"run_{number}"), STARTED) for number in range(2, 20)]
+        waiting = asyncio.gather(*runs, return_exceptions=True)
+        await log.list()
+        gate.set()
+        await busy
+        assert all(isinstance(each, StorageError) for each in await waiting)
+    assert tries == [18]
+    await log.aclose()
+
+
+class Faulty:
+    """A log whose disk is full from the first result on, with a tool that must not run then."""
+
+    def __init__(self, path: Path) -> None:
+        self.log = SQLiteLog(path)
+        self.paid: list[int] = []
+        script = [call("fetch"), call("pay", amount=1), "done"]
+        self.model = ScriptedModel(lambda _: script.pop(0))
+
+    @property
+    def tools(self) -> list[Any]:
+        @tool
+        async def fetch() -> str:
+            """Fetches."""
+            await fill(self.log)
+            return "x" * 100_000
+
+        @tool
+        async def pay(amount: int) -> str:
+            """Pays."""
+            self.paid.append(amount)
+            return "paid"
+
+        return [fetch, pay]
+
+
+def seen_of_stream(client: Client, faulty: Faulty) -> tuple[list[RunEvent], StorageError]:
+    seen: list[RunEvent] = []
+    with (
+        pytest.raises(StorageError, match="the disk is full") as raised,
+        client.stream("go", tools=faulty.tools) as stream,
+    ):
+        seen.extend(stream)
+    return seen, raised.value
+
+
+@pytest.mark.parametrize("verb", ["generate", "stream", "start"])
+async def test_a_durable_run_whose_disk_is_full_ends_with_that(path: Path, verb: str) -> None:
+    faulty, seen = Faulty(path), list[RunEvent]()
+    client = AsyncClient(faulty.model, log=faulty.log)
+    with pytest.raises(StorageError, match="the disk is full"):
+        if verb == "generate":
+            await client.generate("go", tools=faulty.tools)
+        elif verb == "stream":
+            async with client.stream("go", tools=faulty.tools) as stream:
+                async for event in stream:
+                    seen.append(event)
+        else:
+            run = await client.start("go", tools=faulty.tools)
+            async for event in client.subscribe(run.id):
+                seen.append(event)
+    assert faulty.paid == []
+    assert not any(isinstance(event, ToolRunEnded) for event in seen)
+    [record] = await faulty.log.list()
+    assert record.ended is None
+    assert len(await faulty.log.read(record.id)) >= len(seen)
+    await client.aclose()
+
+
+@pytest.mark.parametrize("verb", ["generate", "stream", "start"])
+def test_a_sync_client_whose_disk_is_full_says_so_and_does_not_hang(path: Path, verb: str) -> None:
+    faulty = Faulty(path)
+    with Client(faulty.model, log=faulty.log) as client:
+        if verb == "stream":
+            seen, _ = seen_of_stream(client, faulty)
+            assert seen
+            assert not any(isinstance(event, ToolRunEnded) for event in seen)
+        elif verb == "generate":
+            with pytest.raises(StorageError, match="the disk is full"):
+                client.generate("go", tools=faulty.tools)
+        else:
+            run = client.start("go", tools=faulty.tools)
+            with pytest.raises(StorageError, match="the disk is full"):
+                list(client.subscribe(run.id))
+            with pytest.raises(StorageError, match="the disk is full"):
+                run.result()
+    assert faulty.paid == []
+
+
+@pytest.mark.parametrize("make", [not_a_database, somebody_elses, of_a_later_version])
+def test_no_model_is_asked_where_nothing_can_be_kept(
+    path: Path, make: Callable[[Path], None]
+) -> None:
+    make(path)
+    model = ScriptedModel(["never"])
+    with Client(model, log=path) as client:
+        for ask in (client.generate, client.start):
+            with pytest.raises(StorageError, match=path.name):
+                ask("go")
+        with pytest.raises(StorageError, match=path.name), client.stream("go") as stream:
+            list(stream)
+        for look in (client.runs, client.resume, lambda: client.chat(id="c").messages):
+            with pytest.raises(StorageError, match=path.name):
+                look()
+    assert model.requests == []
