@@ -72,7 +72,11 @@ class McpToolset:
         blocked_on(self._calls.supervisor.aclose())
 
     async def __aenter__(self) -> "McpToolset":
-        await self.list_tools()
+        try:
+            await self.list_tools()
+        except BaseException:
+            await self.aclose()
+            raise
         return self
 
     async def __aexit__(
@@ -84,7 +88,11 @@ class McpToolset:
         await self.aclose()
 
     def __enter__(self) -> "McpToolset":
-        self.list()
+        try:
+            self.list()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
