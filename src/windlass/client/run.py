@@ -1,6 +1,7 @@
 """A run that goes by itself: the loop in a task of its own, writing to its log."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -85,8 +86,19 @@ class AsyncRun:
 
     async def leave(self) -> None:
         """Ends the run in this process alone: its log stays open, for another to go on with."""
+        with contextlib.suppress(StorageError):  # it is told to the readers
+            await self.settled()
         self.log.close()
         await self.stop()
+
+    async def settled(self) -> None:
+        """Waits until all that has happened is kept, where it is kept and not left.
+
+        Raises `StorageError` if it cannot be.
+        """
+        left = self.log.closed and self.log.failure is None
+        if self.log.settled is not None and not left:
+            await self.log.settled()
 
     def approve(
         self,
@@ -119,10 +131,9 @@ class AsyncRun:
                 raise
         except Exception as error:  # noqa: BLE001 - kept for whoever asks for the result
             self._error = error
-        if self.log.settled is not None:
-            try:
-                await self.log.settled()
-            except StorageError as error:
-                self._error = self._error or error
+        try:
+            await self.settled()
+        except StorageError as error:
+            self._error = self._error or error
         if self._on_reply is not None and self._error is None and self._reply is not None:
             self._on_reply(self._reply)

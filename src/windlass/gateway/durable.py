@@ -1,8 +1,9 @@
 """Runs and chats of a gateway that are kept in a log: begun, found, taken up again."""
 
+import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.content import Message
-from windlass.errors import RunInterrupted, RunNotFound, StorageError
+from windlass.errors import ConfigError, RunInterrupted, RunNotFound, StorageError
 from windlass.gateway.answer import Head, completion_fields
 from windlass.gateway.config import RunsConfig
 from windlass.gateway.problems import Problem, Refused
@@ -56,6 +57,7 @@ class DurableRuns:
 
     def __init__(self, kept: RunLog, config: RunsConfig) -> None:
         self.log = kept
+        self._chats: set[tuple[str, str]] = set()
         self._retention = Retention(
             max_age=None if config.keep_days is None else config.keep_days * A_DAY,
             max_runs=config.max_runs,
@@ -85,9 +87,13 @@ class DurableRuns:
         """All that is known of a run that was left open."""
         kept = await self.log.reopen(record.id)
         history = History(kept.recorded())
-        origin = msgspec.convert(record.origin, Origin)
-        if not origin.background:
-            history.refusal = RunInterrupted(CLIENT_LOST)
+        try:
+            origin = msgspec.convert(record.origin, Origin)
+            if not origin.background:
+                history.refusal = RunInterrupted(CLIENT_LOST)
+        except (msgspec.ValidationError, ConfigError) as error:
+            origin = Origin(request=ChatRequest(model=record.model, messages=()))
+            history.refusal = RunInterrupted(f"what is written of the run cannot be read: {error}")
         return kept, history, origin
 
     async def find(self, run_id: str, owner: str) -> RunRecord:
@@ -116,12 +122,22 @@ class DurableRuns:
             if turn is not None:
                 turns.keep(owner, turn)
 
+    @contextlib.contextmanager
+    def only_run_of(self, owner: str, chat: str) -> Generator[None]:
+        """Keeps a chat for one run, from before it is begun. Raises `Refused` if one has it."""
+        if (owner, chat) in self._chats:
+            raise _busy("A run of this chat has not ended.")
+        self._chats.add((owner, chat))
+        try:
+            yield
+        finally:
+            self._chats.discard((owner, chat))
+
     async def conversation(self, owner: str, chat: str) -> tuple[Message, ...]:
         """What has been said in a chat. Raises `Refused` while a run of it goes."""
         runs = await self.log.list(owner=owner, chat=chat)
         if runs and runs[0].ended is None:
-            message = f"The run {runs[0].id} of this chat has not ended."
-            raise Refused(Problem(409, message, "chat_is_busy", "chat_id"))
+            raise _busy(f"The run {runs[0].id} of this chat has not ended.")
         return await self.seen(runs)
 
     async def seen(self, runs: Sequence[RunRecord]) -> tuple[Message, ...]:
@@ -144,6 +160,10 @@ class DurableRuns:
             return
         if gone:
             log.info("Old runs were deleted", extra={"runs": gone})
+
+
+def _busy(message: str) -> Refused:
+    return Refused(Problem(409, message, "chat_is_busy", "chat_id"))
 
 
 class _GoneModel:

@@ -6,6 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from windlass.client.resume import refusal_of
@@ -119,35 +120,40 @@ class Gateway:
         served = self.served(request.model, exchange.key)
         exchange.model = served.name
         asked = self._asked_mode(exchange)
-        plan = served.plan(
-            request,
-            run_id=f"run_{secrets.token_hex(12)}",
-            messages=await self._conversation(exchange.owner, request),
-            mode=asked,
-            live=live,
-        )
-        leave = await self.admission.enter(
-            exchange.key, served.config, lambda: disconnected(receive)
-        )
-        if self.draining:  # it came in before, and its turn after
-            leave()
-            raise Refused(SHUTTING_DOWN)
-        origin = Origin(
-            request=request,
-            tools=tuple(plan.tools),
-            mode=asked,
-            background=background,
-            live=live,
-        )
-        run = GatewayRun(
-            plan,
-            request,
-            owner=exchange.owner,
-            asked_mode=asked or served.mode,
-            turns=self.turns,
-            background=background,
-            log=self.durable.begin(plan, exchange.owner, origin) if self.durable else None,
-        )
+        with ExitStack() as entered:
+            if self.durable is not None and request.chat:
+                entered.enter_context(self.durable.only_run_of(exchange.owner, request.chat))
+            plan = served.plan(
+                request,
+                run_id=f"run_{secrets.token_hex(12)}",
+                messages=await self._conversation(exchange.owner, request),
+                mode=asked,
+                live=live,
+            )
+            entered.callback(
+                await self.admission.enter(
+                    exchange.key, served.config, lambda: disconnected(receive)
+                )
+            )
+            if self.draining:  # it came in before, and its turn after
+                raise Refused(SHUTTING_DOWN)
+            origin = Origin(
+                request=request,
+                tools=tuple(plan.tools),
+                mode=asked,
+                background=background,
+                live=live,
+            )
+            run = GatewayRun(
+                plan,
+                request,
+                owner=exchange.owner,
+                asked_mode=asked or served.mode,
+                turns=self.turns,
+                background=background,
+                log=self.durable.begin(plan, exchange.owner, origin) if self.durable else None,
+            )
+            leave = entered.pop_all().close
         run.task.add_done_callback(lambda _: leave())
         for observer in self._observers(served, exchange, live):
             run.observe(observer)
@@ -177,7 +183,13 @@ class Gateway:
         """Goes on with what a gateway that is gone has left open in the log."""
         if self.durable is None:
             return []
-        return [await self._resumed(record) for record in await self.durable.left_open()]
+        runs: list[GatewayRun] = []
+        for record in await self.durable.left_open():
+            try:
+                runs.append(await self._resumed(record))
+            except WindlassError as error:  # damaged, which is no other run's trouble
+                log.error("A run cannot be gone on with: %s", error, extra={"run_id": record.id})
+        return runs
 
     async def tend(self) -> None:
         """Looks after the log for as long as the gateway serves."""

@@ -100,8 +100,7 @@ class GatewayRun:
 
     async def settled(self) -> None:
         """Waits until all that has happened is kept, where runs are kept."""
-        if self.run.log.settled is not None:
-            await self.run.log.settled()
+        await self.run.settled()
 
     async def call_off(self, problem: Problem) -> None:
         """Ends it here, for a reason of the gateway's own; one that is kept can be taken up."""

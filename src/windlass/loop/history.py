@@ -90,6 +90,12 @@ class History:
             if record and record.asked_at and not (record.decision or record.answer)
         ]
 
+    @property
+    def only_waits(self) -> bool:
+        """Whether nothing but somebody's yes is missing: no tool was cut off, and no turn."""
+        cut = any(each.begun and not each.answer for each in self._round.calls.values())
+        return bool(self.questions) and not cut
+
     def reply(
         self, tools: Mapping[str, Tool] | None = None, max_result_chars: int = 50_000
     ) -> Reply:

@@ -45,7 +45,10 @@ class MemoryLog:
     """The events of a run that goes in this process. Belongs to one event loop."""
 
     settled: Callable[[], Awaitable[None]] | None = None
-    """Waits until all that was appended is kept; None in a log that keeps nothing."""
+    """Waits until all that was appended is kept; None in a log that keeps nothing.
+
+    Who waits in a log that is closed without a failure is cancelled.
+    """
 
     def __init__(
         self, events: Iterable[RunEvent] = (), clock: Callable[[], float] = time.time

@@ -85,8 +85,10 @@ class StoredLog(MemoryLog):
     async def _settle(self) -> None:
         if self.failure is not None:
             raise self.failure
+        if self.closed:  # nothing may begin that the log will not know of
+            raise asyncio.CancelledError
         number = max(1, self._last)  # a run is kept once its first event is
-        if self.closed or self._kept >= number:
+        if self._kept >= number:
             return
         self._hurry()
         kept: asyncio.Future[None] = self._loop.create_future()
@@ -156,7 +158,9 @@ class StoredLog(MemoryLog):
                 continue
             if self.failure is not None:
                 kept.set_exception(self.failure)
-            elif self.closed or number <= self._kept:
+            elif self.closed:
+                kept.cancel()
+            elif number <= self._kept:
                 kept.set_result(None)
             else:
                 self._settling.append((number, kept))
