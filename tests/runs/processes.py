@@ -11,13 +11,17 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from tests.runs.sample_runs import STARTED, begin, kept
 
+from windlass import AsyncClient, tool
 from windlass.errors import StorageError
 from windlass.events import RunEnded, RunEvent, Status, TextDelta
 from windlass.runs.records import Order
 from windlass.runs.sqlite import SQLiteLog, database
+from windlass.testing import ScriptedModel, calls
+from windlass.testing import call as model_call
 
 ROOT = Path(__file__).parents[2]
 SAID: dict[str, RunEvent] = {
@@ -173,9 +177,48 @@ async def unprivileged(path: str) -> None:
     await log.aclose()
 
 
+async def client(path: str, ledger: str, when_cut: str) -> None:
+    """A client whose run is in the middle of a tool; it says so, and waits to be killed."""
+
+    @tool
+    async def quick(n: int) -> str:
+        """Is done at once."""
+        note(ledger, f"quick {n}")
+        return f"quick {n}"
+
+    @tool(**CUT[when_cut])
+    async def slow(n: int) -> str:
+        """Takes for ever."""
+        note(ledger, f"slow {n}")
+        say("in the middle")
+        return await asyncio.get_running_loop().create_future()
+
+    script = [
+        calls(model_call("quick", n=1, id="a"), model_call("quick", n=2, id="b"), text="One."),
+        calls(model_call("slow", n=3, id="c"), text="Two."),
+    ]
+    model = ScriptedModel(script)
+    asking = AsyncClient(model, tools=[quick, slow], log=path, parallel_tool_calls=False)
+    run = await asking.start("go")
+    say(run.id)
+    await run.result()
+
+
+def note(ledger: str | Path, line: str) -> None:
+    """Writes down, for good, that a tool has begun."""
+    with open(ledger, "a") as file:
+        file.write(f"{line}\n")
+
+
+CUT: dict[str, Any] = {
+    "idempotent": {"idempotent": True},
+    "retry": {"on_interrupt": "retry"},
+    "tell_model": {"on_interrupt": "tell_model"},
+    "fail": {"on_interrupt": "fail"},
+}
 COMMANDS: dict[str, Callable[..., Awaitable[None]]] = {
     each.__name__: each
-    for each in (write, flood, follow, claim, order, migrate, fill, unprivileged)
+    for each in (write, flood, follow, claim, order, migrate, fill, unprivileged, client)
 }
 
 

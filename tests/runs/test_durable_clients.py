@@ -1,0 +1,345 @@
+"""Clients with a log: their runs and chats are found again by the next client of the file."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.runs.processes import CUT, Child, note
+
+from windlass import AsyncClient, ToolContext, tool
+from windlass.client.kept import KeptRun
+from windlass.content import Message
+from windlass.errors import ConfigError, ModelError, RunNotFound, WindlassError
+from windlass.events import (
+    ApprovalRequested,
+    RoundRestarted,
+    RunEnded,
+    RunEvent,
+    RunResumed,
+    ToolRunEnded,
+)
+from windlass.runs.memory import MemoryRunLog
+from windlass.testing import Gate, ScriptedModel, call, calls, refuse, say, slow
+
+MakeClient = Callable[..., AsyncClient]
+
+
+@tool
+def weather(city: str) -> dict[str, Any]:
+    """The weather."""
+    return {"city": city, "sky": "ü", "degrees": 21.5}
+
+
+@tool(approve=True)
+def pay(amount: int) -> str:
+    """Pays."""
+    return f"paid {amount}"
+
+
+@tool
+async def count(context: ToolContext) -> str:
+    """Counts."""
+    context.report(0.5, "half")
+    raise RuntimeError("lost count")
+
+
+ASK = [
+    calls(call("weather", city="Paris"), call("count"), text="Let me see."),
+    say("Sunny in Paris."),
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+async def client_on(path: Path) -> AsyncIterator[MakeClient]:
+    """Clients on one file, each with its own script."""
+    clients: list[AsyncClient] = []
+
+    def make(script: Any = (), name: str = "scripted/model", **options: Any) -> AsyncClient:
+        model = ScriptedModel(script, name)
+        tools = options.pop("tools", [weather, pay, count])
+        clients.append(AsyncClient(model, tools=tools, log=path, **options))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        await client.aclose()
+
+
+async def events_of(client: AsyncClient, run_id: str, after: int = 0) -> list[RunEvent]:
+    return [event async for event in client.subscribe(run_id, after)]
+
+
+async def first_request(client: AsyncClient, run_id: str) -> ApprovalRequested:
+    async for event in client.subscribe(run_id):
+        if isinstance(event, ApprovalRequested):
+            return event
+    raise AssertionError("nobody was asked")
+
+
+async def test_a_blocking_run_is_found_again_with_the_same_reply(client_on: MakeClient) -> None:
+    first = client_on(ASK)
+    reply = await first.generate("Weather?", system="Be brief.")
+    await first.aclose()
+    second = client_on()
+    run = await second.run(reply.run_id)
+    assert isinstance(run, KeptRun)
+    assert (run.phase, run.stop_reason) == ("ended", "answer")
+    assert run.record.title == "Weather?"
+    assert await run.result() == reply
+
+
+async def test_a_streamed_run_is_found_again_as_it_was_seen(client_on: MakeClient) -> None:
+    first = client_on(ASK)
+    async with first.stream("Weather?") as stream:
+        seen = [event async for event in stream]
+    reply = stream.reply
+    await first.aclose()
+    second = client_on()
+    assert await events_of(second, reply.run_id) == seen
+    assert await events_of(second, reply.run_id, 5) == seen[5:]
+    assert await events_of(second, reply.run_id, len(seen)) == []
+    assert await (await second.run(reply.run_id)).result() == reply
+
+
+async def test_a_run_is_known_elsewhere_as_soon_as_it_has_started(client_on: MakeClient) -> None:
+    gate = Gate()
+    first, second = client_on([slow("Here I am.", gate)]), client_on()
+    run = await first.start("Hello?")
+    there = await second.run(run.id)
+    assert there.stop_reason is None
+    assert [each.id for each in await second.runs()] == [run.id]
+    seeing = asyncio.ensure_future(events_of(second, run.id))
+    waiting = asyncio.ensure_future(there.result())
+    await gate.reached.wait()
+    assert not waiting.done()
+    gate.open()
+    reply = await run.result()
+    assert reply.text == "Here I am."
+    assert await waiting == reply
+    assert await seeing == await events_of(first, run.id)
+
+
+async def test_a_run_is_stopped_from_elsewhere(client_on: MakeClient) -> None:
+    first, second = client_on([slow("never", Gate())]), client_on()
+    run = await first.start("Hello?")
+    await second.stop(run.id)
+    assert run.stop_reason == "stopped"
+    assert (await (await second.run(run.id)).result()).stop_reason == "stopped"
+    await second.stop(run.id)  # one that has ended stays as it is
+    await first.stop(run.id)
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_a_call_is_decided_about_from_elsewhere(
+    client_on: MakeClient, approved: bool
+) -> None:
+    first, second = client_on([call("pay", amount=1), "done"]), client_on()
+    run = await first.start("Pay!")
+    asked = await first_request(second, run.id)
+    assert await second.approve(run.id, asked.call.id, approved, arguments={"amount": 2})
+    reply = await run.result()
+    [result] = reply.results
+    assert result.output == ("paid 2" if approved else None)
+    assert await (await second.run(run.id)).result() == reply
+
+
+async def test_runs_are_told_oldest_first_those_that_go_and_those_that_are_kept(
+    client_on: MakeClient,
+) -> None:
+    first, second = client_on(["one", "three"]), client_on([slow("two", Gate())])
+    one = await first.generate("1")
+    two = await second.start("2")
+    three = await first.generate("3")
+    assert [each.id for each in await second.runs()] == [one.run_id, two.id, three.run_id]
+    assert [each.stop_reason for each in await first.runs()] == ["answer", None, "answer"]
+    assert (await second.runs())[1] is two
+
+
+async def test_a_run_that_failed_says_why_when_it_is_found_again(client_on: MakeClient) -> None:
+    first = client_on([refuse(400, "no such model")])
+    with pytest.raises(ModelError):
+        await first.generate("Hello?")
+    [run] = await client_on().runs()
+    assert run.stop_reason == "error"
+    with pytest.raises(WindlassError, match="no such model"):
+        await run.result()
+
+
+async def test_an_unknown_run_is_unknown(client_on: MakeClient) -> None:
+    client = client_on()
+    for ask in (client.run("run_x"), client.stop("run_x"), client.approve("run_x", "a")):
+        with pytest.raises(RunNotFound):
+            await ask
+    for after in (0, 7):
+        with pytest.raises(RunNotFound):
+            await events_of(client, "run_x", after)
+
+
+async def test_a_chat_goes_on_after_a_restart(client_on: MakeClient) -> None:
+    first = client_on([*ASK, "You are welcome."])
+    chat = first.chat(messages=[Message.system("Be brief.")])
+    await chat.send("Weather?")
+    async with chat.stream("Thanks!") as stream:
+        assert [text async for text in stream.text_deltas()]
+    await first.aclose()
+    second = client_on(["You asked for the weather."])
+    again = second.chat(id=chat.id)
+    reply = await again.send("What did I ask?")
+    assert reply.messages[:-2] == chat.messages
+    assert again.id == chat.id
+    assert len(reply.messages) == 9
+    third = client_on().chat(id=chat.id)
+    await third.load()
+    assert third.messages == reply.messages
+
+
+async def test_a_chat_goes_on_from_before_what_failed(client_on: MakeClient) -> None:
+    first = client_on(["Hello.", refuse(400, "broken")])
+    chat = first.chat()
+    await chat.send("Hi")
+    with pytest.raises(ModelError):
+        await chat.send("Again")
+    again = client_on(["Well?"]).chat(id=chat.id)
+    reply = await again.send("Hm")
+    assert [message.text for message in reply.messages] == ["Hi", "Hello.", "Hm", "Well?"]
+
+
+async def test_a_chat_whose_run_still_goes_is_not_gone_on_with(client_on: MakeClient) -> None:
+    gate = Gate()
+    first, second = client_on([slow("Hello.", gate)]), client_on()
+    chat = first.chat()
+    async with chat.stream("Hi") as stream:
+        await gate.reached.wait()
+        with pytest.raises(WindlassError, match=f"the run {stream.run_id} of this chat has not"):
+            await second.chat(id=chat.id).send("Me too")
+        gate.open()
+        async for _ in stream:
+            pass
+    again = second.chat(id=chat.id)
+    await again.load()
+    assert [message.text for message in again.messages] == ["Hi", "Hello."]
+
+
+async def test_an_unknown_chat_begins_with_nothing(client_on: MakeClient) -> None:
+    chat = client_on(["Hello."]).chat(id="mine")
+    await chat.send("Hi")
+    again = client_on().chat(id="mine")
+    await again.load()
+    assert len(again.messages) == 2
+
+
+async def test_a_log_in_memory_serves_a_client_too() -> None:
+    async with AsyncClient(
+        ScriptedModel(ASK), tools=[weather, count], log=MemoryRunLog()
+    ) as client:
+        reply = await client.generate("Weather?")
+        run = await client.run(reply.run_id)
+        assert await run.result() == reply
+        assert await client.resume() == []
+
+
+async def test_what_needs_a_log_says_so() -> None:
+    async with AsyncClient(ScriptedModel([])) as client:
+        with pytest.raises(ConfigError, match=r"log=\.\.\."):
+            await client.resume()
+        with pytest.raises(ConfigError, match=r"log=\.\.\."):
+            client.chat(id="c")
+
+
+def tools_after(ledger: Path, when_cut: str) -> list[Any]:
+    """The tools of the process that was killed, which now come to an end."""
+
+    @tool
+    async def quick(n: int) -> str:
+        """Is done at once."""
+        note(ledger, f"quick {n}")
+        return f"quick {n}"
+
+    @tool(**CUT[when_cut])
+    async def slow(n: int) -> str:
+        """Takes its time."""
+        note(ledger, f"slow {n}")
+        return f"slow {n}"
+
+    return [quick, slow]
+
+
+def begun(ledger: Path) -> list[str]:
+    return ledger.read_text().splitlines()
+
+
+@pytest.mark.parametrize("when_cut", ["idempotent", "retry", "tell_model", "fail"])
+async def test_a_run_whose_process_was_killed_goes_on_and_no_finished_call_runs_twice(
+    client_on: MakeClient, path: Path, tmp_path: Path, when_cut: str
+) -> None:
+    ledger = tmp_path / "ledger"
+    client = client_on(["All is done."], tools=tools_after(ledger, when_cut))
+    with Child("client", path, ledger, when_cut) as process:
+        run_id = await process.hear()
+        assert await process.hear() == "in the middle"
+        seen: list[RunEvent] = []
+        reader = client.subscribe(run_id)
+        while not seen or type(seen[-1]).__name__ != "ToolRunStarted" or seen[-1].call.id != "c":
+            seen.append(await anext(reader))
+        assert await client.resume() == []  # it lives
+        process.kill()
+    [run] = await client.resume()
+    assert run.id == run_id
+    assert await client.resume() == []
+    if when_cut == "fail":
+        with pytest.raises(WindlassError, match="slow was interrupted, effect unknown"):
+            await run.result()
+    else:
+        assert (await run.result()).text == "All is done."
+    again = ["slow 3"] if when_cut in ("idempotent", "retry") else []
+    assert begun(ledger) == ["quick 1", "quick 2", "slow 3", *again]
+    seen += [event async for event in reader]
+    assert seen == await events_of(client, run_id)
+    assert [event.seq for event in seen] == list(range(1, len(seen) + 1))
+    assert isinstance(seen[-1], RunEnded)
+    [end] = [e for e in seen if isinstance(e, ToolRunEnded) and e.response.id == "c"]
+    told = when_cut in ("tell_model", "fail")
+    assert (end.outcome, end.effect_unknown) == (("interrupted", True) if told else ("ok", False))
+    assert sum(isinstance(event, RunResumed) for event in seen) == 1
+    assert not any(isinstance(event, RoundRestarted) for event in seen)
+
+
+async def test_a_run_whose_tools_are_gone_ends_and_says_so(
+    client_on: MakeClient, path: Path, tmp_path: Path
+) -> None:
+    with Child("client", path, tmp_path / "ledger", "retry") as process:
+        run_id = await process.hear()
+        assert await process.hear() == "in the middle"
+    client = client_on(tools=tools_after(tmp_path / "ledger", "retry")[:1])
+    [run] = await client.resume()
+    with pytest.raises(WindlassError, match="its tools are gone: slow"):
+        await run.result()
+    assert len(begun(tmp_path / "ledger")) == 3
+    kept = await client_on().run(run_id)
+    assert kept.stop_reason == "error"
+    with pytest.raises(WindlassError, match="its tools are gone: slow"):
+        await kept.result()
+
+
+async def test_the_runs_of_another_model_and_of_another_kind_are_left_alone(
+    client_on: MakeClient, path: Path, tmp_path: Path
+) -> None:
+    with Child("client", path, tmp_path / "ledger", "retry") as process:
+        run_id = await process.hear()
+        assert await process.hear() == "in the middle"
+    with Child("write", path, "of_a_gateway") as process:
+        assert await process.hear() == "begun"
+    other = client_on(["mine"], name="scripted/other")
+    assert await other.resume() == []
+    client = client_on(["done"], tools=tools_after(tmp_path / "ledger", "retry"))
+    [run] = await client.resume()
+    assert run.id == run_id
+    await run.result()
+    assert [each.id for each in await client.runs() if each.stop_reason is None] == ["of_a_gateway"]
