@@ -19,7 +19,9 @@ from windlass.events import (
     RunEvent,
     RunResumed,
     ToolRunEnded,
+    ToolRunStarted,
 )
+from windlass.runs.log import Follower
 from windlass.runs.memory import MemoryRunLog
 from windlass.testing import Gate, ScriptedModel, call, calls, refuse, say, slow
 
@@ -41,7 +43,7 @@ def pay(amount: int) -> str:
 @tool
 async def count(context: ToolContext) -> str:
     """Counts."""
-    context.report(0.5, "half")
+    context.progress(0.5, "half", {"of": [1, 2]})
     raise RuntimeError("lost count")
 
 
@@ -74,6 +76,13 @@ async def client_on(path: Path) -> AsyncIterator[MakeClient]:
 
 async def events_of(client: AsyncClient, run_id: str, after: int = 0) -> list[RunEvent]:
     return [event async for event in client.subscribe(run_id, after)]
+
+
+async def read_until(reader: Follower, last: Callable[[RunEvent], bool]) -> list[RunEvent]:
+    seen = [await anext(reader)]
+    while not last(seen[-1]):
+        seen.append(await anext(reader))
+    return seen
 
 
 async def first_request(client: AsyncClient, run_id: str) -> ApprovalRequested:
@@ -284,10 +293,8 @@ async def test_a_run_whose_process_was_killed_goes_on_and_no_finished_call_runs_
     with Child("client", path, ledger, when_cut) as process:
         run_id = await process.hear()
         assert await process.hear() == "in the middle"
-        seen: list[RunEvent] = []
         reader = client.subscribe(run_id)
-        while not seen or type(seen[-1]).__name__ != "ToolRunStarted" or seen[-1].call.id != "c":
-            seen.append(await anext(reader))
+        seen = await read_until(reader, lambda e: isinstance(e, ToolRunStarted) and e.round == 2)
         assert await client.resume() == []  # it lives
         process.kill()
     [run] = await client.resume()
