@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any
 
 import aistudio
+import durable
 import gateway
 import parser as parser_bench
 import report
@@ -34,8 +35,8 @@ IMPORTS = {
     "windlass": "import windlass",
     "windlass, and a first client": FIRST_CLIENT,
 }
-EXTRAS = ("rounds", "import", "memory", "parser", "aistudio", "gateway")
-APART = {"parser", "aistudio", "gateway"}
+EXTRAS = ("rounds", "import", "memory", "parser", "aistudio", "gateway", "durable")
+APART = {"parser", "aistudio", "gateway", "durable"}
 """What needs neither the upstream nor the peers."""
 GATEWAY_PROFILES = {f"gateway-{name}": name for name in gateway.SCENARIOS}
 
@@ -99,6 +100,8 @@ def bench(quick: bool, only: list[str]) -> None:
         aistudio.show(quick)
     if "gateway" in wanted:
         found += gateway.show(quick)
+    if "durable" in wanted:
+        found += durable.show(quick)
     if set(wanted) - {"parser", "aistudio"}:
         report.show_verdicts(found)
 

@@ -1,0 +1,122 @@
+"""Reading a long log, in a process of its own: the figures as JSON on stdout."""
+
+import asyncio
+import gc
+import json
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from windlass.events import RunEnded, RunEvent, RunStarted, TextDelta
+from windlass.runs.log import Follower, MemoryLog
+from windlass.runs.records import RunRecord
+from windlass.runs.sqlite import SQLiteLog
+
+RUN = "run_long"
+BATCH = 10
+"""Events that are written together: those of 50 ms of a model that says 200 tokens a second."""
+LATE = 20
+
+
+async def written(path: Path, count: int) -> list[RunEvent]:
+    """The events of a file with one run of so many."""
+    log = SQLiteLog(path)
+    run = log.begin(RunRecord(id=RUN, model="bench", created=time.time()))
+    run.append(RunStarted(RUN, "bench", ()))
+    for number in range(2, count):
+        run.append(TextDelta(f" token {number}"))
+        if number % BATCH == 0 and run.settled is not None:
+            await run.settled()
+    run.append(RunEnded("answer"))
+    await log.aclose()
+    return list(run.recorded())
+
+
+class Reading:
+    """One file, read in every way."""
+
+    def __init__(self, path: Path, events: list[RunEvent]) -> None:
+        self.path, self.events = path, events
+        self.memory = MemoryLog(events)
+
+    def ways(self) -> dict[str, Callable[[], Awaitable[int]]]:
+        """What each reads, and how many events it has got."""
+        return {
+            "floor: its rows, and their JSON decoded": self.floor,
+            "read": self.read,
+            "follow, event by event": self.follow,
+            "the same from the memory log": self.follow_memory,
+            f"open the file and follow the last {LATE}": self.late,
+            "the status of the run": self.status,
+        }
+
+    async def floor(self) -> int:
+        decoder = msgspec.json.Decoder(list[RunEvent])
+        connection = sqlite3.connect(self.path)
+        rows = connection.execute("SELECT data FROM batches ORDER BY run_id, first")
+        events = [event for (data,) in rows for event in decoder.decode(data)]
+        connection.close()
+        return len(events)
+
+    async def read(self) -> int:
+        log = SQLiteLog(self.path)
+        events = await log.read(RUN)
+        await log.aclose()
+        return len(events)
+
+    async def follow(self) -> int:
+        log = SQLiteLog(self.path)
+        count = await _counted(log.follow(RUN))
+        await log.aclose()
+        return count
+
+    async def follow_memory(self) -> int:
+        return await _counted(self.memory.follow())
+
+    async def late(self) -> int:
+        log = SQLiteLog(self.path)
+        count = await _counted(log.follow(RUN, len(self.events) - LATE))
+        await log.aclose()
+        return count + len(self.events) - LATE
+
+    async def status(self) -> int:
+        log = SQLiteLog(self.path)
+        record = await log.status(RUN)
+        await log.aclose()
+        return record.events
+
+
+async def _counted(events: Follower) -> int:
+    return sum([1 async for _ in events])
+
+
+async def cost(way: Callable[[], Awaitable[int]], expected: int) -> tuple[float, float]:
+    """CPU and wall seconds."""
+    gc.collect()
+    cpu, wall = time.process_time(), time.perf_counter()
+    got = await way()
+    spent = time.process_time() - cpu, time.perf_counter() - wall
+    if got != expected:
+        raise SystemExit(f"{got} events instead of {expected}")
+    return spent
+
+
+async def main(count: int, samples: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "runs.db"
+        reading = Reading(path, await written(path, count))
+        found: dict[str, list[tuple[float, float]]] = {what: [] for what in reading.ways()}
+        for _ in range(samples):
+            for what, way in reading.ways().items():
+                found[what].append(await cost(way, count))
+    print(json.dumps({w: [*map(median, zip(*each, strict=True))] for w, each in found.items()}))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2])))

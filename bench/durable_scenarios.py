@@ -1,0 +1,40 @@
+"""What is measured of durable runs, with which logs, and what Windlass has set itself to reach."""
+
+from typing import Literal, NamedTuple
+
+LOGS = {
+    "none": "no log",
+    "memory": "memory",
+    "normal": "SQLite, normal",
+    "full": "SQLite, full",
+}
+SLOW_SECONDS = 0.01
+"""Between two tokens of `slow-1000`."""
+
+
+class Case(NamedTuple):
+    title: str
+    model: str
+    runs: int  # in one sample
+    samples: int
+    verb: Literal["answer", "stream"] = "answer"
+    concurrent: bool = False
+    together: bool = False  # all logs at the same time: most of a run is waiting
+    unit_runs: int = 1  # the figure is for so many runs
+
+
+CASES = {
+    "tool": Case("one-tool run", "tools-1", runs=60, samples=11),
+    "rounds": Case("ten tool rounds", "tools-10", runs=8, samples=11),
+    "burst": Case("1,000 tokens in a burst", "tokens-1000", 5, 11, verb="stream"),
+    "paced": Case("1,000 tokens, 2,000 a second", "paced-1000", 1, 5, "stream", together=True),
+    "slow": Case("1,000 tokens, 100 a second", "slow-1000", 1, 3, "stream", together=True),
+    "concurrent": Case(
+        "200 concurrent one-tool runs", "tools-1", 200, 7, concurrent=True, unit_runs=200
+    ),
+}
+
+GOALS = {"tool": 2.5, "burst": 1.25, "concurrent": 1.5}
+"""CPU with SQLite (normal), as a multiple of the memory log's."""
+READING_GOAL = 2.0
+"""CPU of reading a log, as a multiple of getting its rows and decoding their JSON."""
