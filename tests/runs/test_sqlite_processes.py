@@ -160,7 +160,6 @@ async def test_an_order_from_another_process_reaches_the_owner_once(
         assert await owner.hear() == "kept 2"
         owner.tell("")
         assert await owner.hear() == "closed"
-    assert _orders(path) == 0
 
 
 async def test_an_order_waits_for_whoever_takes_the_run_over(path: Path) -> None:
@@ -175,14 +174,6 @@ async def test_an_order_waits_for_whoever_takes_the_run_over(path: Path) -> None
     run.on_order = lambda order: obeyed.put_nowait(order.kind)
     assert await obeyed.get() == "stop"
     await log.aclose()
-
-
-def _orders(path: Path) -> int:
-    connection = sqlite3.connect(path)
-    try:
-        return connection.execute("SELECT count(*) FROM orders").fetchone()[0]
-    finally:
-        connection.close()
 
 
 @pytest.mark.parametrize("steps", [0, 2])
