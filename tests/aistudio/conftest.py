@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest_asyncio
-from tests.aistudio.browsing import Chromium, MakeModel, model_in, started_chromium
+from tests.aistudio.browsing import Chromium, MakeModel, model_in, replica, started_chromium
 
 from windlass.models.aistudio import AIStudioModel
 
@@ -15,12 +15,24 @@ async def chromium() -> AsyncIterator[Chromium]:
         yield chromium
 
 
+@pytest_asyncio.fixture(loop_scope="session", scope="session")
+async def shared_model(chromium: Chromium) -> AsyncIterator[AIStudioModel]:
+    """The model on the page that the tests share."""
+    with replica(()) as fake:
+        model = model_in(chromium, fake.url)
+    yield model
+    await model.aclose()
+    replica.close()
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def model_on(chromium: Chromium) -> AsyncIterator[MakeModel]:
+async def model_on(chromium: Chromium, shared_model: AIStudioModel) -> AsyncIterator[MakeModel]:
     """Models on addresses, as `model_in` makes them: `model_on(fake.url, pages=2)`."""
     models: list[AIStudioModel] = []
 
     def make(url: str, *name: str, **options: Any) -> AIStudioModel:
+        if replica.serves(url) and not (name or options):
+            return shared_model
         models.append(model_in(chromium, url, *name, **options))
         return models[-1]
 

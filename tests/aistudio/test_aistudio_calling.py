@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 import pytest
-from tests.aistudio.browsing import IN_ONE_BROWSER, MakeModel
+from tests.aistudio.browsing import IN_ONE_BROWSER, MakeModel, replica
 
 from windlass import AsyncClient, Message, NativeModeUnavailable, Text, TextDelta, tool
 from windlass.content import FunctionDeclaration
@@ -57,7 +57,7 @@ def text_in(events: list[Any]) -> str:
 
 
 async def test_one_function_that_the_model_calls_is_one_call(model_on: MakeModel) -> None:
-    with FakeAIStudio([PARIS]) as fake:
+    with replica([PARIS]) as fake:
         events = await events_of(model_on(fake.url), asking(WEATHER))
         assert calls_in(events) == [("get_weather", {"city": "Paris"})]
         assert events[-1].finish == "tool_calls"
@@ -73,7 +73,7 @@ async def test_one_function_that_the_model_declines_is_an_answer(model_on: MakeM
         ran.append(city)
         return city
 
-    with FakeAIStudio(["I know it: sunny."]) as fake:
+    with replica(["I know it: sunny."]) as fake:
         client = AsyncClient(model_on(fake.url), mode="native")
         reply = await client.generate("Weather in Paris?", tools=[only_tool], tool_choice="auto")
         assert (reply.text, reply.calls, ran) == ("I know it: sunny.", (), [])
@@ -81,14 +81,14 @@ async def test_one_function_that_the_model_declines_is_an_answer(model_on: MakeM
 
 
 async def test_of_several_functions_the_model_picks_one(model_on: MakeModel) -> None:
-    with FakeAIStudio([call("get_time")]) as fake:
+    with replica([call("get_time")]) as fake:
         events = await events_of(model_on(fake.url), asking(WEATHER, TIME))
         assert calls_in(events) == [("get_time", {})]
         assert [each["name"] for each in fake.saves[0]] == ["get_weather", "get_time"]
 
 
 async def test_parallel_calls_are_all_there_and_identical_ones_too(model_on: MakeModel) -> None:
-    with FakeAIStudio([calls(PARIS, PARIS, call("get_weather", city="Rome"))]) as fake:
+    with replica([calls(PARIS, PARIS, call("get_weather", city="Rome"))]) as fake:
         events = await events_of(model_on(fake.url), asking(WEATHER))
         assert [found[1]["city"] for found in calls_in(events)] == ["Paris", "Paris", "Rome"]
 
@@ -111,7 +111,7 @@ async def test_results_are_given_in_the_page_s_own_fields(
 
 async def test_answers_of_parallel_calls_reach_their_own_calls(model_on: MakeModel) -> None:
     script = [calls(PARIS, call("get_weather", city="Rome")), "Sunny in both."]
-    with FakeAIStudio(script) as fake:
+    with replica(script) as fake:
         client = AsyncClient(model_on(fake.url), mode="native")
         reply = await client.generate("Weather?", tools=[get_weather])
         assert reply.text == "Sunny in both."
@@ -136,7 +136,7 @@ async def test_a_page_that_goes_on_after_each_answer_gets_all_of_them(
 async def test_a_definition_that_cannot_be_declared_is_refused_before_the_page_is_touched(
     model_on: MakeModel,
 ) -> None:
-    with FakeAIStudio([PARIS]) as fake:
+    with replica([PARIS]) as fake:
         with pytest.raises(ModelError, match="'2fast'") as caught:
             await events_of(model_on(fake.url), asking(FunctionDeclaration("2fast")))
         assert caught.value.status == 400
@@ -152,7 +152,7 @@ async def test_a_definition_that_the_editor_refuses_is_refused_with_its_words(
     monkeypatch.setattr(
         SchemaConverter, "to_json_string", lambda *_: '[{"name": "f", "title": "F"}]'
     )
-    with FakeAIStudio([PARIS]) as fake:
+    with replica([PARIS]) as fake:
         with pytest.raises(ModelError, match=r'the page\'s editor says: Unknown key "title"') as e:
             await events_of(model_on(fake.url), asking(WEATHER))
         assert (e.value.status, fake.saves, fake.requests) == (400, [], [])
@@ -198,7 +198,7 @@ async def test_a_model_without_function_calling_fails_at_once_in_native_mode(
 async def test_a_streamed_call_comes_in_the_order_of_every_other_model(
     model_on: MakeModel,
 ) -> None:
-    with FakeAIStudio([think("Hm.", calls(PARIS, text="Let me see."))]) as fake:
+    with replica([think("Hm.", calls(PARIS, text="Let me see."))]) as fake:
         events = await events_of(model_on(fake.url), asking(WEATHER))
         kinds = list(dict.fromkeys(type(event) for event in events))
         assert kinds == [
@@ -213,7 +213,7 @@ async def test_a_streamed_call_comes_in_the_order_of_every_other_model(
 async def test_a_call_in_words_is_a_call_and_none_of_it_is_said(model_on: MakeModel) -> None:
     """Also with arguments in arguments, where a search for the first brace leaks the rest."""
     step = written_call("get_weather", city="Paris", options={"units": {"t": "}"}})
-    with FakeAIStudio([step]) as fake:
+    with replica([step]) as fake:
         events = await events_of(model_on(fake.url), asking(WEATHER))
         arguments = {"city": "Paris", "options": {"units": {"t": "}"}}}
         assert calls_in(events) == [("get_weather", arguments)]
@@ -222,7 +222,7 @@ async def test_a_call_in_words_is_a_call_and_none_of_it_is_said(model_on: MakeMo
 
 async def test_a_call_in_words_is_answered_in_a_new_chat(model_on: MakeModel) -> None:
     """The page has no field for its answer."""
-    with FakeAIStudio([written_call("get_weather", city="Paris"), "Sunny."]) as fake:
+    with replica([written_call("get_weather", city="Paris"), "Sunny."]) as fake:
         client = AsyncClient(model_on(fake.url), mode="native")
         reply = await client.generate("Weather?", tools=[get_weather])
         assert reply.text == "Sunny."
@@ -245,7 +245,7 @@ async def test_function_calling_is_switched_off_for_a_request_without_tools(
 async def test_a_turn_with_nothing_but_a_call_does_not_wait_for_text(model_on: MakeModel) -> None:
     """The test would run into its time limit."""
     patient = Patience(quiet=0.05, late_call=600)
-    with FakeAIStudio([PARIS]) as fake:
+    with replica([PARIS]) as fake:
         events = await events_of(model_on(fake.url, patience=patient), asking(WEATHER))
         assert len(calls_in(events)) == 1
 
@@ -258,14 +258,14 @@ async def test_a_collapsed_panel_is_opened_before_it_is_needed(model_on: MakeMod
 
 
 async def test_tool_choice_none_switches_function_calling_off(model_on: MakeModel) -> None:
-    with FakeAIStudio(["Words."]) as fake:
+    with replica(["Words."]) as fake:
         request = asking(WEATHER, tool_choice=ToolChoice("none"))
         assert text_in(await events_of(model_on(fake.url), request)) == "Words."
         assert fake.requests[0].body["switches"]["function_calling"] is False
 
 
 async def test_a_required_call_is_asked_for_again_when_words_come(model_on: MakeModel) -> None:
-    with FakeAIStudio(["I would rather talk.", PARIS]) as fake:
+    with replica(["I would rather talk.", PARIS]) as fake:
         request = asking(WEATHER, TIME, tool_choice=ToolChoice("required", ("get_weather",)))
         events = await events_of(model_on(fake.url), request)
         assert (calls_in(events), text_in(events)) == ([("get_weather", {"city": "Paris"})], "")
@@ -274,7 +274,7 @@ async def test_a_required_call_is_asked_for_again_when_words_come(model_on: Make
 
 
 async def test_settings_reach_the_page_and_leave_it_as_it_was(model_on: MakeModel) -> None:
-    with FakeAIStudio(["One", "Two"]) as fake:
+    with replica(["One", "Two"]) as fake:
         model = model_on(fake.url)
         settings = Settings(max_tokens=100, temperature=0.5, top_p=0.25)
         await events_of(model, asking(settings=settings))
@@ -292,7 +292,7 @@ async def test_usage_is_what_the_page_shows_or_nothing(model_on: MakeModel, show
 
 
 async def test_a_chat_that_the_page_holds_is_never_told_again(model_on: MakeModel) -> None:
-    with FakeAIStudio(["Hello.", "Fine."]) as fake:
+    with replica(["Hello.", "Fine."]) as fake:
         client = AsyncClient(model_on(fake.url), mode="native", system="Be brief.")
         chat = client.chat()
         await chat.send("Hi")
@@ -305,7 +305,7 @@ async def test_a_chat_that_the_page_holds_is_never_told_again(model_on: MakeMode
 async def test_a_history_that_the_page_does_not_hold_is_told_in_a_new_chat(
     model_on: MakeModel,
 ) -> None:
-    with FakeAIStudio(["Hello.", "Later."]) as fake:
+    with replica(["Hello.", "Later."]) as fake:
         model = model_on(fake.url)
         await events_of(model, ModelRequest([Message.user("Hi")]))
         other = [Message.user("Ho"), Message.assistant(Text("Yes?")), Message.user("When?")]

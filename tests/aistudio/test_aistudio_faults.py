@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.aistudio.browsing import IN_ONE_BROWSER, Chromium, MakeModel
+from tests.aistudio.browsing import IN_ONE_BROWSER, Chromium, MakeModel, replica
 from tests.aistudio.test_aistudio_calling import (
     PARIS,
     WEATHER,
@@ -114,7 +114,7 @@ async def test_an_editor_that_is_late_is_tried_again(model_on: MakeModel) -> Non
 
 async def test_text_is_told_while_the_page_still_writes(model_on: MakeModel) -> None:
     gate = Gate()
-    with FakeAIStudio([slow(say("One two three."), gate, after=2)]) as fake:
+    with replica([slow(say("One two three."), gate, after=2)]) as fake:
         said: list[str] = []
         async with model_on(fake.url).stream(asking()) as events:
             async for event in events:
@@ -127,7 +127,7 @@ async def test_text_is_told_while_the_page_still_writes(model_on: MakeModel) -> 
 
 async def test_a_late_first_token_is_waited_for(model_on: MakeModel) -> None:
     gate = Gate()
-    with FakeAIStudio([slow("Hello.", gate)]) as fake:
+    with replica([slow("Hello.", gate)]) as fake:
         asked = asyncio.create_task(events_of(model_on(fake.url), asking()))
         await gate.reached.wait()
         gate.open()
@@ -151,7 +151,7 @@ async def test_a_call_that_comes_when_the_page_is_idle_already_is_not_missed(
 
 
 async def test_a_call_that_is_drawn_twice_is_one_call(model_on: MakeModel) -> None:
-    with FakeAIStudio([rendered_twice(calls(PARIS, PARIS))]) as fake:
+    with replica([rendered_twice(calls(PARIS, PARIS))]) as fake:
         events = await events_of(model_on(fake.url), asking(WEATHER))
         assert len(calls_in(events)) == 2
 
@@ -194,7 +194,7 @@ async def test_names_and_quotes_of_the_page_s_own_are_read_as_they_are_meant(
     model_on: MakeModel,
 ) -> None:
     step = raw_call("default_api:get_weather", "{<ctrl46>city<ctrl46>: <ctrl46>Paris<ctrl46>}")
-    with FakeAIStudio([calls(step, call("get_wea…", city="Rome"))]) as fake:
+    with replica([calls(step, call("get_wea…", city="Rome"))]) as fake:
         events = await events_of(model_on(fake.url), asking(WEATHER))
         assert calls_in(events) == [
             ("get_weather", {"city": "Paris"}),
@@ -205,7 +205,7 @@ async def test_names_and_quotes_of_the_page_s_own_are_read_as_they_are_meant(
 async def test_arguments_that_cannot_be_read_reach_the_loop_as_they_are(
     model_on: MakeModel,
 ) -> None:
-    with FakeAIStudio([raw_call("get_weather", '{"city": ')]) as fake:
+    with replica([raw_call("get_weather", '{"city": ')]) as fake:
         events = await events_of(model_on(fake.url), asking(WEATHER))
         assert calls_in(events) == [("get_weather", '{"city":')]
 
@@ -221,25 +221,25 @@ async def test_arguments_that_cannot_be_read_reach_the_loop_as_they_are(
 async def test_an_error_that_the_page_shows_is_raised_with_its_words(
     model_on: MakeModel, step: Any, status: int, words: str
 ) -> None:
-    with FakeAIStudio([step, step, step]) as fake:
+    with replica([step, step, step]) as fake:
         with pytest.raises(ModelError) as caught:
             await events_of(model_on(fake.url), asking())
         assert (caught.value.status, str(caught.value)) == (status, words)
 
 
 async def test_an_error_that_passes_is_tried_again(model_on: MakeModel) -> None:
-    with FakeAIStudio([model_error(), "Hello."]) as fake:
+    with replica([model_error(), "Hello."]) as fake:
         assert text_in(await events_of(model_on(fake.url), asking())) == "Hello."
         assert [len(request.body["contents"]) for request in fake.requests] == [1, 1]
 
 
 async def test_a_warning_is_no_error(model_on: MakeModel) -> None:
-    with FakeAIStudio([toast("Slow today.", "warning", turn="Hello.")]) as fake:
+    with replica([toast("Slow today.", "warning", turn="Hello.")]) as fake:
         assert text_in(await events_of(model_on(fake.url), asking())) == "Hello."
 
 
 async def test_an_answer_that_breaks_off_is_an_error_and_no_answer(model_on: MakeModel) -> None:
-    with FakeAIStudio([cut("One two three.", 2)] * 2) as fake:
+    with replica([cut("One two three.", 2)] * 2) as fake:
         model, said = model_on(fake.url), []
         with pytest.raises(ModelError, match="Failed to generate"):
             async with model.stream(asking()) as events:
@@ -253,7 +253,7 @@ async def test_a_spinner_that_never_ends_is_stopped(
     model_on: MakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next request gets the page as good as new."""
-    with FakeAIStudio([hang(), "Hello."]) as fake, monkeypatch.context() as patched:
+    with replica([hang(), "Hello."]) as fake, monkeypatch.context() as patched:
         patched.setattr(Watch, "next", out_of_patience_once_asked(fake))
         model = model_on(fake.url)
         with pytest.raises(ModelError, match="has not shown anything new") as caught:
@@ -278,7 +278,7 @@ async def test_whoever_leaves_presses_stop_and_the_page_serves_the_next(
     model_on: MakeModel,
 ) -> None:
     gate = Gate()
-    with FakeAIStudio([slow(say("One two three."), gate, after=2), "Hello."]) as fake:
+    with replica([slow(say("One two three."), gate, after=2), "Hello."]) as fake:
         model = model_on(fake.url)
         async with model.stream(asking()) as events:
             async for event in events:
@@ -290,7 +290,7 @@ async def test_whoever_leaves_presses_stop_and_the_page_serves_the_next(
 
 async def test_a_cancelled_request_presses_stop(model_on: MakeModel) -> None:
     gate = Gate()
-    with FakeAIStudio([slow("Never.", gate)]) as fake:
+    with replica([slow("Never.", gate)]) as fake:
         asked = asyncio.create_task(events_of(model_on(fake.url), asking()))
         await gate.reached.wait()
         asked.cancel()
@@ -319,14 +319,14 @@ async def test_a_profile_that_is_signed_out_says_how_to_sign_in(model_on: MakeMo
 
 
 async def test_a_model_that_the_page_does_not_have_is_named(model_on: MakeModel) -> None:
-    with FakeAIStudio(["never"]) as fake:
+    with replica(["never"]) as fake:
         with pytest.raises(ModelError, match=r"'gemini-9'.*'gemini-2\.5-flash'") as caught:
             await events_of(model_on(fake.url, "gemini-9"), asking())
         assert caught.value.status == 404
 
 
 async def test_the_model_that_is_named_is_the_one_that_answers(model_on: MakeModel) -> None:
-    with FakeAIStudio(["Hello.", "Ho."]) as fake:
+    with replica(["Hello.", "Ho."]) as fake:
         await events_of(model_on(fake.url, "gemini-2.5-pro"), asking())
         await events_of(model_on(fake.url, "default"), asking())
         models = [request.body["model"] for request in fake.requests]
@@ -360,7 +360,7 @@ async def test_a_failure_leaves_the_page_in_the_folder_for_it(
 async def test_google_search_is_the_page_s_own(model_on: MakeModel) -> None:
     from windlass import GoogleSearch
 
-    with FakeAIStudio(["Found.", "Not asked."]) as fake:
+    with replica(["Found.", "Not asked."]) as fake:
         client = AsyncClient(model_on(fake.url), mode="native")
         await client.generate("News?", tools=[GoogleSearch()])
         await client.generate("News?")
