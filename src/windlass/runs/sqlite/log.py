@@ -54,6 +54,7 @@ class SQLiteLog:
         self._local = threading.local()
         self._live: dict[str, StoredLog] = {}
         self._orders: asyncio.Task[None] | None = None
+        self._obeyed: set[tuple[int, str]] = set()
 
     def begin(self, record: RunRecord) -> MemoryLog:
         log = StoredLog(
@@ -184,17 +185,18 @@ class SQLiteLog:
                 await self._obey_orders()
 
     async def _obey_orders(self) -> None:
-        query = "SELECT id, run_id, data FROM orders ORDER BY id"
-        rows = await self._read(lambda connection: connection.execute(query).fetchall())
-        obeyed: list[tuple[int]] = []
-        for number, run_id, data in rows:
+        """Each once. They stay until their run has ended: what came of them may not be kept yet."""
+        rows = await self._read(queries.orders)
+        self._obeyed &= {(number, run_id) for number, run_id, _, _ in rows}
+        for number, run_id, data, _ in rows:
             log = self._live.get(run_id)
-            if log is not None and log.on_order is not None:
-                log.on_order(_orders.decode(data))
-                obeyed.append((number,))
-        if obeyed:
+            if log is None or log.on_order is None or (number, run_id) in self._obeyed:
+                continue
+            self._obeyed.add((number, run_id))
+            log.on_order(_orders.decode(data))
+        if done := [(number,) for number, _, _, ended in rows if ended]:
             delete = "DELETE FROM orders WHERE id = ?"
-            await self._write(lambda connection: connection.executemany(delete, obeyed).rowcount)
+            await self._write(lambda connection: connection.executemany(delete, done).rowcount)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.wrap_future(self._writer.call(work))

@@ -10,7 +10,7 @@ from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEvent
 from windlass.runs.records import RunRecord
 
-__all__ = ["events_after", "open_runs", "record_of", "records"]
+__all__ = ["events_after", "open_runs", "orders", "record_of", "records"]
 
 _RECORD = "id, model, created, owner, chat, title, origin, ended, reason, error, events, size"
 _BATCHES = """
@@ -78,6 +78,15 @@ def open_runs(connection: sqlite3.Connection) -> list[tuple[RunRecord, int]]:
     """The runs that have not ended, oldest first, each with the number of its keeper."""
     query = f"SELECT {_RECORD}, keeper FROM runs WHERE ended IS NULL ORDER BY created"
     return [(_record(row[:-1]), row[-1]) for row in connection.execute(query).fetchall()]
+
+
+def orders(connection: sqlite3.Connection) -> list[tuple[int, str, bytes, bool]]:
+    """What was asked of runs, in that order: number, run, order, and whether the run has ended."""
+    query = (
+        "SELECT orders.id, run_id, data, ended IS NOT NULL FROM orders"
+        " JOIN runs ON runs.id = run_id ORDER BY orders.id"
+    )
+    return connection.execute(query).fetchall()
 
 
 def _decoded(run_id: str, data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
