@@ -18,7 +18,8 @@ from windlass.errors import StorageError
 from windlass.events import RunEnded, RunEvent, Status, TextDelta, ToolRunEnded
 from windlass.runs.log import Follower
 from windlass.runs.sqlite import SQLiteLog, database
-from windlass.runs.sqlite.writer import Batch, Writer
+from windlass.runs.sqlite.writer import Writer
+from windlass.runs.stored import Batch
 from windlass.testing import ScriptedModel, call
 
 

@@ -24,7 +24,7 @@ from windlass.events import (
 )
 from windlass.runs.records import Retention
 from windlass.runs.sqlite import SQLiteLog, database
-from windlass.runs.sqlite.stored import CAN_WAIT, COALESCE_SECONDS
+from windlass.runs.stored import CAN_WAIT, COALESCE_SECONDS
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from windlass.loop.results import ToolAnswer
 from windlass.loop.round import Round
 from windlass.tool import Tool, as_tools
 from windlass.toolsets.remote import subjects
-from windlass.toolsets.remote.connection import Connection, Msg, NatsError, connect
+from windlass.messaging.connection import Connection, Msg, NatsError, connect
 from windlass.toolsets.remote.frames import (
     CALL,
     CANCEL,

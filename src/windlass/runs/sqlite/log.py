@@ -20,8 +20,8 @@ from windlass.runs.log import Follower, MemoryLog, PollingFollower
 from windlass.runs.records import Order, Retention, RunRecord, expired
 from windlass.runs.sqlite import keepers, queries
 from windlass.runs.sqlite.database import Synchronous, connect, in_words, transaction
-from windlass.runs.sqlite.stored import StoredLog
 from windlass.runs.sqlite.writer import Writer
+from windlass.runs.stored import StoredLog
 
 __all__ = ["SQLiteLog"]
 

@@ -9,44 +9,21 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from windlass.errors import StorageError
-from windlass.events import RunEvent
 from windlass.jsontext import encode_json
-from windlass.runs.records import RunRecord
 from windlass.runs.sqlite import keepers
 from windlass.runs.sqlite.database import Synchronous, connect, in_words, is_busy, transaction
+from windlass.runs.stored import Batch
 
-__all__ = ["Batch", "Writer"]
+__all__ = ["Writer"]
 
 T = TypeVar("T")
 MOST_BATCHES = 1_000
 """In one statement: SQLite takes some 32,000 values."""
-
-
-class Batch(Struct):
-    """Events of one run that are written at once, and who is told."""
-
-    run_id: str
-    events: Sequence[RunEvent]
-    data: bytes
-    told: "Told"
-    loop: asyncio.AbstractEventLoop
-    """Where `told` is called."""
-    record: RunRecord | None = None
-    """With the first batch of a run: what is known of it."""
-    ended: float | None = None
-    reason: str | None = None
-    error: str | None = None
-
-
-class Told(Protocol):
-    """Called when the batch is in the file, or cannot be."""
-
-    def __call__(self, batch: Batch, failure: StorageError | None) -> None: ...
 
 
 class Call(Struct):

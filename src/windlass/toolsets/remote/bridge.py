@@ -10,7 +10,7 @@ from windlass.errors import ToolError
 from windlass.jsontext import compact_json
 from windlass.tool import Tool, ToolContext
 from windlass.toolsets.remote import subjects
-from windlass.toolsets.remote.connection import (
+from windlass.messaging.connection import (
     Connection,
     Msg,
     NatsError,

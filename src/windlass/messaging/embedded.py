@@ -18,7 +18,7 @@ from windlass.errors import ConfigError
 
 __all__ = ["MAX_PAYLOAD", "NatsServer"]
 
-log = logging.getLogger("windlass.remote")
+log = logging.getLogger("windlass.messaging")
 
 MAX_PAYLOAD = 32 * 2**20
 """Bytes of a message: the largest call, and room around it."""

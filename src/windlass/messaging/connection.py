@@ -1,5 +1,7 @@
 """One connection to NATS: the few things that are done with it, and its errors in words."""
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
@@ -7,10 +9,11 @@ import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
+from nats.js import JetStreamContext
 
 from windlass.errors import ConfigError
 
-__all__ = ["Connection", "Msg", "NatsError", "connect", "is_nobody"]
+__all__ = ["Connection", "JetStreamContext", "Msg", "NatsError", "connect", "is_nobody"]
 
 OnMessage = Callable[[Msg], Awaitable[None]]
 
@@ -20,6 +23,7 @@ class Connection:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def max_payload(self) -> int:
@@ -36,8 +40,27 @@ class Connection:
     async def request(self, subject: str, data: bytes, seconds: float) -> bytes:
         return (await self._client.request(subject, data, timeout=seconds)).data
 
-    async def subscribe(self, subject: str, on_message: OnMessage, queue: str = "") -> None:
-        await self._client.subscribe(subject, queue, cb=on_message)  # pyright: ignore[reportUnknownMemberType]
+    async def subscribe(
+        self, subject: str, on_message: OnMessage, queue: str = ""
+    ) -> Callable[[], None]:
+        """Calls `on_message` with all that is said there. Returns the call that ends it."""
+        subscription = await self._client.subscribe(subject, queue, cb=on_message)  # pyright: ignore[reportUnknownMemberType]
+        loop = asyncio.get_running_loop()
+
+        async def end() -> None:
+            with contextlib.suppress(NatsError):
+                await subscription.unsubscribe()
+
+        def stop() -> None:
+            """From any thread, as of a garbage collection."""
+            if not loop.is_closed() and not self.closed:
+                loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(end())))
+
+        return stop
+
+    def jetstream(self, seconds: float = 5.0) -> JetStreamContext:
+        """What is kept, and found again; `seconds` is how long it may take to answer."""
+        return self._client.jetstream(timeout=seconds)  # pyright: ignore[reportUnknownMemberType]
 
     async def flush(self) -> None:
         """Waits until the server has all that was said."""
@@ -45,6 +68,10 @@ class Connection:
 
     async def close(self) -> None:
         await self._client.close()
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 async def connect(servers: str | Sequence[str], name: str, options: dict[str, Any]) -> Connection:

@@ -1,9 +1,11 @@
-"""The log of one run that is kept in the file: readers see what is in it, and nothing before."""
+"""The log of one run that is kept: readers see what is written, and nothing before it is."""
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.errors import StorageError, WindlassError
@@ -21,9 +23,8 @@ from windlass.events import (
 from windlass.runs.encoding import encoded
 from windlass.runs.log import MemoryLog
 from windlass.runs.records import RunRecord
-from windlass.runs.sqlite.writer import Batch, Writer
 
-__all__ = ["StoredLog"]
+__all__ = ["Batch", "BatchWriter", "StoredLog"]
 
 CAN_WAIT = frozenset(
     {
@@ -40,17 +41,45 @@ CAN_WAIT = frozenset(
 COALESCE_SECONDS = 0.05
 
 
-class StoredLog(MemoryLog):
-    """Numbers events when they come, and shows them to readers when they are in the file.
+class Batch(Struct):
+    """Events of one run that are written at once, and who is told."""
 
-    So a reader that comes back after a crash has never seen a number that the file does not know.
+    run_id: str
+    events: Sequence[RunEvent]
+    data: bytes
+    told: "Told"
+    loop: asyncio.AbstractEventLoop
+    """Where `told` is called."""
+    record: RunRecord | None = None
+    """With the first batch of a run: what is known of it."""
+    ended: float | None = None
+    reason: str | None = None
+    error: str | None = None
+
+
+class Told(Protocol):
+    """Called when the batch is kept, or cannot be."""
+
+    def __call__(self, batch: Batch, failure: StorageError | None) -> None: ...
+
+
+class BatchWriter(Protocol):
+    """What takes batches in, and writes those of one run in their order."""
+
+    def put(self, batch: Batch) -> None: ...
+
+
+class StoredLog(MemoryLog):
+    """Numbers events when they come, and shows them to readers when they are kept.
+
+    So a reader that comes back after a crash has never seen a number that is not kept.
     Text is written at most every 50 ms, together.
     """
 
     def __init__(
         self,
         run_id: str,
-        writer: Writer,
+        writer: BatchWriter,
         events: Iterable[RunEvent] = (),
         *,
         record: RunRecord | None = None,

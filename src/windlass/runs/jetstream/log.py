@@ -1,0 +1,279 @@
+"""`JetStreamLog`: runs that a fleet of processes shares, wherever they are."""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.errors import RunNotFound, StorageError
+from windlass.events import RunEnded, RunEvent
+from windlass.jsontext import encode_json
+from windlass.messaging.connection import Msg, NatsError
+from windlass.runs.jetstream.follower import JetStreamFollower
+from windlass.runs.jetstream.streams import Streams, TakenOver
+from windlass.runs.log import Follower, MemoryLog
+from windlass.runs.records import Order, Retention, RunRecord, expired
+from windlass.runs.stored import Batch, StoredLog
+
+__all__ = ["JetStreamLog"]
+
+LEASE_SECONDS = 3.0
+"""A process that has not said for so long that it lives has lost its runs to the others."""
+ORDER_SECONDS = 15.0
+"""How long an order looks for whoever has the run, while it changes hands."""
+
+_events: msgspec.json.Decoder[list[RunEvent]] = msgspec.json.Decoder(list[RunEvent])
+_records = msgspec.json.Decoder(RunRecord)
+
+
+class Sent(Struct, frozen=True):
+    """An order on its way."""
+
+    run_id: str
+    order: Order
+
+
+_sent = msgspec.json.Decoder(Sent)
+
+
+class JetStreamLog:
+    """Belongs to one event loop. `connection` goes to `nats.connect`."""
+
+    def __init__(
+        self,
+        servers: str | list[str],
+        *,
+        replicas: int = 1,
+        lease: float = LEASE_SECONDS,
+        clock: Callable[[], float] = time.time,
+        **connection: Any,
+    ) -> None:
+        self._streams = Streams(servers, replicas, lease, connection)
+        self._lease, self._clock = lease, clock
+        self.keeper = f"keeper-{secrets.token_hex(8)}"
+        self._live: dict[str, StoredLog] = {}
+        self._writers: dict[str, _RunWriter] = {}
+        self._living: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+
+    def begin(self, record: RunRecord) -> MemoryLog:
+        writer = self._writers[record.id] = _RunWriter(self, record.id)
+        log = StoredLog(record.id, writer, record=record, clock=self._clock, on_end=self._forget)
+        self._live[record.id] = log
+        return log
+
+    async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
+        await self.live()
+        streams = self._streams
+        leases = await streams.all(streams.leases)
+        claimed: list[RunRecord] = []
+        for run_id, (keeper, revision) in (await streams.all(streams.open_runs)).items():
+            if keeper.decode() in leases or run_id in self._live:
+                continue
+            try:
+                record = await self.status(run_id)
+            except RunNotFound:
+                continue
+            if not wanted(record):
+                continue
+            if await streams.put(streams.open_runs, run_id, self.keeper.encode(), revision):
+                claimed.append(record)
+        return sorted(claimed, key=lambda record: record.created)
+
+    async def reopen(self, run_id: str) -> MemoryLog:
+        await self.live()
+        writer = self._writers[run_id] = _RunWriter(self, run_id)
+        events: list[RunEvent] = []
+        async for number, data in self._streams.batches(run_id, direct=False):
+            events += _events.decode(data)
+            writer.after = number
+            writer.size += len(data)
+        log = StoredLog(run_id, writer, events, clock=self._clock, on_end=self._forget)
+        self._live[run_id] = log
+        return log
+
+    async def read(self, run_id: str, after: int = 0, limit: int | None = None) -> list[RunEvent]:
+        events: list[RunEvent] = []
+        async for _, data in self._streams.batches(run_id):
+            events += [event for event in _events.decode(data) if event.seq > after]
+            if limit is not None and len(events) >= limit:
+                break
+        if not events:
+            await self.status(run_id)
+        return events
+
+    def follow(self, run_id: str, after: int = 0) -> Follower:
+        live = self._live.get(run_id)
+        if live is not None:
+            return live.follow(after)
+        return JetStreamFollower(self._streams, run_id, after, lambda: self.status(run_id))
+
+    async def status(self, run_id: str) -> RunRecord:
+        streams = self._streams
+        await streams.connection()
+        found = await streams.get(streams.records, run_id)
+        if found is None:
+            raise RunNotFound(f"no run {run_id!r} is known here")
+        record = _records.decode(found[0])
+        if record.ended is None and (last := await streams.last(run_id)):
+            record = replace(record, events=_events.decode(last[0])[-1].seq, size=last[1])
+        return record
+
+    async def list(
+        self,
+        *,
+        owner: str | None = None,
+        chat: str | None = None,
+        open: bool | None = None,
+        limit: int | None = None,
+    ) -> Sequence[RunRecord]:
+        streams = self._streams
+        await streams.connection()
+        kept = await streams.all(streams.records)
+        records = [_records.decode(data) for data, _ in kept.values()]
+        chosen = [
+            record
+            for record in sorted(records, key=lambda record: record.created, reverse=True)
+            if owner in (None, record.owner)
+            and chat in (None, record.chat)
+            and open in (None, record.ended is None)
+        ]
+        return chosen[:limit]
+
+    async def order(self, run_id: str, order: Order) -> None:
+        live = self._live.get(run_id)
+        if live is not None and live.on_order is not None:
+            live.on_order(order)
+            return
+        connection = await self._streams.connection()
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + ORDER_SECONDS
+        while (await self.status(run_id)).ended is None:
+            keeper = await self._streams.get(self._streams.open_runs, run_id)
+            subject = f"windlass.v1.order.{keeper[0].decode() if keeper else 'nobody'}"
+            try:
+                await connection.request(subject, encode_json(Sent(run_id, order)), 2.0)
+            except (NatsError, TimeoutError) as error:
+                if loop.time() > give_up:
+                    raise StorageError(f"nobody has the run {run_id} now: {error}") from error
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+    async def delete(self, run_id: str) -> None:
+        if (await self.status(run_id)).ended is None:
+            raise RunNotFound(f"the run {run_id!r} has not ended")
+        await self._streams.purge(run_id)
+
+    async def expire(self, retention: Retention) -> int:
+        gone = expired(await self.list(open=False), retention, self._clock())
+        for record in gone:
+            await self._streams.purge(record.id)
+        return len(gone)
+
+    async def aclose(self) -> None:
+        for log in list(self._live.values()):
+            with contextlib.suppress(StorageError):
+                await log.leave()
+        if self._living is not None:
+            self._living.cancel()
+            with contextlib.suppress(NatsError, TimeoutError):
+                await self._streams.leases.delete(self.keeper)
+            self._living = None
+        await self._streams.aclose()
+
+    async def live(self) -> None:
+        """Says from now on that this process lives, and hears orders for its runs."""
+        async with self._starting:
+            if self._living is not None:
+                return
+            connection = await self._streams.connection()
+            await connection.subscribe(f"windlass.v1.order.{self.keeper}", self._on_order)
+            await self._streams.put(self._streams.leases, self.keeper, b"")
+            self._living = asyncio.create_task(self._keep_living())
+
+    async def written(self, run_id: str, batch: Batch, after: int, size: int) -> int:
+        """Writes a run's next batch, and what is known of the run at its begin and end."""
+        streams = self._streams
+        if batch.record is not None:
+            await self.live()
+            await streams.put(streams.records, run_id, encode_json(batch.record))
+            await streams.put(streams.open_runs, run_id, self.keeper.encode())
+        try:
+            number = await streams.append(run_id, batch.data, batch.events[0].seq, after, size)
+        except TakenOver:
+            self._live.pop(run_id, None)
+            raise
+        end = batch.events[-1]
+        if isinstance(end, RunEnded):
+            await self._ended(run_id, end, size)
+        return number
+
+    async def _ended(self, run_id: str, end: RunEnded, size: int) -> None:
+        streams = self._streams
+        found = await streams.get(streams.records, run_id)
+        if found is not None:
+            record = replace(
+                _records.decode(found[0]),
+                ended=end.time,
+                reason=end.reason,
+                error=end.error,
+                events=end.seq,
+                size=size,
+            )
+            await streams.put(streams.records, run_id, encode_json(record))
+        await streams.open_runs.purge(run_id)
+
+    async def _keep_living(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease / 3)
+            with contextlib.suppress(StorageError):
+                await self._streams.put(self._streams.leases, self.keeper, b"")
+
+    async def _on_order(self, message: Msg) -> None:
+        sent = _sent.decode(message.data)
+        log = self._live.get(sent.run_id)
+        if log is not None and log.on_order is not None:
+            log.on_order(sent.order)
+            await message.respond(b"ok")
+
+    def _forget(self, run_id: str) -> None:
+        self._live.pop(run_id, None)
+        self._writers.pop(run_id, None)
+
+
+class _RunWriter:
+    """Writes the batches of one run, one after another."""
+
+    def __init__(self, log: JetStreamLog, run_id: str) -> None:
+        self._log, self._run_id = log, run_id
+        self._batches: deque[Batch] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self.after = 0
+        """The number of the message that the next one comes behind."""
+        self.size = 0
+
+    def put(self, batch: Batch) -> None:
+        self._batches.append(batch)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        while self._batches:
+            batch = self._batches.popleft()
+            try:
+                self.size += len(batch.data)
+                self.after = await self._log.written(self._run_id, batch, self.after, self.size)
+            except StorageError as error:
+                batch.told(batch, error)
+            except Exception as error:  # noqa: BLE001 - the run is told, and does not wait for ever
+                batch.told(batch, StorageError(f"the log failed: {error!r}"))
+            else:
+                batch.told(batch, None)
