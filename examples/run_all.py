@@ -8,6 +8,7 @@ EXAMPLES = (
     "streaming",
     "async_streaming",
     "background_run",
+    "durable_run",
     "chat",
     "parallel_tools",
     "manual_control",

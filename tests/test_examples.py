@@ -15,6 +15,7 @@ SAYS = {
     "async_streaming": ["openai/demo: Let me look that up. " + ANSWER, "gemini/demo: Let me"],
     "background_run": ["a late reader had", ANSWER],
     "approvals": ["outbox: ['ada: It works. Kind regards.']", "That is too many people."],
+    "durable_run": [ANSWER, "get_weather began 1x, calculate began 1x, get_time began 2x"],
     "chat": ["openai/demo: " + ANSWER, "(7 messages so far)"],
     "custom_executor": ['audit: get_time {"city":"Tokyo"}', "The clock is closed today."],
     "parallel_tools": ["['page one', 'page two', 'page three', 'page four']", "4 at once"],

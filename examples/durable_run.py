@@ -1,0 +1,58 @@
+"""Start a run in another process, kill that in the middle of a tool, and go on here."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from typing import Any
+
+import demo_tools
+from upstream import QUESTION, models
+
+from windlass import Client, ToolRunStarted, tool
+
+IN_THE_CHILD = len(sys.argv) == 3
+
+
+@tool(after=["get_weather", "calculate"], on_interrupt="retry")
+def get_time(city: str) -> str:
+    """The local time in a city. It changes nothing, so it may be run again."""
+    if IN_THE_CHILD:
+        print("get_time has begun", flush=True)
+        time.sleep(60)  # it does not come so far
+    return "18:30"
+
+
+TOOLS = [demo_tools.get_weather, demo_tools.calculate, get_time]
+
+
+def child(log: str, model: str) -> None:
+    with Client(**json.loads(model), log=log) as client:
+        client.generate(QUESTION, tools=TOOLS)
+
+
+def kill_a_child_in_the_middle(log: str, model: dict[str, Any]) -> None:
+    command = [sys.executable, __file__, log, json.dumps(model)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        print(f"in the child: {process.stdout.readline().strip()}")
+        process.kill()
+
+
+def main() -> None:
+    with models() as found, tempfile.TemporaryDirectory() as directory:
+        log = f"{directory}/runs.db"
+        kill_a_child_in_the_middle(log, found[0])
+        with Client(**found[0], log=log) as client:
+            [run] = client.resume(tools=TOOLS)
+            print(run.result().text)
+            begun = [e.call.name for e in client.subscribe(run.id) if isinstance(e, ToolRunStarted)]
+            print(", ".join(f"{name} began {times}x" for name, times in Counter(begun).items()))
+
+
+if __name__ == "__main__" and IN_THE_CHILD:
+    child(*sys.argv[1:])
+elif __name__ == "__main__":
+    main()
