@@ -117,11 +117,15 @@ URGENT = [event for event in EVERY_KIND if type(event) not in CAN_WAIT]
 
 @pytest.mark.parametrize("event", URGENT, ids=lambda event: type(event).__name__)
 async def test_what_matters_is_in_the_file_before_the_next_step(
-    log: SQLiteLog, path: Path, event: RunEvent
+    log: SQLiteLog, path: Path, event: RunEvent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 1_000.0)
     run = begin(log)
     await kept(run, STARTED, TextDelta("a"))
-    await kept(run, TextDelta("b"), event)
+    run.append(TextDelta("b"))
+    run.append(event)
+    await asyncio.sleep(0)
+    await log._write(lambda _: None)  # whatever was to be written before, is
     assert rows(path, "SELECT max(last) FROM batches") == [(4,)]
     assert rows(path, "SELECT events FROM runs") == [(4,)]
 
@@ -146,6 +150,20 @@ async def test_readers_see_nothing_that_is_not_in_the_file(log: SQLiteLog, path:
     await settling
     assert (await seen).seq == 2
     assert heard == [1, 2]
+
+
+async def test_text_waits_for_its_time(
+    log: SQLiteLog, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 1_000.0)
+    run = begin(log)
+    await kept(run, STARTED)
+    for event in EVERY_KIND:
+        if type(event) in CAN_WAIT:
+            run.append(event)
+    await asyncio.sleep(0)
+    await log._write(lambda _: None)
+    assert rows(path, "SELECT max(last) FROM batches") == [(1,)]
 
 
 async def test_text_is_written_every_50_milliseconds_and_together(
