@@ -13,6 +13,7 @@ from typing import Any
 
 from windlass.cli.approvals import ANSWERS, approval_hook
 from windlass.cli.completion import completes_files
+from windlass.cli.mcp_servers import add_mcp_option, servers_from
 from windlass.cli.output import own_stdout
 from windlass.cli.run_output import (
     Answer,
@@ -42,6 +43,7 @@ examples:
   git diff | windlass run --system "Write a commit message for this diff." -q
   windlass run "What is on it?" --image photo.jpg
   windlass run "Weather in Oslo?" --tools tools.py --json | jq .calls
+  windlass run "What is in notes.md?" --mcp "npx -y @modelcontextprotocol/server-filesystem ."
 
 The model is --model, else WINDLASS_MODEL, else the first one of the windlass.toml here (with its
 tools), else that of the first provider whose key is set, else the embedded one, if installed.
@@ -85,6 +87,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             help="a file (tools.py) or module (acme.tools) with tools; may be given again",
         )
     )
+    add_mcp_option(parser)
     parser.add_argument(
         "--model", metavar="NAME", help="provider/model, or a name of the windlass.toml here"
     )
@@ -124,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
     prompt = [*(_image(path) for path in options.image), _prompt(options.prompt)]
     form = JsonObject if options.json else EventLines if options.events else StreamedText
     with own_stdout() as output, _log_kept_to_errors(options.quiet):
-        chosen = choose_model(options.model, options.tools)
+        chosen = choose_model(options.model, [*options.tools, *servers_from(options.mcp)])
         narrator = None if options.quiet else Narrator(sys.stderr)
         if narrator:
             narrator.say(_introduction(chosen))

@@ -16,6 +16,7 @@ from windlass.errors import ConfigError
 from windlass.gateway.config import (
     CONFIG_NAME,
     GatewayConfig,
+    McpConfig,
     ModelConfig,
     examine_config,
     find_config,
@@ -39,19 +40,19 @@ class Chosen(Struct, frozen=True):
     tools: tuple[Tool, ...] = ()
 
 
-def choose_model(name: str | None, tool_files: Sequence[str] = ()) -> Chosen:
+def choose_model(name: str | None, tool_files: Sequence[str | McpConfig] = ()) -> Chosen:
     """The model of that name: `provider/model`, or one of the `windlass.toml` here.
 
     Without a name it is the first of `WINDLASS_MODEL`, else of `windlass.toml`, else that of the
-    first provider whose key is set, else the embedded one. The files' tools stand in for those that
-    are configured. Raises `ConfigError`.
+    first provider whose key is set, else the embedded one. The tools of the files and MCP servers
+    that are given stand in for those that are configured. Raises `ConfigError`.
     """
     files = tuple(load_tools(tool_files, Path()).values())
     chosen = _configured(name) if name is None or not _is_target(name) else _named(name)
     return Chosen(chosen.config, chosen.because, files) if files else chosen
 
 
-def find_tools(tool_files: Sequence[str] = ()) -> dict[str, Tool]:
+def find_tools(tool_files: Sequence[str | McpConfig] = ()) -> dict[str, Tool]:
     """The tools of the files; without any, of `windlass.toml` here, or of `WINDLASS_TOOLS`.
 
     Raises `ConfigError`.

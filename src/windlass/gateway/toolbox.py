@@ -1,4 +1,4 @@
-"""The operator's tools, out of files and importable modules.
+"""The operator's tools, out of files, importable modules and MCP servers.
 
 What a module offers: the list `TOOLS`, if it has one; else every `Tool` that it names, defined
 there or imported, and what it puts into `windlass.registry` while it loads. Names that begin with
@@ -16,23 +16,31 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import TYPE_CHECKING, cast
+
+import msgspec
 
 from windlass.errors import ConfigError, DuplicateTool
 from windlass.tool import Tool, as_tools
 from windlass.toolsets.registry import registry
 
+if TYPE_CHECKING:
+    from windlass.gateway.config.values import McpConfig
+    from windlass.toolsets.mcp.toolset import McpToolset
+
 __all__ = ["Toolbox", "load_tools"]
 
 _registered: dict[str, list[Tool]] = {}
 """What each module has put into the registry. It is loaded once, and registers once."""
+_servers: "dict[bytes, McpToolset]" = {}
+"""The MCP servers that were started, by all that is configured of them."""
 
 
-def load_tools(modules: Sequence[str], base: Path) -> dict[str, Tool]:
-    """The tools of all modules by name. A module that was loaded before is not run again.
+def load_tools(modules: "Sequence[str | McpConfig]", base: Path) -> dict[str, Tool]:
+    """The tools of all modules and servers by name. What was loaded before is not loaded again.
 
-    Raises `ConfigError` for a module that cannot be loaded or has no tools, and `DuplicateTool`
-    when two of them have a tool of one name.
+    Raises `ConfigError` for a module that cannot be loaded or has no tools and for a server that
+    cannot be started, and `DuplicateTool` when two of them have a tool of one name.
     """
     box = Toolbox(base)
     for entry in modules:
@@ -49,19 +57,47 @@ class Toolbox:
         self._base = base
         self._homes: dict[str, str] = {}
 
-    def add(self, entry: str) -> None:
-        """Adds the tools of a file, `tools/weather.py`, or of a dotted name, `acme.tools`.
+    def add(self, entry: "str | McpConfig") -> None:
+        """Adds the tools of a file, `tools/weather.py`, a dotted name, `acme.tools`, or a server.
 
         Raises `ConfigError`, and `DuplicateTool` for names that another module has taken.
         """
         taken: list[str] = []
-        for tool in _tools_of(entry, self._base):
+        if isinstance(entry, str):
+            place, tools = entry, _tools_of(entry, self._base)
+        else:
+            place, tools = f"mcp.{entry.name or 'server'}", _tools_of_server(entry)
+        for tool in tools:
             if self.tools.setdefault(tool.name, tool) is not tool:
                 home = self._homes[tool.name]
-                taken.append(f"two modules have a tool named {tool.name!r}: {home!r} and {entry!r}")
-            self._homes.setdefault(tool.name, entry)
+                taken.append(f"two modules have a tool named {tool.name!r}: {home!r} and {place!r}")
+            self._homes.setdefault(tool.name, place)
         if taken:
             raise DuplicateTool("; ".join(taken))
+
+
+def _tools_of_server(config: "McpConfig") -> Sequence[Tool]:
+    """Its tools as they are now. The server stays until the process ends."""
+    key = msgspec.json.encode(config)
+    if key not in _servers:
+        from windlass.toolsets.mcp import mcp
+
+        headers = dict(config.headers)
+        if config.token_env and (token := os.environ.get(config.token_env)):
+            headers["Authorization"] = f"Bearer {token}"
+        _servers[key] = mcp(
+            config.url or config.command or "",
+            name=config.name or None,
+            timeout=config.timeout,
+            start_timeout=config.start_timeout,
+            approve=config.approve,
+            trust_hints=config.trust_hints,
+            on_change=config.on_change,
+            state_dir=config.state_dir,
+            env=config.env,
+            headers=headers,
+        )
+    return _servers[key].list()
 
 
 def _tools_of(entry: str, base: Path) -> list[Tool]:

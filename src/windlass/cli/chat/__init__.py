@@ -8,6 +8,7 @@ from pathlib import Path
 
 from windlass.cli.chat.conversation import Conversation, read_messages
 from windlass.cli.completion import completes_files
+from windlass.cli.mcp_servers import add_mcp_option, servers_from
 from windlass.cli.toolfiles import choose_model
 from windlass.errors import ConfigError
 
@@ -42,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="files (tools.py) or modules (acme.tools) with tools",
     )
     completes_files(tools)
+    add_mcp_option(parser)
     parser.add_argument("--system", metavar="TEXT", help="instructions for the model")
     parser.add_argument(
         "--max-rounds", type=int, metavar="N", help="how many rounds of tools an answer may take"
@@ -64,9 +66,10 @@ def run(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise ConfigError(f"the chat needs {error.name}: pip install 'windlass[cli]'") from error
     earlier = read_messages(options.resume) if options.resume else ()
+    tools = [*options.tools, *servers_from(options.mcp)]
     conversation = Conversation(
-        choose_model(options.model, options.tools),
-        tool_files=options.tools,
+        choose_model(options.model, tools),
+        tool_files=tools,
         system=options.system,
         max_rounds=options.max_rounds,
     )

@@ -11,6 +11,7 @@ from windlass.cli.toolfiles import Chosen, choose_model, load_model, open_client
 from windlass.client.stream import AsyncStream
 from windlass.content import Message, Usage
 from windlass.errors import ConfigError
+from windlass.gateway.config.values import McpConfig
 from windlass.loop.approval import ApprovalHook
 from windlass.loop.policy import Policy
 from windlass.loop.reply import Reply
@@ -34,7 +35,7 @@ class Conversation:
         self,
         chosen: Chosen,
         *,
-        tool_files: Sequence[str] = (),
+        tool_files: Sequence[str | McpConfig] = (),
         system: str | None = None,
         max_rounds: int | None = None,
     ) -> None:

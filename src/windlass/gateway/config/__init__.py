@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+from msgspec.structs import replace
+
 from windlass.errors import ConfigError, DuplicateTool
 from windlass.gateway.config.checks import host_problem, is_loopback
 from windlass.gateway.config.environment import (
@@ -38,6 +40,8 @@ from windlass.gateway.config.values import (
     ServerConfig,
 )
 from windlass.gateway.toolbox import Toolbox
+from windlass.tool import Tool
+from windlass.toolsets.mcp.names import SEPARATOR
 
 __all__ = [
     "CONFIG_NAME",
@@ -133,13 +137,13 @@ def _from_file(
         server=_server(document, environ, overrides, problems),
         models=document.models(environ),
         tool_modules=document.tool_modules(),
-        mcp=document.mcp(),
+        mcp=document.mcp(environ),
         keys=document.keys(),
         limits=document.limits(),
         runs=document.runs(),
         path=path,
     )
-    _check_tools(config, problems)
+    config = _with_tools(config, problems)
     check_function_calling(environ, problems)
     return config
 
@@ -186,8 +190,11 @@ def _server(
     return server
 
 
-def _check_tools(config: GatewayConfig, problems: Problems) -> None:
-    """Loads the modules, and looks the models' tools up in them."""
+def _with_tools(config: GatewayConfig, problems: Problems) -> GatewayConfig:
+    """Loads the modules, starts the MCP servers that are used, and finds the models' tools there.
+
+    What a model gets of a server as a whole, `files__*`, is written out.
+    """
     box = Toolbox(config.base)
     failed = False
     for position, module in enumerate(config.tool_modules):
@@ -196,8 +203,41 @@ def _check_tools(config: GatewayConfig, problems: Problems) -> None:
         except ConfigError as error:
             problems.add(("tools", "modules", position), str(error))
             failed = failed or not isinstance(error, DuplicateTool)
+    servers = [server for server in config.mcp.values() if _is_used(server, config)]
+    if not any(problem.severity == "error" for problem in problems.found):
+        for server in servers:
+            try:
+                box.add(server)
+            except ConfigError as error:
+                problems.add(("mcp", server.name), str(error))
+                failed = True
     if failed:  # nobody knows which tools it would have had
-        return
+        return config
+    models = {
+        name: replace(model, tools=_expanded(model.tools, box.tools))
+        for name, model in config.models.items()
+    }
+    config = replace(config, models=models, tool_modules=(*config.tool_modules, *servers))
+    _check_names(config, box, problems)
+    return config
+
+
+def _is_used(server: McpConfig, config: GatewayConfig) -> bool:
+    names = (name for model in config.models.values() for name in model.tools)
+    return any(name.startswith(f"{server.name}{SEPARATOR}") for name in names)
+
+
+def _expanded(names: tuple[str, ...], tools: Mapping[str, Tool]) -> tuple[str, ...]:
+    """The names, with `files__*` as all that begins so."""
+    found: dict[str, None] = {}
+    for name in names:
+        beginning = name.removesuffix("*")
+        all_of = [tool for tool in tools if tool.startswith(beginning)]
+        found.update(dict.fromkeys(all_of if name.endswith(f"{SEPARATOR}*") and all_of else [name]))
+    return tuple(found)
+
+
+def _check_names(config: GatewayConfig, box: Toolbox, problems: Problems) -> None:
     for model in config.models.values():
         for position, name in enumerate(model.tools):
             if name not in box.tools:

@@ -1,5 +1,6 @@
 """The sections of `windlass.toml`, read into values. What is wrong with them is collected."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -34,6 +35,8 @@ from windlass.gateway.keys import is_key_hash
 from windlass.settings import mode_from
 
 __all__ = ["Document"]
+
+MCP_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 
 _SECTIONS = ("server", "models", "tools", "mcp", "keys", "limits", "runs")
 
@@ -81,16 +84,10 @@ class Document:
             self._note('no model is set up: add [models.NAME] with target = "provider/model"')
         return models
 
-    def mcp(self) -> dict[str, McpConfig]:
+    def mcp(self, environ: Mapping[str, str]) -> dict[str, McpConfig]:
         servers: dict[str, McpConfig] = {}
         for name, table in named_tables(self._content.get("mcp", {}), "mcp", self._problems):
-            place = ("mcp", name)
-            fields = fields_from(McpConfig, table, place, self._problems, name=name)
-            if ("command" in table) == ("url" in table):
-                self._note("needs either command or url", *place)
-            if "url" in fields:
-                self._note(url_problem(fields["url"]), *place, "url")
-            servers[name] = McpConfig(**fields)
+            servers[name] = self._mcp_server(name, table, environ)
         return servers
 
     def keys(self) -> tuple[KeyConfig, ...]:
@@ -104,6 +101,27 @@ class Document:
         self._note_repeated_keys(keys)
         whole = (built(KeyConfig, fields) for fields in keys)
         return tuple(key for key in whole if key is not None)
+
+    def _mcp_server(
+        self, name: str, table: Mapping[str, Any], environ: Mapping[str, str]
+    ) -> McpConfig:
+        place = ("mcp", name)
+        fields = fields_from(McpConfig, table, place, self._problems, name=name)
+        if not MCP_NAME.fullmatch(name):
+            said = "a letter comes first, then letters, digits, _ and -: tools' names begin with it"
+            self._note(said, *place)
+        if ("command" in table) == ("url" in table):
+            self._note("needs either command or url", *place)
+        if "url" in fields:
+            self._note(url_problem(fields["url"]), *place, "url")
+        for field, kind in (("env", "command"), ("headers", "url"), ("token_env", "url")):
+            if field in fields and kind not in table:
+                self._note(f"goes with {kind}", *place, field)
+        for header, value in fields.get("headers", {}).items():
+            self._note(header_problem(header, value), *place, "headers", header)
+        if "token_env" in fields:
+            self._warn(variable_problem(fields["token_env"], environ), *place, "token_env")
+        return McpConfig(**fields)
 
     def _model(
         self, name: str, table: Mapping[str, Any], environ: Mapping[str, str]

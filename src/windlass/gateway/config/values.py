@@ -45,6 +45,12 @@ Synchronous: TypeAlias = Annotated[
 OnInterrupt: TypeAlias = Annotated[
     Literal["tell_model", "retry", "fail"], Meta(description="'tell_model', 'retry' or 'fail'")
 ]
+FlagOrTexts: TypeAlias = Annotated[
+    bool | tuple[Text, ...], Meta(description="true, false or a list of texts")
+]
+OnChange: TypeAlias = Annotated[
+    Literal["approve", "refuse", "allow"], Meta(description="'approve', 'refuse' or 'allow'")
+]
 OnLimit: TypeAlias = Annotated[
     Literal["final_answer", "error"], Meta(description="'final_answer' or 'error'")
 ]
@@ -163,10 +169,26 @@ class McpConfig(Struct, frozen=True, kw_only=True):
     """`[mcp.NAME]`: a server of tools, started by its command or reached at its address."""
 
     name: Text
+    """What the names of its tools begin with, before two underscores."""
     command: Text | None = None
     url: Text | None = None
     env: NamedTexts = {}
     """Variables for the command."""
+    headers: NamedTexts = {}
+    """Sent with every request to the address."""
+    token_env: Text | None = None
+    """The variable with the token that the address wants."""
+    timeout: Seconds = 60.0
+    """Of a call, without an answer and without a word of progress."""
+    start_timeout: Seconds = 60.0
+    approve: FlagOrTexts = False
+    """Whether each call needs somebody's yes: all, or those of these tools of the server's."""
+    trust_hints: Flag = False
+    """Whether the server is believed when it says that a tool may be run twice."""
+    on_change: OnChange = "approve"
+    """What becomes of a tool whose description is not the one that was first seen."""
+    state_dir: Text | None = None
+    """Where the first descriptions are kept."""
 
     def __repr__(self) -> str:
         """A command, an address and the variables may hold secrets."""
@@ -178,8 +200,8 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
 
     server: ServerConfig = ServerConfig()
     models: dict[str, ModelConfig] = {}
-    tool_modules: tuple[str, ...] = ()
-    """Files, relative to `base`, and importable names."""
+    tool_modules: tuple[str | McpConfig, ...] = ()
+    """Files, relative to `base`, importable names, and the MCP servers whose tools are used."""
     mcp: dict[str, McpConfig] = {}
     keys: tuple[KeyConfig, ...] = ()
     """None at all lets everybody in."""
