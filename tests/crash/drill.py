@@ -31,6 +31,13 @@ MOMENTS = (
 LOST = (aiohttp.ClientError, ConnectionError)
 
 
+def check(response: aiohttp.ClientResponse, *expected: int) -> None:
+    """Raises `ConnectionError` for a gateway that is about to end, which says so."""
+    if response.status == 503:
+        raise ConnectionError("shutting down")
+    assert response.status in expected, response
+
+
 class Drill:
     """`crash` until there were so many kills; then every run has ended, and can be judged."""
 
@@ -41,6 +48,8 @@ class Drill:
         self.decisions: dict[str, bool] = {}
         """By call key: what was said to each call that waited for a yes."""
         self.kills = Counter[str]()
+        self.ends = 0
+        """How often it was told to end, instead."""
         self._gateway, self._session, self._seed = gateway, session, seed
         self._together = together
         self._chance = random.Random(seed)
@@ -58,8 +67,12 @@ class Drill:
                 self._tasks.create_task(self._keep_asking())
             while self.kills.total() < kills:
                 moment = await self._moment()
-                await self._gateway.kill()
-                self.kills[moment] += 1
+                if self._chance.random() < 0.1:
+                    await self._gateway.end()
+                    self.ends += 1
+                else:
+                    await self._gateway.kill()
+                    self.kills[moment] += 1
                 await self._start_again()
             self._enough = True
 
@@ -109,7 +122,7 @@ class Drill:
 
     async def _run(self, body: dict[str, Any]) -> None:
         async with self._session.post(f"{self._gateway.url}/v1/runs", json=body) as response:
-            assert response.status == 202, await response.text()
+            check(response, 202)
             run = await response.json()
         readers = [self._follow(run["id"]) for _ in range(self._chance.randint(1, 2))]
         await asyncio.gather(*readers)
@@ -118,7 +131,7 @@ class Drill:
         """A completion, whose run is read on by its id when its stream is lost."""
         url = f"{self._gateway.url}/v1/chat/completions"
         async with self._session.post(url, json=body) as response:
-            assert response.status == 200, await response.text()
+            check(response, 200)
             reading = self._tasks.create_task(self._follow(response.headers["x-windlass-run-id"]))
             try:
                 async for _ in response.content:
@@ -161,7 +174,7 @@ class Drill:
             url = f"{self._gateway.url}/v1/runs/{run_id}/approve"
             try:
                 async with self._session.post(url, json=decision) as response:
-                    assert response.status in (200, 409), await response.text()
+                    check(response, 200, 409)
                     return
             except LOST:
                 continue

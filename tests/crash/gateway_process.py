@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ CONFIG = """\
 [server]
 port = {port}
 access_log = false
+shutdown_timeout = 0.1
 
 [models.m]
 target = "openai/gpt-test"
@@ -72,13 +74,22 @@ class GatewayProcess:
 
     async def kill(self) -> None:
         """`kill -9`. Returns when it is gone."""
+        await self._end(signal.SIGKILL)
+
+    async def end(self) -> None:
+        """Tells it to end in order, which leaves what goes in the background to the next one."""
+        assert await self._end(signal.SIGTERM) == 0, self.said.read_text()[-2000:]
+
+    async def _end(self, number: signal.Signals) -> int | None:
         self.listens.clear()
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
-        if self._listening is not None:
-            await self._listening
-            self.listens.clear()
+        if self._process is None or self._listening is None:
+            return None
+        if self._process.returncode is None:
+            self._process.send_signal(number)
+        code = await self._process.wait()
+        await self._listening
+        self.listens.clear()
+        return code
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None

@@ -40,7 +40,8 @@ class Reader:
                 await self._read()
             except (aiohttp.ClientError, ConnectionError):
                 continue  # the gateway was killed
-            assert self.ended, f"{self.run_id}: the stream ended, and the run has not"
+            alone = self.ended or not self._gateway.listens.is_set()
+            assert alone, f"{self.run_id}: the stream ended, and the run has not"
 
     async def _read(self) -> None:
         last = self.seen[-1].number if self.seen else 0

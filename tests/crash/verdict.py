@@ -98,8 +98,13 @@ class RunLedger:
                     pass
 
 
-def judge(events: Sequence[RunEvent], ledgers: Ledgers, decisions: dict[str, bool]) -> Counter[str]:
-    """Fails for whatever a user could not rely on. Returns what is worth counting."""
+def judge(
+    events: Sequence[RunEvent], ledgers: Ledgers, decisions: dict[str, bool], *, background: bool
+) -> Counter[str]:
+    """Fails for whatever a user could not rely on. Returns what is worth counting.
+
+    A run that is not in the `background` may end with its gateway.
+    """
     run = RunLedger(events)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert sum(event.done for event in events) == 1
@@ -109,7 +114,7 @@ def judge(events: Sequence[RunEvent], ledgers: Ledgers, decisions: dict[str, boo
         figures += _judge_call(run, record, ledgers)
     figures["rounds asked again"] += _judge_rounds(run)
     figures["approvals"] += _judge_approvals(run, ledgers, decisions)
-    _judge_end(run)
+    _judge_end(run, background)
     return figures
 
 
@@ -131,7 +136,8 @@ def _judge_call(run: RunLedger, record: CallRecord, ledgers: Ledgers) -> Counter
     cuts = _cuts(run, record)
     if not cuts:
         assert len(record.starts) <= 1, f"{where} began twice"
-        assert end.outcome in ("ok", "denied", "not_run"), f"{where}: {end.outcome}"
+        known = ("ok", "denied", "not_run", *(["stopped"] if run.end.reason == "stopped" else []))
+        assert end.outcome in known, f"{where}: {end.outcome}"
         return figures
     figures[f"interrupted: {_judge_cut(record, cuts, end, where)}"] += 1
     return figures
@@ -204,7 +210,7 @@ def _judge_approvals(run: RunLedger, ledgers: Ledgers, decisions: dict[str, bool
     return len(said)
 
 
-def _judge_end(run: RunLedger) -> None:
+def _judge_end(run: RunLedger, background: bool) -> None:
     if run.end.reason == "error":
         failed = [
             record
@@ -212,7 +218,11 @@ def _judge_end(run: RunLedger) -> None:
             if record.call.name == "launch" and _cuts(run, record)
         ]
         allowed = "launch was interrupted" if failed else CLIENT_LOST
+        assert failed or not background, f"{run.prompt}: {run.end.error}"
         assert allowed in str(run.end.error), f"{run.prompt}: {run.end.error}"
+        return
+    if run.end.reason == "stopped":
+        assert not background, f"{run.prompt} was stopped"
         return
     assert run.end.reason == "answer", f"{run.prompt}: {run.end.reason}"
     words: list[str] = []

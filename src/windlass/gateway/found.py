@@ -37,10 +37,12 @@ class KnownHere:
         return run_fields(self._run, whole=whole)
 
     async def stop(self) -> None:
+        self._run.check_here()
         await self._run.run.stop()
 
     async def approve(self, decision: Decision) -> bool:
         """False if no such call waits; when it has been decided, that is kept."""
+        self._run.check_here()
         done = self._run.run.approve(
             decision.call_id,
             decision.approved,

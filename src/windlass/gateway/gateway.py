@@ -29,6 +29,7 @@ from windlass.gateway.toolbox import load_tools
 from windlass.gateway.turns import KeptTurns
 from windlass.model import Model
 from windlass.models import create_model
+from windlass.runs.log import Follower
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
 from windlass.runs.store import RunStore
@@ -78,6 +79,10 @@ class Gateway:
             size_of=lambda run: run.size,
         )
         self.draining = False
+        self.drained = False
+        """Whether everything has been called off: nothing more happens here."""
+        self.followers: set[Follower] = set()
+        """Those that wait for events of runs, wherever these go."""
         self.durable = self._durable(log)
         self._environ = environ
         self._settings = function_calling_settings(environ)
@@ -224,6 +229,9 @@ class Gateway:
         await asyncio.gather(*(run.call_off(SHUTTING_DOWN) for run in left))
         if left:
             log.warning("Runs were called off by the shutdown", extra={"runs": len(left)})
+        self.drained = True
+        for follower in self.followers:
+            follower.wake()
 
     async def aclose(self) -> None:
         """Stops what still runs and gives back connections."""

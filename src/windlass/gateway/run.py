@@ -11,7 +11,7 @@ from windlass.emulation.mode import mode_of
 from windlass.errors import ModelError, NativeModeUnavailable, WindlassError
 from windlass.events import RunEvent, ToolRunEnded
 from windlass.gateway.answer import Head
-from windlass.gateway.problems import Problem, problem_of
+from windlass.gateway.problems import Problem, Refused, problem_of
 from windlass.gateway.request import ChatRequest
 from windlass.gateway.turns import CallIds, KeptTurns, kept_turn
 from windlass.loop.history import History
@@ -106,6 +106,11 @@ class GatewayRun:
         """Ends it here, for a reason of the gateway's own; one that is kept can be taken up."""
         self.called_off = problem
         await (self.run.leave() if self.kept and self.background else self.run.stop())
+
+    def check_here(self) -> None:
+        """Raises `Refused` if it was left to another process, and cannot be steered here."""
+        if self.called_off is not None and self.run.log.closed:
+            raise Refused(self.called_off)
 
     def problem(self) -> Problem | None:
         """What an ended run failed with; None if it has an answer."""

@@ -127,9 +127,11 @@ class RunEvents:
             return await send({"type": "http.response.body", "body": b""})
         gone = asyncio.create_task(disconnected(receive))
         gone.add_done_callback(lambda _: events.wake())
+        self._gateway.followers.add(events)
         try:
             await self._follow(events, gone, send)
         finally:
+            self._gateway.followers.discard(events)
             gone.cancel()
 
     async def _follow(self, events: Follower, gone: asyncio.Task[None], send: Send) -> None:
@@ -139,7 +141,7 @@ class RunEvents:
             try:
                 batch = await events.some(heartbeat)
                 # A log that is left without an end is gone on with elsewhere: come back for it.
-                more = not events.over
+                more = not (events.over or self._gateway.drained)
             except StorageError:
                 batch, more = [], False
             data = b"".join(
