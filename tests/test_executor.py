@@ -174,6 +174,7 @@ async def test_a_tools_own_timeout_error_is_a_failure_not_its_deadline(
     assert ended(events)["a"].outcome == "error"
 
 
+@pytest.mark.no_page("it is slower than this deadline")
 async def test_the_runs_deadline_stops_its_tools_and_is_a_reason(client_of: MakeClient) -> None:
     async def forever() -> None:
         await asyncio.Event().wait()
@@ -578,6 +579,7 @@ async def test_half_a_character_from_a_file_name_reaches_the_model_as_a_mark(
     assert requests_of(client)[1].messages[-1].responses[0].text == '["\ufffd.txt"]'
 
 
+@pytest.mark.no_page("it is given text only")
 async def test_media_stand_beside_the_result(client_of: MakeClient) -> None:
     image = InlineData(b"\x89PNG", "image/png")
 

@@ -42,6 +42,7 @@ async def test_a_run_goes_on_without_readers(client_of: MakeClient) -> None:
     assert (await run.result()).text == "a b c"
 
 
+@pytest.mark.no_page("which of several runs it asks for first is its own affair")
 async def test_a_stopped_or_failed_run_leaves_the_others_alone(client_of: MakeClient) -> None:
     gate = Gate()
     script = {"hang": slow(say("x"), gate=Gate()), "fail": refuse(500, "down"), "ok": say("fine")}
@@ -69,6 +70,7 @@ async def test_stopping_twice_or_after_the_end_changes_nothing(client_of: MakeCl
     assert run.stop_reason == "answer"
 
 
+@pytest.mark.no_page("which of several runs it asks for first is its own affair")
 async def test_running_runs_are_bounded_and_finished_ones_do_not_count(
     client_of: MakeClient,
 ) -> None:
