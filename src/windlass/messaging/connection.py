@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ from windlass.errors import ConfigError
 
 __all__ = ["Connection", "JetStreamContext", "Msg", "NatsError", "connect", "is_nobody"]
 
+log = logging.getLogger("windlass.messaging")
+
+CONNECT_SECONDS = 5.0
 OnMessage = Callable[[Msg], Awaitable[None]]
 
 
@@ -77,13 +81,22 @@ class Connection:
 async def connect(servers: str | Sequence[str], name: str, options: dict[str, Any]) -> Connection:
     """Raises `ConfigError`, without any password in it, if nobody answers there."""
     addresses = [servers] if isinstance(servers, str) else list(servers)
+    options = {"max_reconnect_attempts": -1, "error_cb": _note, **options}
     try:
-        client: Client = await nats.connect(  # pyright: ignore[reportUnknownMemberType]
-            addresses, name=name, max_reconnect_attempts=-1, **options
-        )
-    except (OSError, NatsError, TimeoutError) as error:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            client: Client = await nats.connect(addresses, name=name, **options)  # pyright: ignore[reportUnknownMemberType]
+    except TimeoutError:
+        raise ConfigError(
+            f"no NATS server answers at {_shown(addresses)} within {CONNECT_SECONDS:g} seconds"
+        ) from None
+    except (OSError, NatsError) as error:
         raise ConfigError(f"no NATS server answers at {_shown(addresses)}: {error}") from error
     return Connection(client)
+
+
+async def _note(error: Exception) -> None:
+    """What goes wrong on a connection that tries again by itself. It names no address."""
+    log.warning("NATS: %s", error or type(error).__name__)
 
 
 def is_nobody(message: Msg) -> bool:

@@ -57,6 +57,10 @@ class _Lost(Exception):
     """The worker is gone, and with it what it knew of the call."""
 
 
+class _NotThere(_Lost):
+    """The worker was gone before the call came to it: nothing has been begun."""
+
+
 class _Pending:
     """A call that waits for its answer."""
 
@@ -66,9 +70,9 @@ class _Pending:
             asyncio.get_running_loop().create_future()
         )
 
-    def lose(self) -> None:
+    def lose(self, error: _Lost) -> None:
         if not self.answer.done():
-            self.answer.set_exception(_Lost())
+            self.answer.set_exception(error)
 
 
 class Bridge:
@@ -150,10 +154,11 @@ class Bridge:
                 answer = await self._ask(
                     member, self._frame(spec, arguments, context, key), context
                 )
-            except _Lost:
+            except _Lost as loss:
                 self._directory.left(session, member.id)
                 tried.add(member.id)
-                if spec.idempotent and len(tried) < MOST_ATTEMPTS:
+                safe = spec.idempotent and len(tried) < MOST_ATTEMPTS
+                if safe or isinstance(loss, _NotThere):
                     log.info("A worker was lost, trying another", extra={"tool": spec.name})
                     continue
                 raise ToolError(
@@ -237,7 +242,7 @@ class Bridge:
         if pending is None or pending.member.session != session or pending.answer.done():
             return  # too late, or not theirs to answer
         if lost:
-            pending.lose()
+            pending.lose(_NotThere())
             return
         pending.member.seen = asyncio.get_running_loop().time()
         try:
@@ -330,7 +335,7 @@ class Bridge:
         self._directory.left(member.session, member.id)
         for pending in list(self._pending.values()):
             if pending.member is member:
-                pending.lose()
+                pending.lose(_Lost())
 
     async def _end_unused(self, now: float) -> None:
         if self._session_ttl is None:

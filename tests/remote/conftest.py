@@ -1,0 +1,80 @@
+"""A real NATS server for the tests of workers, one for each process that runs tests."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+
+from windlass.messaging.connection import Connection, connect
+from windlass.messaging.embedded import NatsServer
+from windlass.toolsets.remote.bridge import Bridge
+
+PERMISSIONS = """
+authorization {
+  users = [
+    { user: gateway, password: g, permissions: { publish: ">", subscribe: ">" } }
+    { user: a, password: a, permissions: {
+        publish: ["windlass.v1.announce.A.>", "windlass.v1.reply.*.A.>", "windlass.v1.host.A"]
+        subscribe: ["windlass.v1.worker.A.>", "windlass.v1.hello.*", "windlass.v1.end.A"]
+    } }
+    { user: b, password: b, permissions: {
+        publish: ["windlass.v1.announce.B.>", "windlass.v1.reply.*.B.>", "windlass.v1.host.B"]
+        subscribe: ["windlass.v1.worker.B.>", "windlass.v1.hello.*", "windlass.v1.end.B"]
+    } }
+  ]
+}
+"""
+
+
+def _server(*extra: str) -> Iterator[NatsServer]:
+    loop = asyncio.new_event_loop()
+    server = NatsServer(extra=extra)
+    loop.run_until_complete(server.__aenter__())
+    yield server
+    loop.run_until_complete(server.aclose())
+    loop.close()
+
+
+@pytest.fixture(scope="session")
+def nats_server() -> Iterator[NatsServer]:
+    yield from _server()
+
+
+@pytest.fixture(scope="session")
+def guarded_server() -> Iterator[NatsServer]:
+    """With users that are held to their sessions."""
+    yield from _server(PERMISSIONS)
+
+
+@pytest.fixture
+def nats(nats_server: NatsServer) -> str:
+    return nats_server.url
+
+
+@pytest.fixture
+def session() -> str:
+    """A session that no other test has."""
+    return f"s-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+async def bridge_of(nats: str) -> AsyncIterator[Callable[..., Bridge]]:
+    """Bridges, closed at the end."""
+    made: list[Bridge] = []
+
+    def make(servers: str = nats, **options: object) -> Bridge:
+        made.append(Bridge(servers, **options))  # pyright: ignore[reportArgumentType]
+        return made[-1]
+
+    yield make
+    for bridge in made:
+        await bridge.aclose()
+
+
+@pytest.fixture
+async def wire(nats: str) -> AsyncIterator[Connection]:
+    """A plain connection, for those who do not keep to the rules."""
+    connection = await connect(nats, "test", {})
+    yield connection
+    await connection.close()

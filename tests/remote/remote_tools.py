@@ -1,0 +1,87 @@
+"""Tools for workers, and a worker in a process of its own that can be killed."""
+
+import asyncio
+import os
+import signal
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from windlass import ToolContext, ToolError, tool
+from windlass.toolsets.remote.bridge import Bridge
+from windlass.toolsets.remote.frames import ToolSpec
+
+
+@tool
+def get_weather(city: str, unit: str = "celsius") -> dict[str, str]:
+    """The weather now.
+
+    Args:
+        city: The city's name.
+    """
+    return {"city": city, "unit": unit}
+
+
+@tool
+async def count_to(number: int, context: ToolContext) -> str:
+    """Counts, and tells of it."""
+    for step in range(1, number + 1):
+        context.progress(step / number, f"step {step}")
+    return context.call_key
+
+
+@tool
+def out_of_luck() -> str:
+    """Fails."""
+    raise ToolError("no luck today")
+
+
+async def spec_named(bridge: Bridge, session: str, name: str) -> ToolSpec:
+    return next(spec for spec in await bridge.specs(session) if spec.name == name)
+
+
+class WorkerProcess:
+    """A worker that says when it is there, and can be killed."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def line(self) -> str:
+        """What one of its tools has written next."""
+        assert self._process.stdout is not None
+        return (await self._process.stdout.readline()).decode().strip()
+
+    def kill(self) -> None:
+        os.kill(self._process.pid, signal.SIGKILL)
+
+    def stop(self) -> None:
+        os.kill(self._process.pid, signal.SIGTERM)
+
+    async def ended(self) -> int:
+        return await self._process.wait()
+
+
+@asynccontextmanager
+async def worker_process(
+    nats: str, session: str, tools: str, place: Path
+) -> AsyncIterator[WorkerProcess]:
+    """Runs `windlass worker` with the tools in this source text."""
+    file = place / f"tools_{abs(hash(tools))}.py"
+    file.write_text(textwrap.dedent(tools))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "windlass", "worker", "--tools", str(file), "--nats", nats, "--session", session),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    said = await process.stderr.readline()
+    assert b"serves" in said, said
+    try:
+        yield WorkerProcess(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
