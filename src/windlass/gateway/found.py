@@ -34,6 +34,7 @@ class KnownHere:
         self.id = run.id
 
     async def fields(self, *, whole: bool = True) -> JsonObject:
+        await self._run.up_to_date()
         return run_fields(self._run, whole=whole)
 
     async def stop(self) -> None:

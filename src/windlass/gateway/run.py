@@ -102,6 +102,11 @@ class GatewayRun:
         """Waits until all that has happened is kept, where runs are kept."""
         await self.run.settled()
 
+    async def up_to_date(self) -> None:
+        """Waits for a run that is about to be done: whoever has read its end finds it ended."""
+        if self.run.log.ended:
+            await asyncio.wait([self.task])
+
     async def call_off(self, problem: Problem) -> None:
         """Ends it here, for a reason of the gateway's own; one that is kept can be taken up."""
         self.called_off = problem

@@ -64,7 +64,11 @@ class RunRoutes:
         owner = exchange_of(request.scope).owner
         asked = query_number(request.query_params.get("limit"), "limit")
         limit = min(asked or LISTED, LISTED)
-        here = {run.id: run_fields(run) for run in self._gateway.runs.all() if run.owner == owner}
+        here: dict[str, JsonObject] = {}
+        for run in self._gateway.runs.all():
+            if run.owner == owner:
+                await run.up_to_date()
+                here[run.id] = run_fields(run)
         listed = list(reversed(here.values()))
         if self._gateway.durable is not None:
             records = await self._gateway.durable.log.list(owner=owner, limit=limit)
