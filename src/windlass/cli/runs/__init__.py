@@ -11,7 +11,7 @@ from typing import Any
 from windlass.cli.approvals import approval_hook
 from windlass.cli.output import Output, own_stdout
 from windlass.cli.runs.arguments import configure
-from windlass.cli.runs.file import cut_off, find_log, find_run, opened
+from windlass.cli.runs.file import find_log, find_run, opened
 from windlass.cli.runs.following import follow, replay, say
 from windlass.cli.runs.listing import Listed, list_json, list_table
 from windlass.cli.runs.ordering import approve, stop
@@ -80,7 +80,7 @@ async def _list(path: Path, options: argparse.Namespace, output: Output) -> int:
         records = await log.list(chat=options.chat, open=True if options.open else None)
         wanted = [r for r in records if not options.failed or r.reason == "error"]
         some = wanted[: options.limit or None]
-        gone = cut_off(path)
+        gone = await log.cut_off()
         listed = [Listed(each, each.id in gone, await _end(log, each)) for each in some]
     if options.json:
         output.json(list_json(listed))
@@ -105,18 +105,20 @@ async def _end(log: RunLog, record: RunRecord) -> RunEnded | None:
 
 
 async def _show(path: Path, options: argparse.Namespace, output: Output) -> int:
-    record, events = await _read(path, options.id)
+    async with opened(path) as log:
+        record, events = await _read(log, options.id)
+        is_gone = record.id in await log.cut_off()
     if options.json:
         output.json({k: v for k, v in _exported(record, events).items() if k != "events"})
         return 0
-    is_gone = record.id in cut_off(path)
     pieces = shown(record, events, cut_off=is_gone, full=options.full)
     output.text("".join(fit(piece, output) for piece in pieces))
     return 0
 
 
 async def _export(path: Path, given: str, target: Path | None, output: Output) -> int:
-    record, events = await _read(path, given)
+    async with opened(path) as log:
+        record, events = await _read(log, given)
     data = encode_json(_exported(record, events)) + b"\n"
     if target is None:
         output.bytes(data)
@@ -133,11 +135,10 @@ def _write(target: Path, data: bytes) -> None:
         raise ConfigError(f"{target} cannot be written: {error.strerror}") from error
 
 
-async def _read(path: Path, given: str) -> tuple[RunRecord, list[RunEvent]]:
-    async with opened(path) as log:
-        found = await find_run(log, given)
-        events = await log.read(found.id)
-        return await log.status(found.id), events
+async def _read(log: RunLog, given: str) -> tuple[RunRecord, list[RunEvent]]:
+    found = await find_run(log, given)
+    events = await log.read(found.id)
+    return await log.status(found.id), events
 
 
 def _exported(record: RunRecord, events: Sequence[RunEvent]) -> dict[str, Any]:

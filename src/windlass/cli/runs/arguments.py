@@ -162,7 +162,10 @@ def _configure_playing(actions: Any) -> None:
         help="times as fast as it was (default: 1; 0: at once)",
     )
     replay.add_argument(
-        "--max-pause", type=_amount, metavar="S", help="no pause was longer than so many seconds"
+        "--max-pause",
+        type=_amount,
+        metavar="S",
+        help="wait at most so many seconds at a time",
     )
     _add_forms(replay)
 

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import AsyncGenerator, Callable, Collection
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,10 +11,9 @@ from windlass.errors import ConfigError, RunNotFound
 from windlass.gateway.config import CONFIG_NAME, find_config
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
-from windlass.runs.sqlite import SQLiteLog, keepers
-from windlass.runs.sqlite.database import connect, in_words
+from windlass.runs.sqlite import SQLiteLog, keepers, queries
 
-__all__ = ["ChosenRuns", "cut_off", "find_log", "find_run", "opened", "short_id"]
+__all__ = ["RunsFile", "find_log", "find_run", "opened", "short_id"]
 
 DEFAULT = Path("windlass.db")
 _PREFIX = "run_"
@@ -40,9 +39,28 @@ def find_log(given: Path | None) -> Path:
     )
 
 
+class RunsFile(SQLiteLog):
+    """The file, and what a person asks of it beside what a process does."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.chosen: Collection[str] = ()
+        """The runs that may be taken up."""
+
+    async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
+        return await super().claim(lambda record: record.id in self.chosen and wanted(record))
+
+    async def cut_off(self) -> set[str]:
+        """The runs that have not ended, and whose process is gone."""
+        found = [(record.id, keeper) for record, keeper in await self._read(queries.open_runs)]
+        held = {keeper for _, keeper in found}
+        gone = {keeper for keeper in held if not keepers.is_alive(self.path, keeper)}
+        return {run_id for run_id, keeper in found if keeper in gone}
+
+
 @asynccontextmanager
-async def opened(path: Path) -> AsyncGenerator[SQLiteLog]:
-    log = SQLiteLog(path)
+async def opened(path: Path) -> AsyncGenerator[RunsFile]:
+    log = RunsFile(path)
     try:
         yield log
     finally:
@@ -72,25 +90,6 @@ async def find_run(log: RunLog, given: str) -> RunRecord:
 def short_id(run_id: str) -> str:
     """As much of an id as tells runs apart in all likelihood."""
     return run_id[: len(_PREFIX) + _SHORT]
-
-
-def cut_off(path: Path) -> set[str]:
-    """The runs that have not ended, and whose process is gone."""
-    with in_words(path), closing(connect(path)) as connection:
-        rows = connection.execute("SELECT id, keeper FROM runs WHERE ended IS NULL").fetchall()
-    gone = {keeper for keeper in {row[1] for row in rows} if not keepers.is_alive(path, keeper)}
-    return {run_id for run_id, keeper in rows if keeper in gone}
-
-
-class ChosenRuns(SQLiteLog):
-    """The file, for somebody who takes up some of its runs alone."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.chosen: Collection[str] = ()
-
-    async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
-        return await super().claim(lambda record: record.id in self.chosen and wanted(record))
 
 
 def _there(path: Path, why: str) -> Path:

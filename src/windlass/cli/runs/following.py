@@ -1,13 +1,14 @@
 """A run as it goes or went: followed in its file, or played from an export."""
 
 import asyncio
+import math
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from windlass.cli.output import Output
-from windlass.cli.runs.file import cut_off, find_run, opened
+from windlass.cli.runs.file import RunsFile, find_run, opened
 from windlass.cli.runs.stage import Form, Stage, stage_for
 from windlass.cli.runs.telling import Teller
 from windlass.cli.runs.words import ended_words, exit_code
@@ -15,7 +16,6 @@ from windlass.cli.visible import visible
 from windlass.errors import ConfigError
 from windlass.events import RunEnded, RunEvent, StopReason
 from windlass.runs.export import Export, read_export
-from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
 
 __all__ = ["ended", "follow", "paused", "play", "replay", "say"]
@@ -39,7 +39,7 @@ async def follow(
         teller.remember(known)
         stage = stage_for(form, teller, output, quiet=quiet, before=known)
         try:
-            reason, error = await _followed(log, path, record, after, stage)
+            reason, error = await _followed(log, record, after, stage)
         except asyncio.CancelledError:
             stage.close()
             say(f"{record.id} is left alone: it goes on where it goes", quiet=quiet)
@@ -98,13 +98,12 @@ def paused(events: Sequence[RunEvent], speed: float, max_pause: float | None = N
     """How long to wait before each event. Speed 2 is twice as fast, and 0 waits for nothing."""
     times = [event.time for event in events]
     gaps = [max(0.0, later - earlier) for earlier, later in pairwise(times)]
-    if max_pause is not None:
-        gaps = [min(gap, max_pause) for gap in gaps]
-    return [0.0, *(gap / speed if speed else 0.0 for gap in gaps)][: len(events)]
+    most = math.inf if max_pause is None else max_pause
+    return [0.0, *(min(gap / speed, most) if speed else 0.0 for gap in gaps)][: len(events)]
 
 
 async def _followed(
-    log: RunLog, path: Path, record: RunRecord, after: int, stage: Stage
+    log: RunsFile, record: RunRecord, after: int, stage: Stage
 ) -> tuple[StopReason, str | None]:
     if record.reason is not None and after >= record.events:
         return record.reason, record.error
@@ -116,13 +115,12 @@ async def _followed(
             if isinstance(event, RunEnded):
                 return event.reason, event.error
         if not events:
-            await log.status(record.id)  # a run that was deleted meanwhile has no end
-            missed = missed or _missed(path, record.id)
+            missed = missed or await _missed(log, record.id)
 
 
-def _missed(path: Path, run_id: str) -> bool:
+async def _missed(log: RunsFile, run_id: str) -> bool:
     """Says it if the run's process is gone; whether that was said."""
-    if run_id not in cut_off(path):
+    if run_id not in await log.cut_off():
         return False
     say(
         f"the process of {run_id} is gone; `windlass runs resume {run_id}` goes on with it, or the"

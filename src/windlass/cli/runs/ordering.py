@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from windlass.cli.runs.file import cut_off, find_run, opened
+from windlass.cli.runs.file import RunsFile, find_run, opened
 from windlass.cli.runs.following import LOOK_SECONDS, say
 from windlass.cli.runs.words import shortened
 from windlass.content import FunctionCall
@@ -16,7 +16,6 @@ from windlass.events import (
     RunEvent,
     ToolRunEnded,
 )
-from windlass.runs.protocol import RunLog
 from windlass.runs.records import Order, RunRecord
 
 __all__ = ["approve", "stop", "waiting"]
@@ -30,7 +29,7 @@ async def stop(path: Path, given: Sequence[str]) -> int:
             if record.reason is not None:
                 say(f"{record.id} has ended already: {record.reason}")
                 continue
-            end = await _obeyed(log, path, record, Order(kind="stop"), _is_end)
+            end = await _obeyed(log, record, Order(kind="stop"), _is_end)
             assert isinstance(end, RunEnded)
             if end.reason == "stopped":
                 say(f"{record.id} is stopped")
@@ -58,7 +57,7 @@ async def approve(path: Path, given: str, call_id: str | None, order: Order) -> 
             resolved = isinstance(event, ApprovalResolved) and event.call_id == call.id
             return resolved or isinstance(event, RunEnded)
 
-        answer = await _obeyed(log, path, record, decision, is_answer)
+        answer = await _obeyed(log, record, decision, is_answer)
     if not isinstance(answer, ApprovalResolved):
         raise WindlassError(f"{record.id} ended before {call.name} was decided")
     words = "approved" if answer.approved else "denied"
@@ -105,27 +104,23 @@ def _is_end(event: RunEvent) -> bool:
 
 
 async def _obeyed(
-    log: RunLog,
-    path: Path,
-    record: RunRecord,
-    order: Order,
-    is_answer: Callable[[RunEvent], bool],
+    log: RunsFile, record: RunRecord, order: Order, is_answer: Callable[[RunEvent], bool]
 ) -> RunEvent:
     """The event that answers the order. Raises `WindlassError` if the run's process is gone."""
-    _check_process(path, record)
-    follower = log.follow(record.id, record.events)
+    await _check_process(log, record)
     await log.order(record.id, order)
+    follower = log.follow(record.id, record.events)
     while True:
         events = await follower.some(LOOK_SECONDS)
         for event in events:
             if is_answer(event):
                 return event
         if not events:
-            _check_process(path, record)
+            await _check_process(log, record)
 
 
-def _check_process(path: Path, record: RunRecord) -> None:
-    if record.id in cut_off(path):
+async def _check_process(log: RunsFile, record: RunRecord) -> None:
+    if record.id in await log.cut_off():
         raise WindlassError(
             f"the process of {record.id} is gone, and the run stands still:"
             f" `windlass runs resume {record.id}` goes on with it"

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from windlass.cli.output import Output
-from windlass.cli.runs.file import ChosenRuns, cut_off, find_run, opened
+from windlass.cli.runs.file import RunsFile, find_run, opened
 from windlass.cli.runs.following import ended, say
 from windlass.cli.runs.stage import Form, stage_for
 from windlass.cli.runs.telling import Teller
@@ -21,7 +21,6 @@ from windlass.errors import ConfigError, RunInterrupted, WindlassError
 from windlass.events import RunEnded
 from windlass.gateway.config import GatewayConfig, examine_config, find_config, load_config
 from windlass.loop.approval import ApprovalHook
-from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
 
 __all__ = ["Resumption", "resume"]
@@ -46,7 +45,7 @@ class Resumption(Struct, frozen=True, kw_only=True):
 async def resume(path: Path, given: Sequence[str], how: Resumption, output: Output) -> int:
     """Goes on with these runs one after the other, or with all that were cut off."""
     async with opened(path) as log:
-        records = await _chosen(log, given, cut_off(path))
+        records = await _chosen(log, given)
     if not records:
         say("no run is cut off: there is nothing to go on with")
         return 0
@@ -59,8 +58,9 @@ async def resume(path: Path, given: Sequence[str], how: Resumption, output: Outp
     return 1 if 1 in codes else max(codes)
 
 
-async def _chosen(log: RunLog, given: Sequence[str], gone: set[str]) -> list[RunRecord]:
+async def _chosen(log: RunsFile, given: Sequence[str]) -> list[RunRecord]:
     """Oldest first. Raises `WindlassError` for a run that needs nobody."""
+    gone = await log.cut_off()
     if not given:
         return [record for record in reversed(await log.list(open=True)) if record.id in gone]
     records = [await find_run(log, each) for each in given]
@@ -83,7 +83,7 @@ async def _taker(
     path: Path, records: Sequence[RunRecord], how: Resumption
 ) -> AsyncGenerator[TakeUp]:
     """What goes on with runs of one kind and model. Raises `ConfigError` if they would all fail."""
-    log = ChosenRuns(path)
+    log = RunsFile(path)
     if records[0].origin.get("kind") == KIND:
         async with _client(log, records, how) as take_up:
             yield take_up
@@ -94,7 +94,7 @@ async def _taker(
 
 @asynccontextmanager
 async def _client(
-    log: ChosenRuns, records: Sequence[RunRecord], how: Resumption
+    log: RunsFile, records: Sequence[RunRecord], how: Resumption
 ) -> AsyncGenerator[TakeUp]:
     chosen = _model_of(records[0], how)
     if not how.force:
@@ -118,7 +118,7 @@ async def _client(
 
 @asynccontextmanager
 async def _gateway(
-    log: ChosenRuns, records: Sequence[RunRecord], how: Resumption
+    log: RunsFile, records: Sequence[RunRecord], how: Resumption
 ) -> AsyncGenerator[TakeUp]:
     try:
         from windlass.gateway.gateway import Gateway

@@ -88,7 +88,8 @@ class _Shower:
 
     def _asked(self, messages: Sequence[Message]) -> Iterator[Piece]:
         yield _line("")
-        before = f" (after {len(messages) - 1} other messages)" if len(messages) > 1 else ""
+        others = len(messages) - 1
+        before = f", after {others} other message{'s' * (others > 1)}" if others > 0 else ""
         yield _line(f"asked{before}", "strong")
         asked = [message.text for message in messages if message.role == "user"]
         yield from self._text(asked[-1] if asked else "")

@@ -1,0 +1,194 @@
+"""`windlass runs` beside other processes: followed live, ordered about, killed and gone on with."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.cli.keeping import MODEL, half_said, keep
+from tests.cli.running import Upstream, on_a_terminal, read_to, started, windlass
+
+from windlass.testing import Gate, call, slow
+
+CLIENT = f"""
+import asyncio, sys
+import tools
+from windlass import AsyncClient
+
+async def main():
+    known = [tools.get_weather, tools.pay, tools.wait_for_ever]
+    async with AsyncClient("{MODEL}", log="windlass.db", tools=known) as client:
+        run = await client.start("Weather?")
+        print(run.id, flush=True)
+        await asyncio.wait([run.task])
+
+asyncio.run(main())
+"""
+TOOLS = ("--tools", "tools.py")
+
+
+@contextmanager
+def client() -> Generator[tuple[subprocess.Popen[str], str]]:
+    """A process with a run that is kept, and the run's id."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLIENT],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def runs(*words: str, input: str = "") -> subprocess.CompletedProcess[str]:
+    return windlass("runs", *words, input=input)
+
+
+def listed() -> list[dict[str, Any]]:
+    return json.loads(runs("list", "--json").stdout)
+
+
+def read_lines_to(stream: Any, words: str) -> None:
+    for line in stream:
+        if words in line:
+            return
+    raise AssertionError(f"the stream ended without {words!r}")
+
+
+def test_a_run_is_followed_live_while_another_process_runs_it(upstream: Upstream) -> None:
+    gate = Gate()
+    upstream(call("get_weather", city="Paris"), slow("One two three.", gate, after=1))
+    with client() as (process, run_id), started("runs", "follow", run_id) as follower:
+        assert follower.stdout is not None
+        assert follower.stdout.read(4) == "One "
+        gate.open()
+        out, told = follower.communicate(timeout=30)
+        assert process.wait(30) == 0
+    assert (follower.returncode, out) == (0, "two three.\n")
+    assert 'get_weather {"city":"Paris"} -> sunny in Paris (ok' in told
+    late = runs("follow", run_id)
+    assert (late.stdout, late.stderr) == ("One two three.\n", told)
+
+
+def test_an_interrupted_follower_leaves_the_run_alone(upstream: Upstream) -> None:
+    gate = Gate()
+    upstream(slow("One two three.", gate, after=1))
+    with client() as (process, run_id):
+        with started("runs", "follow", run_id) as follower:
+            assert follower.stdout is not None
+            assert follower.stdout.read(4) == "One "
+            follower.send_signal(signal.SIGINT)
+            _, told = follower.communicate(timeout=30)
+        assert follower.returncode == 130
+        assert f"{run_id} is left alone" in told
+        assert "Traceback" not in told
+        gate.open()
+        assert process.wait(30) == 0
+    assert listed()[0]["state"] == "answer"
+
+
+def test_another_process_stops_a_run(upstream: Upstream) -> None:
+    upstream(call("wait_for_ever"))
+    with client() as (process, run_id):
+        with started("runs", "follow", run_id) as follower:
+            read_lines_to(follower.stderr, "Executing wait_for_ever")
+            stopped = runs("stop", run_id)
+            _, told = follower.communicate(timeout=30)
+        process.communicate(timeout=30)
+    assert (stopped.returncode, stopped.stderr) == (0, f"windlass: {run_id} is stopped\n")
+    assert follower.returncode == 3
+    assert "wait_for_ever {} -> " in told
+    assert "(stopped, it may have had its effect" in told
+    assert "no full answer: stopped: somebody stopped the run" in told
+
+
+def test_a_killed_process_is_noticed_and_its_run_goes_on(upstream: Upstream) -> None:
+    fake = upstream(call("wait_for_ever"), "All is well.")
+    with client() as (process, run_id), started("runs", "follow", run_id) as follower:
+        read_lines_to(follower.stderr, "Executing wait_for_ever")
+        process.kill()
+        read_lines_to(follower.stderr, f"`windlass runs resume {run_id}` goes on with it")
+        assert listed()[0]["state"] == "cut off"
+        resumed = runs("resume", *TOOLS)
+        out, told = follower.communicate(timeout=30)
+    assert (resumed.returncode, resumed.stdout) == (0, "All is well.\n")
+    assert "interrupted by the end of the process, it may have had its effect" in resumed.stderr
+    assert (follower.returncode, out) == (0, "All is well.\n")
+    assert "Another one goes on with the run." in told
+    assert "interrupted, effect unknown" in fake.requests[1].body["messages"][-1]["content"]
+    assert listed()[0]["state"] == "answer"
+
+
+def test_an_interrupted_resumption_leaves_the_run_open(upstream: Upstream) -> None:
+    run_id = half_said()
+    gate = Gate()
+    upstream(slow("One two three.", gate, after=1), "All is well.")
+    with started("runs", "resume", run_id) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(4) == "One "
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=30)
+    gate.open()
+    assert process.returncode == 130
+    assert f"`windlass runs resume {run_id}` goes on with it" in told
+    assert "Traceback" not in told
+    assert listed()[0]["state"] == "cut off"
+    assert runs("resume").stdout == "All is well.\n"
+
+
+def test_an_approval_waits_for_another_process_where_nobody_can_be_asked(
+    upstream: Upstream,
+) -> None:
+    fake = upstream(call("pay", amount=5), "Done.")
+    with client() as (process, run_id), started("runs", "follow", run_id) as follower:
+        read_lines_to(follower.stderr, "waits for an approval: windlass runs approve")
+        process.kill()
+        process.wait(30)
+        follower.kill()
+        follower.communicate()
+    assert runs("approve", run_id).returncode == 1
+    with started("runs", "resume", *TOOLS) as resumed:
+        read_lines_to(resumed.stderr, "Another one goes on with the run.")
+        approved = runs("approve", run_id)
+        out, _ = resumed.communicate(timeout=30)
+    assert approved.stderr == 'windlass: pay {"amount":5}: approved\n'
+    assert (approved.returncode, resumed.returncode, out) == (0, 0, "Done.\n")
+    assert fake.requests[1].body["messages"][-1]["content"] == "paid 5"
+
+
+def test_an_export_is_played_out_of_a_pipe(here: Path) -> None:
+    run_id = keep([call("get_weather", city="Paris"), "It is sünny."])
+    played = runs("replay", "-", "--speed", "0", input=runs("export", run_id).stdout)
+    assert (played.returncode, played.stdout) == (0, "It is sünny.\n")
+
+
+def test_a_terminal_gets_colours_and_is_not_steered(here: Path) -> None:
+    run_id = keep([call("get_weather", city="\x1b[7mParis"), "\x1b]0;title\x07Sunny."])
+    for words in (["show", run_id], ["follow", run_id], ["list"]):
+        process, terminal = on_a_terminal("runs", *words, stdout=None)
+        with process, os.fdopen(terminal, "r+b", buffering=0) as screen:
+            shown = read_to(screen, b"2 rounds" if words[0] == "follow" else b"Sunny." if
+                            words[0] == "show" else b"Paris?")  # fmt: skip
+            assert process.wait(timeout=30) == 0
+        assert b"\x1b[1m" in shown or b"\x1b[2m" in shown
+        assert b"\x1b[7m" not in shown
+        assert b"\x1b]" not in shown
+        assert b"\x07" not in shown
+
+
+def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
+    run_id = keep(["It is sunny."])
+    with started("runs", "follow", run_id, "--events") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()

@@ -1,0 +1,157 @@
+"""`windlass runs resume`: runs that were cut off go on, by a client's means or a gateway's."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli.keeping import MODEL, cut_off, going, half_said, keep
+from tests.cli.running import Ran, Upstream
+
+from windlass.cli import main
+from windlass.events import ApprovalRequested, RunEvent, ToolRunEnded
+from windlass.testing import call, slow
+
+Resume = Callable[..., Ran]
+
+
+@pytest.fixture
+def resume(here: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Resume:
+    def start(*words: str, action: str = "resume") -> Ran:
+        code = main(["runs", action, *words])
+        out, error = capfdbinary.readouterr()
+        return Ran(code, out.decode(), error.decode())
+
+    return start
+
+
+def answered(event: RunEvent) -> bool:
+    return isinstance(event, ToolRunEnded)
+
+
+def test_a_run_goes_on_where_it_was_cut_off(upstream: Upstream, resume: Resume) -> None:
+    made = cut_off([call("get_weather", city="Paris"), slow("Never.")], answered)
+    fake = upstream("It is sunny.")
+    ran = resume("--tools", "tools.py")
+    assert (ran.code, ran.out) == (0, "It is sunny.\n")
+    assert f"going on with {made}: Weather?" in ran.error
+    assert "Executing get_weather" not in ran.error
+    assert fake.requests[0].body["messages"][-1]["content"] == "sunny in Paris"
+    listed = json.loads(resume("--json", action="list").out)
+    assert [(each["id"], each["state"]) for each in listed] == [(made, "answer")]
+
+
+def test_the_text_that_was_cut_off_is_marked_for_followers(
+    upstream: Upstream, resume: Resume
+) -> None:
+    made = half_said()
+    upstream("All is well.")
+    assert resume(made).out == "All is well.\n"
+    assert resume(made, action="follow").out == (
+        "One \n[superseded: round 1 is asked again, and what it said above is void]\nAll is well.\n"
+    )
+    assert json.loads(resume(made, "--json", action="follow").out)["text"] == "All is well."
+
+
+def test_all_runs_that_were_cut_off_go_on_oldest_first(upstream: Upstream, resume: Resume) -> None:
+    first = half_said()
+    second = half_said()
+    keep(["Hi."])
+    upstream("I am first.", "I am second.")
+    ran = resume()
+    assert (ran.code, ran.out) == (0, "I am first.\nI am second.\n")
+    assert ran.error.index(first) < ran.error.index(second)
+    assert resume().error == "windlass: no run is cut off: there is nothing to go on with\n"
+
+
+def test_only_the_runs_that_are_named_go_on(upstream: Upstream, resume: Resume) -> None:
+    first = half_said()
+    second = half_said()
+    upstream("I am second.")
+    assert resume(second[:12]).code == 0
+    [left] = json.loads(resume("--open", "--json", action="list").out)
+    assert (left["id"], left["state"]) == (first, "cut off")
+
+
+def test_the_worst_end_is_the_exit_code(upstream: Upstream, resume: Resume) -> None:
+    for _ in range(2):
+        half_said()
+    fake = upstream("Fine.")
+    ran = resume("-q")
+    assert ran.code == 1
+    assert ran.out == "Fine.\n"
+    assert "windlass: the run failed: " in ran.error
+    assert len(fake.requests) >= 2
+
+
+def test_a_forgotten_tool_does_not_end_the_run(upstream: Upstream, resume: Resume) -> None:
+    made = cut_off([call("get_weather", city="Paris"), slow("Never.")], answered)
+    upstream("It is sunny.")
+    ran = resume(made)
+    assert ran.code == 2
+    assert f"{made} needs tools that are not here: get_weather, pay; name their file" in ran.error
+    assert resume("--tools", "tools.py").out == "It is sunny.\n"
+
+
+def test_a_run_whose_tools_are_gone_can_be_brought_to_its_end(
+    upstream: Upstream, resume: Resume
+) -> None:
+    made = cut_off([call("get_weather", city="Paris"), slow("Never.")], answered)
+    upstream("Never.")
+    ran = resume(made, "--force")
+    assert ran.code == 1
+    assert "its tools are gone: get_weather, pay" in ran.error
+    [ended] = json.loads(resume("--json", action="list").out)
+    assert ended["state"] == "error"
+
+
+def test_another_model_does_not_go_on_with_it(upstream: Upstream, resume: Resume) -> None:
+    made = half_said()
+    upstream("Never.")
+    ran = resume("--model", "openai/other", "--tools", "tools.py")
+    assert ran.code == 2
+    assert f"{made} was begun with {MODEL}, and openai/other cannot go on with it" in ran.error
+    assert "cut off" in resume(action="list").out
+
+
+def test_a_configured_model_is_found_by_what_it_stands_for(
+    upstream: Upstream, resume: Resume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_off([call("get_weather", city="Paris"), slow("Never.")], answered)
+    fake = upstream("It is sunny.")
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    Path("windlass.toml").write_text(
+        f'[models.fast]\ntarget = "{MODEL}"\nbase_url = "{fake.base_url}"\n'
+        'tools = ["get_weather", "pay"]\n[tools]\nmodules = ["tools.py"]\n'
+    )
+    assert resume().out == "It is sunny.\n"
+
+
+def test_runs_that_need_nobody_are_left_alone(upstream: Upstream, resume: Resume) -> None:
+    ended = keep(["Hi."])
+    ran = resume(ended)
+    assert (ran.code, ran.error) == (1, f"windlass: {ended} has ended already: answer\n")
+    with going([slow("One two.", after=1)]) as made:
+        ran = resume(made)
+    assert ran.code == 1
+    assert f"{made} goes in another process: `windlass runs follow {made}` shows it" in ran.error
+
+
+@pytest.mark.parametrize(("answer", "result"), [("yes", "paid 5"), ("no", "denied")])
+def test_an_approval_is_answered_ahead(
+    upstream: Upstream, resume: Resume, answer: str, result: str
+) -> None:
+    cut_off([call("pay", amount=5)], lambda event: isinstance(event, ApprovalRequested))
+    fake = upstream("Done.")
+    assert resume("--tools", "tools.py", "--approve", answer).out == "Done.\n"
+    assert result in fake.requests[0].body["messages"][-1]["content"]
+
+
+def test_what_is_shown_can_be_json_or_events(upstream: Upstream, resume: Resume) -> None:
+    half_said()
+    half_said()
+    upstream("Fine.", "Fine.")
+    oldest = json.loads(resume("--json", action="list").out)[-1]["id"]
+    assert json.loads(resume(oldest, "--json").out)["text"] == "Fine."
+    events = [json.loads(line)["event"] for line in resume("--events").out.splitlines()]
+    assert (events[0], events[-1]) == ("run_resumed", "run_ended")
