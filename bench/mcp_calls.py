@@ -1,0 +1,150 @@
+"""A tool call over MCP: our client and our server beside the SDK's own, on stdio and HTTP.
+
+    python bench/mcp_calls.py            some two minutes
+    python bench/mcp_calls.py --quick    with fewer calls
+
+Each way to call is sampled in turn with the others, one call after the other. Only the ratios mean
+anything: the milliseconds are this machine's.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from pathlib import Path
+from statistics import quantiles
+from subprocess import DEVNULL, Popen
+from typing import Any
+
+from mcp import Client, StdioServerParameters
+
+import windlass
+from windlass import AsyncClient, Part
+from windlass.testing import ScriptedModel
+
+HERE = Path(__file__).parent
+TOOLS = str(HERE / "mcp_tools.py")
+BATCH = 50
+ERAS = {"2025-11-25": "legacy", "2026-07-28": "auto"}
+
+Call = Callable[[], Awaitable[object]]
+
+
+def server_command(kind: str, port: int | None) -> list[str]:
+    if kind == "the SDK's":
+        return [sys.executable, TOOLS, str(port or "stdio")]
+    listening = ["--http", "--port", str(port)] if port else []
+    return [sys.executable, "-m", "windlass", "mcp", "--tools", TOOLS, *listening]
+
+
+@contextlib.contextmanager
+def target(kind: str, transport: str) -> Generator[list[str] | str]:
+    """A command for stdio, or the address of a server that listens."""
+    if transport == "stdio":
+        yield server_command(kind, None)
+        return
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = Popen(server_command(kind, port), stdout=DEVNULL, stderr=DEVNULL)
+    try:
+        _wait_for(port)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(600):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.05)
+    raise RuntimeError("the server does not listen")
+
+
+@contextlib.asynccontextmanager
+async def sdk_call(place: list[str] | str, era: str) -> AsyncGenerator[Call]:
+    where: Any = place
+    if isinstance(place, list):
+        where = StdioServerParameters(command=place[0], args=place[1:])
+    async with Client(where, mode=ERAS[era], cache=None) as client:
+        await client.list_tools()
+        yield lambda: client.call_tool("echo", {"text": "x"})
+
+
+@contextlib.asynccontextmanager
+async def windlass_call(place: list[str] | str, era: Any) -> AsyncGenerator[Call]:
+    """Through the whole executor, as a run does it: validated, timed, recorded."""
+    with tempfile.TemporaryDirectory() as state:
+        toolset = windlass.mcp(place, name="", protocol=era, state_dir=state)
+        client = AsyncClient(ScriptedModel([]))
+        async with toolset, client:
+            tools = await toolset.list_tools()
+
+            async def call() -> None:
+                (response,) = await client.execute(
+                    [Part.from_function_call("echo", {"text": "x"})], tools=tools
+                )
+                assert response.output == "x"
+
+            yield call
+
+
+async def seconds(call: Call, times: int) -> list[float]:
+    spent: list[float] = []
+    for _ in range(times):
+        began = time.perf_counter()
+        await call()
+        spent.append(time.perf_counter() - began)
+    return spent
+
+
+async def measured(transport: str, era: str, batches: int) -> dict[str, list[float]]:
+    """The seconds of each call, by whose client calls whose server."""
+    ways = {
+        "SDK client, SDK server": (sdk_call, "the SDK's"),
+        "Windlass client, SDK server": (windlass_call, "the SDK's"),
+        "SDK client, Windlass server": (sdk_call, "ours"),
+        "Windlass client, Windlass server": (windlass_call, "ours"),
+    }
+    async with contextlib.AsyncExitStack() as stack:
+        calls: dict[str, Call] = {}
+        for name, (connect, kind) in ways.items():
+            place = stack.enter_context(target(kind, transport))
+            calls[name] = await stack.enter_async_context(connect(place, era))
+            await seconds(calls[name], BATCH)  # to warm up; does not count
+        spent: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(batches):
+            for name, call in calls.items():
+                spent[name] += await seconds(call, BATCH)
+    return spent
+
+
+def shown(transport: str, era: str, spent: dict[str, list[float]]) -> None:
+    print(f"\n{transport}, {era}, {len(next(iter(spent.values())))} calls each")
+    print(f"{'':34} {'p50':>8} {'p99':>8} {'calls/s':>8}")
+    floor = None
+    for name, times in spent.items():
+        cuts = quantiles(times, n=100)
+        floor = floor or cuts[49]
+        print(
+            f"{name:34} {cuts[49] * 1e3:6.2f}ms {cuts[98] * 1e3:6.2f}ms"
+            f" {len(times) / sum(times):8.0f}   {cuts[49] / floor:.2f}x"
+        )
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    batches = 4 if parser.parse_args().quick else 20
+    for transport in ("stdio", "http"):
+        for era in ERAS:
+            shown(transport, era, await measured(transport, era, batches))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
