@@ -227,6 +227,17 @@ async def test_an_error_that_the_page_shows_is_raised_with_its_words(
         assert (caught.value.status, str(caught.value)) == (status, words)
 
 
+async def test_an_error_that_still_stands_there_is_told_again(model_on: MakeModel) -> None:
+    """It is no empty answer; and who is answered in spite of it is answered."""
+    step = quota_callout("No quota left.")
+    with FakeAIStudio([step, step, "Hello."], notices_stay=True) as fake:
+        model = model_on(fake.url)
+        for _ in range(2):
+            with pytest.raises(ModelError, match="No quota left"):
+                await events_of(model, asking())
+        assert text_in(await events_of(model, asking())) == "Hello."
+
+
 async def test_an_error_that_passes_is_tried_again(model_on: MakeModel) -> None:
     with replica([model_error(), "Hello."]) as fake:
         assert text_in(await events_of(model_on(fake.url), asking())) == "Hello."

@@ -275,6 +275,15 @@ def test_an_error_on_the_page_is_an_error(text: str, status: int) -> None:
     assert caught.value.status == status
 
 
+def test_an_old_error_is_the_reason_of_a_turn_without_anything_and_of_no_other() -> None:
+    turn = PageTurn(())
+    turn.feed(Snapshot(busy=True, standing="No quota left."))
+    with pytest.raises(ModelError, match="No quota left"):
+        turn.finish()
+    turn.feed(Snapshot(busy=True, begun=True, text=Grown(0, "Hi."), standing="No quota left."))
+    assert turn.finish() == [TurnEnded("stop")]
+
+
 # Calls that were written as text.
 
 WRITTEN = 'Request function call: f\nParameters:\n{"a": {"b": {"c": "}"}}, "d": [1]}'

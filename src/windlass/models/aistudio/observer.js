@@ -22,7 +22,8 @@
   const old = new Set(turnsBefore);
   const last = turnsBefore.at(-1);
   const chunksBefore = last ? all("chunk", last).length : 0;
-  const oldProblems = new Set(["toast", "callout", "model_error"].flatMap((n) => all(n, document)));
+  const problems = () => ["toast", "callout", "model_error"].flatMap((name) => all(name, document));
+  const oldProblems = new Set(problems());
 
   const newChunks = () => {
     const chunks = [];
@@ -62,12 +63,10 @@
     return copy.textContent.trim();
   };
 
-  const problem = () => {
-    for (const name of ["toast", "callout", "model_error"]) {
-      const found = all(name, document).find((node) => !oldProblems.has(node));
-      if (found) return said(found) || "The page shows an error without words.";
-    }
-    return "";
+  // A new problem, or one that has stood there since before: then it may be this turn's, or not.
+  const problem = (isOld) => {
+    const found = problems().find((node) => oldProblems.has(node) === isOld);
+    return found ? said(found) || "The page shows an error without words." : "";
   };
 
   const told = { text: "", thought: "" };
@@ -99,7 +98,8 @@
       busy: one("generating", document) !== null,
       begun: seen.begun,
       calls: seen.calls,
-      problem: problem(),
+      problem: problem(false),
+      standing: problem(true),
       tokens: tokens(records),
     };
     const text = grown("text", seen.text), thought = grown("thought", seen.thought);

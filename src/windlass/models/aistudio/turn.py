@@ -84,6 +84,8 @@ class Snapshot(Struct, frozen=True):
     thought: Grown | None = None
     calls: tuple[ShownCall, ...] = ()
     problem: str = ""
+    standing: str = ""
+    """A problem that was shown before the turn, and still is."""
     tokens: str = ""
 
 
@@ -133,7 +135,8 @@ class PageTurn:
         return bool(self._last.calls) or not self._called
 
     def finish(self) -> list[ModelEvent]:
-        """The rest: held text, the calls, the end."""
+        """The rest: held text, the calls, the end. Raises `ModelError` if the page says why there
+        is none of them."""
         rest, written = self._written.finish()
         if behind := self._text.behind():
             rest += behind
@@ -142,6 +145,8 @@ class PageTurn:
         calls = shown or written
         events += _call_events(calls)
         self._called = bool(calls)
+        if self._last.standing and not (calls or self._text.whole.strip()):
+            raise problem_shown(self._last.standing)
         usage = usage_shown(self._last.tokens)
         events.append(TurnEnded("tool_calls" if calls else "stop", usage))
         return events

@@ -80,7 +80,8 @@ class PageOptions(TypedDict, total=False):
     `resume`: whether the model goes on when all calls are answered or after each answer.
     `answered`: whether an answered field is disabled or just keeps its value.
     `new_chat_resets`: whether a new chat resets the tools. `visible_turns`: how many turns are on
-    the screen, if not all: the others are empty. `token_counts`: whether the page shows them.
+    the screen, if not all: the others are empty. `token_counts`: whether the page shows them;
+    `notices_stay`: whether an error stays beside the next request, and serves for it too.
     `signed_in`: whether the page is shown, or the way to sign in.
     """
 
@@ -99,6 +100,7 @@ class PageOptions(TypedDict, total=False):
     new_chat_resets: bool
     visible_turns: int | None
     token_counts: bool
+    notices_stay: bool
     signed_in: bool
 
 
@@ -120,6 +122,7 @@ class Page(Struct, frozen=True, kw_only=True):
     new_chat_resets: bool = False
     visible_turns: int | None = 6
     token_counts: bool = True
+    notices_stay: bool = False
     signed_in: bool = True
 
     def to_dict(self) -> dict[str, Any]:

@@ -12,12 +12,14 @@ export function showToast(message, level) {
 }
 
 export function showCallout(message) {
+  if (callouts.textContent.includes(message)) return;
   const text = h("div", { class: "message" }, message);
   callouts.append(h("ms-callout", { part: "callout", class: "error-callout" }, icon("error"), text));
 }
 
-/** Notices of an earlier request do not stand beside the next one. */
+/** Notices of an earlier request do not stand beside the next one, unless they are to. */
 export function clearNotices() {
+  if (options.notices_stay) return;
   toasts.replaceChildren();
   callouts.replaceChildren();
 }
