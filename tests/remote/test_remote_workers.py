@@ -405,14 +405,12 @@ async def test_what_is_no_answer_is_not_believed(
         spec = await spec_named(bridge, session, "get_weather")
         announcement = bridge._directory.members(session)[0].told
         assert announcement.worker == worker.id
+    while bridge._directory.members(session):
+        await asyncio.sleep(0)
     await wire.subscribe(f"windlass.v1.worker.{session}.liar.*", lie)
     forged = encode(replace(announcement, worker="liar"))
     await wire.publish(f"windlass.v1.announce.{session}.liar", forged)
+    await wire.flush()
+    assert await bridge.specs(session) == [spec]
     with pytest.raises(ToolError, match="what is no answer"):
-        while True:
-            try:
-                await bridge.call(session, spec, {"city": "Paris"}, context())
-            except ToolError as error:
-                if "no worker of the session" not in str(error):
-                    raise
-                await bridge.specs(session)
+        await bridge.call(session, spec, {"city": "Paris"}, context())

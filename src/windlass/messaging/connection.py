@@ -68,6 +68,8 @@ class Connection:
 
     async def flush(self) -> None:
         """Waits until the server has all that was said."""
+        # The client's ping overtakes what still waits to be sent; the second goes behind it.
+        await self._client.flush()
         await self._client.flush()
 
     async def close(self) -> None:
