@@ -16,6 +16,7 @@ EXAMPLES = (
     "approvals",
     "testing_your_tools",
     "gateway_client",
+    "mcp_server",
 )
 
 
