@@ -1,5 +1,6 @@
 """The sync client with a log, and what a client without one does not pay."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -122,6 +123,38 @@ def test_a_client_without_a_log_imports_nothing_of_a_database() -> None:
         """
     )
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
+
+
+FORK = """
+    import os, sys
+    from windlass import Client, WindlassError
+    from windlass.testing import ScriptedModel
+    client = Client(ScriptedModel("hi"), log=sys.argv[1])
+    client.generate("go")
+    {between}
+    child = os.fork()
+    if child:
+        sys.exit(os.waitpid(child, 0)[1])
+    for ask in (client.runs, lambda: client.generate("go").text):
+        try:
+            print(ask())
+        except WindlassError as error:
+            print(error)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_fork_of_a_program_that_has_the_file_open_is_told_and_ends(path: Path) -> None:
+    ran = program(FORK.format(between=""), path)
+    said = f"{path} was opened before this process was forked: make the client afterwards"
+    assert (ran.returncode, ran.stdout.splitlines()) == (0, [said, said])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_fork_of_a_program_that_has_closed_the_file_uses_it(path: Path, second: Client) -> None:
+    ran = program(FORK.format(between="client.close()"), path)
+    assert (ran.returncode, ran.stdout.splitlines()[1:]) == (0, ["hi"])
+    assert len(second.runs()) == 2
 
 
 @pytest.mark.parametrize("end", ["", "raise SystemExit", "del client, run"])

@@ -54,9 +54,12 @@ class SQLiteLog:
         self._local = threading.local()
         self._live: dict[str, StoredLog] = {}
         self._orders: asyncio.Task[None] | None = None
+        self._process: int | None = None
+        """Which has the file open. SQLite does not work in its forks: nothing may be done there."""
         self._obeyed: set[tuple[int, str]] = set()
 
     def begin(self, record: RunRecord) -> MemoryLog:
+        self._check_process()
         log = StoredLog(
             record.id, self._writer, record=record, clock=self._clock, on_end=self._forget
         )
@@ -139,6 +142,8 @@ class SQLiteLog:
 
         What cannot be written is told to the readers of its run.
         """
+        if self._process != os.getpid():
+            return
         if self._orders is not None:
             self._orders.cancel()
         left = [log.leave() for log in self._live.values()]
@@ -150,6 +155,7 @@ class SQLiteLog:
         while self._connections:
             self._connections.pop().close()
         self._local = threading.local()
+        self._process = None
 
     async def _delete(self, run_ids: Sequence[str]) -> None:
         """Wholly: neither the file nor its journal holds anything of them afterwards."""
@@ -199,12 +205,21 @@ class SQLiteLog:
             await self._write(lambda connection: connection.executemany(delete, done).rowcount)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._check_process()
         return await asyncio.wrap_future(self._writer.call(work))
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._check_process()
         if self._readers is None:
             self._readers = ThreadPoolExecutor(READERS, f"windlass {self.path.name} reader")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._do, work)
+
+    def _check_process(self) -> None:
+        self._process = self._process or os.getpid()
+        if self._process != os.getpid():
+            raise StorageError(
+                f"{self.path} was opened before this process was forked: make the client afterwards"
+            )
 
     def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         connection = getattr(self._local, "connection", None)
