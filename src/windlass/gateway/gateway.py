@@ -26,7 +26,7 @@ from windlass.gateway.request import ChatRequest, Limits
 from windlass.gateway.run import GatewayRun, Observer
 from windlass.gateway.served import ServedModel
 from windlass.gateway.toolbox import load_tools
-from windlass.gateway.turns import KeptTurns
+from windlass.gateway.turns import KeptTurns, continued
 from windlass.model import Model
 from windlass.models import create_model
 from windlass.runs.log import Follower
@@ -260,7 +260,7 @@ class Gateway:
         else:
             if request.chat:
                 kept = await self.durable.conversation(owner, request.chat)
-                messages = (*kept, *messages)
+                messages = continued(kept, messages)
             await self.durable.recall(owner, messages, self.turns)
         return self.turns.restored(owner, messages)
 

@@ -224,7 +224,8 @@ def _messages(fields: _Fields, limits: Limits) -> tuple[Message, ...]:
         raise bad_request("messages: must be a list with at least one message", "messages")
     if len(messages) > limits.max_messages:
         raise bad_request(f"messages: more than {limits.max_messages}", "messages")
-    return _in_call_order(wire.decode_messages(messages))
+    # What a chat goes on with may answer calls that stand in the chat.
+    return _in_call_order(wire.decode_messages(messages, whole=not _chat(fields)))
 
 
 def _in_call_order(messages: tuple[Message, ...]) -> tuple[Message, ...]:

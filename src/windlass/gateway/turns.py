@@ -21,9 +21,18 @@ from windlass.content import (
     Text,
     new_call_id,
 )
+from windlass.gateway.problems import bad_request
 from windlass.loop.reply import Reply
 
-__all__ = ["CallIds", "KeptTurn", "KeptTurns", "kept_turn", "run_of", "seen_by_client"]
+__all__ = [
+    "CallIds",
+    "KeptTurn",
+    "KeptTurns",
+    "continued",
+    "kept_turn",
+    "run_of",
+    "seen_by_client",
+]
 
 _UNIQUE = re.compile(r"call_[A-Za-z0-9]{20,}")
 _OF_A_RUN = re.compile(r"call_([0-9a-f]{24})_[0-9a-f]{8}")
@@ -91,6 +100,29 @@ def seen_by_client(reply: Reply, asked: int, ids: CallIds) -> tuple[Message, ...
     calls = [replace(call, id=ids.outward(call.id)) for call in reply.pending]
     texts = [part for part in turn.parts if isinstance(part, Text)]
     return (*reply.messages[:asked], Message("assistant", (*texts, *calls)))
+
+
+def continued(kept: Sequence[Message], messages: Sequence[Message]) -> tuple[Message, ...]:
+    """A stored conversation with what comes next, which may answer calls of its last turn.
+
+    Raises `Refused` for an answer to a call that nobody has made.
+    """
+    calls = {call.id: call for message in (*kept, *messages) for call in message.calls}
+    if kept and messages[0].calls and messages[0].calls[0].id in {c.id for c in kept[-1].calls}:
+        messages = messages[1:]  # the client has sent along the turn that it answers
+    return (*kept, *(_named(message, calls) for message in messages))
+
+
+def _named(message: Message, calls: Mapping[str, FunctionCall]) -> Message:
+    """An answer's tool is that of its call."""
+    if message.role != "tool" or all(answer.name for answer in message.responses):
+        return message
+    answers: list[FunctionResponse] = []
+    for answer in message.responses:
+        if not answer.name and answer.id not in calls:
+            raise bad_request(f"messages: no earlier call has the id {answer.id!r}", "messages")
+        answers.append(replace(answer, name=answer.name or calls[answer.id].name))
+    return Message("tool", tuple(answers), message.extra)
 
 
 def _is_plain(message: Message) -> bool:

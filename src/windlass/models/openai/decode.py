@@ -49,10 +49,11 @@ def decode_message(fields: JsonObject) -> Message:
     return decode_messages([fields])[0]
 
 
-def decode_messages(messages: Iterable[JsonObject]) -> tuple[Message, ...]:
+def decode_messages(messages: Iterable[JsonObject], *, whole: bool = True) -> tuple[Message, ...]:
     """A conversation. Neighbouring tool messages become one; the calls tell the tools' names.
 
-    Raises `ConfigError`, which names the field.
+    One that is not `whole` may answer calls that stand elsewhere: the name is then empty. Raises
+    `ConfigError`, which names the field.
     """
     decoded: list[Message] = []
     names: dict[str, str] = {}
@@ -67,7 +68,7 @@ def decode_messages(messages: Iterable[JsonObject]) -> tuple[Message, ...]:
             names |= {call.id: call.name for call in message.calls}
             decoded.append(message)
             continue
-        response = _decode_response(fields, place, names)
+        response = _decode_response(fields, place, names, whole)
         if decoded and decoded[-1].role == "tool":
             decoded[-1] = Message("tool", (*decoded[-1].parts, response))
         else:
@@ -168,7 +169,9 @@ def _decode_part(value: Any, place: str, mark: bool) -> AnyPart:
     return Text(text, extra={PROVIDER: extra} if extra else {})
 
 
-def _decode_response(fields: JsonObject, place: str, names: dict[str, str]) -> FunctionResponse:
+def _decode_response(
+    fields: JsonObject, place: str, names: dict[str, str], whole: bool
+) -> FunctionResponse:
     name = as_text(fields.get("name"))
     if fields["role"] == "function":
         name = _text(name, f"{place}.name")
@@ -176,7 +179,7 @@ def _decode_response(fields: JsonObject, place: str, names: dict[str, str]) -> F
         extra = rest(fields, "name", "content")
     else:
         call_id = _text(fields.get("tool_call_id"), f"{place}.tool_call_id")
-        name = names.get(call_id) or name
+        name = names.get(call_id) or name or ("" if not whole else None)
         if name is None:
             raise ConfigError(f"{place}.tool_call_id: no earlier call has the id {call_id!r}")
         extra = rest(fields, "role", "tool_call_id", "content")
