@@ -21,9 +21,9 @@ from windlass.loop.executor import RunContext, ToolExecutor
 from windlass.loop.policy import Policy, Repetition
 from windlass.loop.results import ToolAnswer
 from windlass.loop.round import Round
+from windlass.messaging.connection import Connection, Msg, NatsError, connect
 from windlass.tool import Tool, as_tools
 from windlass.toolsets.remote import subjects
-from windlass.messaging.connection import Connection, Msg, NatsError, connect
 from windlass.toolsets.remote.frames import (
     CALL,
     CANCEL,

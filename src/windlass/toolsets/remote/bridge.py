@@ -8,8 +8,6 @@ from typing import Any
 from windlass.content import FunctionResponse
 from windlass.errors import ToolError
 from windlass.jsontext import compact_json
-from windlass.tool import Tool, ToolContext
-from windlass.toolsets.remote import subjects
 from windlass.messaging.connection import (
     Connection,
     Msg,
@@ -17,6 +15,8 @@ from windlass.messaging.connection import (
     connect,
     is_nobody,
 )
+from windlass.tool import Tool, ToolContext
+from windlass.toolsets.remote import subjects
 from windlass.toolsets.remote.directory import Directory, Member
 from windlass.toolsets.remote.frames import (
     HOST_CALL,
@@ -38,7 +38,7 @@ from windlass.toolsets.remote.frames import (
     encode,
 )
 
-__all__ = ["Bridge", "HostHandler", "remote_tool"]
+__all__ = ["Bridge", "HostHandler"]
 
 log = logging.getLogger("windlass.remote")
 
@@ -102,6 +102,7 @@ class Bridge:
         self._count = 0
         self._news = asyncio.Event()
         self._used: dict[str, float] = {}
+        self._tools: dict[str, dict[str, tuple[ToolSpec, Tool]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
 
@@ -137,6 +138,18 @@ class Bridge:
             await self._discover(session)
         return self._directory.tools(session)
 
+    async def tools(self, session: str) -> list[Tool]:
+        """The session's tools, ready to be run; one that has not changed is the same object."""
+        made = self._tools.get(session, {})
+        tools: dict[str, tuple[ToolSpec, Tool]] = {}
+        for spec in await self.specs(session):
+            known = made.get(spec.name)
+            if known is None or known[0] != spec:
+                known = spec, self._tool(session, spec)
+            tools[spec.name] = known
+        self._tools[session] = tools
+        return [tool for _, tool in tools.values()]
+
     async def call(
         self, session: str, spec: ToolSpec, arguments: dict[str, Any], context: ToolContext | None
     ) -> FunctionResponse:
@@ -171,8 +184,19 @@ class Bridge:
         """Tells the session's workers that it is over, and forgets it."""
         self._directory.forget(session)
         self._used.pop(session, None)
+        self._tools.pop(session, None)
         if self._connection is not None:
             await self._connection.publish(subjects.session_end(session))
+
+    def _tool(self, session: str, spec: ToolSpec) -> Tool:
+        """A worker's tool as one that runs here: the call goes to wherever the worker is."""
+
+        # The name of the context's parameter is one that no worker's tool has for an argument.
+        async def run(windlass_context: ToolContext, /, **arguments: Any) -> FunctionResponse:
+            return await self.call(session, spec, arguments, windlass_context)
+
+        run.__name__ = spec.name
+        return Tool(spec.declaration(), run, options=spec.options())
 
     def _frame(
         self,
@@ -367,14 +391,3 @@ def _response(answer: Result | Busy | Refused, spec: ToolSpec) -> FunctionRespon
             return response
         case Result(response=response, retryable=retryable):
             raise ToolError(response.error or f"{spec.name} failed", retryable=retryable)
-
-
-def remote_tool(bridge: Bridge, session: str, spec: ToolSpec) -> Tool:
-    """A worker's tool as one that runs here: the call goes to wherever the worker is."""
-
-    # The name of the context's parameter is one that no worker's tool has for an argument.
-    async def run(windlass_context: ToolContext, /, **arguments: Any) -> FunctionResponse:
-        return await bridge.call(session, spec, arguments, windlass_context)
-
-    run.__name__ = spec.name
-    return Tool(spec.declaration(), run, options=spec.options())

@@ -5,10 +5,11 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from windlass.content import FunctionDeclaration
+from windlass.content import FunctionDeclaration, FunctionResponse
 from windlass.errors import ConfigError
-from windlass.tool import Tool
-from windlass.toolsets.remote.bridge import Bridge, remote_tool
+from windlass.jsontext import compact_json
+from windlass.tool import Tool, ToolContext
+from windlass.toolsets.remote.bridge import Bridge
 from windlass.toolsets.remote.frames import Affinity, ToolSpec
 from windlass.toolsets.remote.subjects import check_token
 
@@ -39,19 +40,16 @@ class RemoteSession:
 
     async def list_tools(self) -> Sequence[Tool]:
         """The tools of the workers that are there now. Raises `ConfigError` without NATS."""
-        bridge = self._bridge()
-        return [
-            remote_tool(bridge, self.session, spec) for spec in await bridge.specs(self.session)
-        ]
+        return await self._bridge().tools(self.session)
 
     async def execute(self, name: str, arguments: dict[str, Any]) -> Any:
         """Runs one tool and returns what it returned. Raises `ToolError`, `ConfigError`."""
-        bridge = self._bridge()
-        spec = next((s for s in await bridge.specs(self.session) if s.name == name), None)
-        if spec is None:
+        tools = {tool.name: tool for tool in await self.list_tools()}
+        if name not in tools:
             raise ConfigError(f"no worker of the session {self.session} has a tool {name!r}")
-        valid = remote_tool(bridge, self.session, spec).validate(_text(arguments))
-        return (await bridge.call(self.session, spec, valid, None)).output
+        valid = tools[name].validate(compact_json(arguments))
+        response: FunctionResponse = await tools[name](ToolContext(), **valid)
+        return response.output
 
     async def aclose(self) -> None:
         """Closes the connection of this event loop, which sessions of one server share."""
@@ -94,9 +92,3 @@ async def execute_in_session(
 ) -> Any:
     """Runs a tool where it lives and returns what it returned. Raises `ToolError`."""
     return await RemoteSession(session_id, nats=nats, **connection).execute(name, args)
-
-
-def _text(arguments: dict[str, Any]) -> str:
-    from windlass.jsontext import compact_json
-
-    return compact_json(arguments)
