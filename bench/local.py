@@ -21,7 +21,8 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import TypeVar
 
@@ -52,16 +53,16 @@ class Bench:
     def __init__(self, client: AsyncClient, cases: Cases, show: bool) -> None:
         self._client, self._cases, self._show = client, cases, show
 
-    async def rows(self, counts: Sequence[int]) -> list[Row]:
+    async def rows(self, counts: Sequence[int]) -> AsyncGenerator[Row]:
         cases = self._cases
-        rows = [await self._choosing(count) for count in counts] if cases.one_tool else []
+        for count in counts if cases.one_tool else ():
+            yield await self._choosing(count)
         if cases.no_tool:
             what = "no call needed, 8 offered: none made"
-            rows.append(await self._row(what, cases.no_tool, self._leaves_tools_alone))
+            yield await self._row(what, cases.no_tool, self._leaves_tools_alone)
         for calls in sorted({len(task.tools) for task in cases.tasks}):
             tasks = [task for task in cases.tasks if len(task.tools) == calls]
-            rows.append(await self._row(f"whole loop, calls: {calls}", tasks, self._does))
-        return rows
+            yield await self._row(f"whole loop, calls: {calls}", tasks, self._does)
 
     async def _choosing(self, count: int) -> Row:
         async def named(asked: Asked) -> tuple[bool, ...]:
@@ -121,25 +122,23 @@ def _is_done(task: Looped, reply: Reply) -> bool:
     return used == sorted(task.tools) and said
 
 
-async def measured(model: str, method: str, cases: Cases, counts: Sequence[int], show: bool) -> str:
-    """The table for one model and one method."""
+async def measure(model: str, method: str, cases: Cases, counts: Sequence[int], show: bool) -> None:
+    """Prints the table for one model and one method, each line as soon as it is known."""
     kind, client_of = METHODS[method]
     local = kind(model)
     await local.load(_shown)
-    async with client_of(local) as client:
-        return _table(await Bench(client, cases, show).rows(counts))
+    print("| | right | of | seconds each |\n|---|---|---|---|", flush=True)
+    async with (
+        client_of(local) as client,
+        aclosing(Bench(client, cases, show).rows(counts)) as rows,
+    ):
+        async for row in rows:
+            print(f"| {row.what} | {row.figure} | {row.of} | {row.seconds:.1f} |", flush=True)
 
 
 def _shown(progress: Progress) -> None:
     if progress.done == progress.total:
         print(f"{progress.stage}: done", file=sys.stderr)
-
-
-def _table(rows: Iterable[Row]) -> str:
-    lines = ["| | right | of | seconds each |", "|---|---|---|---|"]
-    for row in rows:
-        lines.append(f"| {row.what} | {row.figure} | {row.of} | {row.seconds:.1f} |")
-    return "\n".join(lines)
 
 
 def main() -> None:
@@ -157,7 +156,7 @@ def main() -> None:
     options = parser.parse_args()
     cases = cases_from(options.fresh, [each.name for each in TOOLS]) if options.fresh else OWN
     counts = (8,) if options.quick else (1, 3, 8)
-    print(asyncio.run(measured(options.model, options.method, cases, counts, options.show)))
+    asyncio.run(measure(options.model, options.method, cases, counts, options.show))
 
 
 if __name__ == "__main__":
