@@ -49,6 +49,16 @@ def client() -> Generator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
+@contextmanager
+def beginning(*words: str) -> Generator[subprocess.Popen[str]]:
+    """`windlass runs` as a process that does not outlive the test."""
+    with started("runs", *words) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def runs(*words: str, input: str = "") -> subprocess.CompletedProcess[str]:
     return windlass("runs", *words, input=input)
 
@@ -67,7 +77,7 @@ def read_lines_to(stream: Any, words: str) -> None:
 def test_a_run_is_followed_live_while_another_process_runs_it(upstream: Upstream) -> None:
     gate = Gate()
     upstream(call("get_weather", city="Paris"), slow("One two three.", gate, after=1))
-    with client() as (process, run_id), started("runs", "follow", run_id) as follower:
+    with client() as (process, run_id), beginning("follow", run_id) as follower:
         assert follower.stdout is not None
         assert follower.stdout.read(4) == "One "
         gate.open()
@@ -83,7 +93,7 @@ def test_an_interrupted_follower_leaves_the_run_alone(upstream: Upstream) -> Non
     gate = Gate()
     upstream(slow("One two three.", gate, after=1))
     with client() as (process, run_id):
-        with started("runs", "follow", run_id) as follower:
+        with beginning("follow", run_id) as follower:
             assert follower.stdout is not None
             assert follower.stdout.read(4) == "One "
             follower.send_signal(signal.SIGINT)
@@ -99,7 +109,7 @@ def test_an_interrupted_follower_leaves_the_run_alone(upstream: Upstream) -> Non
 def test_another_process_stops_a_run(upstream: Upstream) -> None:
     upstream(call("wait_for_ever"))
     with client() as (process, run_id):
-        with started("runs", "follow", run_id) as follower:
+        with beginning("follow", run_id) as follower:
             read_lines_to(follower.stderr, "Executing wait_for_ever")
             stopped = runs("stop", run_id)
             _, told = follower.communicate(timeout=30)
@@ -113,7 +123,7 @@ def test_another_process_stops_a_run(upstream: Upstream) -> None:
 
 def test_a_killed_process_is_noticed_and_its_run_goes_on(upstream: Upstream) -> None:
     fake = upstream(call("wait_for_ever"), "All is well.")
-    with client() as (process, run_id), started("runs", "follow", run_id) as follower:
+    with client() as (process, run_id), beginning("follow", run_id) as follower:
         read_lines_to(follower.stderr, "Executing wait_for_ever")
         process.kill()
         read_lines_to(follower.stderr, f"`windlass runs resume {run_id}` goes on with it")
@@ -132,7 +142,7 @@ def test_an_interrupted_resumption_leaves_the_run_open(upstream: Upstream) -> No
     run_id = half_said()
     gate = Gate()
     upstream(slow("One two three.", gate, after=1), "All is well.")
-    with started("runs", "resume", run_id) as process:
+    with beginning("resume", run_id) as process:
         assert process.stdout is not None
         assert process.stdout.read(4) == "One "
         process.send_signal(signal.SIGINT)
@@ -149,14 +159,14 @@ def test_an_approval_waits_for_another_process_where_nobody_can_be_asked(
     upstream: Upstream,
 ) -> None:
     fake = upstream(call("pay", amount=5), "Done.")
-    with client() as (process, run_id), started("runs", "follow", run_id) as follower:
+    with client() as (process, run_id), beginning("follow", run_id) as follower:
         read_lines_to(follower.stderr, "waits for an approval: windlass runs approve")
         process.kill()
         process.wait(30)
         follower.kill()
         follower.communicate()
     assert runs("approve", run_id).returncode == 1
-    with started("runs", "resume", *TOOLS) as resumed:
+    with beginning("resume", *TOOLS) as resumed:
         read_lines_to(resumed.stderr, "Another one goes on with the run.")
         approved = runs("approve", run_id)
         out, _ = resumed.communicate(timeout=30)
@@ -187,7 +197,7 @@ def test_a_terminal_gets_colours_and_is_not_steered(here: Path) -> None:
 
 def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
     run_id = keep(["It is sunny."])
-    with started("runs", "follow", run_id, "--events") as process:
+    with beginning("follow", run_id, "--events") as process:
         assert process.stdout is not None
         process.stdout.close()
         assert process.stderr is not None

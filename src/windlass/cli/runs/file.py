@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import AsyncGenerator, Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -44,6 +45,8 @@ class RunsFile(SQLiteLog):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
+        # One connection: a process that opens a second one drops the file locks of the first.
+        self._readers = ThreadPoolExecutor(1, f"windlass {path.name} reader")
         self.chosen: Collection[str] = ()
         """The runs that may be taken up."""
 
