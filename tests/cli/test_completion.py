@@ -37,7 +37,8 @@ def script(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_bash_completes_a_command(script: str) -> None:
-    assert completions(script, "windlass", "ru") == ["run"]
+    assert completions(script, "windlass", "ru") == ["run", "runs"]
+    assert completions(script, "windlass", "runs", "fol") == ["follow"]
 
 
 def test_bash_completes_the_options_of_a_command(script: str) -> None:
