@@ -12,8 +12,9 @@ __all__ = ["configure", "run"]
 
 DESCRIPTION = """\
 Looks at what Windlass can use here: its extras, the providers' keys, the browser and profile for
-aistudio/, the embedded model, the windlass.toml of this directory. Each line is ok, missing or problem, and under it is the command
-that puts it right. No model is called, and no key is shown."""
+aistudio/, the embedded model, the windlass.toml of this directory. Each line is ok, missing or
+problem, and under it is the command that puts it right. No model is called, no browser is started,
+and no key is shown."""
 
 EPILOG = """\
 examples:
