@@ -1,15 +1,19 @@
 """What the tests of logs share: a log of each kind, and a second way into the same runs."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
-from tests.runs.sample_runs import Clock
+from tests.runs.sample_runs import Clock, count, pay, weather
 
+from windlass import AsyncClient
 from windlass.runs.memory import MemoryRunLog
 from windlass.runs.protocol import RunLog
 from windlass.runs.sqlite import SQLiteLog
+from windlass.testing import ScriptedModel
+
+MakeClient = Callable[..., AsyncClient]
 
 
 class Logs(NamedTuple):
@@ -37,3 +41,31 @@ async def logs(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> 
     yield Logs(log, other)
     await log.aclose()
     await other.aclose()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+async def log(path: Path) -> AsyncIterator[SQLiteLog]:
+    log = SQLiteLog(path)
+    yield log
+    await log.aclose()
+
+
+@pytest.fixture
+async def client_on(path: Path) -> AsyncIterator[MakeClient]:
+    """Clients on one file, each with its own script."""
+    clients: list[AsyncClient] = []
+
+    def make(script: Any = (), name: str = "scripted/model", **options: Any) -> AsyncClient:
+        model = ScriptedModel(script, name)
+        tools = options.pop("tools", [weather, pay, count])
+        clients.append(AsyncClient(model, tools=tools, log=path, **options))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        await client.aclose()

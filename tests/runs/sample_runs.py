@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from windlass import ToolContext, tool
 from windlass.content import (
     FileData,
     FunctionCall,
@@ -130,3 +131,22 @@ async def ended_run(
     """A short run, from beginning to end."""
     run = begin(log, run_id, created, **fields)
     await kept(run, RunStarted(run_id, "scripted/model", ()), TextDelta("hi"), RunEnded("answer"))
+
+
+@tool
+def weather(city: str) -> dict[str, Any]:
+    """The weather."""
+    return {"city": city, "sky": "ü", "degrees": 21.5}
+
+
+@tool(approve=True)
+def pay(amount: int) -> str:
+    """Pays."""
+    return f"paid {amount}"
+
+
+@tool
+async def count(context: ToolContext) -> str:
+    """Counts."""
+    context.progress(0.5, "half", {"of": [1, 2]})
+    raise RuntimeError("lost count")

@@ -1,88 +1,26 @@
 """Clients with a log: their runs and chats are found again by the next client of the file."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.runs.processes import CUT, Child, note
+from tests.runs.conftest import MakeClient
+from tests.runs.looking import events_of
+from tests.runs.sample_runs import count, weather
 
-from windlass import AsyncClient, ToolContext, tool
+from windlass import AsyncClient
 from windlass.client.kept import KeptRun
 from windlass.content import Message
 from windlass.errors import ConfigError, ModelError, RunNotFound, WindlassError
 from windlass.events import (
     ApprovalRequested,
-    RoundRestarted,
-    RunEnded,
-    RunEvent,
-    RunResumed,
-    ToolRunEnded,
-    ToolRunStarted,
 )
-from windlass.runs.log import Follower
 from windlass.runs.memory import MemoryRunLog
 from windlass.testing import Gate, ScriptedModel, call, calls, refuse, say, slow
-
-MakeClient = Callable[..., AsyncClient]
-
-
-@tool
-def weather(city: str) -> dict[str, Any]:
-    """The weather."""
-    return {"city": city, "sky": "ü", "degrees": 21.5}
-
-
-@tool(approve=True)
-def pay(amount: int) -> str:
-    """Pays."""
-    return f"paid {amount}"
-
-
-@tool
-async def count(context: ToolContext) -> str:
-    """Counts."""
-    context.progress(0.5, "half", {"of": [1, 2]})
-    raise RuntimeError("lost count")
-
 
 ASK = [
     calls(call("weather", city="Paris"), call("count"), text="Let me see."),
     say("Sunny in Paris."),
 ]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-async def client_on(path: Path) -> AsyncIterator[MakeClient]:
-    """Clients on one file, each with its own script."""
-    clients: list[AsyncClient] = []
-
-    def make(script: Any = (), name: str = "scripted/model", **options: Any) -> AsyncClient:
-        model = ScriptedModel(script, name)
-        tools = options.pop("tools", [weather, pay, count])
-        clients.append(AsyncClient(model, tools=tools, log=path, **options))
-        return clients[-1]
-
-    yield make
-    for client in clients:
-        await client.aclose()
-
-
-async def events_of(client: AsyncClient, run_id: str, after: int = 0) -> list[RunEvent]:
-    return [event async for event in client.subscribe(run_id, after)]
-
-
-async def read_until(reader: Follower, last: Callable[[RunEvent], bool]) -> list[RunEvent]:
-    seen = [await anext(reader)]
-    while not last(seen[-1]):
-        seen.append(await anext(reader))
-    return seen
 
 
 async def first_request(client: AsyncClient, run_id: str) -> ApprovalRequested:
@@ -260,93 +198,3 @@ async def test_what_needs_a_log_says_so() -> None:
             await client.resume()
         with pytest.raises(ConfigError, match=r"log=\.\.\."):
             client.chat(id="c")
-
-
-def tools_after(ledger: Path, when_cut: str) -> list[Any]:
-    """The tools of the process that was killed, which now come to an end."""
-
-    @tool
-    async def quick(n: int) -> str:
-        """Is done at once."""
-        note(ledger, f"quick {n}")
-        return f"quick {n}"
-
-    @tool(**CUT[when_cut])
-    async def slow(n: int) -> str:
-        """Takes its time."""
-        note(ledger, f"slow {n}")
-        return f"slow {n}"
-
-    return [quick, slow]
-
-
-def begun(ledger: Path) -> list[str]:
-    return ledger.read_text().splitlines()
-
-
-@pytest.mark.parametrize("when_cut", ["idempotent", "retry", "tell_model", "fail"])
-async def test_a_run_whose_process_was_killed_goes_on_and_no_finished_call_runs_twice(
-    client_on: MakeClient, path: Path, tmp_path: Path, when_cut: str
-) -> None:
-    ledger = tmp_path / "ledger"
-    client = client_on(["All is done."], tools=tools_after(ledger, when_cut))
-    with Child("client", path, ledger, when_cut) as process:
-        run_id = await process.hear()
-        assert await process.hear() == "in the middle"
-        reader = client.subscribe(run_id)
-        seen = await read_until(reader, lambda e: isinstance(e, ToolRunStarted) and e.round == 2)
-        assert await client.resume() == []  # it lives
-        process.kill()
-    [run] = await client.resume()
-    assert run.id == run_id
-    assert await client.resume() == []
-    if when_cut == "fail":
-        with pytest.raises(WindlassError, match="slow was interrupted, effect unknown"):
-            await run.result()
-    else:
-        assert (await run.result()).text == "All is done."
-    again = ["slow 3"] if when_cut in ("idempotent", "retry") else []
-    assert begun(ledger) == ["quick 1", "quick 2", "slow 3", *again]
-    seen += [event async for event in reader]
-    assert seen == await events_of(client, run_id)
-    assert [event.seq for event in seen] == list(range(1, len(seen) + 1))
-    assert isinstance(seen[-1], RunEnded)
-    [end] = [e for e in seen if isinstance(e, ToolRunEnded) and e.response.id == "c"]
-    told = when_cut in ("tell_model", "fail")
-    assert (end.outcome, end.effect_unknown) == (("interrupted", True) if told else ("ok", False))
-    assert sum(isinstance(event, RunResumed) for event in seen) == 1
-    assert not any(isinstance(event, RoundRestarted) for event in seen)
-
-
-async def test_a_run_whose_tools_are_gone_ends_and_says_so(
-    client_on: MakeClient, path: Path, tmp_path: Path
-) -> None:
-    with Child("client", path, tmp_path / "ledger", "retry") as process:
-        run_id = await process.hear()
-        assert await process.hear() == "in the middle"
-    client = client_on(tools=tools_after(tmp_path / "ledger", "retry")[:1])
-    [run] = await client.resume()
-    with pytest.raises(WindlassError, match="its tools are gone: slow"):
-        await run.result()
-    assert len(begun(tmp_path / "ledger")) == 3
-    kept = await client_on().run(run_id)
-    assert kept.stop_reason == "error"
-    with pytest.raises(WindlassError, match="its tools are gone: slow"):
-        await kept.result()
-
-
-async def test_the_runs_of_another_model_and_of_another_kind_are_left_alone(
-    client_on: MakeClient, path: Path, tmp_path: Path
-) -> None:
-    with Child("client", path, tmp_path / "ledger", "retry") as process:
-        run_id = await process.hear()
-        assert await process.hear() == "in the middle"
-    with Child("write", path, "of_a_gateway") as process:
-        assert await process.hear() == "begun"
-    other = client_on(["mine"], name="scripted/other")
-    assert await other.resume() == []
-    client = client_on(["done"], tools=tools_after(tmp_path / "ledger", "retry"))
-    [run] = await client.resume()
-    assert run.id == run_id
-    await run.result()
-    assert [each.id for each in await client.runs() if each.stop_reason is None] == ["of_a_gateway"]

@@ -28,11 +28,6 @@ def weather(city: str) -> str:
     return f"sunny in {city}"
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "runs.db"
-
-
 def client_on(path: Path, *script: object) -> Client:
     return Client(ScriptedModel(list(script)), tools=[weather, pay], log=path)  # type: ignore[arg-type]
 

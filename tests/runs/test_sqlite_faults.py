@@ -7,25 +7,18 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.runs.broken_files import fill, not_a_database, of_a_later_version, somebody_elses
 from tests.runs.processes import Child
 from tests.runs.sample_runs import STARTED, begin, ended_run, kept
 
-from windlass import AsyncClient, Client, tool
 from windlass.errors import StorageError
-from windlass.events import RunEnded, RunEvent, Status, TextDelta, ToolRunEnded
+from windlass.events import RunEnded, Status, TextDelta
 from windlass.runs.log import Follower
 from windlass.runs.sqlite import SQLiteLog, database
 from windlass.runs.sqlite.writer import Writer
 from windlass.runs.stored import Batch
-from windlass.testing import ScriptedModel, call
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "runs.db"
 
 
 @contextlib.contextmanager
@@ -37,16 +30,6 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         connection.close()
-
-
-async def fill(log: SQLiteLog, room: int = 2) -> None:
-    """From now on the disk has room for so many pages more."""
-
-    def limit(connection: sqlite3.Connection) -> None:
-        (pages,) = connection.execute("PRAGMA page_count").fetchone()
-        connection.execute(f"PRAGMA max_page_count = {pages + room}")
-
-    await log._write(limit)
 
 
 async def make_room(log: SQLiteLog) -> None:
@@ -155,24 +138,6 @@ async def test_a_run_with_damaged_events_is_named_and_the_others_are_read(path: 
     await log.aclose()
 
 
-def not_a_database(path: Path) -> None:
-    path.write_text("Dear diary, " * 100)
-
-
-def somebody_elses(path: Path) -> None:
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE diary (day)")
-    connection.commit()
-    connection.close()
-
-
-def of_a_later_version(path: Path) -> None:
-    database.connect(path).close()
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 99")
-    connection.close()
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -242,100 +207,3 @@ async def test_runs_that_wait_for_a_held_file_wait_together(
         assert all(isinstance(each, StorageError) for each in await waiting)
     assert tries == [18]
     await log.aclose()
-
-
-class Faulty:
-    """A log whose disk is full from the first result on, with a tool that must not run then."""
-
-    def __init__(self, path: Path) -> None:
-        self.log = SQLiteLog(path)
-        self.paid: list[int] = []
-        script = [call("fetch"), call("pay", amount=1), "done"]
-        self.model = ScriptedModel(lambda _: script.pop(0))
-
-    @property
-    def tools(self) -> list[Any]:
-        @tool
-        async def fetch() -> str:
-            """Fetches."""
-            await fill(self.log)
-            return "x" * 100_000
-
-        @tool
-        async def pay(amount: int) -> str:
-            """Pays."""
-            self.paid.append(amount)
-            return "paid"
-
-        return [fetch, pay]
-
-
-def seen_of_stream(client: Client, faulty: Faulty) -> tuple[list[RunEvent], StorageError]:
-    seen: list[RunEvent] = []
-    with (
-        pytest.raises(StorageError, match="the disk is full") as raised,
-        client.stream("go", tools=faulty.tools) as stream,
-    ):
-        seen.extend(stream)
-    return seen, raised.value
-
-
-@pytest.mark.parametrize("verb", ["generate", "stream", "start"])
-async def test_a_durable_run_whose_disk_is_full_ends_with_that(path: Path, verb: str) -> None:
-    faulty, seen = Faulty(path), list[RunEvent]()
-    client = AsyncClient(faulty.model, log=faulty.log)
-    with pytest.raises(StorageError, match="the disk is full"):
-        if verb == "generate":
-            await client.generate("go", tools=faulty.tools)
-        elif verb == "stream":
-            async with client.stream("go", tools=faulty.tools) as stream:
-                async for event in stream:
-                    seen.append(event)
-        else:
-            run = await client.start("go", tools=faulty.tools)
-            async for event in client.subscribe(run.id):
-                seen.append(event)
-    assert faulty.paid == []
-    assert not any(isinstance(event, ToolRunEnded) for event in seen)
-    [record] = await faulty.log.list()
-    assert record.ended is None
-    assert len(await faulty.log.read(record.id)) >= len(seen)
-    await client.aclose()
-
-
-@pytest.mark.parametrize("verb", ["generate", "stream", "start"])
-def test_a_sync_client_whose_disk_is_full_says_so_and_does_not_hang(path: Path, verb: str) -> None:
-    faulty = Faulty(path)
-    with Client(faulty.model, log=faulty.log) as client:
-        if verb == "stream":
-            seen, _ = seen_of_stream(client, faulty)
-            assert seen
-            assert not any(isinstance(event, ToolRunEnded) for event in seen)
-        elif verb == "generate":
-            with pytest.raises(StorageError, match="the disk is full"):
-                client.generate("go", tools=faulty.tools)
-        else:
-            run = client.start("go", tools=faulty.tools)
-            with pytest.raises(StorageError, match="the disk is full"):
-                list(client.subscribe(run.id))
-            with pytest.raises(StorageError, match="the disk is full"):
-                run.result()
-    assert faulty.paid == []
-
-
-@pytest.mark.parametrize("make", [not_a_database, somebody_elses, of_a_later_version])
-def test_no_model_is_asked_where_nothing_can_be_kept(
-    path: Path, make: Callable[[Path], None]
-) -> None:
-    make(path)
-    model = ScriptedModel(["never"])
-    with Client(model, log=path) as client:
-        for ask in (client.generate, client.start):
-            with pytest.raises(StorageError, match=path.name):
-                ask("go")
-        with pytest.raises(StorageError, match=path.name), client.stream("go") as stream:
-            list(stream)
-        for look in (client.runs, client.resume, lambda: client.chat(id="c").messages):
-            with pytest.raises(StorageError, match=path.name):
-                look()
-    assert model.requests == []

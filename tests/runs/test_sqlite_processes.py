@@ -12,11 +12,6 @@ from windlass.events import RunEnded, Status
 from windlass.runs.sqlite import SQLiteLog
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "runs.db"
-
-
 def integrity(path: Path) -> str:
     connection = sqlite3.connect(path)
     try:
