@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from tests.cli.keeping import MODEL, half_said, keep
 from tests.cli.running import Upstream, on_a_terminal, read_to, started, windlass
 
-from windlass.testing import Gate, call, slow
+from windlass.testing import FakeOpenAI, Gate, call, slow
 
 CLIENT = f"""
 import asyncio, sys
@@ -173,6 +174,46 @@ def test_an_approval_waits_for_another_process_where_nobody_can_be_asked(
     assert approved.stderr == 'windlass: pay {"amount":5}: approved\n'
     assert (approved.returncode, resumed.returncode, out) == (0, 0, "Done.\n")
     assert fake.requests[1].body["messages"][-1]["content"] == "paid 5"
+
+
+@contextmanager
+def gateway(fake: FakeOpenAI) -> Generator[tuple[subprocess.Popen[str], str]]:
+    """A gateway that keeps its runs, and its address."""
+    Path("windlass.toml").write_text(
+        f'[models.fast]\ntarget = "{MODEL}"\nbase_url = "{fake.base_url}"\n'
+        'tools = ["wait_for_ever"]\n[tools]\nmodules = ["tools.py"]\n[runs]\npath = "kept.db"\n'
+    )
+    with started("serve", "--port", "0", "--log-format", "json") as process:
+        try:
+            assert process.stderr is not None
+            lines = (line.split("listens on ") for line in process.stderr)
+            yield process, next(parts[1].strip() for parts in lines if len(parts) == 2)
+        finally:
+            process.kill()
+
+
+def test_a_gateways_run_goes_on_with_what_is_configured(upstream: Upstream) -> None:
+    fake = upstream(call("wait_for_ever"), "All is well.")
+    with gateway(fake) as (process, address):
+        body = {"model": "fast", "messages": [{"role": "user", "content": "Wait."}]}
+        request = urllib.request.Request(
+            f"{address}/v1/runs", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            run_id = json.load(answer)["id"]
+        with beginning("follow", run_id) as follower:
+            read_lines_to(follower.stderr, "Executing wait_for_ever")
+            assert [(each["id"], each["state"]) for each in listed()] == [(run_id, "running")]
+            process.kill()
+            process.wait(30)
+    Path("other.toml").write_text(Path("windlass.toml").read_text().replace("fast", "slow"))
+    missing = runs("resume", "--config", "other.toml")
+    assert missing.returncode == 2
+    assert f"{run_id} is a gateway's run of the model 'fast', which other.toml" in missing.stderr
+    resumed = runs("resume")
+    assert (resumed.returncode, resumed.stdout) == (0, "All is well.\n")
+    assert "interrupted by the end of the process" in resumed.stderr
+    assert listed()[0]["state"] == "answer"
 
 
 def test_an_export_is_played_out_of_a_pipe(here: Path) -> None:
