@@ -91,7 +91,7 @@ class Drill:
         """Waits for the next point in time to kill at: nothing is synchronised by its sleep."""
         kind = self._chance.choice(MOMENTS)
         seen = self._events.copy()
-        count, most = self._chance.randint(1, 3), self._chance.randint(40, 160)
+        count, most = self._chance.randint(1, 6), self._chance.randint(50, 400)
         while self._events[kind] - seen[kind] < count:
             if self._events.total() - seen.total() >= most:
                 kind = "any"

@@ -59,7 +59,7 @@ def dripping(turn: Turn, chance: random.Random) -> Step:
     """The turn, in pieces with a little time between them."""
     step: Step = turn
     for piece in range(0, len(turn.text.split()) + 4 * len(turn.calls), 2):
-        step = slow(step, seconds=chance.uniform(0.002, 0.06), after=piece)
+        step = slow(step, seconds=chance.uniform(0.002, 0.03), after=piece)
     return step
 
 

@@ -87,7 +87,7 @@ class History:
         return [
             call_id
             for call_id, record in known
-            if record and record.asked_at and not (record.decision or record.answer)
+            if record and record.asked_at is not None and not (record.decision or record.answer)
         ]
 
     @property
@@ -152,7 +152,8 @@ class History:
                     event.cached,
                     event.effect_unknown,
                 )
-                self.resumptions = 0
+                if event.outcome != "interrupted":  # a tool that ends its process comes nowhere
+                    self.resumptions = 0
             case ApprovalRequested():
                 self._call(event.call.id).asked_at = event.time
             case ApprovalResolved():
