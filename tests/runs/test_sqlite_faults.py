@@ -61,6 +61,9 @@ async def test_a_full_disk_ends_the_run_and_leaves_no_half_event(path: Path) -> 
         await kept(run, RunEnded("answer"))
     assert [event.seq for event in await log.read("run_1")] == [1, 2]
     assert (await log.status("run_1")).events == 2
+    with pytest.raises(StorageError, match="the disk is full"):
+        await kept(begin(log, "never"), Status("x" * 100_000))
+    assert [record.id for record in await log.list()] == ["run_1"]  # nor is there half a run
     await make_room(log)
     await ended_run(log, "run_2")
     assert len(await log.read("run_2")) == 3

@@ -184,6 +184,16 @@ async def test_a_run_deleted_under_its_writer_is_no_other_runs_trouble(
     assert rows(path, "SELECT count(*) FROM batches WHERE run_id = 'b'") == [(0,)]
 
 
+async def test_a_run_that_no_file_can_hold_is_no_other_runs_trouble(log: SQLiteLog) -> None:
+    good, bad = begin(log, "good"), begin(log, "bad", chat="half of a character: \ud83d")
+    for run in (good, bad):
+        run.append(STARTED)
+    await kept(good, RunEnded("answer"))
+    with pytest.raises(StorageError, match="surrogates not allowed"):
+        await kept(bad, RunEnded("answer"))
+    assert [record.id for record in await log.list()] == ["good"]
+
+
 async def test_whoever_follows_a_deleted_run_is_told(path: Path, log: SQLiteLog) -> None:
     await ended_run(log)
     other = SQLiteLog(path)
