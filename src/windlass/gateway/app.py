@@ -194,12 +194,12 @@ class _Pages:
         self._openapi = encode_json(openapi_document())
 
     async def models(self, request: Request) -> Response:
-        names = self._gateway.model_names(exchange_of(request.scope).key)
+        names = self._gateway.catalog.names(exchange_of(request.scope).key)
         return _json({"object": "list", "data": [self._model(name) for name in names]})
 
     async def model(self, request: Request) -> Response:
         name = request.path_params["name"]
-        self._gateway.served(name, exchange_of(request.scope).key)
+        self._gateway.catalog.served(name, exchange_of(request.scope).key)
         return _json(self._model(name))
 
     async def live(self, request: Request) -> Response:
@@ -228,7 +228,7 @@ def _json(fields: dict[str, Any], status: int = 200) -> Response:
 def _lifespan(gateway: Gateway) -> Any:
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncGenerator[None, None]:
-        tasks = [asyncio.create_task(gateway.warm()), asyncio.create_task(gateway.tend())]
+        tasks = [asyncio.create_task(gateway.catalog.warm()), asyncio.create_task(gateway.tend())]
         yield
         for task in tasks:
             task.cancel()

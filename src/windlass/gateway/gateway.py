@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import secrets
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -13,7 +12,8 @@ from windlass.client.resume import refusal_of
 from windlass.content import Message
 from windlass.errors import ConfigError, RunInterrupted, RunNotFound, WindlassError
 from windlass.gateway.admission import Admission
-from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig
+from windlass.gateway.catalog import Catalog
+from windlass.gateway.config import GatewayConfig
 from windlass.gateway.durable import DurableRuns, Origin, plan_of_the_gone
 from windlass.gateway.exchange import Exchange, Receive, disconnected
 from windlass.gateway.found import FoundRun, KeptHere, KnownHere
@@ -25,16 +25,13 @@ from windlass.gateway.problems import Problem, Refused, bad_request
 from windlass.gateway.request import ChatRequest, Limits
 from windlass.gateway.run import GatewayRun, Observer
 from windlass.gateway.served import ServedModel
-from windlass.gateway.toolbox import load_tools
 from windlass.gateway.turns import KeptTurns, continued
 from windlass.model import Model
-from windlass.models import create_model
 from windlass.runs.log import Follower
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
 from windlass.runs.store import RunStore
-from windlass.settings import Mode, function_calling_settings, mode_from
-from windlass.tool import Tool, as_tools
+from windlass.settings import Mode, mode_from
 
 __all__ = ["Gateway"]
 
@@ -42,8 +39,6 @@ log = logging.getLogger("windlass.gateway")
 
 MODE_HEADER = b"x-function-calling-mode"
 TRACE_HEADERS = ("traceparent", "tracestate")
-OPEN_MODELS = 256
-"""How many models that no configuration names are kept at once."""
 TEND_SECONDS = 5.0
 """How often runs are looked for that another process has left, and ones that are too old."""
 SHUTTING_DOWN = Problem(503, "The gateway is shutting down.", "shutting_down", retry_after=5)
@@ -84,30 +79,12 @@ class Gateway:
         self.followers: set[Follower] = set()
         """Those that wait for events of runs, wherever these go."""
         self.durable = self._durable(log)
-        self._environ = environ
-        self._settings = function_calling_settings(environ)
-        self._tools = self._loaded(tools)
-        self._models = self._configured(models or {})
-        self._opened: dict[str, ServedModel] = {}
-        self.metrics = Metrics(models=self._models, tools=self._tools)
+        self.catalog = Catalog(config, self.limits, models or {}, tools, environ)
+        self.metrics = Metrics(models=self.catalog.models, tools=self.catalog.tools)
         self.admission = Admission(config.limits, self.metrics.refused)
         self.access_log = AccessLog() if config.server.access_log else None
         content = config.server.log_content
         self._tracing = tracing or tracing_from(environ, content=content)
-
-    def model_names(self, key: KeyConfig | None) -> list[str]:
-        """The models that this key may use."""
-        return [name for name in self._models if _may_use(key, name)]
-
-    def served(self, name: str, key: KeyConfig | None) -> ServedModel:
-        """The model of that name. Raises `Refused` (404) if there is none for this key."""
-        served = self._models.get(name) or self._opened.get(name)
-        if served is None and self.config.open_models:
-            served = self._open(name)
-        if served is None or not _may_use(key, name):
-            message = f"The model {name[:200]!r} does not exist, or this key may not use it."
-            raise Refused(Problem(404, message, "model_not_found", "model"))
-        return served
 
     async def start(
         self,
@@ -122,7 +99,7 @@ class Gateway:
 
         In the `background` it goes on without its client, and after a restart.
         """
-        served = self.served(request.model, exchange.key)
+        served = self.catalog.served(request.model, exchange.key)
         exchange.model = served.name
         asked = self._asked_mode(exchange)
         with ExitStack() as entered:
@@ -207,17 +184,6 @@ class Gateway:
                 log.error("The log of runs cannot be tended: %s", error)
             await asyncio.sleep(TEND_SECONDS)
 
-    async def warm(self) -> None:
-        """Loads what is loaded in this process, so that the first request need not wait for it."""
-        for served in self._models.values():
-            started = time.monotonic()
-            try:
-                if await served.warm():
-                    seconds = round(time.monotonic() - started, 1)
-                    log.info("A model is ready", extra={"model": served.name, "seconds": seconds})
-            except WindlassError as error:
-                log.warning("%s is not ready: %s", served.name, error)
-
     async def drain(self, seconds: float) -> None:
         """Takes nothing new, lets the runs end for so long, and calls the rest off."""
         self.draining = True
@@ -236,8 +202,7 @@ class Gateway:
     async def aclose(self) -> None:
         """Stops what still runs and gives back connections."""
         await self.drain(0)
-        for served in (*self._models.values(), *self._opened.values()):
-            await served.model.aclose()
+        await self.catalog.aclose()
         if self._tracing is not None:
             await self._tracing.aclose()
         if self.durable is not None:
@@ -268,9 +233,9 @@ class Gateway:
         assert self.durable is not None
         kept, history, origin = await self.durable.take_up(record)
         assert history.started is not None
-        mode = origin.mode or self._settings.mode
+        mode = origin.mode or self.catalog.settings.mode
         try:
-            served = self.served(record.model, None)
+            served = self.catalog.served(record.model, None)
             mode = origin.mode or served.mode
             plan = served.plan(
                 origin.request,
@@ -320,62 +285,3 @@ class Gateway:
                 )
             )
         return observers
-
-    def _loaded(self, given: Iterable[Any] | None) -> dict[str, Tool]:
-        if given is not None:
-            return {tool.name: tool for tool in as_tools(given)}
-        return load_tools(self.config.tool_modules, self.config.base)
-
-    def _configured(self, models: Mapping[str, Model]) -> dict[str, ServedModel]:
-        configs = dict(self.config.models)
-        for name, model in models.items():
-            configs.setdefault(name, ModelConfig(name=name, target=model.name))
-        return {
-            name: self._serve(config, models.get(name) or self._create(config))
-            for name, config in configs.items()
-        }
-
-    def _create(self, config: ModelConfig) -> Model:
-        key = self._environ.get(config.api_key_env) if config.api_key_env else None
-        try:
-            return create_model(
-                config.target,
-                base_url=config.base_url,
-                api_key=key,
-                headers=config.headers or None,
-            )
-        except ConfigError as error:
-            raise ConfigError(f"models.{config.name}: {error}") from error
-
-    def _serve(self, config: ModelConfig, model: Model) -> ServedModel:
-        missing = [name for name in config.tools if name not in self._tools]
-        if missing:
-            raise ConfigError(f"models.{config.name}.tools: no module has {', '.join(missing)}")
-        names = config.tools if config.function_calling else ()
-        own = {name: self._tools[name] for name in names}
-        return ServedModel(
-            config,
-            model,
-            own,
-            self._settings,
-            self.config.limits,
-            self.limits,
-            self.config.runs.on_interrupt,
-        )
-
-    def _open(self, name: str) -> ServedModel | None:
-        """A model that only its name describes: `provider/model`."""
-        try:
-            config = ModelConfig(name=name, target=name)
-            served = self._serve(config, self._create(config))
-        except ConfigError as error:
-            log.info("A model cannot be opened", extra={"model": name[:200], "reason": str(error)})
-            return None
-        if len(self._opened) >= OPEN_MODELS:
-            self._opened.pop(next(iter(self._opened)))
-        self._opened[name] = served
-        return served
-
-
-def _may_use(key: KeyConfig | None, name: str) -> bool:
-    return key is None or key.models is None or name in key.models
