@@ -221,13 +221,15 @@ def test_every_kind_of_event_survives() -> None:
         ApprovalResolved("call_1", True, {"amount": 4}, "fine"),
         ToolRunStarted(PAY, 1),
         ToolRunProgress("call_1", "pay", 0.5, "half", {"rows": [1]}),
-        ToolRunEnded(FunctionResponse("pay", {"output": "paid"}, "call_1"), "ok", 1.5, 2),
+        ToolRunEnded(FunctionResponse("pay", {"output": "paid"}, "call_1"), "ok", 1.5, 2, True),
         RunResumed(1),
         RoundRestarted(2, "awaiting_final_response"),
         RunEnded("error", Usage(1, 2, 3), 2, "it broke"),
     )
     assert read_export(written(RECORD, events)).events == events
-    assert told_rounds(events)[0].thoughts == "Hm."
+    [first, _] = told_rounds(events)
+    assert first.thoughts == "Hm."
+    assert [(each.attempts, each.seconds, each.cached) for each in first.calls] == [(2, 1.5, True)]
 
 
 def test_half_of_a_character_does_no_harm() -> None:
