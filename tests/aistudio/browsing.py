@@ -1,4 +1,4 @@
-"""One Chromium for all tests of a process, whose pages are used again, and models on them.
+"""One Chromium for all of these tests in a process, whose pages are used again, and models on them.
 
 A module that uses it says `pytestmark = IN_ONE_BROWSER`: its tests share an event loop, which is
 what a browser is bound to. The fixtures `chromium` and `model_on` are in conftest.py.

@@ -9,13 +9,13 @@ from tests.aistudio.browsing import Chromium, MakeModel, model_in, replica, star
 from windlass.models.aistudio import AIStudioModel
 
 
-@pytest_asyncio.fixture(loop_scope="session", scope="session")
+@pytest_asyncio.fixture(loop_scope="session", scope="package")
 async def chromium() -> AsyncIterator[Chromium]:
     async with started_chromium() as chromium:
         yield chromium
 
 
-@pytest_asyncio.fixture(loop_scope="session", scope="session")
+@pytest_asyncio.fixture(loop_scope="session", scope="package")
 async def shared_model(chromium: Chromium) -> AsyncIterator[AIStudioModel]:
     """The model on the page that the tests share."""
     with replica(()) as fake:
