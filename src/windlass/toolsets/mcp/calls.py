@@ -94,7 +94,7 @@ class Calls:
 
     async def _answer(self, call: _Call, name: str, arguments: dict[str, Any]) -> object:
         try:
-            client = await self.supervisor.client()
+            connection = await self.supervisor.connection()
         except Down as down:
             raise ToolError(
                 f"The MCP server {self.supervisor.label!r} is not there: it {down}.",
@@ -104,10 +104,14 @@ class Calls:
         try:
             async with call.clock:
                 call.alive(self._server.timeout)
-                result = await client.call_tool(name, arguments, progress_callback=call.progressed)
+                result = await connection.client.call_tool(
+                    name, arguments, progress_callback=call.progressed
+                )
         except (MCPError, TimeoutError, ValidationError, RuntimeError) as error:
-            forgotten = isinstance(error, MCPError) and error.code == types.INVALID_REQUEST
-            if forgotten and self.supervisor.is_lost(client):
+            if isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
+                self.supervisor.lost(connection)
+            elif isinstance(error, MCPError) and connection.forgotten:
+                self.supervisor.lost(connection)
                 raise _Forgotten from None
             raise self._told(error, call) from None
         return value_of(result)
@@ -117,7 +121,6 @@ class Calls:
         whose = f"The MCP server {self.supervisor.label!r}"
         match error:
             case MCPError(code=types.CONNECTION_CLOSED):
-                self.supervisor.lost()
                 words = f"{whose} ended during the call, effect unknown."
                 return ToolError(words, retryable=True)
             case MCPError():

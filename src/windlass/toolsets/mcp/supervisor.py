@@ -8,6 +8,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import mcp_types as types
@@ -20,7 +21,7 @@ from windlass.errors import ConfigError
 from windlass.toolsets.mcp.options import Server
 from windlass.toolsets.mcp.transport import LastWords, open_transport
 
-__all__ = ["Down", "Listing", "Supervisor"]
+__all__ = ["Connection", "Down", "Listing", "Supervisor"]
 
 log = logging.getLogger("windlass.mcp")
 
@@ -43,6 +44,15 @@ class Listing:
         self.name, self.tools = name, tools
 
 
+@dataclass(slots=True)
+class Connection:
+    """A connection to a server, for as long as it lasts."""
+
+    client: Client
+    forgotten: bool = False
+    """Whether the server has said that it does not know us: what it refused so was not run."""
+
+
 class Supervisor:
     """One server. `listing` stays as it was last seen while the server is down."""
 
@@ -55,7 +65,7 @@ class Supervisor:
     ) -> None:
         self._server, self._elicit, self._delay = server, elicit, delay
         self.listing: Listing | None = None
-        self._client: Client | None = None
+        self._connection: Connection | None = None
         self._failure: str | None = None
         self._changed = asyncio.Condition()
         self._lost = asyncio.Event()
@@ -76,23 +86,21 @@ class Supervisor:
             raise ConfigError(f"the MCP server {self._server.label!r} {self._failure}")
         return self.listing
 
-    async def client(self) -> Client:
+    async def connection(self) -> Connection:
         """The connection, waited for while it is being made. Raises `Down`."""
         await self.listed()
-        if self._client is None:
+        if self._connection is None:
             async with self._changed:
-                await self._changed.wait_for(lambda: self._client or self._failure)
-        if self._client is None:
+                await self._changed.wait_for(lambda: self._connection or self._failure)
+        if self._connection is None:
             raise Down(self._failure or "is closed")
-        return self._client
+        return self._connection
 
-    def lost(self) -> None:
+    def lost(self, connection: Connection | None = None) -> None:
         """Says that the connection is of no more use: calls wait for the next one."""
-        self._client = None
-        self._lost.set()
-
-    def is_lost(self, client: Client) -> bool:
-        return client is not self._client
+        if connection is None or connection is self._connection:
+            self._connection = None
+            self._lost.set()
 
     @property
     def label(self) -> str:
@@ -114,13 +122,13 @@ class Supervisor:
             began = time.monotonic()
             words = LastWords(self._server.label)
             try:
-                await self._connection(words)
+                await self._connected(words)
                 reason = "ended"
             except (Exception, asyncio.CancelledError) as error:
                 if (task := asyncio.current_task()) is not None and task.cancelling():
                     raise
                 reason = _reason(error, self._server)
-            self._client = None
+            self._connection = None
             if self._closing.is_set() or self.listing is None:
                 await self._say(f"{reason}{_quoted(words)}")
                 return
@@ -131,23 +139,26 @@ class Supervisor:
                 await self._pause(self._delay(failures))
             self._failure = None
 
-    async def _connection(self, words: LastWords) -> None:
+    async def _connected(self, words: LastWords) -> None:
         """Connects, lists, and stays until the server is gone or nobody needs it."""
         self._lost.clear()
         self._relist.clear()
         async with contextlib.AsyncExitStack() as stack:
             async with asyncio.timeout(self._server.start_timeout):
-                client = await stack.enter_async_context(self._opened(words))
-                self.listing = await _listing(client)
-            self._client = client
+                connection = await stack.enter_async_context(self._opened(words))
+                self.listing = await _listing(connection.client)
+            self._connection = connection
             await self._say(None)
-            await self._until_end(client)
+            await self._until_end(connection.client)
 
     @contextlib.asynccontextmanager
-    async def _opened(self, words: LastWords) -> AsyncGenerator[Client]:
-        transport = open_transport(self._server, words, self.lost)
+    async def _opened(self, words: LastWords) -> AsyncGenerator[Connection]:
+        def forgotten() -> None:
+            connection.forgotten = True
+
+        transport = open_transport(self._server, words, on_end=self.lost, on_forgotten=forgotten)
         wanted = self._server.protocol
-        async with Client(
+        client = Client(
             transport,
             # Not the version itself: a connection that is not asked for says nothing of itself.
             mode="legacy" if wanted == "2025-11-25" else "auto",
@@ -155,10 +166,12 @@ class Supervisor:
             client_info=types.Implementation(name="windlass", version="0.1.0"),
             elicitation_callback=self._asked,
             message_handler=self._heard,
-        ) as client:
+        )
+        connection = Connection(client)
+        async with client:
             if wanted not in ("auto", client.protocol_version):
                 raise ConnectionError(f"it speaks MCP {client.protocol_version}, not {wanted}")
-            yield client
+            yield connection
 
     async def _until_end(self, client: Client) -> None:
         following = asyncio.create_task(self._follow(client))
@@ -219,7 +232,7 @@ class Supervisor:
 async def _listing(client: Client) -> Listing:
     """All pages. A server without tools has none."""
     name = client.server_info.name if client.server_info else None
-    if client.server_capabilities.tools is None and client.session.initialize_result is not None:
+    if client.server_capabilities.tools is None:
         return Listing(name, ())
     tools: list[types.Tool] = []
     cursor: str | None = None

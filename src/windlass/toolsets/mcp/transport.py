@@ -65,27 +65,33 @@ class LastWords:
 
 @contextlib.asynccontextmanager
 async def open_transport(
-    server: Server, words: LastWords, on_end: Callable[[], None]
+    server: Server,
+    words: LastWords,
+    *,
+    on_end: Callable[[], None],
+    on_forgotten: Callable[[], None],
 ) -> AsyncGenerator[Any]:
     """The streams of a connection; `on_end` is called when nothing more can come.
+
+    `on_forgotten` is called when the server at an address does not know our session any more.
 
     Raises `OSError` for a command that cannot be started.
     """
     async with contextlib.AsyncExitStack() as stack:
         if server.url is not None:
-            streams = await _remote(server, stack, on_end)
+            streams = await _remote(server, stack, on_forgotten)
         else:
             streams = await _local(server, words, stack)
         yield _Watched(streams[0], on_end), streams[1]
 
 
 async def _remote(
-    server: Server, stack: contextlib.AsyncExitStack, on_end: Callable[[], None]
+    server: Server, stack: contextlib.AsyncExitStack, on_forgotten: Callable[[], None]
 ) -> Any:
     async def notice(response: httpx2.Response) -> None:
         # A server that was started anew does not know our session: another has to be begun.
         if response.status_code == 404 and "mcp-session-id" in response.request.headers:
-            on_end()
+            on_forgotten()
 
     client = create_mcp_http_client(headers=dict(server.headers) or None, auth=server.auth)
     client.event_hooks = {"response": [notice]}
