@@ -39,7 +39,7 @@ def values_for(tool: Tool) -> st.SearchStrategy[Any]:
 
 
 @tools
-@settings(careless, max_examples=40)
+@settings(careless, max_examples=25)
 @given(data=st.data())
 def test_what_satisfies_the_declared_schema_is_accepted_and_callable(
     tool: Tool, data: st.DataObject

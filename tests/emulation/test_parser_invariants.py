@@ -62,7 +62,7 @@ def pieces(text: str, seed: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("format", sorted(FORMATS))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(calls=called, seed=st.integers(0, 99), prose=st.sampled_from(["", "Let me see. ", "Hm:\n"]))
 def test_any_split_of_a_text_gives_the_same(
     format: str, calls: list[Any], seed: int, prose: str

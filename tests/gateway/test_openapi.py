@@ -173,7 +173,7 @@ def check(
     operation = schema[path][method]
 
     @settings(
-        max_examples=15,
+        max_examples=10,
         derandomize=True,
         database=None,
         deadline=None,
