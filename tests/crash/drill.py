@@ -197,7 +197,8 @@ async def drill_of(
     timeout = aiohttp.ClientTimeout(total=None)
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+        await gateway.load()
         try:
             yield Drill(gateway, session, seed, together)
         finally:
-            await gateway.kill()
+            await gateway.unload()

@@ -28,6 +28,7 @@ modules = ["{tools}"]
 path = "runs.db"
 """
 TOOLS = Path(__file__).with_name("ledger_tools.py")
+PRELOADED = Path(__file__).with_name("preloaded.py")
 LISTENS = b"Windlass listens on "
 
 
@@ -46,29 +47,48 @@ class GatewayProcess:
         (home / "windlass.toml").write_text(config)
         self.listens = asyncio.Event()
         """Set while it can be reached."""
-        self._process: asyncio.subprocess.Process | None = None
-        self._listening: asyncio.Task[None] | None = None
+        self._loaded: asyncio.subprocess.Process | None = None
+        self._hearing: asyncio.Task[None] | None = None
+        self._began: asyncio.Future[int] | None = None
+        self._ended: asyncio.Future[int] | None = None
 
-    async def start(self) -> None:
-        """Returns when it begins; it can be reached when `listens` is set."""
-        self._process = await asyncio.create_subprocess_exec(
+    async def load(self) -> None:
+        """Loads the code that each start begins with."""
+        self._loaded = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "windlass", "serve", "--log-format", "json"),
+            str(PRELOADED),
             cwd=self.home,
             env={
                 **os.environ,
                 "WINDLASS_CRASH_LEDGERS": str(self.ledgers),
                 "WINDLASS_CRASH_KEY": "k",
             },
+            stdin=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        self._listening = asyncio.create_task(self._listen(self._process))
+        self._hearing = asyncio.create_task(self._hear(self._loaded))
+
+    async def unload(self) -> None:
+        await self.kill()
+        if self._loaded is not None and self._loaded.stdin is not None and self._hearing:
+            self._loaded.stdin.close()
+            await self._loaded.wait()
+            await self._hearing
+
+    async def start(self) -> None:
+        """Returns when it begins; it can be reached when `listens` is set."""
+        assert self._loaded is not None
+        assert self._loaded.stdin is not None
+        loop = asyncio.get_running_loop()
+        self._began, self._ended = loop.create_future(), loop.create_future()
+        self._loaded.stdin.write(b"\n")
+        await self._began
 
     async def ready(self) -> None:
         """Waits until it listens. Raises `AssertionError` if it ends instead."""
-        assert self._listening is not None
+        assert self._ended is not None
         listens = asyncio.create_task(self.listens.wait())
-        await asyncio.wait([listens, self._listening], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([listens, self._ended], return_when=asyncio.FIRST_COMPLETED)
         listens.cancel()
         assert self.listens.is_set(), self.said.read_text()[-2000:]
 
@@ -81,23 +101,29 @@ class GatewayProcess:
         assert await self._end(signal.SIGTERM) == 0, self.said.read_text()[-2000:]
 
     async def _end(self, number: signal.Signals) -> int | None:
-        self.listens.clear()
-        if self._process is None or self._listening is None:
+        if self._began is None or self._ended is None:
             return None
-        if self._process.returncode is None:
-            self._process.send_signal(number)
-        code = await self._process.wait()
-        await self._listening
         self.listens.clear()
-        return code
+        if not self._ended.done():
+            os.kill(await self._began, number)
+        return await self._ended
 
-    async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stderr is not None
-        with self.said.open("ab") as said:
-            async for line in process.stderr:
+    async def _hear(self, loaded: asyncio.subprocess.Process) -> None:
+        assert loaded.stderr is not None
+        with self.said.open("ab", buffering=0) as said:
+            async for line in loaded.stderr:
                 said.write(line)
-                if line.startswith(LISTENS):
-                    self.listens.set()
+                self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        word, _, number = line.decode().strip().partition(" ")
+        if line.startswith(LISTENS):
+            self.listens.set()
+        elif word == "began" and self._began is not None:
+            self._began.set_result(int(number))
+        elif word == "ended" and self._ended is not None:
+            self.listens.clear()
+            self._ended.set_result(int(number))
 
 
 def _free_port() -> int:

@@ -216,7 +216,7 @@ def _judge_end(run: RunLedger, background: bool) -> None:
         failed = [
             record
             for record in run.calls.values()
-            if record.call.name == "launch" and _cuts(run, record)
+            if record.call.name == "launch" and record.starts and _cuts(run, record)
         ]
         allowed = "launch was interrupted" if failed else CLIENT_LOST
         if not failed and background:
