@@ -256,8 +256,8 @@ async def test_a_run_whose_model_or_tool_is_gone_ends_with_that_reason(
     assert reason in data(await after.events(run_id))[-1]["error"]
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-async def test_a_key_sees_and_steers_its_own_runs_alone(places: Places, restarted: bool) -> None:
+@pytest.mark.parametrize("where", ["here", "beside", "restarted"])
+async def test_a_key_sees_and_steers_its_own_runs_alone(places: Places, where: str) -> None:
     config = replace(SERVED, keys=KEYS)
     place = places.open([call("erase", path="a"), "Gone."], config=config)
     mine, theirs = [bearer(WEB)], [bearer(OTHER)]
@@ -265,8 +265,9 @@ async def test_a_key_sees_and_steers_its_own_runs_alone(places: Places, restarte
     run_id = started.json["id"]
     run = place.gateway.runs.get(run_id)
     asked = [e async for e in _up_to_the_question(run.run.events())][-1]
-    if restarted:
+    if where == "restarted":
         await place.crash()
+    if where != "here":
         place = places.open(["Gone."], config=config)
         await place.resume()
     decision = {"call_id": asked.call.id}
