@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from windlass.errors import ConfigError
-from windlass.gateway.config import CONFIG_NAME, find_config, load_config
+from windlass.gateway.config import CONFIG_NAME, WorkersConfig, find_config, load_config
 from windlass.gateway.observe.access_log import configure_logging
 
 __all__ = ["configure", "run"]
@@ -40,6 +40,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="keep runs in this file, so that they outlive a crash",
     )
+    parser.add_argument(
+        "--workers",
+        action="store_true",
+        help="take tools from workers, over a NATS server that is started here if none is named",
+    )
     parser.add_argument("--log-level", default="INFO", metavar="LEVEL", help="default: INFO")
     parser.add_argument(
         "--log-format",
@@ -64,6 +69,8 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.runs is not None:
         config = replace(config, runs=replace(config.runs, path=str(options.runs.resolve())))
+    if options.workers and config.workers is None:
+        config = replace(config, workers=WorkersConfig())
     serve(create_app(config), _listening)
     return 0
 

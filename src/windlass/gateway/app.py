@@ -228,6 +228,7 @@ def _json(fields: dict[str, Any], status: int = 200) -> Response:
 def _lifespan(gateway: Gateway) -> Any:
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncGenerator[None, None]:
+        await gateway.open()
         tasks = [asyncio.create_task(gateway.catalog.warm()), asyncio.create_task(gateway.tend())]
         yield
         for task in tasks:

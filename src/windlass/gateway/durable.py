@@ -46,6 +46,8 @@ class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="k
     """Without its messages: they stand in the log."""
     tools: tuple[str, ...] = ()
     """What was offered to the model."""
+    session: str = ""
+    """The session of workers that the request named."""
     mode: Mode | None = None
     background: bool = False
     """Whether it goes on without the client that asked for it."""

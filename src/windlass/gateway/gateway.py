@@ -4,9 +4,9 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from windlass.client.resume import refusal_of
 from windlass.content import Message
@@ -32,12 +32,17 @@ from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
 from windlass.runs.store import RunStore
 from windlass.settings import Mode, mode_from
+from windlass.tool import Tool
+
+if TYPE_CHECKING:
+    from windlass.gateway.workers import Workers
 
 __all__ = ["Gateway"]
 
 log = logging.getLogger("windlass.gateway")
 
 MODE_HEADER = b"x-function-calling-mode"
+SESSION_HEADER = b"x-windlass-session"
 TRACE_HEADERS = ("traceparent", "tracestate")
 TEND_SECONDS = 5.0
 """How often runs are looked for that another process has left, and ones that are too old."""
@@ -80,6 +85,7 @@ class Gateway:
         """Those that wait for events of runs, wherever these go."""
         self.durable = self._durable(log)
         self.catalog = Catalog(config, self.limits, models or {}, tools, environ)
+        self.workers = self._workers()
         self.metrics = Metrics(models=self.catalog.models, tools=self.catalog.tools)
         self.admission = Admission(config.limits, self.metrics.refused)
         self.access_log = AccessLog() if config.server.access_log else None
@@ -105,12 +111,14 @@ class Gateway:
         with ExitStack() as entered:
             if self.durable is not None and request.chat:
                 entered.enter_context(self.durable.only_run_of(exchange.owner, request.chat))
+            session = self._session(exchange)
             plan = served.plan(
                 request,
                 run_id=f"run_{secrets.token_hex(12)}",
                 messages=await self._conversation(exchange.owner, request),
                 mode=asked,
                 live=live,
+                remote=await self._remote(served, session),
             )
             entered.callback(
                 await self.admission.enter(
@@ -122,6 +130,7 @@ class Gateway:
             origin = Origin(
                 request=request,
                 tools=tuple(plan.tools),
+                session=session,
                 mode=asked,
                 background=background,
                 live=live,
@@ -184,6 +193,11 @@ class Gateway:
                 log.error("The log of runs cannot be tended: %s", error)
             await asyncio.sleep(TEND_SECONDS)
 
+    async def open(self) -> None:
+        """Begins with what needs a running event loop. Raises `ConfigError`."""
+        if self.workers is not None:
+            await self.workers.start()
+
     async def drain(self, seconds: float) -> None:
         """Takes nothing new, lets the runs end for so long, and calls the rest off."""
         self.draining = True
@@ -203,10 +217,21 @@ class Gateway:
         """Stops what still runs and gives back connections."""
         await self.drain(0)
         await self.catalog.aclose()
+        if self.workers is not None:
+            await self.workers.aclose()
         if self._tracing is not None:
             await self._tracing.aclose()
         if self.durable is not None:
             await self.durable.log.aclose()
+
+    def _workers(self) -> "Workers | None":
+        if self.config.workers is None:
+            return None
+        try:
+            from windlass.gateway.workers import Workers
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"workers need {error.name}: pip install 'windlass[fleet]'") from None
+        return Workers(self.config.workers, self.catalog.tools)
 
     def _durable(self, given: RunLog | None) -> DurableRuns | None:
         runs = self.config.runs
@@ -243,6 +268,7 @@ class Gateway:
                 messages=history.started.messages,
                 mode=origin.mode,
                 live=origin.live,
+                remote=await self._remote(served, origin.session, origin.tools),
             )
             gone = [name for name in origin.tools if name not in plan.tools]
             history.refusal = history.refusal or refusal_of(history, gone)
@@ -262,6 +288,33 @@ class Gateway:
         )
         self.runs.add(run)
         return run
+
+    def _session(self, exchange: Exchange) -> str:
+        """The session of workers that the request names. Raises `Refused`."""
+        session = exchange.header(SESSION_HEADER)
+        if not session:
+            return ""
+        if self.workers is None:
+            raise bad_request("This gateway has no workers ([workers]).", "X-Windlass-Session")
+        key = exchange.key
+        if key is not None and key.sessions is not None and session not in key.sessions:
+            message = f"This key may not use the session {session[:100]!r}."
+            raise Refused(Problem(403, message, "session_not_allowed", "X-Windlass-Session"))
+        return session
+
+    async def _remote(
+        self, served: ServedModel, session: str, expected: Collection[str] = ()
+    ) -> tuple[Tool, ...]:
+        """The tools of workers for a run; those that are `expected` are waited for."""
+        sessions = [*served.config.sessions, *([session] if session else [])]
+        if self.workers is None or not sessions:
+            return ()
+        own = self.catalog.tools
+        away = [name for name in expected if name not in own]
+        try:
+            return await self.workers.returned(sessions, away)
+        except ConfigError as error:
+            raise bad_request(str(error), "X-Windlass-Session") from None
 
     def _asked_mode(self, exchange: Exchange) -> Mode | None:
         asked = exchange.header(MODE_HEADER)

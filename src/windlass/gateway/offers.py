@@ -29,22 +29,25 @@ class Offers:
 
     def __init__(self, own: Mapping[str, Tool], limits: Limits) -> None:
         self._own, self._limits = own, limits
-        self._made: dict[bytes, Offer] = {b"": self._joined([])}
+        self._made: dict[tuple[bytes, tuple[Tool, ...]], Offer] = {}
 
-    def of(self, tools: bytes) -> Offer:
-        """The gateway's tools with those of the client. Raises `Refused`, which names the field."""
-        known = self._made.get(tools)
+    def of(self, tools: bytes, remote: tuple[Tool, ...] = ()) -> Offer:
+        """The gateway's tools, those of workers, and the client's.
+
+        Raises `Refused`, which names the field.
+        """
+        known = self._made.get((tools, remote))
         if known is not None:
             return known
-        offer = self._joined(read_tools(tools, self._limits))
+        offer = self._joined(remote, read_tools(tools, self._limits) if tools else [])
         if len(tools) <= _LONGEST_REMEMBERED:
             if len(self._made) > _LISTS_REMEMBERED:
-                self._made = {b"": self._made[b""]}
-            self._made[tools] = offer
+                self._made.clear()
+            self._made[tools, remote] = offer
         return offer
 
-    def _joined(self, theirs: list[Tool]) -> Offer:
-        tools = dict(self._own)
+    def _joined(self, remote: tuple[Tool, ...], theirs: list[Tool]) -> Offer:
+        tools = {**{tool.name: tool for tool in remote}, **self._own}
         for tool in theirs:
             if tool.name in tools:
                 log.warning(

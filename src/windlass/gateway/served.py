@@ -73,9 +73,13 @@ class ServedModel:
         messages: tuple[Message, ...],
         mode: Mode | None,
         live: bool,
+        remote: tuple[Tool, ...] = (),
     ) -> RunPlan:
-        """What a run is told at its start. Raises `Refused`, which names the field."""
-        offer = self._offer(request)
+        """What a run is told at its start; `remote` are the tools of workers.
+
+        Raises `Refused`, which names the field.
+        """
+        offer = self._offer(request, remote)
         policy = self._policy
         if offer.tools and (
             request.tool_choice is not AUTO or request.parallel_tool_calls is not None
@@ -101,10 +105,10 @@ class ServedModel:
             live=live,
         )
 
-    def _offer(self, request: ChatRequest) -> Offer:
+    def _offer(self, request: ChatRequest, remote: tuple[Tool, ...]) -> Offer:
         """The tools of this request. Raises `Refused` for a choice of what is not there."""
         choice = request.tool_choice
-        offer = self._offers.of(request.tools)
+        offer = self._offers.of(request.tools, remote)
         if choice.mode == "none" or not self.config.function_calling:
             offer = NOTHING
         if unknown := [name for name in choice.names if name not in offer.tools]:

@@ -16,12 +16,12 @@ current_host: contextvars.ContextVar[tuple[asyncio.AbstractEventLoop, HostCaller
 )
 
 
-async def call_host_async(name: str, **arguments: Any) -> Any:
+async def call_host_async(name: str, /, **arguments: Any) -> Any:
     """What the host's tool of that name returns. Raises `ToolError`, also outside of a call."""
     return await _caller()[1](name, arguments)
 
 
-def call_host(name: str, **arguments: Any) -> Any:
+def call_host(name: str, /, **arguments: Any) -> Any:
     """The same for tools that are not async."""
     loop, caller = _caller()
 

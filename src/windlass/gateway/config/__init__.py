@@ -38,6 +38,7 @@ from windlass.gateway.config.values import (
     ModelConfig,
     RunsConfig,
     ServerConfig,
+    WorkersConfig,
 )
 from windlass.gateway.toolbox import Toolbox
 from windlass.tool import Tool
@@ -54,6 +55,7 @@ __all__ = [
     "Problem",
     "RunsConfig",
     "ServerConfig",
+    "WorkersConfig",
     "check_config",
     "examine_config",
     "find_config",
@@ -141,6 +143,7 @@ def _from_file(
         keys=document.keys(),
         limits=document.limits(),
         runs=document.runs(),
+        workers=document.workers(),
         path=path,
     )
     config = _with_tools(config, problems)

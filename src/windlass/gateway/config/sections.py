@@ -30,6 +30,7 @@ from windlass.gateway.config.values import (
     RunsConfig,
     ServerConfig,
     ToolsSection,
+    WorkersConfig,
 )
 from windlass.gateway.keys import is_key_hash
 from windlass.settings import mode_from
@@ -38,7 +39,7 @@ __all__ = ["Document"]
 
 MCP_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 
-_SECTIONS = ("server", "models", "tools", "mcp", "keys", "limits", "runs")
+_SECTIONS = ("server", "models", "tools", "mcp", "keys", "limits", "runs", "workers")
 
 
 class Document:
@@ -69,6 +70,12 @@ class Document:
     def runs(self) -> RunsConfig:
         table = self._table("runs")
         return RunsConfig(**fields_from(RunsConfig, table, ("runs",), self._problems))
+
+    def workers(self) -> WorkersConfig | None:
+        if "workers" not in self._content:
+            return None
+        table = self._table("workers")
+        return WorkersConfig(**fields_from(WorkersConfig, table, ("workers",), self._problems))
 
     def tool_modules(self) -> tuple[str, ...]:
         table = self._table("tools")

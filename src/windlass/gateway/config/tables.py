@@ -13,7 +13,7 @@ __all__ = ["as_table", "built", "fields_from", "named_tables", "unknown_names"]
 S = TypeVar("S", bound=Struct)
 
 _SECRET = frozenset(
-    {"api_key_env", "base_url", "command", "env", "hash", "headers", "token_env", "url"}
+    {"api_key_env", "base_url", "command", "env", "hash", "headers", "nats", "token_env", "url"}
 )
 """Fields whose value is not shown: it is a secret, may hold one, or stands where one was put."""
 

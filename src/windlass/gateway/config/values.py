@@ -19,6 +19,7 @@ __all__ = [
     "RunsConfig",
     "ServerConfig",
     "ToolsSection",
+    "WorkersConfig",
 ]
 
 A_YEAR = 31_536_000
@@ -41,6 +42,10 @@ Days: TypeAlias = Annotated[
 ]
 Synchronous: TypeAlias = Annotated[
     Literal["normal", "full"], Meta(description="'normal' or 'full'")
+]
+Affinity: TypeAlias = Annotated[
+    Literal["hint", "strict_queue", "strict_fail_fast"],
+    Meta(description="'hint', 'strict_queue' or 'strict_fail_fast'"),
 ]
 OnInterrupt: TypeAlias = Annotated[
     Literal["tell_model", "retry", "fail"], Meta(description="'tell_model', 'retry' or 'fail'")
@@ -89,6 +94,8 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     """False gives the model no tools at all, neither the gateway's nor the client's."""
     tools: Texts = ()
     """Names out of the tool modules."""
+    sessions: Texts = ()
+    """Sessions of workers whose tools every run has."""
     max_rounds: CountOrNone = 5
     on_limit: OnLimit = "final_answer"
     run_timeout: Seconds | None = None
@@ -117,6 +124,8 @@ class KeyConfig(Struct, frozen=True, kw_only=True):
     """`sha256:` and the hexadecimal digest of the key."""
     models: Texts | None = None
     """None allows every model, an empty list none."""
+    sessions: Texts | None = None
+    """The sessions of workers that it may name; None allows every one."""
     requests_per_minute: Count | None = None
     max_running: Count | None = None
 
@@ -157,6 +166,27 @@ class RunsConfig(Struct, frozen=True, kw_only=True):
     """How long ended runs are kept."""
     max_runs: Count | None = None
     max_bytes: Count | None = None
+
+
+class WorkersConfig(Struct, frozen=True, kw_only=True):
+    """`[workers]`: tools in other processes and machines, over NATS."""
+
+    nats: Texts = ()
+    """Addresses of your own servers. None at all starts one on this machine."""
+    port: Port = 4222
+    """Of the server on this machine; 0 takes any that is free."""
+    creds: Text | None = None
+    """A file of NATS credentials."""
+    affinity: Affinity = "hint"
+    """How firmly a session keeps to the worker of its last call."""
+    session_ttl: Seconds | None = None
+    """A session that is not used for so long is over."""
+    host_tools: Texts = ()
+    """Tools of the gateway that workers may call."""
+
+    def __repr__(self) -> str:
+        """Addresses may hold passwords."""
+        return f"WorkersConfig(affinity={self.affinity!r})"
 
 
 class ToolsSection(Struct, frozen=True, kw_only=True):
@@ -207,6 +237,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     """None at all lets everybody in."""
     limits: LimitsConfig = LimitsConfig()
     runs: RunsConfig = RunsConfig()
+    workers: WorkersConfig | None = None
     path: Path | None = None
     """The file that it came from."""
     open_models: bool = False

@@ -1,0 +1,110 @@
+"""Tools that live in workers: found by session, and the host's own that workers may call."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from windlass.content import FunctionCall
+from windlass.gateway.config import WorkersConfig
+from windlass.loop.approval import Approvals
+from windlass.loop.dependencies import Dependencies
+from windlass.loop.executor import RunContext, ToolExecutor
+from windlass.loop.policy import Policy, Repetition
+from windlass.loop.round import Round
+from windlass.messaging.embedded import NatsServer
+from windlass.tool import Tool
+from windlass.toolsets.remote.bridge import Bridge
+from windlass.toolsets.remote.frames import HostCall, Refused, Result
+
+__all__ = ["Workers"]
+
+log = logging.getLogger("windlass.gateway")
+
+RETURN_SECONDS = 15.0
+"""How long a run that is taken up waits for workers to come back."""
+
+
+class Workers:
+    """The bridge of a gateway, and the NATS server, if it is one of our own."""
+
+    def __init__(self, config: WorkersConfig, tools: Mapping[str, Tool]) -> None:
+        self._config = config
+        self._host_tools = {name: tools[name] for name in config.host_tools if name in tools}
+        self._server: NatsServer | None = None
+        self._bridge: Bridge | None = None
+        self._executor = ToolExecutor()
+
+    async def start(self) -> None:
+        """Raises `ConfigError` if there is no NATS server to be had."""
+        config = self._config
+        servers: str | list[str] = list(config.nats)
+        if not servers:
+            self._server = NatsServer(port=config.port)
+            await self._server.__aenter__()
+            servers = self._server.url
+        options: dict[str, Any] = {}
+        if config.creds is not None:
+            options["user_credentials"] = config.creds
+        self._bridge = Bridge(
+            servers,
+            affinity=config.affinity,
+            session_ttl=config.session_ttl,
+            on_host_call=self._host if self._host_tools else None,
+            **options,
+        )
+        await self._bridge.start()
+        log.info("Workers are welcome", extra={"nats": self.address})
+
+    @property
+    def address(self) -> str:
+        """Where workers find the gateway, without any password."""
+        servers = [self._server.url] if self._server else self._config.nats
+        return ", ".join(server.rpartition("@")[2] for server in servers)
+
+    async def tools(self, sessions: Iterable[str]) -> tuple[Tool, ...]:
+        """The tools of these sessions; of two with one name, that of the first."""
+        assert self._bridge is not None
+        found: dict[str, Tool] = {}
+        for session in sessions:
+            for tool in await self._bridge.tools(session):
+                found.setdefault(tool.name, tool)
+        return tuple(found.values())
+
+    async def returned(self, sessions: Iterable[str], names: Collection[str]) -> tuple[Tool, ...]:
+        """The same after a restart: waits for the workers whose tools a run had."""
+        sessions = list(sessions)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + RETURN_SECONDS
+        while True:
+            tools = await self.tools(sessions)
+            if set(names) <= {tool.name for tool in tools} or loop.time() > end:
+                return tools
+            await asyncio.sleep(0.2)
+
+    async def aclose(self) -> None:
+        if self._bridge is not None:
+            await self._bridge.aclose()
+        if self._server is not None:
+            await self._server.aclose()
+
+    async def _host(self, session: str, call: HostCall) -> Result | Refused:
+        """Runs a tool of ours for a worker's tool, by the same rules as for a model."""
+        if call.name not in self._host_tools:
+            return Refused(reason=f"the host has no {call.name!r} for workers")
+        said = FunctionCall(call.name, call.arguments, f"host-{call.key}")
+        policy = Policy()
+        async with Dependencies() as dependencies:
+            run = RunContext(
+                run_id=call.key.partition(":")[0],
+                tools=self._host_tools,
+                policy=policy,
+                emit=lambda _: None,
+                approvals=Approvals(None, wait=False, timeout=policy.approval_timeout),
+                dependencies=dependencies,
+                slots=asyncio.Semaphore(1),
+            )
+            async with Round(1, self._executor, run, Repetition(1)) as one:
+                await one.finish([said])
+                [answer] = one.answers([said], "stopped before it began")
+        return Result(response=answer.response, outcome=answer.outcome)
