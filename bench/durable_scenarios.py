@@ -17,13 +17,14 @@ class Case(NamedTuple):
     model: str
     runs: int  # in one sample
     samples: int
-    verb: Literal["answer", "stream"] = "answer"
+    verb: Literal["answer", "stream", "step"] = "answer"
     concurrent: bool = False
     together: bool = False  # all logs at the same time: most of a run is waiting
     unit_runs: int = 1  # the figure is for so many runs
 
 
 CASES = {
+    "step": Case("one step, until it is kept", "tokens-0", runs=300, samples=7, verb="step"),
     "tool": Case("one-tool run", "tools-1", runs=60, samples=11),
     "rounds": Case("ten tool rounds", "tools-10", runs=8, samples=11),
     "burst": Case("1,000 tokens in a burst", "tokens-1000", 5, 11, verb="stream"),

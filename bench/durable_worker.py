@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import secrets
 import sys
 import tempfile
 import time
@@ -15,10 +16,11 @@ from peers.common import PROMPT, get_weather
 from upstream import answer
 
 from windlass import AsyncClient
-from windlass.events import ModelEvent, TextDelta, TurnEnded
+from windlass.events import ModelEvent, RoundStarted, RunEnded, TextDelta, TurnEnded
 from windlass.model import ModelRequest
 from windlass.runs.memory import MemoryRunLog
 from windlass.runs.protocol import RunLog
+from windlass.runs.records import RunRecord
 
 MAX_ROUNDS = 1000
 
@@ -48,6 +50,7 @@ class Durable:
     def __init__(self, kind: str, base_url: str, directory: Path) -> None:
         self.kind, self.base_url, self.directory = kind, base_url, directory
         self.clients: dict[str, AsyncClient] = {}
+        self.bare = self.log("bare")
 
     def log(self, name: str) -> RunLog | None:
         if self.kind == "none":
@@ -77,7 +80,23 @@ class Durable:
         async with client.stream(PROMPT, tools=[get_weather]) as stream:
             return "".join([text async for text in stream.text_deltas()])
 
+    async def steps(self, count: int) -> None:
+        """What a run waits for, alone: something that matters is said, and is kept."""
+        if self.bare is None:
+            return
+        run = self.bare.begin(
+            RunRecord(id=f"run_{secrets.token_hex(12)}", model="bench", created=0.0)
+        )
+        for number in range(count):
+            run.append(RoundStarted(number, "awaiting_model_call"))
+            if run.settled is not None:
+                await run.settled()
+        run.append(RunEnded("answer"))
+
     async def several(self, case: Case, runs: int) -> Sequence[str]:
+        if case.verb == "step":
+            await self.steps(runs)
+            return [""]
         if case.concurrent:
             return await asyncio.gather(*[self.one(case) for _ in range(runs)])
         return [await self.one(case) for _ in range(runs)]
@@ -96,6 +115,8 @@ class Durable:
     async def close(self) -> None:
         for client in self.clients.values():
             await client.aclose()
+        if self.bare is not None:
+            await self.bare.aclose()
 
 
 def main(kind: str, base_url: str) -> None:
