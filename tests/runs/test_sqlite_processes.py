@@ -2,14 +2,18 @@
 
 import asyncio
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 from tests.runs.processes import Child
 from tests.runs.sample_runs import begin, ended_run, kept
 
+from windlass.errors import StorageError
 from windlass.events import RunEnded, Status
-from windlass.runs.sqlite import SQLiteLog
+from windlass.runs.records import RunRecord
+from windlass.runs.sqlite import SQLiteLog, database
+from windlass.testing import Latch
 
 
 def integrity(path: Path) -> str:
@@ -126,6 +130,32 @@ async def test_no_run_is_given_to_two_claimers(path: Path) -> None:
             for claimer in claimers:
                 claimer.__exit__(None, None, None)
     assert sorted(" ".join(got).split()) == [f"run_{number}" for number in range(5)]
+
+
+async def test_nobody_claims_while_another_makes_up_its_mind(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.01)
+    with Child("write", path) as writer:
+        await writer.hear()
+    thinking, decided = Latch(), threading.Event()
+
+    def wanted(_: RunRecord) -> bool:
+        thinking.set()
+        return decided.wait()
+
+    first, second = SQLiteLog(path), SQLiteLog(path)
+    claiming = asyncio.ensure_future(first.claim(wanted))
+    await thinking.wait()
+    try:
+        with pytest.raises(StorageError, match="another process has held"):
+            await second.claim()
+    finally:
+        decided.set()
+    assert [record.id for record in await claiming] == ["run_1"]
+    assert await second.claim() == []
+    await first.aclose()
+    await second.aclose()
 
 
 async def test_only_the_wanted_ones_are_claimed(path: Path) -> None:
