@@ -16,7 +16,9 @@ from windlass.gateway.config import (
     LimitsConfig,
     McpConfig,
     ModelConfig,
+    RunsConfig,
     ServerConfig,
+    WorkersConfig,
     check_config,
     find_config,
     load_config,
@@ -321,6 +323,8 @@ DOCUMENTED = {
     "[mcp.NAME]": McpConfig,
     "[[keys]]": KeyConfig,
     "[limits]": LimitsConfig,
+    "[runs]": RunsConfig,
+    "[workers]": WorkersConfig,
 }
 
 

@@ -67,7 +67,8 @@ class RunRoutes:
         here: dict[str, JsonObject] = {}
         for run in self._gateway.runs.all():
             if run.owner == owner:
-                await run.up_to_date()
+                if not run.task.done():
+                    await run.up_to_date()
                 here[run.id] = run_fields(run)
         listed = list(reversed(here.values()))
         if self._gateway.durable is not None:

@@ -1,5 +1,6 @@
 """The OpenAPI document of the gateway's own endpoints. Pure."""
 
+import functools
 from typing import get_args
 
 from msgspec import Struct
@@ -27,7 +28,7 @@ ANY_KEY: list[JsonObject] = [{"bearer": []}, {"apiKey": []}, {}]
 PROBLEMS: dict[int, str] = {
     400: "The request cannot be read; `param` names the field.",
     401: "No key, or not one of this gateway.",
-    403: "A web page of another origin, and the gateway asks for no key.",
+    403: "A web page of another origin without a key, or a session that is not this key's.",
     404: "There is nothing of this name for this key.",
     405: "The address takes another method.",
     408: "The body, or the upstream's answer, did not come in time.",
@@ -105,6 +106,12 @@ _NUMBER: JsonObject = {"type": "integer", "minimum": 0, "maximum": 10**15 - 1}
 _MODE = _parameter(
     "X-Function-Calling-Mode", "header", "How tools are brought to the model.", MODE_WORDS
 )
+_SESSION = _parameter(
+    "X-Windlass-Session",
+    "header",
+    "A session of workers whose tools the run gets.",
+    {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+)
 _RUN_ID = _parameter("run_id", "path", "The run's id.", _TEXT)
 _CHAT_ID = _parameter("chat_id", "path", "The chat's id.", _TEXT)
 _STOPPED_AT = "The number of the last event that was read; those after it are sent."
@@ -127,7 +134,7 @@ PATHS: dict[str, dict[str, Operation]] = {
             id="createChatCompletion",
             says="Answers a conversation; the gateway's tools run on the way.",
             body="ChatCompletionRequest",
-            parameters=(_MODE,),
+            parameters=(_MODE, _SESSION),
             answer={
                 **_json("ChatCompletion"),
                 EVENT_STREAM: {
@@ -159,7 +166,7 @@ PATHS: dict[str, dict[str, Operation]] = {
             id="startRun",
             says="Starts a run, and does not wait for it. The body is a chat completion's.",
             body="ChatCompletionRequest",
-            parameters=(_MODE,),
+            parameters=(_MODE, _SESSION),
             status=202,
             answer=_json("Run"),
             headers=("Location",),
@@ -276,6 +283,7 @@ PATHS: dict[str, dict[str, Operation]] = {
 ON_PROBLEMS: dict[int, str] = {405: "Allow", 429: "Retry-After", 503: "Retry-After"}
 
 
+@functools.cache
 def openapi_document() -> JsonObject:
     """The document, as OpenAPI 3.1 has it."""
     return {
