@@ -268,7 +268,7 @@ async def test_without_a_log_there_are_no_chats() -> None:
     body: Body = asking("Hi", chat_id="c")
     for path in ("/v1/runs", "/v1/chat/completions"):
         answer = await post(place.app, body, path)
-        assert (answer.status, answer.error["param"]) == (400, "chat_id")
+        assert (answer.status, answer.error["param"]) == (404, "chat_id")
         assert "[runs] path" in answer.error["message"]
     assert (await place.get("/v1/chats")).json == {"object": "list", "data": []}
     unknown = await place.get("/v1/chats/c")

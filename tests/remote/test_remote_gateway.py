@@ -86,7 +86,7 @@ async def test_a_session_that_cannot_be_one_is_refused(nats: str, name: str) -> 
 async def test_a_gateway_without_workers_says_so() -> None:
     gateway = Gateway(GatewayConfig(), models={"m": ScriptedModel(["Fine."])})
     answer = await post(App(gateway), ASK, headers=[in_session("s")])
-    assert (answer.status, answer.json["error"]["param"]) == (400, "X-Windlass-Session")
+    assert (answer.status, answer.json["error"]["param"]) == (404, "X-Windlass-Session")
 
 
 async def test_without_a_server_of_yours_one_is_started(session: str) -> None:

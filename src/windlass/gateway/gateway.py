@@ -246,7 +246,8 @@ class Gateway:
         messages = request.messages
         if self.durable is None:
             if request.chat:
-                raise bad_request("chat_id: this gateway keeps no chats ([runs] path)", "chat_id")
+                message = "chat_id: this gateway keeps no chats ([runs] path)"
+                raise Refused(Problem(404, message, "no_chats", "chat_id"))
         else:
             if request.chat:
                 kept = await self.durable.conversation(owner, request.chat)
@@ -295,7 +296,8 @@ class Gateway:
         if not session:
             return ""
         if self.workers is None:
-            raise bad_request("This gateway has no workers ([workers]).", "X-Windlass-Session")
+            message = "This gateway has no workers ([workers])."
+            raise Refused(Problem(404, message, "no_workers", "X-Windlass-Session"))
         key = exchange.key
         if key is not None and key.sessions is not None and session not in key.sessions:
             message = f"This key may not use the session {session[:100]!r}."
