@@ -75,6 +75,12 @@ def read_lines_to(stream: Any, words: str) -> None:
     raise AssertionError(f"the stream ended without {words!r}")
 
 
+def wait_for_tool(run_id: str) -> None:
+    """Until it is written that a tool of the run has begun."""
+    with beginning("follow", run_id, "--events", "-q") as follower:
+        read_lines_to(follower.stdout, '"tool_run_started"')
+
+
 def test_a_run_is_followed_live_while_another_process_runs_it(upstream: Upstream) -> None:
     gate = Gate()
     upstream(call("get_weather", city="Paris"), slow("One two three.", gate, after=1))
@@ -111,7 +117,7 @@ def test_another_process_stops_a_run(upstream: Upstream) -> None:
     upstream(call("wait_for_ever"))
     with client() as (process, run_id):
         with beginning("follow", run_id) as follower:
-            read_lines_to(follower.stderr, "Executing wait_for_ever")
+            wait_for_tool(run_id)
             stopped = runs("stop", run_id)
             _, told = follower.communicate(timeout=30)
         process.communicate(timeout=30)
@@ -125,7 +131,7 @@ def test_another_process_stops_a_run(upstream: Upstream) -> None:
 def test_a_killed_process_is_noticed_and_its_run_goes_on(upstream: Upstream) -> None:
     fake = upstream(call("wait_for_ever"), "All is well.")
     with client() as (process, run_id), beginning("follow", run_id) as follower:
-        read_lines_to(follower.stderr, "Executing wait_for_ever")
+        wait_for_tool(run_id)
         process.kill()
         read_lines_to(follower.stderr, f"`windlass runs resume {run_id}` goes on with it")
         assert listed()[0]["state"] == "cut off"
@@ -201,11 +207,10 @@ def test_a_gateways_run_goes_on_with_what_is_configured(upstream: Upstream) -> N
         )
         with urllib.request.urlopen(request, timeout=30) as answer:
             run_id = json.load(answer)["id"]
-        with beginning("follow", run_id) as follower:
-            read_lines_to(follower.stderr, "Executing wait_for_ever")
-            assert [(each["id"], each["state"]) for each in listed()] == [(run_id, "running")]
-            process.kill()
-            process.wait(30)
+        wait_for_tool(run_id)
+        assert [(each["id"], each["state"]) for each in listed()] == [(run_id, "running")]
+        process.kill()
+        process.wait(30)
     Path("other.toml").write_text(Path("windlass.toml").read_text().replace("fast", "slow"))
     missing = runs("resume", "--config", "other.toml")
     assert missing.returncode == 2
