@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from windlass.content import Message
 from windlass.errors import ConfigError, RunInterrupted, RunNotFound, StorageError
 from windlass.gateway.answer import Head, completion_fields
-from windlass.gateway.config import RunsConfig
+from windlass.gateway.config import GatewayConfig, RunsConfig
 from windlass.gateway.problems import Problem, Refused
 from windlass.gateway.request import ChatRequest
 from windlass.gateway.turns import CallIds, KeptTurns, kept_turn, run_of, seen_by_client
@@ -30,7 +30,7 @@ from windlass.runs.protocol import RunLog
 from windlass.runs.records import Retention, RunRecord, title_of
 from windlass.settings import Mode
 
-__all__ = ["DurableRuns", "Origin", "head_of", "kept_fields", "plan_of_the_gone"]
+__all__ = ["DurableRuns", "Origin", "head_of", "kept_fields", "plan_of_the_gone", "run_log"]
 
 log = logging.getLogger("windlass.gateway")
 
@@ -52,6 +52,25 @@ class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="k
     background: bool = False
     """Whether it goes on without the client that asked for it."""
     live: bool = True
+
+
+def run_log(config: GatewayConfig) -> RunLog | None:
+    """The log that is configured, if one is. Raises `ConfigError` without what it needs."""
+    runs = config.runs
+    if runs.nats:
+        try:
+            from windlass.runs.jetstream import JetStreamLog
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"runs in NATS need {error.name}: pip install 'windlass[fleet]'"
+            ) from None
+        options: dict[str, Any] = {"user_credentials": runs.creds} if runs.creds else {}
+        return JetStreamLog(list(runs.nats), replicas=runs.replicas, **options)
+    if runs.path is None:
+        return None
+    from windlass.runs.sqlite import SQLiteLog
+
+    return SQLiteLog(config.base / runs.path, synchronous=runs.synchronous)
 
 
 class DurableRuns:

@@ -14,7 +14,7 @@ from windlass.errors import ConfigError, RunInterrupted, RunNotFound, WindlassEr
 from windlass.gateway.admission import Admission
 from windlass.gateway.catalog import Catalog
 from windlass.gateway.config import GatewayConfig
-from windlass.gateway.durable import DurableRuns, Origin, plan_of_the_gone
+from windlass.gateway.durable import DurableRuns, Origin, plan_of_the_gone, run_log
 from windlass.gateway.exchange import Exchange, Receive, disconnected
 from windlass.gateway.found import FoundRun, KeptHere, KnownHere
 from windlass.gateway.keys import KeyRing
@@ -234,12 +234,8 @@ class Gateway:
         return Workers(self.config.workers, self.catalog.tools)
 
     def _durable(self, given: RunLog | None) -> DurableRuns | None:
-        runs = self.config.runs
-        if given is None and runs.path is not None:
-            from windlass.runs.sqlite import SQLiteLog
-
-            given = SQLiteLog(self.config.base / runs.path, synchronous=runs.synchronous)
-        return None if given is None else DurableRuns(given, runs)
+        kept = given or run_log(self.config)
+        return None if kept is None else DurableRuns(kept, self.config.runs)
 
     async def _conversation(self, owner: str, request: ChatRequest) -> tuple[Message, ...]:
         """All that the model is to read: what the request brings, and what is kept of it here."""

@@ -69,6 +69,8 @@ class Document:
 
     def runs(self) -> RunsConfig:
         table = self._table("runs")
+        if "path" in table and "nats" in table:
+            self._note("runs are kept in a file or in NATS, not in both", "runs", "nats")
         return RunsConfig(**fields_from(RunsConfig, table, ("runs",), self._problems))
 
     def workers(self) -> WorkersConfig | None:

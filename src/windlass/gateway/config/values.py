@@ -154,10 +154,16 @@ class LimitsConfig(Struct, frozen=True, kw_only=True):
 
 
 class RunsConfig(Struct, frozen=True, kw_only=True):
-    """`[runs]`: the file that runs outlive the process in. Without a path they do not."""
+    """`[runs]`: where runs outlive the process: in a file, or in NATS for a fleet of gateways."""
 
     path: Text | None = None
     """Relative to the configuration's own file."""
+    nats: Texts = ()
+    """Addresses of NATS servers with JetStream, in place of a file."""
+    replicas: Count = 1
+    """How many of the servers of a NATS cluster keep each event."""
+    creds: Text | None = None
+    """A file of NATS credentials."""
     synchronous: Synchronous = "normal"
     """`full` waits for the disk at every step, and outlives a loss of power too."""
     on_interrupt: OnInterrupt = "tell_model"
@@ -166,6 +172,10 @@ class RunsConfig(Struct, frozen=True, kw_only=True):
     """How long ended runs are kept."""
     max_runs: Count | None = None
     max_bytes: Count | None = None
+
+    def __repr__(self) -> str:
+        """Addresses may hold passwords."""
+        return f"RunsConfig(path={self.path!r})"
 
 
 class WorkersConfig(Struct, frozen=True, kw_only=True):
