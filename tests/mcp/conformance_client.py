@@ -32,7 +32,6 @@ from mcp.shared.auth import (
     OAuthToken,
 )
 from pydantic import AnyUrl
-from tests.mcp.asking import AskingExecutor
 
 import windlass
 from windlass import Approval, AsyncClient, FunctionCall, FunctionDeclaration, Part, Tool
@@ -146,10 +145,7 @@ class Scenario:
     async def drive(self, toolset: McpToolset) -> str:
         tools = [*await toolset.list_tools()]
         said: list[str] = []
-        executor = AskingExecutor()
-        async with AsyncClient(
-            ScriptedModel([]), executor=executor, approve=self.approve
-        ) as client:
+        async with AsyncClient(ScriptedModel([]), approve=self.approve) as client:
             for call in self.calls(tools):
                 (response,) = await client.execute([call], tools=[toolset])
                 said.append(f"{call.name}: {response.response}")

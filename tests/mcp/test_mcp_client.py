@@ -4,16 +4,23 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.mcp.asking import AskingExecutor
 from tests.mcp.serving import PREFIX, appearing
 
-from windlass import Approval, AsyncClient, Client, FunctionCall, InlineData, ToolRunProgress
+from windlass import (
+    Approval,
+    ApprovalRequested,
+    AsyncClient,
+    Client,
+    FunctionCall,
+    InlineData,
+    ToolRunProgress,
+)
 from windlass.testing import ScriptedModel, call, calls
 from windlass.toolsets.mcp.toolset import McpToolset
 
 
 def scripted(*turns: Any, **options: Any) -> AsyncClient:
-    return AsyncClient(ScriptedModel([*turns, "done"]), executor=AskingExecutor(), **options)
+    return AsyncClient(ScriptedModel([*turns, "done"]), **options)
 
 
 async def response(sample: McpToolset, name: str, **arguments: Any) -> Any:
@@ -112,6 +119,16 @@ async def test_what_a_server_asks_goes_to_whoever_approves(sample: McpToolset) -
     assert isinstance(shown, dict)
     assert shown["message"] == "How many seats?"
     assert shown["answer"] == {"seats": 2}
+
+
+async def test_a_question_waits_for_whoever_follows_the_run(sample: McpToolset) -> None:
+    async with scripted(call(f"{PREFIX}books")) as client:
+        run = await client.start("go", tools=[sample])
+        async for event in run.events():
+            if isinstance(event, ApprovalRequested):
+                assert run.approve(event.call.id, arguments={"name": "Ada", "seats": 4})
+        reply = await run.result()
+    assert reply.results[0].output == "4 seats for Ada"
 
 
 async def test_a_no_is_told_to_the_server_and_by_it_to_the_model(sample: McpToolset) -> None:

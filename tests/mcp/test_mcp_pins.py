@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.mcp.asking import AskingExecutor
 from tests.mcp.serving import starts, tiny
 
 import windlass
@@ -34,7 +33,7 @@ def said(directory: Path, says: str = FIRST, **options: Any) -> dict[str, str]:
 
 async def run(directory: Path, says: str, approve: Any = None, **options: Any) -> Reply:
     script = [call("tiny__add", a=1, b=2), "done"]
-    client = AsyncClient(ScriptedModel(script), executor=AskingExecutor(), approve=approve)
+    client = AsyncClient(ScriptedModel(script), approve=approve)
     async with server(directory, says, **options) as toolset, client:
         return await client.generate("go", tools=[toolset])
 

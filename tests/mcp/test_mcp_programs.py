@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.mcp.asking import AskingExecutor
 from tests.mcp.npm_packages import EVERYTHING, INSPECTOR, program
 
 import windlass
@@ -39,7 +38,7 @@ async def test_a_model_drives_the_everything_server(tmp_path: Path) -> None:
     ]
     model = ScriptedModel(turns)
     toolset = windlass.mcp(program(EVERYTHING), name="everything", state_dir=tmp_path)
-    client = AsyncClient(model, executor=AskingExecutor(), approve=approve)
+    client = AsyncClient(model, approve=approve)
     async with toolset, client, client.stream("Go.", tools=[toolset], max_rounds=9) as stream:
         progress = [event async for event in stream if isinstance(event, ToolRunProgress)]
     results = stream.reply.results
