@@ -68,7 +68,7 @@ class Client:
         self, prompt: Prompt, *, tools: Iterable[Any] | None = None, **options: Unpack[RunOptions]
     ) -> "Run":
         """Starts a run that goes on by itself."""
-        return Run(portal().run(self._client.start(prompt, tools=tools, **options)))
+        return Run(portal().run(self._client.start(prompt, tools=tools, **options)), self)
 
     def subscribe(self, run_id: str, after: int = 0) -> Iterator[RunEvent]:
         """The run's events after number `after`, then each as it comes."""
@@ -77,7 +77,7 @@ class Client:
 
     def resume(self, *, tools: Iterable[Any] | None = None) -> "list[Run]":
         """Goes on with the runs of this model that a process left open when it ended."""
-        return [Run(run) for run in portal().run(self._client.resume(tools=tools))]
+        return [Run(run, self) for run in portal().run(self._client.resume(tools=tools))]
 
     def stop(self, run_id: str) -> None:
         """Stops a run; one that has ended stays as it is."""
@@ -99,7 +99,7 @@ class Client:
 
     def runs(self) -> "list[Run]":
         """The runs that go, and the finished ones that are still kept."""
-        return [Run(run) for run in portal().run(self._client.runs())]
+        return [Run(run, self) for run in portal().run(self._client.runs())]
 
     def chat(
         self,
@@ -185,10 +185,11 @@ class Stream:
 
 
 class Run:
-    """A run that goes by itself."""
+    """A run that goes by itself. As long as it is held, its client is not closed for it."""
 
-    def __init__(self, run: AsyncRun | KeptRun) -> None:
+    def __init__(self, run: AsyncRun | KeptRun, client: Client | None = None) -> None:
         self._run = run
+        self._client = client
 
     @property
     def id(self) -> str:

@@ -18,6 +18,8 @@ __all__ = ["END_REASONS", "OnLimit", "Policy", "Repetition", "Step", "next_step"
 
 OnLimit = Literal["final_answer", "error", "return_calls"]
 
+_WORDS = (("on_limit", get_args(OnLimit)), ("on_interrupt", get_args(OnInterrupt)))
+
 LIMIT_STATUS = "Maximum tool execution rounds reached. Generating final response..."
 REPETITION_STATUS = "The same call keeps failing. Generating final response..."
 EMPTY_ANSWER = "The tools were switched off before the model had an answer, and it gave none."
@@ -64,9 +66,9 @@ class Policy(Struct, frozen=True, kw_only=True):
         for name, least in (("max_rounds", 0), ("max_parallel", 1), ("max_repeats", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
-        for name, words in (("on_limit", OnLimit), ("on_interrupt", OnInterrupt)):
-            first, second, third = get_args(words)
-            if getattr(self, name) not in (first, second, third):
+        for name, words in _WORDS:
+            if getattr(self, name) not in words:
+                first, second, third = words
                 said = f"{first!r}, {second!r} or {third!r}"
                 raise ConfigError(f"{name} must be {said}, not {getattr(self, name)!r}")
 

@@ -173,11 +173,11 @@ class StoredLog(MemoryLog):
             self.close(failure)
             return
         self._kept = batch.events[-1].seq
-        for event in batch.events:
-            self._publish(event)
         self._release()
         if batch.reason is not None:
             self._on_end(self._run_id)
+        for event in batch.events:
+            self._publish(event)
 
     def _release(self) -> None:
         """Lets those go on who wait for what is kept now, or never will be."""
