@@ -94,17 +94,24 @@ async def windlass_call(place: list[str] | str, era: Any) -> AsyncGenerator[Call
             yield call
 
 
-async def seconds(call: Call, times: int) -> list[float]:
-    spent: list[float] = []
-    for _ in range(times):
-        began = time.perf_counter()
-        await call()
-        spent.append(time.perf_counter() - began)
-    return spent
+class Spent:
+    """The seconds of each call, and the processor's in this process for all of them."""
+
+    def __init__(self) -> None:
+        self.calls: list[float] = []
+        self.processor = 0.0
+
+    async def sample(self, call: Call, times: int) -> None:
+        busy = time.process_time()
+        for _ in range(times):
+            began = time.perf_counter()
+            await call()
+            self.calls.append(time.perf_counter() - began)
+        self.processor += time.process_time() - busy
 
 
-async def measured(transport: str, era: str, batches: int) -> dict[str, list[float]]:
-    """The seconds of each call, by whose client calls whose server."""
+async def measured(transport: str, era: str, batches: int) -> dict[str, Spent]:
+    """What calls cost, by whose client calls whose server."""
     ways = {
         "SDK client, SDK server": (sdk_call, "the SDK's"),
         "Windlass client, SDK server": (windlass_call, "the SDK's"),
@@ -116,24 +123,25 @@ async def measured(transport: str, era: str, batches: int) -> dict[str, list[flo
         for name, (connect, kind) in ways.items():
             place = stack.enter_context(target(kind, transport))
             calls[name] = await stack.enter_async_context(connect(place, era))
-            await seconds(calls[name], BATCH)  # to warm up; does not count
-        spent: dict[str, list[float]] = {name: [] for name in calls}
+            await Spent().sample(calls[name], BATCH)  # to warm up; does not count
+        spent = {name: Spent() for name in calls}
         for _ in range(batches):
             for name, call in calls.items():
-                spent[name] += await seconds(call, BATCH)
+                await spent[name].sample(call, BATCH)
     return spent
 
 
-def shown(transport: str, era: str, spent: dict[str, list[float]]) -> None:
-    print(f"\n{transport}, {era}, {len(next(iter(spent.values())))} calls each")
-    print(f"{'':34} {'p50':>8} {'p99':>8} {'calls/s':>8}")
+def shown(transport: str, era: str, spent: dict[str, Spent]) -> None:
+    print(f"\n{transport}, {era}, {len(next(iter(spent.values())).calls)} calls each")
+    print(f"{'':34} {'p50':>8} {'p99':>8} {'calls/s':>8} {'client CPU':>11}")
     floor = None
-    for name, times in spent.items():
-        cuts = quantiles(times, n=100)
+    for name, each in spent.items():
+        cuts, count = quantiles(each.calls, n=100), len(each.calls)
         floor = floor or cuts[49]
         print(
             f"{name:34} {cuts[49] * 1e3:6.2f}ms {cuts[98] * 1e3:6.2f}ms"
-            f" {len(times) / sum(times):8.0f}   {cuts[49] / floor:.2f}x"
+            f" {count / sum(each.calls):8.0f} {each.processor / count * 1e3:9.2f}ms"
+            f"   {cuts[49] / floor:.2f}x"
         )
 
 
