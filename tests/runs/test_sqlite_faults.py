@@ -19,6 +19,7 @@ from windlass.runs.log import Follower
 from windlass.runs.sqlite import SQLiteLog, database
 from windlass.runs.sqlite.writer import Writer
 from windlass.runs.stored import Batch
+from windlass.testing import Latch
 
 
 @contextlib.contextmanager
@@ -189,7 +190,7 @@ async def test_runs_that_wait_for_a_held_file_wait_together(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.01)
-    log, tries, gate = SQLiteLog(path), list[int](), threading.Event()
+    log, tries, begun, gate = SQLiteLog(path), list[int](), Latch(), threading.Event()
     await ended_run(log)
     attempt = Writer._try
 
@@ -199,12 +200,18 @@ async def test_runs_that_wait_for_a_held_file_wait_together(
         tries.append(len(some))
         return attempt(self, connection, some)
 
+    def wait_for_the_gate(_: sqlite3.Connection) -> None:
+        begun.set()
+        gate.wait()
+
     monkeypatch.setattr(Writer, "_try", counted)
     with locked(path):
-        busy = asyncio.ensure_future(log._write(lambda _: gate.wait()))
+        busy = asyncio.ensure_future(log._write(wait_for_the_gate))
+        await begun.wait()
         runs = [kept(begin(log, f"run_{number}"), STARTED) for number in range(2, 20)]
         waiting = asyncio.gather(*runs, return_exceptions=True)
-        await log.list()
+        while log._writer._jobs.qsize() < 18:
+            await asyncio.sleep(0)
         gate.set()
         await busy
         assert all(isinstance(each, StorageError) for each in await waiting)
