@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import sqlite3
 import tempfile
 import threading
@@ -16,7 +17,7 @@ from tests.runs.sample_runs import STARTED, begin, ended_run, kept
 from windlass.errors import StorageError
 from windlass.events import RunEnded, Status, TextDelta
 from windlass.runs.log import Follower
-from windlass.runs.sqlite import SQLiteLog, database
+from windlass.runs.sqlite import SQLiteLog, database, keepers
 from windlass.runs.sqlite.writer import Writer
 from windlass.runs.stored import Batch
 from windlass.testing import Latch
@@ -91,6 +92,22 @@ async def test_a_directory_that_may_not_be_written_is_named() -> None:
         with Child("unprivileged", path) as process:
             said = await process.hear()
         assert said == f"{path} cannot be opened for writing: Permission denied"
+
+
+async def test_a_place_where_files_cannot_be_locked_is_named(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int, keeper: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(keepers, "_lock", refuse)
+    log = SQLiteLog(path)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="runs.db-lock cannot be locked: No locks available"):
+            await kept(begin(log), STARTED)
+    monkeypatch.undo()
+    await ended_run(log)
+    await log.aclose()
 
 
 async def test_a_directory_in_the_files_place_is_named(path: Path) -> None:

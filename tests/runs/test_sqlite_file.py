@@ -3,6 +3,7 @@
 import contextlib
 import sqlite3
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +149,30 @@ async def test_two_may_make_the_file_at_once_whatever_the_order_of_their_steps(
         path = tmp_path / f"{step}.db"
         made_between(path, step)
         assert rows(path, "PRAGMA user_version") == [(len(database.MIGRATIONS),)]
+
+
+async def test_a_file_that_another_is_making_is_waited_for(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plainly, waited = sqlite3.connect, list[float]()
+    maker = plainly(path, isolation_level=None)
+
+    class Late(sqlite3.Connection):
+        def execute(self, *arguments: Any) -> sqlite3.Cursor:
+            if "journal_mode" in arguments[0] and not waited:
+                maker.execute("BEGIN IMMEDIATE")
+            return super().execute(*arguments)
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        maker.execute("ROLLBACK")
+
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *given, **more: plainly(*given, factory=Late, **more)
+    )
+    monkeypatch.setattr(time, "sleep", wait)
+    database.connect(path).close()
+    monkeypatch.undo()
+    maker.close()
+    assert len(waited) == 1
+    assert rows(path, "PRAGMA journal_mode") == [("wal",)]

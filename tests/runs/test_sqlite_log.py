@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 from tests.runs.looking import opened, rows
-from tests.runs.sample_runs import CALL, EVERY_KIND, STARTED, begin, ended_run, kept
+from tests.runs.sample_runs import CALL, EVERY_KIND, STARTED, Surly, begin, ended_run, kept
 
+from windlass.content import FunctionResponse
 from windlass.errors import RunNotFound, StorageError
 from windlass.events import (
     RunEnded,
     RunEvent,
     Status,
     TextDelta,
+    ToolRunEnded,
     ToolRunStarted,
     TurnEnded,
 )
@@ -192,6 +194,20 @@ async def test_a_run_that_no_file_can_hold_is_no_other_runs_trouble(log: SQLiteL
     with pytest.raises(StorageError, match="surrogates not allowed"):
         await kept(bad, RunEnded("answer"))
     assert [record.id for record in await log.list()] == ["good"]
+
+
+async def test_a_result_that_cannot_be_written_ends_its_run_and_no_other(log: SQLiteLog) -> None:
+    good, bad = begin(log, "good"), begin(log, "bad")
+    for run in (good, bad):
+        await kept(run, STARTED)
+    reader = log.follow("bad", 1)
+    bad.append(ToolRunEnded(FunctionResponse("f", {"output": Surly()}, "a"), "ok"))
+    for told in (bad.settled, reader.__anext__):
+        assert told is not None
+        with pytest.raises(StorageError, match="cannot be written as JSON: leave me alone"):
+            await told()
+    await kept(good, RunEnded("answer"))
+    assert [len(await log.read(run_id)) for run_id in ("good", "bad")] == [2, 1]
 
 
 async def test_whoever_follows_a_deleted_run_is_told(path: Path, log: SQLiteLog) -> None:

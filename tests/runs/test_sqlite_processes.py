@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import sys
 import threading
 from pathlib import Path
 
@@ -22,6 +23,10 @@ def integrity(path: Path) -> str:
         return connection.execute("PRAGMA integrity_check").fetchone()[0]
     finally:
         connection.close()
+
+
+def journal_of(path: Path) -> int:
+    return Path(f"{path}-wal").stat().st_ino
 
 
 async def test_one_process_runs_and_another_follows_live(path: Path) -> None:
@@ -227,3 +232,25 @@ async def test_a_file_is_brought_up_to_date_once_by_processes_that_race(
     for step in range(steps):
         assert connection.execute(f"SELECT x FROM later_{step}").fetchall() == [(step,)]
     connection.close()
+
+
+async def test_a_process_that_leaves_does_not_take_our_journal_with_it(path: Path) -> None:
+    """SQLite deletes the journal when the last process leaves: it must see that we are there."""
+    log = SQLiteLog(path)
+    run = begin(log)
+    await kept(run, Status("one"))
+    await asyncio.gather(*(log.read("run_1") for _ in range(8)))  # several connections of ours
+    journal = journal_of(path)
+    script = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
+        "c.execute('SELECT count(*) FROM runs').fetchone(); c.close()"
+    )
+    for _ in range(2):
+        visitor = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path))
+        assert await visitor.wait() == 0
+    assert journal_of(path) == journal
+    await kept(run, RunEnded("answer"))
+    with Child("follow", path) as reader:
+        for number in (1, 2):
+            assert (await reader.hear()).startswith(str(number))
+    await log.aclose()

@@ -1,8 +1,10 @@
 """The file: how it is opened, what is in it, how an older one is brought up to date."""
 
 import contextlib
+import errno
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ Synchronous = Literal["normal", "full"]
 BUSY_SECONDS = 10.0
 APPLICATION = 0x57494E44  # "WIND"
 
+_making = threading.Lock()
 MIGRATIONS = (
     """
     CREATE TABLE runs (
@@ -97,10 +100,18 @@ def connect(path: Path, synchronous: Synchronous = "normal") -> sqlite3.Connecti
 
 
 def _make(path: Path) -> None:
-    """The file holds what people have said: it is its owner's alone."""
+    """The file holds what people have said: it is its owner's alone.
+
+    One that is there is never opened here: to close it again would drop the locks that SQLite has
+    on it in this process, and the next process to leave would take our journal with it.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with _making:
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if not path.exists():
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise StorageError(f"{path} cannot be opened for writing: {error.strerror}") from error
 
