@@ -110,12 +110,11 @@ def judge(
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert sum(event.done for event in events) == 1
     figures = Counter[str](runs=1, events=len(events), resumptions=len(run.resumed))
-    figures[f"ended: {run.end.reason}"] += 1
     for record in run.calls.values():
         figures += _judge_call(run, record, ledgers)
     figures["rounds asked again"] += _judge_rounds(run)
     figures["approvals"] += _judge_approvals(run, ledgers, decisions)
-    _judge_end(run, background)
+    figures[f"ended: {_judge_end(run, background)}"] += 1
     return figures
 
 
@@ -211,22 +210,25 @@ def _judge_approvals(run: RunLedger, ledgers: Ledgers, decisions: dict[str, bool
     return len(said)
 
 
-def _judge_end(run: RunLedger, background: bool) -> None:
+def _judge_end(run: RunLedger, background: bool) -> str:
+    """Whether the run ended as it should; returns how that was."""
     if run.end.reason == "error":
         failed = [
             record
             for record in run.calls.values()
             if record.call.name == "launch" and record.starts and _cuts(run, record)
         ]
-        allowed = "launch was interrupted" if failed else CLIENT_LOST
-        if not failed and background:
+        how, said = "a tool was interrupted that must not be", "launch was interrupted"
+        if not failed and not background:
+            how, said = "its client was gone", CLIENT_LOST
+        elif not failed:
             assert _cut_in_a_row(run) > MOST_RESUMPTIONS, f"{run.prompt}: {run.end.error}"
-            allowed = "without coming any further"
-        assert allowed in str(run.end.error), f"{run.prompt}: {run.end.error}"
-        return
+            how, said = "it was given up", "without coming any further"
+        assert said in str(run.end.error), f"{run.prompt}: {run.end.error}"
+        return how
     if run.end.reason == "stopped":
         assert not background, f"{run.prompt} was stopped"
-        return
+        return "the gateway ended in order"
     assert run.end.reason == "answer", f"{run.prompt}: {run.end.reason}"
     words: list[str] = []
     for record in run.calls.values():
@@ -234,6 +236,7 @@ def _judge_end(run: RunLedger, background: bool) -> None:
             words.append(SAID[record.ends[0][1].outcome])
     assert len(words) == sum(map(len, ROUNDS[run.prompt.split()[0]]))
     assert last_text(run.events) == answer_to(run.prompt, words), run.prompt
+    return "the answer"
 
 
 def _cut_in_a_row(run: RunLedger) -> int:
