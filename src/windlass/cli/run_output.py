@@ -185,6 +185,7 @@ _HOW: dict[Outcome, str] = {
     "timeout": "timed out",
     "denied": "denied",
     "stopped": "stopped",
+    "interrupted": "interrupted",
     "not_run": "not run",
 }
 

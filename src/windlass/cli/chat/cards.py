@@ -31,6 +31,7 @@ OUTCOME_STATES: dict[Outcome, CardState] = {
     "timeout": "failed",
     "denied": "denied",
     "stopped": "stopped",
+    "interrupted": "stopped",
     "not_run": "not run",
 }
 
