@@ -103,7 +103,9 @@ async def test_a_place_where_files_cannot_be_locked_is_named(
     monkeypatch.setattr(keepers, "_lock", refuse)
     log = SQLiteLog(path)
     for _ in range(2):
-        with pytest.raises(StorageError, match="runs.db-lock cannot be locked: No locks available"):
+        with pytest.raises(
+            StorageError, match=r"runs.db-lock cannot be locked: No locks available"
+        ):
             await kept(begin(log), STARTED)
     monkeypatch.undo()
     await ended_run(log)
