@@ -56,6 +56,7 @@ format: $(INSTALLED)
 	@$(BIN)/ruff format
 
 bench: $(INSTALLED)
+	@$(NEED) chromium:chromium
 	@$(BIN)/python bench/run.py $(ARGS)
 
 bench-local: $(INSTALLED)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.plain_text import PlainTextModel
 
 from windlass import AsyncClient, RunEvent
@@ -14,6 +15,11 @@ MakeClient = Callable[..., AsyncClient]
 
 ON_PAGE = ("test_loop.py", "test_stream.py")
 """What runs on the AI Studio page too; with WINDLASS_TEST_PAGE=all, everything of the loop does."""
+
+
+# A machine that is busy is no reason for a test to fail.
+settings.register_profile("windlass", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("windlass")
 
 
 def pytest_configure(config: pytest.Config) -> None:
