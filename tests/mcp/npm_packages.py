@@ -34,7 +34,7 @@ def _installed() -> Path:
     with (place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
         if not (place / "installed").exists():
-            command = [str(NPM), "install", "--no-save", "--silent", "--prefix", str(place)]
+            command = [str(NPM), "install", "--no-save", "--loglevel=error", "--prefix", str(place)]
             subprocess.run([*command, *PACKAGES], check=True, timeout=600)
             (place / "installed").touch()
     return place

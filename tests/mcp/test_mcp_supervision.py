@@ -115,6 +115,17 @@ def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
         windlass.mcp(mute, start_timeout=0.2).list()
 
 
+async def test_a_server_can_be_closed_while_it_starts(tmp_path: Path) -> None:
+    program = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
+    toolset = windlass.mcp([sys.executable, "-c", program, str(tmp_path / "pid")])
+    listing = asyncio.create_task(asyncio.to_thread(toolset.list))
+    pid = int(await asyncio.to_thread(appearing, tmp_path / "pid"))
+    await toolset.aclose()
+    with pytest.raises(ConfigError, match="was closed while it started"):
+        await listing
+    assert not is_alive(pid)
+
+
 def test_an_address_where_nobody_is_keeps_its_secrets() -> None:
     toolset = windlass.mcp("http://127.0.0.1:9/mcp?token=SECRET")
     with pytest.raises(ConfigError, match=r"'127\.0\.0\.1' cannot be reached") as raised:

@@ -66,6 +66,7 @@ class Supervisor:
         self._server, self._elicit, self._delay = server, elicit, delay
         self.listing: Listing | None = None
         self._connection: Connection | None = None
+        self._starting = False
         self._failure: str | None = None
         self._changed = asyncio.Condition()
         self._lost = asyncio.Event()
@@ -113,6 +114,8 @@ class Supervisor:
         """Ends the connection and the process. Used again, it starts again."""
         self._closing.set()
         if self._task is not None:
+            if self._starting:
+                self._task.cancel()
             await asyncio.wait([self._task])
         self.listing = None
 
@@ -126,6 +129,7 @@ class Supervisor:
                 reason = "ended"
             except (Exception, asyncio.CancelledError) as error:
                 if (task := asyncio.current_task()) is not None and task.cancelling():
+                    await self._say("was closed while it started")
                     raise
                 reason = _reason(error, self._server)
             self._connection = None
@@ -144,9 +148,13 @@ class Supervisor:
         self._lost.clear()
         self._relist.clear()
         async with contextlib.AsyncExitStack() as stack:
-            async with asyncio.timeout(self._server.start_timeout):
-                connection = await stack.enter_async_context(self._opened(words))
-                self.listing = await _listing(connection.client)
+            self._starting = True
+            try:
+                async with asyncio.timeout(self._server.start_timeout):
+                    connection = await stack.enter_async_context(self._opened(words))
+                    self.listing = await _listing(connection.client)
+            finally:
+                self._starting = False
             self._connection = connection
             await self._say(None)
             await self._until_end(connection.client)
