@@ -179,6 +179,32 @@ async def test_progress_arrives_in_order_and_before_the_answer(era: str) -> None
     assert seen == [(0.25, 1.0, "a quarter"), (1.0, 1.0, None)]
 
 
+async def test_a_report_without_a_number_counts_itself(era: str) -> None:
+    def works(context: ToolContext) -> str:
+        context.progress(message="one")
+        context.progress(message="two")
+        context.progress(data={"progress": 7})
+        return "done"
+
+    seen: list[Any] = []
+
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, total, message))
+
+    async with connected(era, works) as client:
+        await client.call_tool("works", {}, progress_callback=progressed)
+    assert seen == [(1, None, "one"), (2, None, "two"), (7, None, None)]
+
+
+async def test_what_is_no_object_stands_in_the_text_beside_a_medium(era: str) -> None:
+    def shows() -> list[Any]:
+        return [{"n": 1}, InlineData(b"png", "image/png")]
+
+    first, second = (await called(era, shows)).content
+    assert isinstance(first, types.TextContent)
+    assert (first.text, second.type) == ('{"n":1}', "image")
+
+
 async def test_a_cancelled_call_cancels_the_tool(era: str) -> None:
     started, stopped = asyncio.Event(), asyncio.Event()
 

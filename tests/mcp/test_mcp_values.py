@@ -1,5 +1,7 @@
 """The pure parts: targets, names, results, questions."""
 
+import subprocess
+import sys
 from typing import Any
 
 import mcp_types as types
@@ -89,6 +91,21 @@ def test_nothing_of_a_server_but_its_label_is_shown() -> None:
     local = server_from("/opt/bin/tool --key SECRET", env={"A": "SECRET"})
     remote = server_from("https://me:SECRET@example.com/SECRET", headers={"A": "SECRET"})
     assert (repr(local), repr(remote)) == ("Server('tool')", "Server('example.com')")
+
+
+def test_the_sdk_is_loaded_with_the_first_toolset_and_missed_in_words() -> None:
+    program = """
+import sys, windlass
+assert windlass.mcp and "mcp" not in sys.modules, "the SDK is imported"
+sys.modules["mcp"] = sys.modules["mcp_types"] = None
+try:
+    windlass.mcp("run")
+except windlass.ConfigError as error:
+    assert "pip install 'windlass[mcp]'" in str(error), error
+else:
+    raise AssertionError("nothing was missed")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
 
 
 def result(*content: Any, **fields: Any) -> types.CallToolResult:
