@@ -91,8 +91,10 @@ async def test_a_gateway_without_workers_says_so() -> None:
 
 async def test_without_a_server_of_yours_one_is_started(session: str) -> None:
     async with serving("", [call("get_weather", city="Paris"), "Fine."]) as app:
-        assert app.gateway.workers is not None
-        async with Worker([get_weather], nats=app.gateway.workers.address, session=session):
+        assert app.gateway.sessions.workers is not None
+        async with Worker(
+            [get_weather], nats=app.gateway.sessions.workers.address, session=session
+        ):
             headers = [in_session(session)]
             answer = await post(app, ASK, headers=headers)
     assert answer.json["choices"][0]["message"]["content"] == "Fine."

@@ -4,17 +4,16 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from windlass.client.resume import refusal_of
 from windlass.content import Message
-from windlass.errors import ConfigError, RunInterrupted, RunNotFound, WindlassError
+from windlass.errors import ConfigError, RunNotFound, WindlassError
 from windlass.gateway.admission import Admission
 from windlass.gateway.catalog import Catalog
 from windlass.gateway.config import GatewayConfig
-from windlass.gateway.durable import DurableRuns, Origin, plan_of_the_gone, run_log
+from windlass.gateway.durable import DurableRuns, Origin, run_log
 from windlass.gateway.exchange import Exchange, Receive, disconnected
 from windlass.gateway.found import FoundRun, KeptHere, KnownHere
 from windlass.gateway.keys import KeyRing
@@ -25,24 +24,20 @@ from windlass.gateway.problems import Problem, Refused, bad_request
 from windlass.gateway.request import ChatRequest, Limits
 from windlass.gateway.run import GatewayRun, Observer
 from windlass.gateway.served import ServedModel
+from windlass.gateway.sessions import Sessions
+from windlass.gateway.takeover import Takeover
 from windlass.gateway.turns import KeptTurns, continued
 from windlass.model import Model
 from windlass.runs.log import Follower
 from windlass.runs.protocol import RunLog
-from windlass.runs.records import RunRecord
 from windlass.runs.store import RunStore
 from windlass.settings import Mode, mode_from
-from windlass.tool import Tool
-
-if TYPE_CHECKING:
-    from windlass.gateway.workers import Workers
 
 __all__ = ["Gateway"]
 
 log = logging.getLogger("windlass.gateway")
 
 MODE_HEADER = b"x-function-calling-mode"
-SESSION_HEADER = b"x-windlass-session"
 TRACE_HEADERS = ("traceparent", "tracestate")
 TEND_SECONDS = 5.0
 """How often runs are looked for that another process has left, and ones that are too old."""
@@ -85,7 +80,12 @@ class Gateway:
         """Those that wait for events of runs, wherever these go."""
         self.durable = self._durable(log)
         self.catalog = Catalog(config, self.limits, models or {}, tools, environ)
-        self.workers = self._workers()
+        self.sessions = Sessions(config, self.catalog)
+        self._takeover = (
+            Takeover(self.durable, self.catalog, self.sessions, self.turns)
+            if self.durable
+            else None
+        )
         self.metrics = Metrics(models=self.catalog.models, tools=self.catalog.tools)
         self.admission = Admission(config.limits, self.metrics.refused)
         self.access_log = AccessLog() if config.server.access_log else None
@@ -111,14 +111,14 @@ class Gateway:
         with ExitStack() as entered:
             if self.durable is not None and request.chat:
                 entered.enter_context(self.durable.only_run_of(exchange.owner, request.chat))
-            session = self._session(exchange)
+            session = self.sessions.named(exchange)
             plan = served.plan(
                 request,
                 run_id=f"run_{secrets.token_hex(12)}",
                 messages=await self._conversation(exchange.owner, request),
                 mode=asked,
                 live=live,
-                remote=await self._remote(served, session),
+                remote=await self.sessions.tools(served, session),
             )
             entered.callback(
                 await self.admission.enter(
@@ -172,14 +172,11 @@ class Gateway:
 
     async def resume(self) -> list[GatewayRun]:
         """Goes on with what a gateway that is gone has left open in the log."""
-        if self.durable is None:
+        if self._takeover is None:
             return []
-        runs: list[GatewayRun] = []
-        for record in await self.durable.left_open():
-            try:
-                runs.append(await self._resumed(record))
-            except WindlassError as error:  # damaged, which is no other run's trouble
-                log.error("A run cannot be gone on with: %s", error, extra={"run_id": record.id})
+        runs = await self._takeover.left_open()
+        for run in runs:
+            self.runs.add(run)
         return runs
 
     async def tend(self) -> None:
@@ -195,8 +192,7 @@ class Gateway:
 
     async def open(self) -> None:
         """Begins with what needs a running event loop. Raises `ConfigError`."""
-        if self.workers is not None:
-            await self.workers.start()
+        await self.sessions.start()
 
     async def drain(self, seconds: float) -> None:
         """Takes nothing new, lets the runs end for so long, and calls the rest off."""
@@ -217,21 +213,11 @@ class Gateway:
         """Stops what still runs and gives back connections."""
         await self.drain(0)
         await self.catalog.aclose()
-        if self.workers is not None:
-            await self.workers.aclose()
+        await self.sessions.aclose()
         if self._tracing is not None:
             await self._tracing.aclose()
         if self.durable is not None:
             await self.durable.log.aclose()
-
-    def _workers(self) -> "Workers | None":
-        if self.config.workers is None:
-            return None
-        try:
-            from windlass.gateway.workers import Workers
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"workers need {error.name}: pip install 'windlass[fleet]'") from None
-        return Workers(self.config.workers, self.catalog.tools)
 
     def _durable(self, given: RunLog | None) -> DurableRuns | None:
         kept = given or run_log(self.config)
@@ -250,69 +236,6 @@ class Gateway:
                 messages = continued(kept, messages)
             await self.durable.recall(owner, messages, self.turns)
         return self.turns.restored(owner, messages)
-
-    async def _resumed(self, record: RunRecord) -> GatewayRun:
-        assert self.durable is not None
-        kept, history, origin = await self.durable.take_up(record)
-        assert history.started is not None
-        mode = origin.mode or self.catalog.settings.mode
-        try:
-            served = self.catalog.served(record.model, None)
-            mode = origin.mode or served.mode
-            plan = served.plan(
-                origin.request,
-                run_id=record.id,
-                messages=history.started.messages,
-                mode=origin.mode,
-                live=origin.live,
-                remote=await self._remote(served, origin.session, origin.tools),
-            )
-            gone = [name for name in origin.tools if name not in plan.tools]
-            history.refusal = history.refusal or refusal_of(history, gone)
-        except Refused as error:  # there is no such model any more, or no such tool to choose
-            plan = plan_of_the_gone(record, history)
-            history.refusal = RunInterrupted(f"the run was cut off, and cannot go on: {error}")
-        run = GatewayRun(
-            plan,
-            origin.request,
-            owner=record.owner,
-            asked_mode=mode,
-            turns=self.turns,
-            background=origin.background,
-            created=record.created,
-            log=kept,
-            history=history,
-        )
-        self.runs.add(run)
-        return run
-
-    def _session(self, exchange: Exchange) -> str:
-        """The session of workers that the request names. Raises `Refused`."""
-        session = exchange.header(SESSION_HEADER)
-        if not session:
-            return ""
-        if self.workers is None:
-            message = "This gateway has no workers ([workers])."
-            raise Refused(Problem(404, message, "no_workers", "X-Windlass-Session"))
-        key = exchange.key
-        if key is not None and key.sessions is not None and session not in key.sessions:
-            message = f"This key may not use the session {session[:100]!r}."
-            raise Refused(Problem(403, message, "session_not_allowed", "X-Windlass-Session"))
-        return session
-
-    async def _remote(
-        self, served: ServedModel, session: str, expected: Collection[str] = ()
-    ) -> tuple[Tool, ...]:
-        """The tools of workers for a run; those that are `expected` are waited for."""
-        sessions = [*served.config.sessions, *([session] if session else [])]
-        if self.workers is None or not sessions:
-            return ()
-        own = self.catalog.tools
-        away = [name for name in expected if name not in own]
-        try:
-            return await self.workers.returned(sessions, away)
-        except ConfigError as error:
-            raise bad_request(str(error), "X-Windlass-Session") from None
 
     def _asked_mode(self, exchange: Exchange) -> Mode | None:
         asked = exchange.header(MODE_HEADER)

@@ -1,0 +1,75 @@
+"""Whose workers a run may use: the sessions of its model, and the one that its request names."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from windlass.errors import ConfigError
+from windlass.gateway.catalog import Catalog
+from windlass.gateway.config import GatewayConfig
+from windlass.gateway.exchange import Exchange
+from windlass.gateway.problems import Problem, Refused, bad_request
+from windlass.gateway.served import ServedModel
+from windlass.tool import Tool
+
+if TYPE_CHECKING:
+    from windlass.gateway.workers import Workers
+
+__all__ = ["Sessions"]
+
+HEADER, NAME = b"x-windlass-session", "X-Windlass-Session"
+
+
+class Sessions:
+    """Of a gateway without workers there are none."""
+
+    def __init__(self, config: GatewayConfig, catalog: Catalog) -> None:
+        """Raises `ConfigError` without what workers need."""
+        self._catalog = catalog
+        self.workers = _workers(config, catalog)
+
+    def named(self, exchange: Exchange) -> str:
+        """The session that the request names, if it names one. Raises `Refused`."""
+        session = exchange.header(HEADER)
+        if not session:
+            return ""
+        if self.workers is None:
+            raise Refused(
+                Problem(404, "This gateway has no workers ([workers]).", "no_workers", NAME)
+            )
+        key = exchange.key
+        if key is not None and key.sessions is not None and session not in key.sessions:
+            message = f"This key may not use the session {session[:100]!r}."
+            raise Refused(Problem(403, message, "session_not_allowed", NAME))
+        return session
+
+    async def tools(
+        self, served: ServedModel, session: str, expected: Collection[str] = ()
+    ) -> tuple[Tool, ...]:
+        """The tools of workers for a run; those that are `expected` are waited for."""
+        sessions = [*served.config.sessions, *([session] if session else [])]
+        if self.workers is None or not sessions:
+            return ()
+        away = [name for name in expected if name not in self._catalog.tools]
+        try:
+            return await self.workers.returned(sessions, away)
+        except ConfigError as error:
+            raise bad_request(str(error), NAME) from None
+
+    async def start(self) -> None:
+        """Raises `ConfigError` if workers cannot be had."""
+        if self.workers is not None:
+            await self.workers.start()
+
+    async def aclose(self) -> None:
+        if self.workers is not None:
+            await self.workers.aclose()
+
+
+def _workers(config: GatewayConfig, catalog: Catalog) -> "Workers | None":
+    if config.workers is None:
+        return None
+    try:
+        from windlass.gateway.workers import Workers
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"workers need {error.name}: pip install 'windlass[fleet]'") from None
+    return Workers(config.workers, catalog.tools)
