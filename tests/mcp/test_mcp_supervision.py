@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.mcp.serving import appearing, over_http, starts, tiny
+from tests.mcp.serving import TINY, appearing, over_http, starts, tiny
 
 import windlass
 from windlass import AsyncClient, ConfigError, FunctionResponse, ToolRunProgress
@@ -157,6 +157,34 @@ toolset.list()
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
     (pid,) = starts(tmp_path)
     assert not is_alive(pid)
+
+
+async def test_several_servers_are_started_at_once(tmp_path: Path) -> None:
+    """Each answers only when both are there."""
+    program = f"""
+import sys, time
+from pathlib import Path
+mine, other = Path(sys.argv[1]), Path(sys.argv[2])
+(mine / "here").touch()
+while not (other / "here").exists():
+    time.sleep(0.01)
+sys.argv = ["", str(mine)]
+exec(Path({str(TINY)!r}).read_text())
+"""
+    homes = [tmp_path / "a", tmp_path / "b"]
+    for home in homes:
+        home.mkdir()
+    first, second = [
+        windlass.mcp([sys.executable, "-c", program, str(mine), str(other)], name=mine.name)
+        for mine, other in (homes, homes[::-1])
+    ]
+    try:
+        async with AsyncClient(ScriptedModel([call("b__add", a=1, b=2), "done"])) as client:
+            reply = await client.generate("go", tools=[first, second])
+    finally:
+        await first.aclose()
+        await second.aclose()
+    assert reply.results[0].output == "3"
 
 
 def test_many_threads_share_one_server(tmp_path: Path) -> None:

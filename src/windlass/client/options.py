@@ -1,5 +1,6 @@
 """What a caller may say to a run, read into the values that the loop takes."""
 
+import asyncio
 import difflib
 import operator
 import os
@@ -132,7 +133,9 @@ class Offers:
         # Not isinstance: a protocol's own check costs more than the rest of this function.
         toolsets = [cast("Toolset", item) for item in items if hasattr(item, "list_tools")]
         plain = [item for item in items if not hasattr(item, "list_tools")]
-        listed = [tool for toolset in toolsets for tool in await toolset.list_tools()]
+        # At once: servers of tools take a while to start.
+        lists = await asyncio.gather(*(toolset.list_tools() for toolset in toolsets))
+        listed = [tool for tools in lists for tool in tools]
         tools = {tool.name: tool for tool in as_tools([*plain, *listed])}
         offer = Offer(tools, tuple(tool.declaration for tool in tools.values()))
         # What a toolset has may change, and a dict's content too.
