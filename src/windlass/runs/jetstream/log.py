@@ -81,6 +81,9 @@ class JetStreamLog:
                 record = await self.status(run_id)
             except RunNotFound:
                 continue
+            if record.ended is not None:  # it was written to its end, and no further
+                await self._close(record)
+                continue
             if not wanted(record):
                 continue
             if await streams.put(streams.open_runs, run_id, self.keeper.encode(), revision):
@@ -123,7 +126,7 @@ class JetStreamLog:
             raise RunNotFound(f"no run {run_id!r} is known here")
         record = _records.decode(found[0])
         if record.ended is None and (last := await streams.last(run_id)):
-            record = replace(record, events=_events.decode(last[0])[-1].seq, size=last[1])
+            record = _up_to(record, _events.decode(last[0])[-1], last[1])
         return record
 
     async def list(
@@ -138,6 +141,8 @@ class JetStreamLog:
         await streams.connection()
         kept = await streams.all(streams.records)
         records = [_records.decode(data) for data, _ in kept.values()]
+        # What is written of a run that goes is older than its events.
+        records = [each if each.ended else await self.status(each.id) for each in records]
         chosen = [
             record
             for record in sorted(records, key=lambda record: record.created, reverse=True)
@@ -212,24 +217,15 @@ class JetStreamLog:
             self._live.pop(run_id, None)
             raise
         end = batch.events[-1]
-        if isinstance(end, RunEnded):
-            await self._ended(run_id, end, size)
+        if isinstance(end, RunEnded) and (found := await streams.get(streams.records, run_id)):
+            await self._close(_up_to(_records.decode(found[0]), end, size))
         return number
 
-    async def _ended(self, run_id: str, end: RunEnded, size: int) -> None:
+    async def _close(self, record: RunRecord) -> None:
+        """Writes down how a run has ended. Done once more, it does no harm."""
         streams = self._streams
-        found = await streams.get(streams.records, run_id)
-        if found is not None:
-            record = replace(
-                _records.decode(found[0]),
-                ended=end.time,
-                reason=end.reason,
-                error=end.error,
-                events=end.seq,
-                size=size,
-            )
-            await streams.put(streams.records, run_id, encode_json(record))
-        await streams.open_runs.purge(run_id)
+        await streams.put(streams.records, record.id, encode_json(record))
+        await streams.drop(streams.open_runs, record.id)
 
     async def _keep_living(self) -> None:
         while True:
@@ -247,6 +243,14 @@ class JetStreamLog:
     def _forget(self, run_id: str) -> None:
         self._live.pop(run_id, None)
         self._writers.pop(run_id, None)
+
+
+def _up_to(record: RunRecord, last: RunEvent, size: int) -> RunRecord:
+    """What is known of a run whose log has come to this event."""
+    record = replace(record, events=last.seq, size=size)
+    if not isinstance(last, RunEnded):
+        return record
+    return replace(record, ended=last.time, reason=last.reason, error=last.error)
 
 
 class _RunWriter:

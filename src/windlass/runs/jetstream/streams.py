@@ -154,6 +154,12 @@ class Streams:
             else:
                 return True
 
+    async def drop(self, bucket: KeyValue, key: str) -> None:
+        try:
+            await bucket.purge(key)
+        except (NatsError, APIError, TimeoutError) as error:
+            raise StorageError(f"JetStream cannot be written: {error}") from error
+
     async def get(self, bucket: KeyValue, key: str) -> tuple[bytes, int] | None:
         """The key's value and its revision."""
         try:
