@@ -9,6 +9,7 @@ NEED := sh scripts/need.sh
 WORKERS ?= auto
 MODEL ?=
 PORT ?= 8080
+KILLS ?= 300
 COVERAGE ?=
 COVERAGE_FLOOR := 95
 MEASURED := --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
@@ -17,7 +18,7 @@ MEASURED := --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install run examples test check format bench bench-local bench-peers bfcl docs clean
+.PHONY: help install run examples test check format bench bench-local bench-peers bfcl crash docs clean
 
 help:
 	@echo "make run     the gateway with a model of this machine and a few tools; MODEL=smol for the light one"
@@ -28,6 +29,7 @@ help:
 	@echo "make bench   Windlass beside a raw aiohttp loop and the openai SDK"
 	@echo "make bench-local   the embedded models: which tools they choose, and the whole loop"
 	@echo "make bfcl    every gold call of BFCL in every format, and its tasks"
+	@echo "make crash   kills a gateway 300 times, or KILLS, and looks whether anything is lost"
 	@echo "make docs    run every example in the documentation"
 	@echo "make clean   remove what the other targets made"
 
@@ -65,6 +67,9 @@ bench-local: $(INSTALLED)
 bench-peers: $(INSTALLED)
 	@$(UV) venv --quiet --allow-existing bench/.venv-peers
 	@$(UV) pip install --quiet --python bench/.venv-peers/bin/python 'litellm[proxy]==1.106.2' opentelemetry-sdk
+
+crash: $(INSTALLED)
+	@WINDLASS_CRASH_KILLS=$(KILLS) $(BIN)/pytest -q -s -n0 tests/crash/test_crashes.py $(ARGS)
 
 bfcl: $(INSTALLED)
 	@BFCL_WHOLE=1 $(BIN)/pytest -q -n $(WORKERS) tests/bfcl $(ARGS)
