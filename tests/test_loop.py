@@ -208,7 +208,7 @@ async def test_an_empty_forced_answer_is_replaced_by_a_text_that_says_so(
     client = client_of([call("get_weather", city="x"), say("")])
     events = await events_of(client, tools=[get_weather], max_rounds=1)
     text = "".join(e.text for e in events if isinstance(e, TextDelta))
-    reply = (await client.runs())[0].reply
+    reply = await (await client.runs())[0].result()
     assert "tools were switched off" in text
     assert reply.text == text
     assert reply.messages[-1].text == text

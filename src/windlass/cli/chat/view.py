@@ -14,9 +14,11 @@ from windlass.events import (
     ApprovalRequested,
     ApprovalResolved,
     PartReceived,
+    RoundRestarted,
     RoundStarted,
     RunEnded,
     RunEvent,
+    RunResumed,
     RunStarted,
     Status,
     StopReason,
@@ -140,6 +142,11 @@ class View:
                 self.model, self.began = model, event.time
             case RoundStarted(round=number):
                 self.round, self._turn = number, {}
+            case RoundRestarted(round=number):
+                self.round, self._turn = number, {}
+                self.say("The model is asked again: what it said last does not count.", "warning")
+            case RunResumed():
+                self.say("The run goes on in another process.")
             case Status(message=message):
                 # Of tools that are about to run, their cards say more.
                 if all(card.ended for card in self.cards):
