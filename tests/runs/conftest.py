@@ -1,6 +1,7 @@
 """What the tests of logs share: a log of each kind, and a second way into the same runs."""
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,6 +9,8 @@ import pytest
 from tests.runs.sample_runs import Clock, count, pay, weather
 
 from windlass import AsyncClient
+from windlass.messaging.embedded import NatsServer
+from windlass.runs.jetstream import JetStreamLog
 from windlass.runs.memory import MemoryRunLog
 from windlass.runs.protocol import RunLog
 from windlass.runs.sqlite import SQLiteLog
@@ -28,19 +31,22 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "jetstream"])
 async def logs(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Logs]:
     """Every kind of log keeps the same word."""
-    if request.param == "memory":
-        memory = MemoryRunLog(clock)
-        yield Logs(memory, memory)
-        await memory.aclose()
-        return
-    path = tmp_path / "runs.db"
-    log, other = SQLiteLog(path, clock=clock), SQLiteLog(path, clock=clock)
-    yield Logs(log, other)
-    await log.aclose()
-    await other.aclose()
+    async with AsyncExitStack() as stack:
+        match request.param:
+            case "memory":
+                log = other = MemoryRunLog(clock)
+            case "sqlite":
+                path = tmp_path / "runs.db"
+                log, other = SQLiteLog(path, clock=clock), SQLiteLog(path, clock=clock)
+            case _:
+                url = (await stack.enter_async_context(NatsServer())).url
+                log, other = JetStreamLog(url, clock=clock), JetStreamLog(url, clock=clock)
+        yield Logs(log, other)
+        await log.aclose()
+        await other.aclose()
 
 
 @pytest.fixture

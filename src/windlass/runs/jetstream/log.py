@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEnded, RunEvent
 from windlass.jsontext import encode_json
-from windlass.messaging.connection import Msg, NatsError
+from windlass.messaging.connection import NatsError
 from windlass.runs.jetstream.follower import JetStreamFollower
 from windlass.runs.jetstream.streams import Streams, TakenOver
 from windlass.runs.log import Follower, MemoryLog
@@ -26,21 +25,12 @@ __all__ = ["JetStreamLog"]
 
 LEASE_SECONDS = 3.0
 """A process that has not said for so long that it lives has lost its runs to the others."""
-ORDER_SECONDS = 15.0
-"""How long an order looks for whoever has the run, while it changes hands."""
+ORDER_SECONDS = 0.1
+"""How often orders are looked through while this process lives."""
 
 _events: msgspec.json.Decoder[list[RunEvent]] = msgspec.json.Decoder(list[RunEvent])
 _records = msgspec.json.Decoder(RunRecord)
-
-
-class Sent(Struct, frozen=True):
-    """An order on its way."""
-
-    run_id: str
-    order: Order
-
-
-_sent = msgspec.json.Decoder(Sent)
+_order = msgspec.json.Decoder(Order)
 
 
 class JetStreamLog:
@@ -60,7 +50,10 @@ class JetStreamLog:
         self.keeper = f"keeper-{secrets.token_hex(8)}"
         self._live: dict[str, StoredLog] = {}
         self._writers: dict[str, _RunWriter] = {}
-        self._living: asyncio.Task[None] | None = None
+        self._living: list[asyncio.Task[None]] = []
+        self._orders: dict[str, Order] = {}
+        """By run and a number of their own."""
+        self._obeyed: set[str] = set()
         self._starting = asyncio.Lock()
 
     def begin(self, record: RunRecord) -> MemoryLog:
@@ -157,20 +150,9 @@ class JetStreamLog:
         if live is not None and live.on_order is not None:
             live.on_order(order)
             return
-        connection = await self._streams.connection()
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + ORDER_SECONDS
-        while (await self.status(run_id)).ended is None:
-            keeper = await self._streams.get(self._streams.open_runs, run_id)
-            subject = f"windlass.v1.order.{keeper[0].decode() if keeper else 'nobody'}"
-            try:
-                await connection.request(subject, encode_json(Sent(run_id, order)), 2.0)
-            except (NatsError, TimeoutError) as error:
-                if loop.time() > give_up:
-                    raise StorageError(f"nobody has the run {run_id} now: {error}") from error
-                await asyncio.sleep(0.1)
-            else:
-                return
+        if (await self.status(run_id)).ended is None:
+            key = f"{run_id}.{secrets.token_hex(8)}"
+            await self._streams.put(self._streams.orders, key, encode_json(order))
 
     async def delete(self, run_id: str) -> None:
         if (await self.status(run_id)).ended is None:
@@ -187,22 +169,25 @@ class JetStreamLog:
         for log in list(self._live.values()):
             with contextlib.suppress(StorageError):
                 await log.leave()
-        if self._living is not None:
-            self._living.cancel()
+        if self._living:
+            for task in self._living:
+                task.cancel()
             with contextlib.suppress(NatsError, TimeoutError):
                 await self._streams.leases.delete(self.keeper)
-            self._living = None
+            self._living = []
         await self._streams.aclose()
 
     async def live(self) -> None:
         """Says from now on that this process lives, and hears orders for its runs."""
         async with self._starting:
-            if self._living is not None:
+            if self._living:
                 return
-            connection = await self._streams.connection()
-            await connection.subscribe(f"windlass.v1.order.{self.keeper}", self._on_order)
+            await self._streams.connection()
             await self._streams.put(self._streams.leases, self.keeper, b"")
-            self._living = asyncio.create_task(self._keep_living())
+            self._living = [
+                asyncio.create_task(work)
+                for work in (self._keep_living(), self._hear_orders(), self._obey_orders())
+            ]
 
     async def written(self, run_id: str, batch: Batch, after: int, size: int) -> int:
         """Writes a run's next batch, and what is known of the run at its begin and end."""
@@ -226,6 +211,8 @@ class JetStreamLog:
         streams = self._streams
         await streams.put(streams.records, record.id, encode_json(record))
         await streams.drop(streams.open_runs, record.id)
+        for key in [key for key in self._orders if key.startswith(f"{record.id}.")]:
+            await streams.drop(streams.orders, key)
 
     async def _keep_living(self) -> None:
         while True:
@@ -233,12 +220,24 @@ class JetStreamLog:
             with contextlib.suppress(StorageError):
                 await self._streams.put(self._streams.leases, self.keeper, b"")
 
-    async def _on_order(self, message: Msg) -> None:
-        sent = _sent.decode(message.data)
-        log = self._live.get(sent.run_id)
-        if log is not None and log.on_order is not None:
-            log.on_order(sent.order)
-            await message.respond(b"ok")
+    async def _hear_orders(self) -> None:
+        """What is asked of runs, wherever they go."""
+        async for key, data in self._streams.watch(self._streams.orders):
+            if data:
+                self._orders[key] = _order.decode(data)
+            else:
+                self._orders.pop(key, None)
+                self._obeyed.discard(key)
+
+    async def _obey_orders(self) -> None:
+        """Each once. They stay until their run has ended: what came of them may not be kept yet."""
+        while True:
+            await asyncio.sleep(ORDER_SECONDS)
+            for key, order in list(self._orders.items()):
+                log = self._live.get(key.partition(".")[0])
+                if log is not None and log.on_order is not None and key not in self._obeyed:
+                    self._obeyed.add(key)
+                    log.on_order(order)
 
     def _forget(self, run_id: str) -> None:
         self._live.pop(run_id, None)

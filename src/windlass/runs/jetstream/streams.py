@@ -1,4 +1,4 @@
-"""What is in JetStream: one stream of events, and three buckets. All that is done with them.
+"""What is in JetStream: one stream of events, and four buckets. All that is done with them.
 
 Every append names the message that it comes after: of two processes that both believe to have a
 run, only one can go on writing.
@@ -28,6 +28,7 @@ STREAM = "WINDLASS_LOG"
 RECORDS = "WINDLASS_RUNS"
 OPEN = "WINDLASS_OPEN"
 LEASES = "WINDLASS_LEASES"
+ORDERS = "WINDLASS_ORDERS"
 PREFIX = "windlass.v1.log"
 SIZE = "Windlass-Size"
 WRONG_SEQUENCE = 10071
@@ -58,6 +59,7 @@ class Streams:
         self.records: KeyValue
         self.open_runs: KeyValue
         self.leases: KeyValue
+        self.orders: KeyValue
 
     async def connection(self) -> Connection:
         await self._ready()
@@ -184,6 +186,13 @@ class Streams:
             raise StorageError(f"JetStream cannot be read: {error}") from error
         return found
 
+    async def watch(self, bucket: KeyValue) -> AsyncIterator[tuple[str, bytes]]:
+        """Every key of a bucket with its value, and each that comes; empty if it is gone."""
+        watcher = await bucket.watchall()  # pyright: ignore[reportUnknownMemberType]
+        async for entry in watcher:
+            if entry is not None:
+                yield entry.key, b"" if entry.operation else entry.value or b""
+
     async def _ready(self) -> JetStreamContext:
         if self._js is not None:
             return self._js
@@ -215,6 +224,7 @@ class Streams:
         self.records = await self._bucket(js, RECORDS)
         self.open_runs = await self._bucket(js, OPEN)
         self.leases = await self._bucket(js, LEASES, ttl=self._lease)
+        self.orders = await self._bucket(js, ORDERS)
 
     async def _bucket(self, js: JetStreamContext, name: str, **options: Any) -> KeyValue:
         try:
