@@ -1,6 +1,7 @@
 """`AsyncClient`: a model, its tools, and the verbs that drive them."""
 
 import asyncio
+import logging
 import os
 import secrets
 import time
@@ -26,7 +27,7 @@ from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.emulation.mode import Modes
-from windlass.errors import ConfigError, RunInterrupted, RunNotFound
+from windlass.errors import ConfigError, RunInterrupted, RunNotFound, StorageError
 from windlass.loop.approval import Approvals
 from windlass.loop.dependencies import Dependencies
 from windlass.loop.executor import RunContext, ToolExecutor
@@ -45,6 +46,8 @@ from windlass.settings import Mode, function_calling_settings, mode_from
 from windlass.tool import Tool
 
 __all__ = ["AsyncClient"]
+
+log = logging.getLogger("windlass.client")
 
 
 class AsyncClient:
@@ -147,7 +150,12 @@ class AsyncClient:
         known = (await self._offer(tools)).tools
         name = self.model.name
         left = await self.log.claim(lambda r: r.model == name and r.origin.get("kind") == KIND)
-        runs = [await self._resumed(record, known, self.log) for record in left]
+        runs: list[AsyncRun] = []
+        for record in left:
+            try:
+                runs.append(await self._resumed(record, known, self.log))
+            except StorageError:
+                log.exception("A run cannot be gone on with", extra={"run_id": record.id})
         for run in runs:
             self._store.add(run)
         return runs

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from windlass.client.options import Prompt, RunOptions, messages_from
+from windlass.client.origin import shown_chars
 from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
 from windlass.content import Message
@@ -91,7 +92,8 @@ class AsyncChat:
                     "it by `resume` if its process is gone"
                 )
             if record.reason != "error":
-                self.messages = History(await log.read(record.id)).reply().messages
+                history = History(await log.read(record.id))
+                self.messages = history.reply(max_result_chars=shown_chars(record)).messages
                 break
         self._loaded = True
 

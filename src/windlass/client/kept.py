@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from windlass.client.origin import shown_chars
 from windlass.errors import WindlassError
 from windlass.events import Phase, StopReason
 from windlass.loop.history import History
@@ -39,7 +40,7 @@ class KeptRun:
         history = History(events)
         if history.ended is not None and history.ended.reason == "error":
             raise WindlassError(history.ended.error or "the run failed")
-        return history.reply()
+        return history.reply(max_result_chars=shown_chars(self.record))
 
     async def stop(self) -> None:
         """Asks the process that it goes in to end it, and waits for that."""

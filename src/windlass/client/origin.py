@@ -12,10 +12,11 @@ from windlass.errors import ConfigError, RunInterrupted
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
 from windlass.model import Settings
+from windlass.runs.records import RunRecord
 from windlass.settings import Mode
 from windlass.tool import Tool
 
-__all__ = ["KIND", "Origin"]
+__all__ = ["KIND", "Origin", "shown_chars"]
 
 KIND = "client"
 
@@ -66,3 +67,8 @@ class Origin(Struct, kw_only=True, omit_defaults=True, tag_field="kind", tag=KIN
         tools = {name: found[name] for name in self.tools if name in found}
         offer = Offer(tools, tuple(tool.declaration for tool in tools.values()))
         return offer, [name for name in self.tools if name not in found]
+
+
+def shown_chars(record: RunRecord) -> int:
+    """How much of a long result the run's model was shown."""
+    return record.origin.get("policy", {}).get("max_result_chars", Policy().max_result_chars)

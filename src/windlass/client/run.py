@@ -83,6 +83,8 @@ class AsyncRun:
                 # Cancelled before its first step: nothing has happened, and that is said too.
                 self._loop.end("stopped")
                 self._reply = self._loop.reply()
+                with contextlib.suppress(StorageError):  # it is told to the readers
+                    await self.settled()
 
     async def leave(self) -> None:
         """Ends the run in this process alone: its log stays open, for another to go on with."""

@@ -279,11 +279,8 @@ def _events(run: AsyncRun | KeptRun, after: int) -> Iterator[RunEvent]:
 
 def _kept_events(run: KeptRun, after: int) -> Iterator[RunEvent]:
     follower = run.events(after)
-    while True:
-        batch = portal().run(follower.some(60.0))
-        yield from batch
-        if batch and batch[-1].done:
-            return
+    while not follower.over:
+        yield from portal().run(follower.some(60.0))
 
 
 _open_clients: weakref.WeakSet[AsyncClient] = weakref.WeakSet()

@@ -96,6 +96,7 @@ class Loop:
         self.phase: Phase = "awaiting_model_call"
         self.stop_reason: StopReason | None = None
         self._said = Transcript(plan.messages, plan.tools, plan.policy.max_result_chars)
+        self._begun = False
         self._rounds_run = 0
         self._repetition = Repetition(plan.policy.max_repeats)
         self._repeating = False
@@ -109,11 +110,7 @@ class Loop:
         Raises `ModelError` when the model fails and `RoundLimitExceeded` when the policy says so;
         deadlines and refusals are the reply's `stop_reason`. Its last event is always `RunEnded`.
         """
-        plan, history = self.plan, self._history
-        if history.started is None:
-            self.emit(RunStarted(plan.run_id, plan.model.name, plan.messages))
-        else:
-            self.emit(RunResumed(history.resumptions + 1))
+        self._begin()
         clock = asyncio.timeout(self._time_left())
         try:
             async with clock, Dependencies() as dependencies:
@@ -140,12 +137,23 @@ class Loop:
 
     def end(self, reason: StopReason, error: BaseException | None = None) -> None:
         """Closes the books: open calls are answered, and the last event is said."""
+        if not self._begun:
+            self._begin()
         if self._open is not None:
             self._answer(STOPPED)
         self.stop_reason = reason
         self.phase = "ended"
         said = None if error is None else str(error) or type(error).__name__
         self.emit(RunEnded(reason, self._said.usage, len(self._said.rounds), said))
+
+    def _begin(self) -> None:
+        """Says the first event, also of a run that ends before its first step."""
+        self._begun = True
+        plan, history = self.plan, self._history
+        if history.started is None:
+            self.emit(RunStarted(plan.run_id, plan.model.name, plan.messages))
+        else:
+            self.emit(RunResumed(history.resumptions + 1))
 
     def _time_left(self) -> float | None:
         """A run that was taken up again has no more time than it was given at its start."""
