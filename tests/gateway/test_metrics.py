@@ -123,7 +123,7 @@ async def test_a_run_that_is_stopped_before_it_begins_leaves_the_gauge_at_zero()
         run = await client.start("?")
         run.log.listen(metrics.run(model="fast", live=True))
         await client.stop(run.id)
-        assert [type(event) for event in run.log.recorded()] == [RunEnded]
+        assert [type(event) for event in run.log.recorded()] == [RunStarted, RunEnded]
     assert value(metrics, "running_runs") == 0
     assert value(metrics, "runs_total", model="fast", stop_reason="stopped") == 1
 
