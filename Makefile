@@ -6,7 +6,8 @@ UV := $(TOOLS)/bin/uv
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 NEED := sh scripts/need.sh
-WORKERS ?= auto
+# Some tests wait for a browser, a server or another process: a few more than there are cores.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 2) + 2)")
 MODEL ?=
 PORT ?= 8080
 KILLS ?= 300

@@ -62,7 +62,7 @@ class JetStreamFollower:
             if events := await self._read():
                 return events
             left = end - loop.time()
-            if left <= 0:
+            if self._ended or left <= 0:
                 break
             try:
                 async with asyncio.timeout(min(left, LOOK_SECONDS)):
