@@ -33,9 +33,8 @@ from windlass.loop.dependencies import Dependencies
 from windlass.loop.executor import RunContext, ToolExecutor
 from windlass.loop.history import History
 from windlass.loop.loop import Loop, RunPlan
-from windlass.loop.policy import Repetition
 from windlass.loop.reply import Calls, Reply
-from windlass.loop.round import Round
+from windlass.loop.round import answers_to
 from windlass.model import Model
 from windlass.models import Key, Retry, create_model
 from windlass.runs.log import Follower, MemoryLog
@@ -250,9 +249,8 @@ class AsyncClient:
                 dependencies=dependencies,
                 slots=asyncio.Semaphore(policy.max_parallel),
             )
-            async with Round(1, self._executor, context, Repetition(1)) as round_:
-                await round_.finish(calls)
-                return tuple(a.response for a in round_.answers(calls, "stopped before it began"))
+            answers = await answers_to(calls, self._executor, context)
+            return tuple(answer.response for answer in answers)
 
     def _in_mode(self, given: Mode | None, offer: Offer, messages: Iterable[Message]) -> Model:
         mode = self._mode if given is None else mode_from(given)

@@ -10,8 +10,8 @@ from windlass.gateway.config import WorkersConfig
 from windlass.loop.approval import Approvals
 from windlass.loop.dependencies import Dependencies
 from windlass.loop.executor import RunContext, ToolExecutor
-from windlass.loop.policy import Policy, Repetition
-from windlass.loop.round import Round
+from windlass.loop.policy import Policy
+from windlass.loop.round import answers_to
 from windlass.messaging.embedded import NatsServer
 from windlass.tool import Tool
 from windlass.toolsets.remote.bridge import Bridge
@@ -104,7 +104,5 @@ class Workers:
                 dependencies=dependencies,
                 slots=asyncio.Semaphore(1),
             )
-            async with Round(1, self._executor, run, Repetition(1)) as one:
-                await one.finish([said])
-                [answer] = one.answers([said], "stopped before it began")
+            [answer] = await answers_to([said], self._executor, run)
         return Result(response=answer.response, outcome=answer.outcome)

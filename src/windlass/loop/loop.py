@@ -43,7 +43,7 @@ from windlass.loop.policy import (
 )
 from windlass.loop.reply import Reply
 from windlass.loop.results import ToolAnswer
-from windlass.loop.round import Round
+from windlass.loop.round import NOT_BEGUN, Round
 from windlass.loop.transcript import Transcript
 from windlass.loop.turn import Turn, TurnBuilder, UniqueIds
 from windlass.model import Model, ModelRequest, Settings
@@ -54,8 +54,8 @@ __all__ = ["Loop", "RunPlan"]
 log = logging.getLogger("windlass.loop")
 
 TRUNCATED = "Not run: the output limit cut this turn, so the call may be incomplete. Be shorter."
+NO_HISTORY = History(())
 LAST_TURN = "Not run: this was the last turn of the run."
-STOPPED = "stopped before it began"
 
 
 class RunPlan(Struct, frozen=True):
@@ -91,7 +91,7 @@ class Loop:
         self.plan = plan
         self.emit = emit
         self._settled = settled
-        self._history = history or History(())
+        self._history = history or NO_HISTORY
         self._ids = UniqueIds(self._history.call_ids)
         self.phase: Phase = "awaiting_model_call"
         self.stop_reason: StopReason | None = None
@@ -140,7 +140,7 @@ class Loop:
         if not self._begun:
             self._begin()
         if self._open is not None:
-            self._answer(STOPPED)
+            self._answer(NOT_BEGUN)
         self.stop_reason = reason
         self.phase = "ended"
         said = None if error is None else str(error) or type(error).__name__
@@ -309,7 +309,7 @@ class Loop:
         calls.check_interrupted(ours)
         await calls.finish(ours)
         self._open = (calls, ours)
-        self._judge(ours, self._answer(STOPPED, pending=theirs))
+        self._judge(ours, self._answer(NOT_BEGUN, pending=theirs))
         return "calls" if theirs else None
 
     def _theirs(self, turn: Turn) -> list[FunctionCall]:

@@ -17,10 +17,11 @@ from windlass.loop.policy import Repetition
 from windlass.loop.results import ToolAnswer, failure
 from windlass.tool import OnInterrupt, Tool
 
-__all__ = ["Round", "in_order"]
+__all__ = ["Round", "answers_to", "in_order"]
 
 log = logging.getLogger("windlass.loop")
 
+NOT_BEGUN = "stopped before it began"
 INTERRUPTED = "interrupted, effect unknown: the process ended while the tool ran"
 
 
@@ -223,6 +224,15 @@ class Round:
             )
 
 
+async def answers_to(
+    calls: Sequence[FunctionCall], executor: ToolExecutor, run: RunContext, number: int = 1
+) -> list[ToolAnswer]:
+    """Each call's one answer, in call order, without a model that asks: as round `number`."""
+    async with Round(number, executor, run, Repetition(1)) as alone:
+        await alone.finish(calls)
+        return alone.answers(calls, NOT_BEGUN)
+
+
 def in_order(calls: Sequence[FunctionCall], tools: Mapping[str, Tool]) -> list[FunctionCall]:
     """The calls with every tool behind those that it wants to come `after`, else as they came."""
     if not any(call.name in tools and tools[call.name].options.after for call in calls):
@@ -244,7 +254,7 @@ def _held_up(call: FunctionCall, waiting: set[str], tools: Mapping[str, Tool]) -
 
 def _stopped(job: ToolJob) -> ToolAnswer:
     if job.started_at is None:
-        return failure(job.call, "stopped before it began", "not_run")
+        return failure(job.call, NOT_BEGUN, "not_run")
     text = "stopped, effect unknown" if job.effect_unknown else "stopped"
     return replace(
         failure(job.call, text, "stopped"),

@@ -175,7 +175,10 @@ class MemoryFollower:
 
 
 class PollingFollower:
-    """A place in a log that another process writes: looked into again and again."""
+    """A place in a log that another process writes: looked into again and again.
+
+    Whoever hears that there is something new says so by `hurry`.
+    """
 
     def __init__(
         self,
@@ -188,8 +191,8 @@ class PollingFollower:
         self._position = position
         self._interval = interval
         self._here: list[RunEvent] = []
-        self._ended = False
-        self._woken = asyncio.Event()
+        self._ended = self._woken = False
+        self._news = asyncio.Event()
 
     def __aiter__(self) -> "PollingFollower":
         return self
@@ -205,6 +208,7 @@ class PollingFollower:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while not self._ended:
+            self._news.clear()
             events = await self._read(self._position)
             if events is None:
                 self._ended = True
@@ -214,22 +218,27 @@ class PollingFollower:
                 self._ended = events[-1].done
                 return events
             left = end - loop.time()
-            if left <= 0 or self._woken.is_set():
+            if left <= 0 or self._woken:
                 break
             try:
                 async with asyncio.timeout(min(left, self._interval)):
-                    await self._woken.wait()
+                    await self._news.wait()
             except TimeoutError:
                 pass
-        self._woken.clear()
+        self._woken = False
         return []
 
     @property
     def over(self) -> bool:
-        return self._ended
+        return self._ended and not self._here
 
     def wake(self) -> None:
-        self._woken.set()
+        self._woken = True
+        self._news.set()
+
+    def hurry(self) -> None:
+        """Looks now, and not when the time has come."""
+        self._news.set()
 
 
 def _release(waiter: asyncio.Future[None]) -> None:

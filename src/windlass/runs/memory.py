@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -10,7 +9,7 @@ from windlass.errors import RunNotFound
 from windlass.events import RunEnded, RunEvent
 from windlass.runs.encoding import encoded
 from windlass.runs.log import Follower, MemoryLog
-from windlass.runs.records import Order, Retention, RunRecord, expired
+from windlass.runs.records import Order, Retention, RunRecord, chosen, expired
 
 __all__ = ["MemoryRunLog"]
 
@@ -52,14 +51,7 @@ class MemoryRunLog:
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
         records = [_now(*run) for run in self._runs.values()]
-        chosen = [
-            record
-            for record in sorted(records, key=attrgetter("created"), reverse=True)
-            if owner in (None, record.owner)
-            and chat in (None, record.chat)
-            and open in (None, record.ended is None)
-        ]
-        return chosen[:limit]
+        return chosen(records, owner=owner, chat=chat, open=open, limit=limit)
 
     async def order(self, run_id: str, order: Order) -> None:
         log = self._run(run_id)[1]

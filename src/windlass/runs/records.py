@@ -1,6 +1,6 @@
 """What is known of runs beside their events, and which of them are no longer kept. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -8,7 +8,7 @@ from msgspec import Struct
 from windlass.content import Message
 from windlass.events import StopReason
 
-__all__ = ["Order", "Retention", "RunRecord", "expired", "title_of"]
+__all__ = ["Order", "Retention", "RunRecord", "chosen", "expired", "title_of"]
 
 TITLE_CHARS = 80
 
@@ -52,6 +52,26 @@ class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
     approved: bool = True
     arguments: dict[str, Any] | None = None
     reason: str | None = None
+
+
+def chosen(
+    records: Iterable[RunRecord],
+    *,
+    owner: str | None,
+    chat: str | None,
+    open: bool | None,
+    limit: int | None,
+) -> Sequence[RunRecord]:
+    """Those that are asked for, newest first; None does not choose."""
+    newest = sorted(records, key=lambda record: record.created, reverse=True)
+    found = [
+        record
+        for record in newest
+        if owner in (None, record.owner)
+        and chat in (None, record.chat)
+        and open in (None, record.ended is None)
+    ]
+    return found[:limit]
 
 
 def expired(ended: Sequence[RunRecord], retention: Retention, now: float) -> Sequence[RunRecord]:

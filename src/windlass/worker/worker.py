@@ -18,9 +18,9 @@ from windlass.jsontext import compact_json
 from windlass.loop.approval import Approvals
 from windlass.loop.dependencies import Dependencies
 from windlass.loop.executor import RunContext, ToolExecutor
-from windlass.loop.policy import Policy, Repetition
+from windlass.loop.policy import Policy
 from windlass.loop.results import ToolAnswer
-from windlass.loop.round import Round
+from windlass.loop.round import answers_to
 from windlass.messaging.connection import Connection, Msg, NatsError, connect
 from windlass.tool import Tool, as_tools
 from windlass.toolsets.remote import subjects
@@ -205,10 +205,8 @@ class Worker:
         )
         loop = asyncio.get_running_loop()
         current_host.set((loop, lambda name, arguments: self._host(call, name, arguments)))
-        async with Round(call.round, self._executor, run, Repetition(1)) as one:
-            await one.finish([said])
-            [answer] = one.answers([said], "stopped before it began")
-            return answer
+        [answer] = await answers_to([said], self._executor, run, call.round)
+        return answer
 
     def _told(self, call: Call, event: RunEvent) -> None:
         if isinstance(event, ToolRunProgress):

@@ -2,7 +2,6 @@
 
 import tomllib
 from collections.abc import AsyncGenerator, Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +11,7 @@ from windlass.errors import ConfigError, RunNotFound
 from windlass.gateway.config import CONFIG_NAME, find_config
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
-from windlass.runs.sqlite import SQLiteLog, keepers, queries
+from windlass.runs.sqlite import SQLiteLog
 
 __all__ = ["RunsFile", "find_log", "find_run", "opened", "short_id"]
 
@@ -45,20 +44,11 @@ class RunsFile(SQLiteLog):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        # One connection: a process that opens a second one drops the file locks of the first.
-        self._readers = ThreadPoolExecutor(1, f"windlass {path.name} reader")
         self.chosen: Collection[str] = ()
         """The runs that may be taken up."""
 
     async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
         return await super().claim(lambda record: record.id in self.chosen and wanted(record))
-
-    async def cut_off(self) -> set[str]:
-        """The runs that have not ended, and whose process is gone."""
-        found = [(record.id, keeper) for record, keeper in await self._read(queries.open_runs)]
-        held = {keeper for _, keeper in found}
-        gone = {keeper for keeper in held if not keepers.is_alive(self.path, keeper)}
-        return {run_id for run_id, keeper in found if keeper in gone}
 
 
 @asynccontextmanager

@@ -15,10 +15,10 @@ from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEnded, RunEvent
 from windlass.jsontext import encode_json
 from windlass.messaging.connection import NatsError
-from windlass.runs.jetstream.follower import JetStreamFollower
+from windlass.runs.jetstream.follower import stream_follower
 from windlass.runs.jetstream.streams import Streams, TakenOver
 from windlass.runs.log import Follower, MemoryLog
-from windlass.runs.records import Order, Retention, RunRecord, expired
+from windlass.runs.records import Order, Retention, RunRecord, chosen, expired
 from windlass.runs.stored import Batch, StoredLog
 
 __all__ = ["JetStreamLog"]
@@ -109,7 +109,7 @@ class JetStreamLog:
         live = self._live.get(run_id)
         if live is not None:
             return live.follow(after)
-        return JetStreamFollower(self._streams, run_id, after, lambda: self.status(run_id))
+        return stream_follower(self._streams, run_id, after, lambda: self.status(run_id))
 
     async def status(self, run_id: str) -> RunRecord:
         streams = self._streams
@@ -136,14 +136,7 @@ class JetStreamLog:
         records = [_records.decode(data) for data, _ in kept.values()]
         # What is written of a run that goes is older than its events.
         records = [each if each.ended else await self.status(each.id) for each in records]
-        chosen = [
-            record
-            for record in sorted(records, key=lambda record: record.created, reverse=True)
-            if owner in (None, record.owner)
-            and chat in (None, record.chat)
-            and open in (None, record.ended is None)
-        ]
-        return chosen[:limit]
+        return chosen(records, owner=owner, chat=chat, open=open, limit=limit)
 
     async def order(self, run_id: str, order: Order) -> None:
         live = self._live.get(run_id)

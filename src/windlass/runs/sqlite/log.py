@@ -68,10 +68,7 @@ class SQLiteLog:
     async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
         def take(connection: sqlite3.Connection) -> list[RunRecord]:
             with transaction(connection):
-                found = queries.open_runs(connection)
-                held = {keeper for _, keeper in found}
-                gone = {keeper for keeper in held if not keepers.is_alive(self.path, keeper)}
-                ours = [record for record, keeper in found if keeper in gone and wanted(record)]
+                ours = [record for record in self._left_open(connection) if wanted(record)]
                 connection.executemany(
                     "UPDATE runs SET keeper = ? WHERE id = ?",
                     [(self._writer.keeper, record.id) for record in ours],
@@ -79,6 +76,10 @@ class SQLiteLog:
             return ours
 
         return await self._write(take)
+
+    async def cut_off(self) -> set[str]:
+        """The runs that have not ended, and whose process is gone."""
+        return {record.id for record in await self._read(self._left_open)}
 
     async def reopen(self, run_id: str) -> MemoryLog:
         events = await self.read(run_id)
@@ -173,6 +174,12 @@ class SQLiteLog:
                 )
 
         await self._write(delete)
+
+    def _left_open(self, connection: sqlite3.Connection) -> Sequence[RunRecord]:
+        found = queries.open_runs(connection)
+        held = {keeper for _, keeper in found}
+        gone = {keeper for keeper in held if not keepers.is_alive(self.path, keeper)}
+        return [record for record, keeper in found if keeper in gone]
 
     def _keep(self, run_id: str, log: StoredLog) -> StoredLog:
         self._live[run_id] = log

@@ -32,7 +32,7 @@ def events_after(
     Raises `RunNotFound`, and `StorageError` for events that cannot be understood.
     """
     # Before the events are: what has ended by now has all of them.
-    ended = record_of(connection, run_id).ended is not None
+    ended = _has_ended(connection, run_id)
     events: list[RunEvent] = []
     rows = connection.execute(_BATCHES, {"run": run_id, "after": after})
     for (data,) in rows:
@@ -45,10 +45,7 @@ def events_after(
 
 def record_of(connection: sqlite3.Connection, run_id: str) -> RunRecord:
     """Raises `RunNotFound`."""
-    row = connection.execute(f"SELECT {_RECORD} FROM runs WHERE id = ?", (run_id,)).fetchone()
-    if row is None:
-        raise RunNotFound(f"no run {run_id!r} is known here")
-    return _record(row)
+    return _record(_row_of(connection, run_id, _RECORD))
 
 
 def records(
@@ -87,6 +84,18 @@ def orders(connection: sqlite3.Connection) -> list[tuple[int, str, bytes, bool]]
         " JOIN runs ON runs.id = run_id ORDER BY orders.id"
     )
     return connection.execute(query).fetchall()
+
+
+def _has_ended(connection: sqlite3.Connection, run_id: str) -> bool:
+    """Without the rest of what is known: whoever follows a run asks again and again."""
+    return bool(_row_of(connection, run_id, "ended IS NOT NULL")[0])
+
+
+def _row_of(connection: sqlite3.Connection, run_id: str, columns: str) -> Sequence[Any]:
+    row = connection.execute(f"SELECT {columns} FROM runs WHERE id = ?", (run_id,)).fetchone()
+    if row is None:
+        raise RunNotFound(f"no run {run_id!r} is known here")
+    return row
 
 
 def _decoded(run_id: str, data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:

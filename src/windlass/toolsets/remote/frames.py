@@ -46,6 +46,7 @@ VERSION = 1
 Affinity = Literal["hint", "strict_queue", "strict_fail_fast"]
 """How firmly a session keeps to the worker of its last call: preferred, waited for, or an error."""
 MOST_TOOLS = 1_000
+_OPTIONS = ToolOptions.__struct_fields__
 
 
 class BadFrame(WindlassError):
@@ -69,16 +70,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Fa
 
     def options(self) -> ToolOptions:
         """Raises `ConfigError` for a value that makes no sense."""
-        return ToolOptions(
-            timeout=self.timeout,
-            idempotent=self.idempotent,
-            cache=self.cache,
-            serial=self.serial,
-            approve=self.approve,
-            after=self.after,
-            retries=self.retries,
-            on_interrupt=self.on_interrupt,
-        )
+        return ToolOptions(**{name: getattr(self, name) for name in _OPTIONS})
 
     def declaration(self) -> FunctionDeclaration:
         return FunctionDeclaration(self.name, self.description, self.parameters)
@@ -210,17 +202,9 @@ def spec_of(tool: Tool) -> ToolSpec:
     declaration = tool.declaration
     if not tool.runnable or not isinstance(declaration, FunctionDeclaration):
         raise ConfigError(f"{tool.name} is only declared: a worker has nothing to run for it")
-    options = tool.options
     return ToolSpec(
         name=tool.name,
         description=declaration.description,
         parameters=declaration.parameters or {"type": "object", "properties": {}},
-        timeout=options.timeout,
-        idempotent=options.idempotent,
-        cache=options.cache,
-        serial=options.serial,
-        approve=options.approve,
-        after=options.after,
-        retries=options.retries,
-        on_interrupt=options.on_interrupt,
+        **{name: getattr(tool.options, name) for name in _OPTIONS},
     )
