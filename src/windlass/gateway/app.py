@@ -25,6 +25,7 @@ from windlass.gateway.exchange import (
     Scope,
     Send,
     exchange_of,
+    json_response,
     respond_json,
 )
 from windlass.gateway.gateway import SHUTTING_DOWN, Gateway
@@ -195,20 +196,20 @@ class _Pages:
 
     async def models(self, request: Request) -> Response:
         names = self._gateway.catalog.names(exchange_of(request.scope).key)
-        return _json({"object": "list", "data": [self._model(name) for name in names]})
+        return json_response({"object": "list", "data": [self._model(name) for name in names]})
 
     async def model(self, request: Request) -> Response:
         name = request.path_params["name"]
         self._gateway.catalog.served(name, exchange_of(request.scope).key)
-        return _json(self._model(name))
+        return json_response(self._model(name))
 
     async def live(self, request: Request) -> Response:
-        return _json({"status": "ok"})
+        return json_response({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
         if self._gateway.draining:
-            return _json({"status": "shutting down"}, 503)
-        return _json({"status": "ok"})
+            return json_response({"status": "shutting down"}, 503)
+        return json_response({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:
         body, kind = self._gateway.metrics.render(request.headers.get("accept"))
@@ -219,10 +220,6 @@ class _Pages:
 
     def _model(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": self._started, "owned_by": "windlass"}
-
-
-def _json(fields: dict[str, Any], status: int = 200) -> Response:
-    return Response(encode_json(fields), status, media_type="application/json")
 
 
 def _lifespan(gateway: Gateway) -> Any:

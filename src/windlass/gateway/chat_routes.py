@@ -6,10 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from windlass.gateway.durable import DurableRuns
-from windlass.gateway.exchange import exchange_of
+from windlass.gateway.exchange import exchange_of, json_response
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.problems import Problem, Refused
-from windlass.jsontext import encode_json
 from windlass.models.fields import JsonObject
 from windlass.models.openai import wire
 from windlass.runs.records import RunRecord
@@ -26,12 +25,14 @@ class ChatRoutes:
     async def list(self, request: Request) -> Response:
         """The newest first."""
         if self._gateway.durable is None:
-            return _json({"object": "list", "data": []})
+            return json_response({"object": "list", "data": []})
         chats: dict[str, list[RunRecord]] = {}
         for record in await self._gateway.durable.log.list(owner=exchange_of(request.scope).owner):
             if record.chat:
                 chats.setdefault(record.chat, []).append(record)
-        return _json({"object": "list", "data": [chat_fields(runs) for runs in chats.values()]})
+        return json_response(
+            {"object": "list", "data": [chat_fields(runs) for runs in chats.values()]}
+        )
 
     async def show_or_delete(self, request: Request) -> Response:
         durable, runs = await self._chat(request)
@@ -44,14 +45,14 @@ class ChatRoutes:
             fields for message in messages for fields in wire.encode_message(message)
         ]
         fields["run_ids"] = [record.id for record in reversed(runs)]
-        return _json(fields)
+        return json_response(fields)
 
     async def _delete(self, runs: Sequence[RunRecord]) -> Response:
         if going := next((record.id for record in runs if record.ended is None), None):
             raise Refused(Problem(409, f"Its run {going} has not ended: stop it.", "run_goes"))
         for record in runs:
             await self._gateway.forget(record.id)
-        return _json({"id": runs[0].chat, "object": "chat.deleted", "deleted": True})
+        return json_response({"id": runs[0].chat, "object": "chat.deleted", "deleted": True})
 
     async def _chat(self, request: Request) -> tuple[DurableRuns, Sequence[RunRecord]]:
         chat, owner = request.path_params["chat_id"], exchange_of(request.scope).owner
@@ -75,7 +76,3 @@ def chat_fields(runs: Sequence[RunRecord]) -> JsonObject:
         "status": "running" if last.ended is None else "ended",
         "runs": len(runs),
     }
-
-
-def _json(fields: JsonObject) -> Response:
-    return Response(encode_json(fields), media_type="application/json")

@@ -6,9 +6,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias
 
+from starlette.responses import Response
+
 from windlass.errors import WindlassError
 from windlass.gateway.config import KeyConfig
 from windlass.gateway.problems import Problem, Refused, bad_request
+from windlass.jsontext import encode_json
 from windlass.loop.reply import Reply
 from windlass.settings import Mode
 
@@ -21,6 +24,7 @@ __all__ = [
     "Send",
     "disconnected",
     "exchange_of",
+    "json_response",
     "no_content",
     "query_number",
     "read_body",
@@ -151,6 +155,13 @@ async def respond_json(
     send: Send, body: bytes, headers: Iterable[Header] = (), status: int = 200
 ) -> None:
     await respond(send, status, body, (JSON_TYPE, *headers))
+
+
+def json_response(
+    fields: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """The same for endpoints that return their answer."""
+    return Response(encode_json(fields), status, headers, "application/json")
 
 
 def query_number(text: str | None, name: str) -> int:

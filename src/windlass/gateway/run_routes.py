@@ -18,6 +18,7 @@ from windlass.gateway.exchange import (
     Send,
     disconnected,
     exchange_of,
+    json_response,
     no_content,
     query_number,
     read_body,
@@ -25,7 +26,7 @@ from windlass.gateway.exchange import (
 from windlass.gateway.found import Decision, FoundRun, run_fields
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.problems import Problem, Refused, bad_request
-from windlass.jsontext import decode_json, encode_json
+from windlass.jsontext import decode_json
 from windlass.models.fields import JsonObject
 from windlass.runs.log import Follower
 
@@ -57,7 +58,7 @@ class RunRoutes:
             asked, exchange, request.receive, live=True, background=True
         )
         await run.settled()
-        return _json(run_fields(run), 202, {"location": f"/v1/runs/{run.id}"})
+        return json_response(run_fields(run), 202, {"location": f"/v1/runs/{run.id}"})
 
     async def list(self, request: Request) -> Response:
         """Newest first: those that go here, and those that the log knows."""
@@ -74,10 +75,10 @@ class RunRoutes:
         if self._gateway.durable is not None:
             records = await self._gateway.durable.log.list(owner=owner, limit=limit)
             listed = [here.get(record.id) or kept_fields(record) for record in records]
-        return _json({"object": "list", "data": listed[:limit]})
+        return json_response({"object": "list", "data": listed[:limit]})
 
     async def show(self, request: Request) -> Response:
-        return _json(await (await self._run(request)).fields())
+        return json_response(await (await self._run(request)).fields())
 
     async def stop(self, request: Request) -> Response:
         await (await self._run(request)).stop()
@@ -97,14 +98,14 @@ class RunRoutes:
         if not await run.approve(decision):
             message = f"No call {decision.call_id[:100]!r} of this run waits for a decision."
             raise Refused(Problem(409, message, "nothing_to_approve", "call_id"))
-        return _json(await run.fields(whole=False))
+        return json_response(await run.fields(whole=False))
 
     async def delete(self, request: Request) -> Response:
         run = await self._run(request)
         if (await run.fields(whole=False))["status"] == "running":
             raise Refused(Problem(409, "The run has not ended: stop it first.", "run_goes"))
         await self._gateway.forget(run.id)
-        return _json({"id": run.id, "object": "run.deleted", "deleted": True})
+        return json_response({"id": run.id, "object": "run.deleted", "deleted": True})
 
     async def _run(self, request: Request) -> FoundRun:
         run_id = request.path_params["run_id"]
@@ -156,7 +157,3 @@ class RunEvents:
             )
             body = {"type": "http.response.body", "body": data or HEARTBEAT, "more_body": more}
             await send(body)
-
-
-def _json(fields: JsonObject, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(encode_json(fields), status, headers, "application/json")
