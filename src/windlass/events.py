@@ -169,6 +169,8 @@ class RunStarted(Event, frozen=True, omit_defaults=True, tag="run_started"):
     run_id: str
     model: str
     messages: tuple[Message, ...]
+    max_rounds: int | None = None
+    """How many rounds of tools it may have; older logs do not say."""
 
 
 class RoundStarted(Event, frozen=True, omit_defaults=True, tag="round_started"):

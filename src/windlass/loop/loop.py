@@ -151,7 +151,8 @@ class Loop:
         self._begun = True
         plan, history = self.plan, self._history
         if history.started is None:
-            self.emit(RunStarted(plan.run_id, plan.model.name, plan.messages))
+            rounds = plan.policy.max_rounds
+            self.emit(RunStarted(plan.run_id, plan.model.name, plan.messages, rounds))
         else:
             self.emit(RunResumed(history.resumptions + 1))
 

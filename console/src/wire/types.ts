@@ -1,0 +1,571 @@
+// Made by scripts/console_types.py of the gateway's OpenAPI document. Do not edit.
+
+/** OpenAI's request. Fields that are not named here go to models that know them. */
+export type ChatCompletionRequest = {
+  /** A name out of `GET /v1/models`. */
+  model: string;
+  messages: Array<ChatMessage>;
+  /** The client's own tools. Calls of them come back as `tool_calls`. */
+  tools?: Array<ChatTool> | null;
+  tool_choice?: ToolChoice | null;
+  /** The older form of `tools`. */
+  functions?: Array<ChatFunction> | null;
+  /** The older form of `tool_choice`. */
+  function_call?: (("auto" | "none") | {
+    name: string;
+  }) | null;
+  parallel_tool_calls?: boolean | null;
+  stream?: boolean | null;
+  stream_options?: {
+    include_usage?: boolean;
+    /** Shows what the gateway's own tools do, in the field `windlass` of chunks. The header `Accept: text/event-stream; events=windlass` asks for it, too. */
+    include_tool_events?: boolean;
+  } | null;
+  /** Lets the run go on when its client goes away. */
+  background?: boolean | null;
+  /** Goes on with a stored chat, or begins one; for a gateway that keeps its runs. */
+  chat_id?: string | null;
+  n?: 1 | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  top_k?: number | null;
+  max_tokens?: number | null;
+  max_completion_tokens?: number | null;
+  stop?: (string | Array<string>) | null;
+  seed?: number | null;
+  response_format?: ResponseFormat | null;
+};
+
+export type ChatMessage = ({
+  role: "system" | "developer" | "user";
+  content: string | Array<ContentPart>;
+}) | ({
+  role: "assistant";
+  content?: (string | Array<ContentPart>) | null;
+  tool_calls?: Array<ChatToolCall> | null;
+  reasoning_content?: string | null;
+}) | ({
+  role: "tool";
+  tool_call_id: string;
+  content: (string | Array<ContentPart>) | null;
+}) | ({
+  role: "function";
+  name: string;
+  content: (string | Array<ContentPart>) | null;
+});
+
+export type ContentPart = {
+  type: "text";
+  text: string;
+} | {
+  type: "image_url";
+  image_url: {
+    url: string;
+  };
+} | {
+  type: "input_audio";
+  input_audio: {
+    data: string;
+    format: string;
+  };
+} | {
+  type: "file";
+  file: Record<string, unknown>;
+} | {
+  type: string;
+};
+
+export type ChatToolCall = {
+  id: string;
+  type: "function";
+  function: {
+    name: string;
+    arguments: string;
+  };
+};
+
+export type ChatTool = {
+  type: "function";
+  function: ChatFunction;
+};
+
+export type ChatFunction = {
+  name: string;
+  description?: string | null;
+  /** A JSON Schema of type `object`. */
+  parameters?: Record<string, unknown> | null;
+  strict?: boolean | null;
+};
+
+export type ToolChoice = ("auto" | "none" | "required") | {
+  function: {
+    name: string;
+  };
+  type?: "function";
+} | ({
+  type: "allowed_tools";
+  allowed_tools: {
+    mode: "auto" | "required";
+    tools: Array<{
+      function: {
+        name: string;
+      };
+      type?: "function";
+    }>;
+  };
+});
+
+export type ResponseFormat = ({
+  type: "text" | "json_object";
+}) | ({
+  type: "json_schema";
+  json_schema: {
+    schema: Record<string, unknown>;
+    name?: string;
+    strict?: boolean | null;
+  };
+});
+
+/** Every error, also one in the middle of a stream. */
+export type Error = {
+  error: {
+    message: string;
+    type: string;
+    /** The field of the request that is wrong. */
+    param: string | null;
+    code: string | null;
+  };
+};
+
+export type Model = {
+  id: string;
+  object: "model";
+  created: number;
+  owned_by: string;
+};
+
+export type ModelList = {
+  object: "list";
+  data: Array<Model>;
+};
+
+export type ChatCompletion = {
+  id: string;
+  object: "chat.completion";
+  created: number;
+  model: string;
+  choices: Array<{
+    index: number;
+    message: AssistantMessage;
+    logprobs: Record<string, unknown> | null;
+    finish_reason: FinishReason;
+  }>;
+  usage?: TokenUsage;
+};
+
+export type AssistantMessage = {
+  role: "assistant";
+  content: string | null;
+  refusal: string | null;
+  tool_calls?: Array<ChatToolCall>;
+  reasoning_content?: string;
+  images?: Array<Record<string, unknown>>;
+};
+
+export type ChatCompletionChunk = {
+  id: string;
+  object: "chat.completion.chunk";
+  created: number;
+  model: string;
+  choices: Array<{
+    index: number;
+    delta: ChatDelta;
+    logprobs: Record<string, unknown> | null;
+    finish_reason: FinishReason | null;
+  }>;
+  usage?: TokenUsage | null;
+  windlass?: RunEvent;
+};
+
+export type ChatDelta = {
+  role?: "assistant";
+  content?: string | null;
+  refusal?: string | null;
+  reasoning_content?: string;
+  images?: Array<Record<string, unknown>>;
+  tool_calls?: Array<{
+    index: number;
+    id?: string;
+    type?: "function";
+    function?: {
+      name?: string;
+      arguments?: string;
+    };
+  }>;
+};
+
+export type FinishReason = "stop" | "tool_calls" | "length" | "content_filter";
+
+/** Of all rounds together. */
+export type TokenUsage = {
+  prompt_tokens: number;
+  completion_tokens: number;
+  total_tokens: number;
+  prompt_tokens_details?: {
+    cached_tokens: number;
+  };
+  completion_tokens_details?: {
+    reasoning_tokens: number;
+  };
+};
+
+export type Run = {
+  id: string;
+  object: "run";
+  created: number;
+  model: string;
+  status: "running" | "ended" | "failed";
+  phase: "awaiting_model_call" | "executing_tools" | "awaiting_final_response" | "ended";
+  /** Null where it is not known. */
+  mode: ("auto" | "native" | "emulated") | null;
+  /** How many events it has had so far. */
+  events: number;
+  /** The first words of what was asked. */
+  title: string;
+  /** The stored chat that it is a part of. */
+  chat_id: string | null;
+  stop_reason?: ("answer" | "calls" | "max_rounds" | "repetition" | "length" | "content_filter" | "malformed_call" | "deadline" | "stopped" | "error") | null;
+  error?: {
+    message: string;
+    type: string;
+    param?: string | null;
+  };
+  response?: ChatCompletion;
+};
+
+export type RunList = {
+  object: "list";
+  data: Array<Run>;
+};
+
+export type Chat = {
+  id: string;
+  object: "chat";
+  created: number;
+  updated: number;
+  title: string;
+  model: string;
+  status: "running" | "ended";
+  runs: number;
+  /** In OpenAI's form. */
+  messages?: Array<Record<string, unknown>>;
+  run_ids?: Array<string>;
+};
+
+export type ChatList = {
+  object: "list";
+  data: Array<Chat>;
+};
+
+export type Deleted = {
+  id: string;
+  object: "run.deleted" | "chat.deleted";
+  deleted: true;
+};
+
+export type Health = {
+  status: "ok" | "shutting down";
+};
+
+/** A signed delta is a part of its own: signatures are never merged or moved. */
+export type TextDelta = {
+  event: "text_delta";
+  text: string;
+  signature?: string | null;
+  extra?: Record<string, unknown> | null;
+  seq: number;
+  time: number;
+  type: "content";
+  done: false;
+};
+
+export type ThoughtDelta = {
+  event: "thought_delta";
+  text: string;
+  signature?: string | null;
+  extra?: Record<string, unknown> | null;
+  seq: number;
+  time: number;
+  type: "content";
+  done: false;
+};
+
+/** A whole part that does not come in pieces: an image, or a provider's own kind. */
+export type PartReceived = {
+  event: "part_received";
+  part: Text | Thought | InlineData | FileData | FunctionCall | FunctionResponse | Opaque;
+  seq: number;
+  time: number;
+  type: "content";
+  done: false;
+};
+
+export type Text = {
+  type: "text";
+  text: string;
+  signature?: string | null;
+  extra?: Record<string, unknown>;
+};
+
+/** What the model says to itself; shown apart from its answer. */
+export type Thought = {
+  type: "thought";
+  text: string;
+  signature?: string | null;
+  extra?: Record<string, unknown>;
+};
+
+/** Bytes of an image or another medium. */
+export type InlineData = {
+  type: "inline_data";
+  data: string;
+  mime_type: string;
+  extra?: Record<string, unknown>;
+};
+
+/** A medium that the provider fetches by address. */
+export type FileData = {
+  type: "file_data";
+  uri: string;
+  mime_type?: string | null;
+  extra?: Record<string, unknown>;
+};
+
+/** What the model asks for. The arguments stay the JSON text that the model wrote. */
+export type FunctionCall = {
+  type: "function_call";
+  name: string;
+  json?: string;
+  id?: string;
+  signature?: string | null;
+  extra?: Record<string, unknown>;
+};
+
+/** The one answer to a call: `{"output": value}`, `{"error": text}`, or any other object. */
+export type FunctionResponse = {
+  type: "function_response";
+  name: string;
+  response: Record<string, unknown>;
+  id?: string;
+  parts?: Array<InlineData | FileData>;
+  extra?: Record<string, unknown>;
+};
+
+/** A provider's part of a kind that Windlass does not know, kept whole for that provider. */
+export type Opaque = {
+  type: "opaque";
+  provider: string;
+  data: Record<string, unknown>;
+  extra?: Record<string, unknown>;
+};
+
+/** The model begins call number `index` of this turn (0, 1, ...). */
+export type ToolCallStarted = {
+  event: "tool_call_started";
+  index: number;
+  id: string;
+  name: string;
+  seq: number;
+  time: number;
+  type: "tool_call";
+  done: false;
+};
+
+/** The next piece of the call's argument text. */
+export type ToolCallDelta = {
+  event: "tool_call_delta";
+  index: number;
+  json: string;
+  seq: number;
+  time: number;
+  type: "tool_call";
+  done: false;
+};
+
+/** The call is complete: `call.json` is all of its pieces. */
+export type ToolCallEnded = {
+  event: "tool_call_ended";
+  index: number;
+  call: FunctionCall;
+  seq: number;
+  time: number;
+  type: "tool_call";
+  done: false;
+};
+
+/** The model's turn is over, though not necessarily the run. Always a turn's last event. */
+export type TurnEnded = {
+  event: "turn_ended";
+  finish: "content_filter" | "length" | "malformed_call" | "other" | "stop" | "tool_calls";
+  usage?: Usage;
+  detail?: string | null;
+  message_extra?: Record<string, unknown> | null;
+  seq: number;
+  time: number;
+  type: "control";
+  done: false;
+};
+
+/** Tokens as the provider counted them. `input_tokens` include the cached ones. */
+export type Usage = {
+  input_tokens?: number;
+  output_tokens?: number;
+  total_tokens?: number;
+  cached_tokens?: number;
+  thought_tokens?: number;
+};
+
+export type RunStarted = {
+  event: "run_started";
+  run_id: string;
+  model: string;
+  messages: Array<Message>;
+  max_rounds?: number | null;
+  seq: number;
+  time: number;
+  type: "control";
+  done: false;
+};
+
+/** One turn of a conversation. `dict=True` gives each message room for `encoded_once`. */
+export type Message = {
+  role: "assistant" | "system" | "tool" | "user";
+  parts: Array<Text | Thought | InlineData | FileData | FunctionCall | FunctionResponse | Opaque>;
+  extra?: Record<string, unknown>;
+};
+
+/** Another process goes on with the run: its log ended without an end. */
+export type RunResumed = {
+  event: "run_resumed";
+  attempt: number;
+  seq: number;
+  time: number;
+  type: "control";
+  done: false;
+};
+
+/** A request goes to the model. Rounds count from 1. */
+export type RoundStarted = {
+  event: "round_started";
+  round: number;
+  phase: "awaiting_final_response" | "awaiting_model_call" | "ended" | "executing_tools";
+  seq: number;
+  time: number;
+  type: "control";
+  done: false;
+};
+
+/** The model is asked again. All that this round has said and done so far is superseded. */
+export type RoundRestarted = {
+  event: "round_restarted";
+  round: number;
+  phase: "awaiting_final_response" | "awaiting_model_call" | "ended" | "executing_tools";
+  seq: number;
+  time: number;
+  type: "control";
+  done: false;
+};
+
+/** A sentence for the person who waits. */
+export type Status = {
+  event: "status";
+  message: string;
+  seq: number;
+  time: number;
+  type: "status";
+  done: false;
+};
+
+export type ToolRunStarted = {
+  event: "tool_run_started";
+  call: FunctionCall;
+  round: number;
+  seq: number;
+  time: number;
+  type: "tool_call";
+  done: false;
+};
+
+/** What a running tool reports: a fraction of the work, a message, or any JSON value. */
+export type ToolRunProgress = {
+  event: "tool_run_progress";
+  call_id: string;
+  name: string;
+  progress?: number | null;
+  message?: string | null;
+  data?: unknown;
+  seq: number;
+  time: number;
+  type: "status";
+  done: false;
+};
+
+/** The call's one answer, whole; the model's copy may be shorter. */
+export type ToolRunEnded = {
+  event: "tool_run_ended";
+  response: FunctionResponse;
+  outcome: "denied" | "error" | "interrupted" | "invalid_arguments" | "not_run" | "ok" | "stopped" | "timeout" | "unknown_tool";
+  seconds?: number;
+  attempts?: number;
+  cached?: boolean;
+  effect_unknown?: boolean;
+  seq: number;
+  time: number;
+  type: "tool_result";
+  done: false;
+};
+
+export type ApprovalRequested = {
+  event: "approval_requested";
+  call: FunctionCall;
+  reason?: string | null;
+  seq: number;
+  time: number;
+  type: "control";
+  done: false;
+};
+
+export type ApprovalResolved = {
+  event: "approval_resolved";
+  call_id: string;
+  approved: boolean;
+  arguments?: Record<string, unknown> | null;
+  reason?: string | null;
+  seq: number;
+  time: number;
+  type: "control";
+  done: false;
+};
+
+/** The last event of every run. */
+export type RunEnded = {
+  event: "run_ended";
+  reason: "answer" | "calls" | "content_filter" | "deadline" | "error" | "length" | "malformed_call" | "max_rounds" | "repetition" | "stopped";
+  usage?: Usage;
+  rounds?: number;
+  error?: string | null;
+  seq: number;
+  time: number;
+  type: "control";
+  done: true;
+};
+
+/** The body of `approve`. */
+export type Decision = {
+  call_id: string;
+  approved?: boolean;
+  arguments?: Record<string, unknown> | null;
+  reason?: string | null;
+};
+
+export type RunEvent = TextDelta | ThoughtDelta | PartReceived | ToolCallStarted | ToolCallDelta | ToolCallEnded | TurnEnded | RunStarted | RunResumed | RoundStarted | RoundRestarted | Status | ToolRunStarted | ToolRunProgress | ToolRunEnded | ApprovalRequested | ApprovalResolved | RunEnded;
