@@ -72,6 +72,7 @@ def test_every_section_and_every_setting_is_read(tmp_path: Path) -> None:
     cors_origins = ["https://chat.example.com", "http://localhost:3000"]
     heartbeat = 5
     shutdown_timeout = 0
+    console = false
     access_log = false
     log_content = true
 
@@ -129,6 +130,7 @@ def test_every_section_and_every_setting_is_read(tmp_path: Path) -> None:
         cors_origins=("https://chat.example.com", "http://localhost:3000"),
         heartbeat=5.0,
         shutdown_timeout=0.0,
+        console=False,
         access_log=False,
         log_content=True,
     )

@@ -10,31 +10,27 @@ from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from windlass.gateway.chat import ChatCompletions
 from windlass.gateway.chat_routes import ChatRoutes
 from windlass.gateway.config import GatewayConfig
 from windlass.gateway.config.checks import is_loopback
+from windlass.gateway.console import Console
 from windlass.gateway.exchange import (
     ClientGone,
     Exchange,
     Receive,
     Scope,
     Send,
-    exchange_of,
-    json_response,
     respond_json,
 )
 from windlass.gateway.gateway import SHUTTING_DOWN, Gateway
+from windlass.gateway.info_routes import InfoRoutes
 from windlass.gateway.keys import presented_key
 from windlass.gateway.observe.access_log import AccessRecord
-from windlass.gateway.openapi import openapi_document
 from windlass.gateway.problems import INTERNAL, Problem, Refused, headers_too_large, problem_of
 from windlass.gateway.run_routes import RunEvents, RunRoutes
-from windlass.jsontext import encode_json
 from windlass.model import Model
 
 __all__ = ["App", "create_app"]
@@ -44,7 +40,6 @@ log = logging.getLogger("windlass.gateway")
 CLIENT_GONE = 499
 """What the log says of a client that did not wait for its answer."""
 EXPOSED = ("X-Request-Id", "X-Windlass-Run-Id", "X-Function-Calling-Mode", "Retry-After")
-OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready"})
 
 
 def create_app(
@@ -66,7 +61,10 @@ class App:
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         self._chat = Route("/v1/chat/completions", ChatCompletions(gateway), methods=["POST"])
-        routes = [self._chat, *_routes(gateway)]
+        info = InfoRoutes(gateway)
+        open_routes = _open_routes(gateway, info)
+        self._open = [route.path_regex for route in open_routes]
+        routes = [self._chat, *_guarded_routes(gateway, info), *open_routes]
         self._router = Router(routes, redirect_slashes=False, lifespan=_lifespan(gateway))
         self._answer = self._exchange
         origins = gateway.config.server.cors_origins
@@ -120,7 +118,8 @@ class App:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > limit:
             self.gateway.metrics.refused("headers_too_large")
             raise Refused(headers_too_large(limit))
-        if scope["path"] in OPEN_PATHS:
+        path = scope["path"]
+        if path != self._chat.path and any(each.match(path) for each in self._open):
             return
         if self.gateway.keys.required:
             exchange.key = self.gateway.keys.find(presented_key(exchange.headers))
@@ -132,7 +131,7 @@ class App:
             self.gateway.metrics.refused("foreign_origin")
             message = "Other web pages may not use a gateway that asks for no key."
             raise Refused(Problem(403, message, "foreign_origin"))
-        if self.gateway.draining and scope["method"] == "POST" and not _is_steering(scope["path"]):
+        if self.gateway.draining and scope["method"] == "POST" and not _is_steering(path):
             raise Refused(SHUTTING_DOWN)
 
     async def _failed(self, error: Exception, exchange: Exchange, send: Send) -> None:
@@ -166,11 +165,11 @@ class App:
             self.gateway.access_log.line(_record(scope, exchange, seconds))
 
 
-def _routes(gateway: Gateway) -> list[Route]:
-    runs, chats, pages = RunRoutes(gateway), ChatRoutes(gateway), _Pages(gateway)
+def _guarded_routes(gateway: Gateway, info: InfoRoutes) -> list[Route]:
+    runs, chats = RunRoutes(gateway), ChatRoutes(gateway)
     return [
-        Route("/v1/models", pages.models),
-        Route("/v1/models/{name:path}", pages.model),
+        Route("/v1/models", info.models),
+        Route("/v1/models/{name:path}", info.model),
         Route("/v1/runs", runs.start_or_list, methods=["GET", "POST"]),
         Route("/v1/runs/{run_id}", runs.show_or_delete, methods=["GET", "DELETE"]),
         Route("/v1/runs/{run_id}/events", RunEvents(gateway), methods=["GET", "HEAD"]),
@@ -178,48 +177,19 @@ def _routes(gateway: Gateway) -> list[Route]:
         Route("/v1/runs/{run_id}/approve", runs.approve, methods=["POST"]),
         Route("/v1/chats", chats.list),
         Route("/v1/chats/{chat_id}", chats.show_or_delete, methods=["GET", "DELETE"]),
-        Route("/health", pages.ready),
-        Route("/health/live", pages.live),
-        Route("/health/ready", pages.ready),
-        Route("/metrics", pages.metrics),
-        Route("/openapi.json", pages.openapi),
+        Route("/metrics", info.metrics),
+        Route("/openapi.json", info.openapi),
     ]
 
 
-class _Pages:
-    """The short answers."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._started = int(time.time())
-        self._openapi = encode_json(openapi_document())
-
-    async def models(self, request: Request) -> Response:
-        names = self._gateway.catalog.names(exchange_of(request.scope).key)
-        return json_response({"object": "list", "data": [self._model(name) for name in names]})
-
-    async def model(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        self._gateway.catalog.served(name, exchange_of(request.scope).key)
-        return json_response(self._model(name))
-
-    async def live(self, request: Request) -> Response:
-        return json_response({"status": "ok"})
-
-    async def ready(self, request: Request) -> Response:
-        if self._gateway.draining:
-            return json_response({"status": "shutting down"}, 503)
-        return json_response({"status": "ok"})
-
-    async def metrics(self, request: Request) -> Response:
-        body, kind = self._gateway.metrics.render(request.headers.get("accept"))
-        return Response(body, media_type=kind)
-
-    async def openapi(self, request: Request) -> Response:
-        return Response(self._openapi, media_type="application/json")
-
-    def _model(self, name: str) -> dict[str, Any]:
-        return {"id": name, "object": "model", "created": self._started, "owned_by": "windlass"}
+def _open_routes(gateway: Gateway, info: InfoRoutes) -> list[Route]:
+    """What is there for everybody: it asks for no key, and tells nothing that needs one."""
+    return [
+        Route("/health", info.ready),
+        Route("/health/live", info.live),
+        Route("/health/ready", info.ready),
+        *(Console().routes() if gateway.config.server.console else ()),
+    ]
 
 
 def _lifespan(gateway: Gateway) -> Any:

@@ -77,6 +77,7 @@ class Overrides(TypedDict, total=False):
     cors_origins: tuple[str, ...] | None
     heartbeat: float | None
     shutdown_timeout: float | None
+    console: bool | None
     access_log: bool | None
     log_content: bool | None
 

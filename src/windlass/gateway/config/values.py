@@ -73,6 +73,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     """Seconds between the comments that keep a quiet stream open."""
     shutdown_timeout: SecondsOrNone = 30.0
     """Seconds that running requests get to end."""
+    console: Flag = True
+    """Whether there is a page for people at `/`."""
     access_log: Flag = True
     log_content: Flag = False
     """Whether prompts, answers, arguments and results may be in logs and traces."""

@@ -1,0 +1,50 @@
+"""What the gateway says of itself: its models, its health, its metrics, its document."""
+
+import time
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from windlass.gateway.exchange import exchange_of, json_response
+from windlass.gateway.gateway import Gateway
+from windlass.gateway.openapi import openapi_document
+from windlass.jsontext import encode_json
+from windlass.models.fields import JsonObject
+
+__all__ = ["InfoRoutes"]
+
+
+class InfoRoutes:
+    """The short answers."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._started = int(time.time())
+        self._openapi = encode_json(openapi_document())
+
+    async def models(self, request: Request) -> Response:
+        names = self._gateway.catalog.names(exchange_of(request.scope).key)
+        return json_response({"object": "list", "data": [self._model(name) for name in names]})
+
+    async def model(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        self._gateway.catalog.served(name, exchange_of(request.scope).key)
+        return json_response(self._model(name))
+
+    async def live(self, request: Request) -> Response:
+        return json_response({"status": "ok"})
+
+    async def ready(self, request: Request) -> Response:
+        if self._gateway.draining:
+            return json_response({"status": "shutting down"}, 503)
+        return json_response({"status": "ok"})
+
+    async def metrics(self, request: Request) -> Response:
+        body, kind = self._gateway.metrics.render(request.headers.get("accept"))
+        return Response(body, media_type=kind)
+
+    async def openapi(self, request: Request) -> Response:
+        return Response(self._openapi, media_type="application/json")
+
+    def _model(self, name: str) -> JsonObject:
+        return {"id": name, "object": "model", "created": self._started, "owned_by": "windlass"}
