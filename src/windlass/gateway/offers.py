@@ -9,8 +9,9 @@ import jsonschema_rs
 from windlass.client.options import Offer
 from windlass.content import FunctionDeclaration
 from windlass.errors import ConfigError
+from windlass.gateway.body import decoded
 from windlass.gateway.problems import bad_request
-from windlass.gateway.request import Limits, decoded
+from windlass.gateway.request import Limits
 from windlass.models.fields import JsonObject, as_list, as_object
 from windlass.tool import Tool, as_tools
 

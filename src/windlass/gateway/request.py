@@ -1,24 +1,19 @@
 """A chat completion's request body, read into the values that a run takes. Pure."""
 
 import re
-import sys
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from windlass.content import Message
+from windlass.gateway.body import Fields, fields_of
 from windlass.gateway.problems import bad_request
-from windlass.jsontext import decode_json
 from windlass.model import AUTO, Settings, ToolChoice, tool_choice_from
 from windlass.models.fields import JsonObject, as_list, as_object
 from windlass.models.openai import wire
 
-__all__ = ["ChatRequest", "Limits", "decoded", "read_request"]
-
-T = TypeVar("T")
+__all__ = ["ChatRequest", "Limits", "read_request"]
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -46,6 +41,8 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
     background: bool = False
     chat: str = ""
     """The stored conversation that the messages go on with."""
+    replaces: str = ""
+    """The run of that conversation whose place this one takes, and that of all after it."""
     size: int = 0
     """Bytes of the body."""
 
@@ -74,16 +71,16 @@ _OURS = _SETTINGS | {
     "stream_options",
     "background",
     "chat_id",
+    "replaces",
     "n",
 }
 _NO_SETTINGS = Settings()
 _CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_split = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def read_request(body: bytes, limits: Limits) -> ChatRequest:
     """The request. Raises `Refused`, which names the field, for what cannot be one."""
-    fields = _fields(body, limits)
+    fields = fields_of(body, limits.max_json_depth)
     model = fields.value("model", str)
     if not model:
         raise bad_request("model: missing; say which model is asked", "model", "missing_field")
@@ -93,132 +90,36 @@ def read_request(body: bytes, limits: Limits) -> ChatRequest:
     return ChatRequest(
         model=model,
         messages=_messages(fields, limits),
-        tools=fields.tools(),
+        tools=fields.raw("tools") or fields.raw("functions"),  # the older name
         tool_choice=_tool_choice(fields),
         parallel_tool_calls=fields.value("parallel_tool_calls", bool),
         settings=_settings(fields),
-        extra=fields.others(),
+        extra={name: fields.any(name) for name in fields.names - _OURS},
         stream=fields.value("stream", bool) or False,
         include_usage=options.get("include_usage") is True,
         include_tool_events=options.get("include_tool_events") is True,
         background=fields.value("background", bool) or False,
         chat=_chat(fields),
+        replaces=_replaces(fields),
         size=len(body),
     )
 
 
-class _Fields:
-    """The top-level fields of a body, each decoded when it is asked for."""
-
-    def __init__(self, raw: Mapping[str, Raw], max_depth: int) -> None:
-        self._raw, self._max_depth = raw, max_depth
-        self.names = raw.keys()
-
-    def value(self, name: str, kind: type[T]) -> T | None:
-        """The field's value; None if it is absent or null. Raises `Refused` for another type."""
-        value = self.any(name)
-        if kind is float and type(value) in (int, float):
-            value = _finite(value, name)
-        elif kind is int and type(value) is float and value.is_integer():
-            value = int(value)  # JSON makes no difference between 1 and 1.0
-        if value is None or type(value) is kind:
-            return value
-        raise bad_request(f"{name}: must be {_WORDS[kind]}, not {_word(value)}", name)
-
-    def any(self, name: str) -> Any:
-        raw = self._raw.get(name)
-        return None if raw is None else self._decoded(raw, name)
-
-    def tools(self) -> bytes:
-        """`functions` is the older form of `tools`; both are read in one place."""
-        for name in ("tools", "functions"):
-            raw = bytes(self._raw.get(name, b""))
-            if raw and raw != b"null":
-                return raw
-        return b""
-
-    def others(self) -> JsonObject:
-        return {name: self.any(name) for name in self.names - _OURS}
-
-    def _decoded(self, raw: Raw, name: str) -> Any:
-        return decoded(bytes(raw), name, self._max_depth)
-
-
-def decoded(data: bytes, name: str, max_depth: int) -> Any:
-    """The value of a field. Raises `Refused`, which names it."""
-    try:
-        value = decode_json(data)
-    except ValueError as error:
-        raise bad_request(f"{name}: not valid JSON: {error}", name, "invalid_json") from None
-    if type(value) in (dict, list) and _deeper(value, max_depth):
-        raise bad_request(f"{name}: nested more than {max_depth} levels deep", name, "too_deep")
-    return value
-
-
-_WORDS: dict[type, str] = {
-    str: "a text",
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    dict: "an object",
-    list: "a list",
-}
-
-
-def _finite(value: float, name: str) -> float:
-    """JSON has no infinity and no NaN, but some writers have."""
-    most = sys.float_info.max
-    if not -most <= value <= most:
-        raise bad_request(f"{name}: must be a number that is not infinite", name)
-    return float(value)
-
-
-def _word(value: object) -> str:
-    return _WORDS.get(type(value), "null")
-
-
-def _fields(body: bytes, limits: Limits) -> _Fields:
-    try:
-        return _Fields(_split(body), limits.max_json_depth)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        try:
-            value = decode_json(body)
-        except ValueError:
-            raise bad_request(f"The body is not valid JSON: {error}", code="invalid_json") from None
-    # A writer that breaks the rules in a way that can be put right: half a surrogate pair.
-    if not isinstance(value, dict):
-        raise bad_request(f"The body must be a JSON object, not {_word(value)}.")
-    mended = cast("JsonObject", value)
-    return _Fields(
-        {name: Raw(msgspec.json.encode(field)) for name, field in mended.items()},
-        limits.max_json_depth,
-    )
-
-
-def _deeper(value: object, levels: int) -> bool:
-    """Whether containers stand in each other more than `levels` deep. Not by recursion."""
-    layer: list[Any] = [value]
-    for _ in range(levels):
-        inside: list[Any] = []
-        for outer in layer:
-            if type(outer) is dict:
-                inside += cast("JsonObject", outer).values()
-            elif type(outer) is list:
-                inside += cast("list[Any]", outer)
-        if not inside:
-            return False
-        layer = inside
-    return any(type(each) in (dict, list) for each in layer)
-
-
-def _chat(fields: _Fields) -> str:
+def _chat(fields: Fields) -> str:
     chat = fields.value("chat_id", str) or ""
     if chat and not _CHAT_ID.fullmatch(chat):
         raise bad_request("chat_id: must be 1 to 64 letters, digits, `-` and `_`", "chat_id")
     return chat
 
 
-def _messages(fields: _Fields, limits: Limits) -> tuple[Message, ...]:
+def _replaces(fields: Fields) -> str:
+    replaces = fields.value("replaces", str) or ""
+    if replaces and not _chat(fields):
+        raise bad_request("replaces: goes with chat_id, and names a run of that chat", "replaces")
+    return replaces
+
+
+def _messages(fields: Fields, limits: Limits) -> tuple[Message, ...]:
     messages = as_list(fields.any("messages"))
     if not messages:
         raise bad_request("messages: must be a list with at least one message", "messages")
@@ -239,7 +140,7 @@ def _in_call_order(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return tuple(ordered)
 
 
-def _tool_choice(fields: _Fields) -> ToolChoice:
+def _tool_choice(fields: Fields) -> ToolChoice:
     name = "tool_choice"
     value = fields.any(name)
     if value is None:
@@ -275,7 +176,7 @@ def _allowed(tools: list[Any]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _settings(fields: _Fields) -> Settings:
+def _settings(fields: Fields) -> Settings:
     if fields.names.isdisjoint(_SETTINGS):
         return _NO_SETTINGS
     schema, name, strict = _response_format(fields)
@@ -292,7 +193,7 @@ def _settings(fields: _Fields) -> Settings:
     )
 
 
-def _max_tokens(fields: _Fields) -> int | None:
+def _max_tokens(fields: Fields) -> int | None:
     """`max_tokens` is the older name."""
     for name in ("max_completion_tokens", "max_tokens"):
         limit = fields.value(name, int)
@@ -303,7 +204,7 @@ def _max_tokens(fields: _Fields) -> int | None:
     return None
 
 
-def _stop(fields: _Fields) -> tuple[str, ...] | None:
+def _stop(fields: Fields) -> tuple[str, ...] | None:
     stop = fields.any("stop")
     if stop is None:
         return None
@@ -313,7 +214,7 @@ def _stop(fields: _Fields) -> tuple[str, ...] | None:
     return tuple(texts)
 
 
-def _response_format(fields: _Fields) -> tuple[JsonObject | None, str | None, bool | None]:
+def _response_format(fields: Fields) -> tuple[JsonObject | None, str | None, bool | None]:
     match fields.any("response_format"):
         case None | {"type": "text"}:
             return None, None, None
