@@ -1,0 +1,3 @@
+export function RunPage({ runId }: { runId: string }) {
+  return <section class="page"><h1>Run</h1>{runId}</section>;
+}

@@ -1,0 +1,13 @@
+// Light or dark: as the system has it, until somebody chooses.
+import { effect, signal } from "@preact/signals";
+
+export type Theme = "system" | "light" | "dark";
+const NAME = "windlass.theme";
+
+export const theme = signal<Theme>((localStorage.getItem(NAME) as Theme | null) ?? "system");
+
+effect(() => {
+  localStorage.setItem(NAME, theme.value);
+  if (theme.value === "system") delete document.documentElement.dataset["theme"];
+  else document.documentElement.dataset["theme"] = theme.value;
+});

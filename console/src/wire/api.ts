@@ -1,0 +1,77 @@
+// The gateway's endpoints, as functions.
+import type { Chat, ChatCompletionRequest, ChatList, Decision, Model, ModelList, Run, RunEvent, RunList } from "./types";
+import { learnTime } from "./clock";
+import { EventParser } from "./sse";
+
+const KEY = "windlass.key";
+
+/** What the gateway refuses, in its words. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly code: string | null = null,
+  ) {
+    super(message);
+  }
+}
+
+export function accessKey(): string {
+  return sessionStorage.getItem(KEY) ?? "";
+}
+
+export function useAccessKey(key: string): void {
+  sessionStorage.setItem(KEY, key);
+}
+
+/** Raises `ApiError` for what is refused, and `TypeError` when the gateway is away. */
+export async function request(path: string, init: RequestInit = {}): Promise<Response> {
+  const headers = new Headers(init.headers);
+  const key = accessKey();
+  if (key) headers.set("Authorization", `Bearer ${key}`);
+  const response = await fetch(path, { ...init, headers });
+  learnTime(response.headers.get("Date"));
+  if (response.ok) return response;
+  const said = await response.json().catch(() => null);
+  const error = said?.error ?? {};
+  throw new ApiError(response.status, error.message ?? `The gateway answered ${response.status}.`, error.code ?? null);
+}
+
+async function json<T>(path: string, init?: RequestInit): Promise<T> {
+  return (await request(path, init)).json() as Promise<T>;
+}
+
+function post<T>(path: string, body: unknown, init: RequestInit = {}): Promise<T> {
+  return json<T>(path, { ...init, method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+}
+
+export const api = {
+  models: async (): Promise<Model[]> => (await json<ModelList>("/v1/models")).data,
+  chats: async (): Promise<Chat[]> => (await json<ChatList>("/v1/chats")).data,
+  chat: (id: string): Promise<Chat> => json(`/v1/chats/${encodeURIComponent(id)}`),
+  deleteChat: (id: string): Promise<unknown> => json(`/v1/chats/${encodeURIComponent(id)}`, { method: "DELETE" }),
+  runs: async (query: URLSearchParams): Promise<Run[]> => (await json<RunList>(`/v1/runs?${query}`)).data,
+  run: (id: string): Promise<Run> => json(`/v1/runs/${encodeURIComponent(id)}`),
+  start: (body: ChatCompletionRequest): Promise<Run> => post("/v1/runs", body),
+  stop: (id: string): Promise<Run> => post(`/v1/runs/${encodeURIComponent(id)}/stop`, {}),
+  approve: (id: string, decision: Decision): Promise<unknown> => post(`/v1/runs/${encodeURIComponent(id)}/approve`, decision),
+  deleteRun: (id: string): Promise<unknown> => json(`/v1/runs/${encodeURIComponent(id)}`, { method: "DELETE" }),
+};
+
+/** The events of a run after that number, in the pieces that they come in, until the stream ends. */
+export async function* eventsOf(runId: string, after: number, signal: AbortSignal): AsyncGenerator<RunEvent[]> {
+  const response = await request(`/v1/runs/${encodeURIComponent(runId)}/events?after=${after}`, { signal });
+  if (!response.body) return;
+  const parser = new EventParser();
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const events = parser.feed(value);
+      if (events.length) yield events.map((event) => JSON.parse(event.data) as RunEvent);
+    }
+  } finally {
+    await reader.cancel().catch(() => undefined);
+  }
+}
