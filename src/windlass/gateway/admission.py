@@ -1,63 +1,52 @@
 """Who may start a run now: rates and numbers, for each key, each model and the whole gateway."""
 
 import asyncio
-import time
 from asyncio import FIRST_COMPLETED
-from collections import Counter, deque
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, NamedTuple
 
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
 from windlass.gateway.exchange import ClientGone
 from windlass.gateway.problems import Problem, Refused
+from windlass.gateway.tally import LocalTally, Tally
 
-__all__ = ["Admission", "RateLimit"]
+__all__ = ["Admission"]
 
 RETRY_SOON = 1.0
 
 
-class RateLimit:
-    """So many a minute, and not more than that many at once."""
+class _Limit(NamedTuple):
+    """How many runs something may have at once."""
 
-    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._capacity, self._clock = float(per_minute), clock
-        self._tokens, self._filled = float(per_minute), clock()
-
-    def wait(self) -> float:
-        """Takes one, and returns 0; or takes none, and returns the seconds until there is one."""
-        now = self._clock()
-        rate = self._capacity / 60
-        self._tokens = min(self._capacity, self._tokens + (now - self._filled) * rate)
-        self._filled = now
-        if self._tokens >= 1:
-            self._tokens -= 1
-            return 0.0
-        return (1 - self._tokens) / rate
+    name: str
+    most: int
+    who: str
 
 
 class Admission:
-    """Lets runs in. Those that find the gateway full wait in a line, in order, for a time."""
+    """Lets runs in. Those that find the gateway full wait in a line, in order, for a time.
+
+    What keys and models may do is counted by the `tally`, which may be a fleet's. The line, and the
+    number of runs that this process takes on, are its own.
+    """
 
     def __init__(
         self,
         limits: LimitsConfig,
         refused: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
+        tally: Tally | None = None,
     ) -> None:
-        self._limits, self._refused, self._clock = limits, refused, clock
-        self._rates: dict[str, RateLimit] = {}
-        self._of_key: Counter[str] = Counter()
-        self._of_model: Counter[str] = Counter()
+        self._limits, self._refused = limits, refused
+        self._tally: Tally = tally or LocalTally()
         self._running = 0
         self._line: deque[asyncio.Future[None]] = deque()
 
-    def count(self, key: KeyConfig | None) -> None:
+    async def count(self, key: KeyConfig | None) -> None:
         """Counts a request of this key. Raises `Refused` (429) when there are too many."""
         if key is None or key.requests_per_minute is None:
             return
-        if key.name not in self._rates:
-            self._rates[key.name] = RateLimit(key.requests_per_minute, self._clock)
-        if seconds := self._rates[key.name].wait():
+        if seconds := await self._tally.spend(f"key {key.name}", key.requests_per_minute):
             message = f"This key may make {key.requests_per_minute} requests a minute."
             raise self._refusal("rate_limit", Problem(429, message, "rate_limit_exceeded"), seconds)
 
@@ -72,27 +61,36 @@ class Admission:
         `gone` ends when the client has left, and is asked only where there is a line to leave.
         Raises `Refused`, and `ClientGone`.
         """
-        self._check(self._of_key, key.name if key else "", key and key.max_running, "This key")
-        self._check(self._of_model, model.name, model.max_running, "This model")
-        # Counted while they wait, too: a line is not a way around one's own limit.
-        names = (key.name if key else "", model.name)
-        self._of_key[names[0]] += 1
-        self._of_model[names[1]] += 1
+        held: list[str] = []
         try:
+            # Counted while they wait, too: a line is not a way around one's own limit.
+            for limit in _limits_of(key, model):
+                if not await self._tally.take(limit.name, limit.most):
+                    raise self._too_many(limit)
+                held.append(limit.name)
             if self._running < self._limits.max_running:
                 self._running += 1
             else:
                 await self._stand_in_line(gone)
         except BaseException:
-            self._uncount(*names)
+            self._give_back(held)
             raise
-        return lambda: self._leave(*names)
+        return lambda: self._leave(held)
 
-    def _check(self, counts: Counter[str], name: str, most: int | None, who: str) -> None:
-        if most is not None and counts[name] >= most:
-            message = f"{who} may have {most} runs at once, and they are running."
-            problem = Problem(429, message, "too_many_runs")
-            raise self._refusal("concurrency", problem, RETRY_SOON)
+    def hold(self, key: KeyConfig | None, model: ModelConfig) -> Callable[[], None]:
+        """A place for a run that was begun elsewhere: it counts, and is never refused.
+
+        Returns the call that gives it back.
+        """
+        held = [limit.name for limit in _limits_of(key, model)]
+        for name in held:
+            self._tally.hold(name)
+        self._running += 1
+        return lambda: self._leave(held)
+
+    def _too_many(self, limit: _Limit) -> Refused:
+        message = f"{limit.who} may have {limit.most} runs at once, and they are running."
+        return self._refusal("concurrency", Problem(429, message, "too_many_runs"), RETRY_SOON)
 
     async def _stand_in_line(self, gone: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if len(self._line) >= self._limits.max_queued:
@@ -122,19 +120,17 @@ class Admission:
         else:
             self._line.remove(turn)
 
-    def _leave(self, key: str, model: str) -> None:
-        self._uncount(key, model)
+    def _leave(self, held: Iterable[str]) -> None:
+        self._give_back(held)
         self._pass_on()
 
-    def _uncount(self, key: str, model: str) -> None:
-        for counts, name in ((self._of_key, key), (self._of_model, model)):
-            counts[name] -= 1
-            if not counts[name]:
-                del counts[name]
+    def _give_back(self, held: Iterable[str]) -> None:
+        for name in held:
+            self._tally.give_back(name)
 
     def _pass_on(self) -> None:
-        """Gives a place to the first in the line, or back."""
-        if self._line:
+        """Gives a place to the first in the line, or back; of those that were too many, back."""
+        if self._line and self._running <= self._limits.max_running:
             self._line.popleft().set_result(None)
         else:
             self._running -= 1
@@ -142,3 +138,13 @@ class Admission:
     def _refusal(self, reason: str, problem: Problem, seconds: float) -> Refused:
         self._refused(reason)
         return Refused(Problem(problem.status, problem.message, problem.code, retry_after=seconds))
+
+
+def _limits_of(key: KeyConfig | None, model: ModelConfig) -> list[_Limit]:
+    """Those that there are: what has no limit is not counted."""
+    limits: list[_Limit] = []
+    if key is not None and key.max_running is not None:
+        limits.append(_Limit(f"key {key.name}", key.max_running, "This key"))
+    if model.max_running is not None:
+        limits.append(_Limit(f"model {model.name}", model.max_running, "This model"))
+    return limits

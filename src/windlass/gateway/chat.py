@@ -63,7 +63,7 @@ class ChatCompletions:
 
 async def ask(gateway: Gateway, scope: Scope, receive: Receive) -> ChatRequest:
     """The request in the body of this exchange. Raises `Refused`."""
-    gateway.admission.count(exchange_of(scope).key)
+    await gateway.admission.count(exchange_of(scope).key)
     body = await read_body(scope, receive, gateway.config.limits.max_body_bytes)
     return read_request(body, gateway.limits)
 
