@@ -102,6 +102,7 @@ async def test_a_chat_is_listed_and_shown_with_what_was_said(
         "title": "Rome?",
         "model": "m",
         "status": "ended",
+        "running": None,
         "runs": 2,
     }
     assert [message["role"] for message in messages] == [
@@ -190,6 +191,7 @@ async def test_a_chat_whose_run_goes_is_busy_for_every_process(places: Places) -
         assert (refused.status, refused.error["code"]) == (409, "run_goes")
         shown = (await place.get("/v1/chats/c")).json
         assert (shown["status"], len(shown["messages"])) == ("running", 1)
+        assert shown["running"] == run_id
     gate.open()
     await there.ended(run_id)
     assert (await there.ask("And?", chat_id="c"))["content"] == "Now."
@@ -238,6 +240,23 @@ async def test_the_operator_s_words_stand_once_at_the_top(places: Places) -> Non
     await place.ask("Hello", chat_id="c")
     await place.ask("How are you?", chat_id="c")
     assert [role for role, _ in asked(place)] == ["system", "user", "assistant", "user"]
+
+
+async def test_instructions_take_the_place_of_those_that_a_chat_began_with(places: Places) -> None:
+    place = places.open(["Hi.", "Ahoy.", "Aye."])
+    for words, prompt in (("Be brief.", "Hello"), ("Be a pirate.", "Again")):
+        instructions = {"role": "system", "content": words}
+        said = [instructions, {"role": "user", "content": prompt}]
+        await post(place.app, {"model": "m", "chat_id": "c", "messages": said})
+    await place.ask("Well?", chat_id="c")
+    assert asked(place) == [
+        ("system", "Be a pirate."),
+        ("user", "Hello"),
+        ("assistant", "Hi."),
+        ("user", "Again"),
+        ("assistant", "Ahoy."),
+        ("user", "Well?"),
+    ]
 
 
 async def test_each_key_has_its_own_chats_of_any_name(places: Places) -> None:

@@ -19,9 +19,13 @@ VIEWS = ["/", "/chats/trip", "/runs", "/runs/run_1", "/tools", "/tools/add", "/r
 KEYS = (KeyConfig(name="web", hash=new_key()[1]),)
 
 
+def app_of(config: GatewayConfig) -> App:
+    return create_app(config, models={"m": ScriptedModel("Hello.")}, tools=())
+
+
 @pytest.fixture(params=[(), KEYS], ids=["without keys", "with keys"])
 async def app(request: pytest.FixtureRequest) -> AsyncIterator[App]:
-    app = create_app(GatewayConfig(keys=request.param), models={"m": ScriptedModel("Hello.")}, tools=())
+    app = app_of(GatewayConfig(keys=request.param))
     yield app
     await app.gateway.aclose()
 
@@ -47,9 +51,8 @@ async def test_every_file_of_the_page_is_in_the_package_and_served(app: App, fil
 
 async def test_the_page_runs_nothing_but_its_own_files(app: App) -> None:
     headers = (await get(app, "/")).headers
-    policy = dict(
-        rule.strip().partition(" ")[::2] for rule in headers["content-security-policy"].split(";")
-    )
+    rules = [rule.split(maxsplit=1) for rule in headers["content-security-policy"].split(";")]
+    policy = {name: value for name, value in rules}
     assert policy["default-src"] == "'none'"
     assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
     assert policy["base-uri"] == policy["form-action"] == policy["frame-ancestors"] == "'none'"
@@ -102,8 +105,7 @@ async def test_there_is_nothing_beside_the_files_of_the_page(app: App, path: str
 
 
 async def test_the_page_can_be_switched_off() -> None:
-    config = GatewayConfig(server=ServerConfig(console=False))
-    app = create_app(config, models={"m": ScriptedModel("Hello.")}, tools=())
+    app = app_of(GatewayConfig(server=ServerConfig(console=False)))
     for path in (*VIEWS, "/console/index.html"):
         assert (await get(app, path)).status == 404
     assert (await get(app, "/health")).status == 200
@@ -111,7 +113,7 @@ async def test_the_page_can_be_switched_off() -> None:
 
 
 async def test_a_page_that_is_open_opens_nothing_else() -> None:
-    app = create_app(GatewayConfig(keys=KEYS), models={"m": ScriptedModel("Hello.")}, tools=())
+    app = app_of(GatewayConfig(keys=KEYS))
     for path in ("/v1/runs", "/v1/tools", "/runs/run_1/events", "/consoles", "/metrics", "//"):
         assert (await get(app, path)).status == 401
     await app.gateway.aclose()

@@ -86,6 +86,7 @@ def schema(gateway: Serving) -> OpenApiSchema:
     schemas = document["components"]["schemas"]
     fields = schemas["ChatCompletionRequest"]["properties"]
     fields["model"] = {"enum": ["m"]}
+    del fields["replaces"]  # goes with a chat, and this gateway keeps none
     for name in ("tools", "functions"):
         fields[name]["anyOf"][0]["maxItems"] = 1  # no two of one name
     fields["function_call"] = schemas["ToolChoice"] = {"enum": ["auto", "none"]}

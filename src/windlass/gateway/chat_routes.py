@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
+from windlass.gateway.chat_line import line
 from windlass.gateway.durable import DurableRuns
 from windlass.gateway.exchange import exchange_of, json_response
 from windlass.gateway.gateway import Gateway
@@ -40,11 +41,12 @@ class ChatRoutes:
             return await self._delete(runs)
         fields = chat_fields(runs)
         # While a run of it goes, the conversation is what that run began with.
-        messages = await durable.seen(runs)
+        told = line(runs)
+        messages = await durable.seen(told)
         fields["messages"] = [
             fields for message in messages for fields in wire.encode_message(message)
         ]
-        fields["run_ids"] = [record.id for record in reversed(runs)]
+        fields["run_ids"] = [record.id for record in reversed(told)]
         return json_response(fields)
 
     async def _delete(self, runs: Sequence[RunRecord]) -> Response:
@@ -64,15 +66,18 @@ class ChatRoutes:
 
 
 def chat_fields(runs: Sequence[RunRecord]) -> JsonObject:
-    """What is told of a chat: its runs are the newest first."""
-    first, last = runs[-1], runs[0]
+    """What is told of a chat: these are all of its runs, the newest first."""
+    told = line(runs)
+    first, last = told[-1], told[0]
+    going = last.ended is None
     return {
         "id": last.chat,
         "object": "chat",
-        "created": int(first.created),
+        "created": int(runs[-1].created),
         "updated": int(last.ended or last.created),
         "title": first.title,
         "model": last.model,
-        "status": "running" if last.ended is None else "ended",
-        "runs": len(runs),
+        "status": "running" if going else "ended",
+        "running": last.id if going else None,
+        "runs": len(told),
     }

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from windlass.content import Message
 from windlass.errors import ConfigError, RunInterrupted, RunNotFound, StorageError
 from windlass.gateway.answer import Head, completion_fields
+from windlass.gateway.chat_line import line
 from windlass.gateway.config import GatewayConfig, RunsConfig
 from windlass.gateway.problems import Problem, Refused
 from windlass.gateway.request import ChatRequest
@@ -52,6 +53,8 @@ class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="k
     background: bool = False
     """Whether it goes on without the client that asked for it."""
     live: bool = True
+    replaced_since: float = 0.0
+    """When the first run of its chat began whose place it has taken; 0 if it has taken none."""
 
 
 def run_log(config: GatewayConfig) -> RunLog | None:
@@ -154,11 +157,33 @@ class DurableRuns:
         finally:
             self._chats.discard((owner, chat))
 
-    async def conversation(self, owner: str, chat: str) -> tuple[Message, ...]:
-        """What has been said in a chat. Raises `Refused` while a run of it goes."""
+    async def replaced(self, owner: str, request: ChatRequest) -> RunRecord | None:
+        """The run whose place this request takes. Raises `Refused` if there is no such run."""
+        if not request.replaces:
+            return None
+        try:
+            record = await self.find(request.replaces, owner)
+        except RunNotFound:
+            record = None
+        if record is None or record.chat != request.chat:
+            message = f"replaces: this chat has no run {request.replaces[:100]!r}"
+            raise Refused(Problem(404, message, "run_not_found", "replaces"))
+        if record.ended is None:
+            raise Refused(
+                Problem(409, "replaces: this run has not ended: stop it.", "run_goes", "replaces")
+            )
+        return record
+
+    async def conversation(
+        self, owner: str, chat: str, before: RunRecord | None = None
+    ) -> tuple[Message, ...]:
+        """What has been said in a chat, or was before a run. Raises `Refused` while one goes."""
         runs = await self.log.list(owner=owner, chat=chat)
         if runs and runs[0].ended is None:
             raise _busy(f"The run {runs[0].id} of this chat has not ended.")
+        runs = line(runs)
+        if before is not None:
+            runs = [record for record in runs if record.created < before.created]
         return await self.seen(runs)
 
     async def seen(self, runs: Sequence[RunRecord]) -> tuple[Message, ...]:

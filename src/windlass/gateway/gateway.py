@@ -30,6 +30,7 @@ from windlass.gateway.turns import KeptTurns, continued
 from windlass.model import Model
 from windlass.runs.log import Follower
 from windlass.runs.protocol import RunLog
+from windlass.runs.records import RunRecord
 from windlass.runs.store import RunStore
 from windlass.settings import Mode, mode_from
 
@@ -112,10 +113,11 @@ class Gateway:
             if self.durable is not None and request.chat:
                 entered.enter_context(self.durable.only_run_of(exchange.owner, request.chat))
             session = self.sessions.named(exchange)
+            replaced = await self._replaced(exchange.owner, request)
             plan = served.plan(
                 request,
                 run_id=f"run_{secrets.token_hex(12)}",
-                messages=await self._conversation(exchange.owner, request),
+                messages=await self._conversation(exchange.owner, request, replaced),
                 mode=asked,
                 live=live,
                 remote=await self.sessions.tools(served, session),
@@ -134,6 +136,7 @@ class Gateway:
                 mode=asked,
                 background=background,
                 live=live,
+                replaced_since=replaced.created if replaced else 0.0,
             )
             run = GatewayRun(
                 plan,
@@ -223,7 +226,12 @@ class Gateway:
         kept = given or run_log(self.config)
         return None if kept is None else DurableRuns(kept, self.config.runs)
 
-    async def _conversation(self, owner: str, request: ChatRequest) -> tuple[Message, ...]:
+    async def _replaced(self, owner: str, request: ChatRequest) -> RunRecord | None:
+        return await self.durable.replaced(owner, request) if self.durable else None
+
+    async def _conversation(
+        self, owner: str, request: ChatRequest, replaced: RunRecord | None
+    ) -> tuple[Message, ...]:
         """All that the model is to read: what the request brings, and what is kept of it here."""
         messages = request.messages
         if self.durable is None:
@@ -232,7 +240,7 @@ class Gateway:
                 raise Refused(Problem(404, message, "no_chats", "chat_id"))
         else:
             if request.chat:
-                kept = await self.durable.conversation(owner, request.chat)
+                kept = await self.durable.conversation(owner, request.chat, replaced)
                 messages = continued(kept, messages)
             await self.durable.recall(owner, messages, self.turns)
         return self.turns.restored(owner, messages)

@@ -9,6 +9,7 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import dropwhile, takewhile
 
 import msgspec
 from msgspec import Struct
@@ -105,12 +106,28 @@ def seen_by_client(reply: Reply, asked: int, ids: CallIds) -> tuple[Message, ...
 def continued(kept: Sequence[Message], messages: Sequence[Message]) -> tuple[Message, ...]:
     """A stored conversation with what comes next, which may answer calls of its last turn.
 
+    Instructions that come with it take the place of those that the conversation began with.
     Raises `Refused` for an answer to a call that nobody has made.
     """
+    kept, messages = _newly_instructed(kept, messages)
     calls = {call.id: call for message in (*kept, *messages) for call in message.calls}
-    if kept and messages[0].calls and messages[0].calls[0].id in {c.id for c in kept[-1].calls}:
+    made = {call.id for call in kept[-1].calls} if kept else set[str]()
+    if messages and messages[0].calls and messages[0].calls[0].id in made:
         messages = messages[1:]  # the client has sent along the turn that it answers
     return (*kept, *(_named(message, calls) for message in messages))
+
+
+def _newly_instructed(
+    kept: Sequence[Message], messages: Sequence[Message]
+) -> tuple[Sequence[Message], Sequence[Message]]:
+    new = list(takewhile(_instructs, messages))
+    if not new:
+        return kept, messages
+    return (*new, *dropwhile(_instructs, kept)), messages[len(new) :]
+
+
+def _instructs(message: Message) -> bool:
+    return message.role == "system"
 
 
 def _named(message: Message, calls: Mapping[str, FunctionCall]) -> Message:

@@ -53,6 +53,11 @@ _REQUEST = an_object(
         {**TEXT, "pattern": "^[A-Za-z0-9_-]{1,64}$"},
         "Goes on with a stored chat, or begins one; for a gateway that keeps its runs.",
     ),
+    replaces=or_null(
+        TEXT,
+        "A run of the chat: this one takes its place and that of all after it, and the conversation"
+        " goes on from before. With `chat_id` alone.",
+    ),
     n=or_null(one_of(1)),
     temperature=or_null(NUMBER),
     top_p=or_null(NUMBER),

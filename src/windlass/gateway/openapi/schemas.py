@@ -171,6 +171,7 @@ _RUNS: JsonObject = {
             "title": TEXT,
             "model": TEXT,
             "status": one_of("running", "ended"),
+            "running": or_null(TEXT, "The id of its run that goes."),
             "runs": COUNT,
         },
         messages=list_of(OBJECT, description="In OpenAI's form."),

@@ -1,0 +1,163 @@
+"""Chats whose earlier words are put differently: a run takes the place of another."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.gateway.asgi import bearer, post, request
+from tests.gateway.restarting import SERVED, Place, Places, places_on
+from tests.gateway.talking import Body, asking
+
+from windlass.gateway.chat_line import line
+from windlass.gateway.config import KeyConfig
+from windlass.gateway.keys import new_key
+from windlass.runs.records import RunRecord
+from windlass.testing import Gate, refuse, slow
+
+WEB, WEB_HASH = new_key()
+OTHER, OTHER_HASH = new_key()
+KEYS = (KeyConfig(name="web", hash=WEB_HASH), KeyConfig(name="other", hash=OTHER_HASH))
+
+
+@pytest.fixture
+async def places(tmp_path: Path) -> AsyncIterator[Places]:
+    async with asyncio.timeout(30), places_on(tmp_path / "runs.db") as places:
+        yield places
+
+
+def asked(place: Place) -> list[str]:
+    """What the model was last told."""
+    return [said.text for said in place.model.requests[-1].messages]
+
+
+async def say(place: Place, prompt: str, **fields: Any) -> str:
+    """Goes on with the chat to its next answer; the run's id."""
+    return (await place.ended(await place.start(prompt, chat_id="c", **fields)))["id"]
+
+
+async def chat(place: Place) -> Body:
+    return (await place.get("/v1/chats/c")).json
+
+
+async def test_a_conversation_goes_on_from_before_the_run_that_is_replaced(places: Places) -> None:
+    place = places.open(["1", "2", "3", "2b", "3b"])
+    first, second, third = [await say(place, prompt) for prompt in ("one", "two", "three")]
+    edited = await say(place, "TWO", replaces=second)
+    assert asked(place) == ["one", "1", "TWO"]
+    shown = await chat(place)
+    assert shown["run_ids"] == [first, edited]
+    assert (shown["runs"], shown["title"]) == (2, "one")
+    assert [said["content"] for said in shown["messages"]] == ["one", "1", "TWO", "2b"]
+    await say(place, "THREE")
+    assert asked(place) == ["one", "1", "TWO", "2b", "THREE"]
+    listed = (await place.get("/v1/runs")).json["data"]
+    assert {first, second, third, edited} < {run["id"] for run in listed}
+
+
+async def test_the_first_words_of_a_chat_can_be_put_differently(places: Places) -> None:
+    place = places.open(["1", "2", "1b"])
+    first = await say(place, "one")
+    began = (await chat(place))["created"]
+    await say(place, "two")
+    edited = await say(place, "ONE", replaces=first)
+    assert asked(place) == ["ONE"]
+    shown = await chat(place)
+    assert (shown["title"], shown["run_ids"], shown["created"]) == ("ONE", [edited], began)
+    [listed] = (await place.get("/v1/chats")).json["data"]
+    assert (listed["title"], listed["runs"]) == ("ONE", 1)
+
+
+async def test_what_was_replaced_stays_so_after_a_restart(places: Places) -> None:
+    place = places.open(["1", "2", "2b"])
+    first, second = [await say(place, prompt) for prompt in ("one", "two")]
+    edited = await say(place, "TWO", replaces=second)
+    await place.gateway.aclose()
+    place = places.open(["3"])
+    assert (await chat(place))["run_ids"] == [first, edited]
+    await place.ask("three", chat_id="c")
+    assert asked(place) == ["one", "1", "TWO", "2b", "three"]
+
+
+async def test_the_same_words_can_be_replaced_again_and_so_can_a_replacement(
+    places: Places,
+) -> None:
+    place = places.open(["1", "2", "2b", "2c", "2d"])
+    first, second = [await say(place, prompt) for prompt in ("one", "two")]
+    edited = await say(place, "b", replaces=second)
+    again = await say(place, "c", replaces=edited)
+    assert (await chat(place))["run_ids"] == [first, again]
+    last = await say(place, "d", replaces=second)
+    assert asked(place) == ["one", "1", "d"]
+    assert (await chat(place))["run_ids"] == [first, last]
+
+
+async def test_a_replacement_that_fails_is_replaced_like_any_other(places: Places) -> None:
+    place = places.open(["1", "2", refuse(400, "Not today."), "2c"])
+    first, second = [await say(place, prompt) for prompt in ("one", "two")]
+    failed = await say(place, "b", replaces=second)
+    shown = await chat(place)
+    assert shown["run_ids"] == [first, failed]
+    assert [said["content"] for said in shown["messages"]] == ["one", "1"]
+    await say(place, "c", replaces=failed)
+    assert asked(place) == ["one", "1", "c"]
+
+
+async def test_a_replaced_run_that_is_deleted_brings_nothing_back(places: Places) -> None:
+    place = places.open(["1", "2", "3", "2b"])
+    first, second, _ = [await say(place, prompt) for prompt in ("one", "two", "three")]
+    edited = await say(place, "TWO", replaces=second)
+    await request(place.app, "DELETE", f"/v1/runs/{second}")
+    assert (await chat(place))["run_ids"] == [first, edited]
+
+
+async def test_a_deleted_chat_takes_what_was_replaced_along(places: Places) -> None:
+    place = places.open(["1", "1b"])
+    await say(place, "two", replaces=await say(place, "one"))
+    assert (await request(place.app, "DELETE", "/v1/chats/c")).status == 200
+    assert (await place.get("/v1/runs")).json["data"] == []
+
+
+async def test_only_a_run_of_the_same_chat_and_key_can_be_replaced(places: Places) -> None:
+    place = places.open(["1", "2", "3"], config=replace(SERVED, keys=KEYS))
+    mine, theirs = [bearer(WEB)], [bearer(OTHER)]
+    told = [
+        await post(place.app, asking("Hi", chat_id=name), headers=headers)
+        for name, headers in (("c", mine), ("d", mine), ("c", theirs))
+    ]
+    _, of_another_chat, foreign = [answer.headers["x-windlass-run-id"] for answer in told]
+    for run_id in (of_another_chat, foreign, "run_unknown"):
+        body = asking("Again", chat_id="c", replaces=run_id)
+        refused = await post(place.app, body, headers=mine)
+        assert (refused.status, refused.error["code"]) == (404, "run_not_found")
+        assert refused.error["param"] == "replaces"
+        assert repr(run_id) in refused.error["message"]
+
+
+async def test_a_run_that_goes_cannot_be_replaced(places: Places) -> None:
+    gate = Gate()
+    there, here = places.open([slow("Done.", gate)]), places.open([])
+    run_id = await there.start("Go.", chat_id="c")
+    for place in (there, here):
+        refused = await post(place.app, asking("No.", chat_id="c", replaces=run_id))
+        assert refused.status == 409
+    gate.open()
+    await there.ended(run_id)
+
+
+@pytest.mark.parametrize("fields", [{"replaces": "run_1"}, {"replaces": 7, "chat_id": "c"}])
+async def test_what_cannot_name_a_run_of_a_chat_is_refused(places: Places, fields: Body) -> None:
+    refused = await post(places.open([]).app, asking("Hi", **fields))
+    assert (refused.status, refused.error["param"]) == (400, "replaces")
+
+
+def test_a_line_is_what_is_left_when_each_run_has_taken_its_places() -> None:
+    def run(number: int, since: float = 0.0) -> RunRecord:
+        origin = {"replaced_since": since} if since else {}
+        return RunRecord(id=f"run_{number}", model="m", created=float(number), origin=origin)
+
+    runs = [run(1), run(2), run(3), run(4, since=2.0), run(5), run(6, since=5.0)]
+    assert [each.id for each in line(runs[::-1])] == ["run_6", "run_4", "run_1"]
+    assert line([]) == []
