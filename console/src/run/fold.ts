@@ -16,6 +16,9 @@ const STATE_OF: Record<ToolRunEnded["outcome"], CallState> = {
 
 const NO_USAGE: Usage = {};
 
+/** How the loop says, before its last request, that no tools are offered in it. */
+const LAST_REQUEST = "Generating final response...";
+
 /** Rounds and calls are replaced when they change, never altered: an equal value is the same one. */
 export class RunFold {
   private run: RunView = emptyRun();
@@ -59,8 +62,11 @@ export class RunFold {
         this.run.resumedAt = [...this.run.resumedAt, event.time];
         break;
       case "round_started":
+        this.beginRound(event.round, event.time, this.run.status.endsWith(LAST_REQUEST));
+        break;
       case "round_restarted":
-        this.beginRound(event.round, event.phase === "awaiting_final_response", event.time, event.event === "round_restarted");
+        this.supersedeRound();
+        this.beginRound(event.round, event.time, this.rounds.at(-1)?.toolsOff ?? false);
         break;
       case "text_delta":
         this.say("text", event.text);
@@ -107,7 +113,7 @@ export class RunFold {
             arguments: event.arguments ?? null,
             reason: event.reason ?? null,
           };
-          this.calls.set(call.id, { ...call, approval, state: event.approved ? "input-available" : "denied" });
+          this.calls.set(call.id, { ...call, approval, state: decided(call, event.approved) });
         }
         break;
       }
@@ -127,18 +133,32 @@ export class RunFold {
         break;
       case "run_ended":
         this.run = { ...this.run, endedAt: event.time, reason: event.reason, error: event.error ?? null, usage: event.usage ?? NO_USAGE, status: "" };
+        for (const call of this.calls.values()) this.cutOff(call);
         break;
       default:
         event satisfies never;
     }
   }
 
-  private beginRound(number: number, toolsOff: boolean, startedAt: number, again: boolean): void {
-    if (again) this.changeRound({ superseded: true });
+  private beginRound(number: number, startedAt: number, toolsOff: boolean): void {
     this.closeItems();
+    if (!toolsOff) this.run.status = "";
     this.items = [];
     this.said.clear();
     this.rounds.push({ number, toolsOff, startedAt, usage: NO_USAGE, items: [], superseded: false });
+  }
+
+  private supersedeRound(): void {
+    this.changeRound({ superseded: true });
+    for (const item of this.items) {
+      const call = item.kind === "call" ? this.calls.get(item.id) : undefined;
+      if (call) this.cutOff(call);
+    }
+  }
+
+  /** A call that was never said to its end is never run. */
+  private cutOff(call: CallView): void {
+    if (call.state === "input-streaming") this.calls.set(call.id, { ...call, state: "cancelled" });
   }
 
   private say(kind: "text" | "thought", text: string): void {
@@ -198,6 +218,12 @@ export class RunFold {
       this.changeRound({ items: [...this.items] });
     }
   }
+}
+
+/** A tool that asks while it runs goes on after a yes; any other waits for its place. */
+function decided(call: CallView, approved: boolean): CallState {
+  if (!approved) return "denied";
+  return call.startedAt === undefined ? "input-available" : "running";
 }
 
 export function emptyRun(): RunView {
