@@ -1,0 +1,148 @@
+"""The console as a person meets it: a real gateway with a scripted model, and real Chromium.
+
+A module that uses it says `pytestmark = IN_ONE_BROWSER`. Its tests take the fixture `stage_of`:
+
+    stage = await stage_of([call("get_weather", city="Rome"), "Sunny."])
+    rome = stage.tools.hold("Rome")         # the tool waits until `rome.open()`
+    run_id = await stage.start("Weather?")  # without the page
+    page = await stage.open(f"/runs/{run_id}")
+    await expect(card(page, "get_weather")).to_have_attribute("data-state", "running")
+
+At the end of a test, anything that went wrong in its pages fails it: an error in the console, a
+violation of the Content-Security-Policy, a request to another origin. What belongs to the test is
+said with `stage.watch.expects(pattern)`.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
+from tests.console.toolbox import Toolbox
+from tests.console.watching import Watch
+from tests.gateway.serving import Serving, config_of
+from tests.gateway.talking import asking
+
+from windlass.gateway.config import KeyConfig, ModelConfig, RunsConfig, ServerConfig
+from windlass.model import ModelRequest
+from windlass.testing import Script, ScriptedModel
+
+__all__ = ["IN_ONE_BROWSER", "MODEL", "Stage", "card", "state_of"]
+
+IN_ONE_BROWSER = pytest.mark.asyncio(loop_scope="session")
+MODEL = "scripted"
+PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1280, "height": 800}
+PATIENCE = 20_000
+"""Milliseconds for what happens by itself: a busy machine is no reason to fail."""
+
+expect.set_options(timeout=PATIENCE)
+
+
+def card(page: Page, tool: str) -> Locator:
+    """The cards of a tool's calls."""
+    return page.locator(f'.card[data-tool="{tool}"]')
+
+
+async def state_of(card: Locator, state: str) -> None:
+    """Waits until the card is in that state."""
+    await expect(card).to_have_attribute("data-state", state)
+
+
+class Pages:
+    """The pages of one test, at one origin, under one watch."""
+
+    def __init__(self, browser: Browser, origin: str) -> None:
+        self.origin = origin
+        self.watch = Watch(origin)
+        self._browser = browser
+        self._contexts: list[BrowserContext] = []
+
+    async def context(self, **options: Any) -> BrowserContext:
+        """A browser of its own, with nothing kept; `open(path, context=...)` is a tab in it."""
+        context = await self._browser.new_context(
+            **{"base_url": self.origin, "viewport": DESK, "reduced_motion": "reduce", **options}
+        )
+        context.set_default_timeout(PATIENCE)
+        await self.watch.over(context)
+        self._contexts.append(context)
+        return context
+
+    async def open(
+        self, path: str = "/", *, context: BrowserContext | None = None, **options: Any
+    ) -> Page:
+        """A page at that address; `viewport=PHONE`, `color_scheme="dark"` and the like make one."""
+        page = await (context or await self.context(**options)).new_page()
+        await page.goto(path)
+        return page
+
+    async def aclose(self) -> None:
+        """Closes the pages. Raises `AssertionError` if anything was wrong with them."""
+        for context in self._contexts:
+            await context.close()
+        assert self.watch.problems == []
+
+
+class Stage(Pages):
+    """A gateway in this process, so that a test can hold its tools, and the pages on it."""
+
+    def __init__(self, browser: Browser, serving: Serving, tools: Toolbox) -> None:
+        super().__init__(browser, serving.root_url)
+        self.serving = serving
+        self.tools = tools
+
+    @classmethod
+    async def raised(
+        cls,
+        browser: Browser,
+        script: Script[ModelRequest],
+        *,
+        runs: Path | None,
+        keys: Sequence[KeyConfig] = (),
+        extra: Mapping[str, Script[ModelRequest]] | None = None,
+        more_tools: Sequence[Any] = (),
+        server: Mapping[str, Any] | None = None,
+        **model: Any,
+    ) -> "Stage":
+        """Serves `scripted` with all the tools, and the `extra` models with none."""
+        box = Toolbox()
+        tools = [*box.tools(), *more_tools]
+        names = tuple(tool.name for tool in tools)
+        served = [
+            ModelConfig(**{"name": MODEL, "target": "scripted/model", "tools": names, **model})
+        ]
+        models = {MODEL: ScriptedModel(script)}
+        for name, said in (extra or {}).items():
+            served.append(ModelConfig(name=name, target=f"scripted/{name}"))
+            models[name] = ScriptedModel(said)
+        config = config_of(
+            *served,
+            keys=tuple(keys),
+            runs=RunsConfig(path=str(runs) if runs else None),
+            server=ServerConfig(**{"shutdown_timeout": 0.0, "access_log": False, **(server or {})}),
+        )
+        serving = Serving(config, models=models, tools=tools)
+        await asyncio.to_thread(serving.__enter__)
+        return cls(browser, serving, box)
+
+    async def post(self, path: str, body: Any, key: str | None = None) -> Any:
+        """What the gateway answers to a request from outside of the page."""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        async with httpx2.AsyncClient(base_url=self.origin, trust_env=False) as client:
+            answer = await client.post(path, json=body, headers=headers)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    async def start(self, prompt: str = "Go.", key: str | None = None, **fields: Any) -> str:
+        """Starts a run from outside of the page, and returns its id."""
+        return (await self.post("/v1/runs", asking(prompt, model=MODEL, **fields), key))["id"]
+
+    async def aclose(self) -> None:
+        try:
+            await super().aclose()
+        finally:
+            self.tools.open_all()
+            await asyncio.to_thread(self.serving.__exit__)
