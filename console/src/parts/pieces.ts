@@ -1,0 +1,56 @@
+// A value as text, and as much of the text as a page can bear. Pure.
+
+/** How much is shown at first; each time more is asked for it doubles, up to the most that is shown at all. */
+export const FIRST_SHOWN = 20_000;
+export const MOST_SHOWN = 8 * FIRST_SHOWN;
+
+export interface Picture {
+  data: string;
+  mime: string;
+}
+
+/** A string as it is, and everything else as JSON with its lines indented. */
+export function textOf(value: unknown): string {
+  return typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
+}
+
+/** So many characters at the most, and never half of one. */
+export function beginning(text: string, length: number): string {
+  return text.length <= length ? text : text.slice(0, length).replace(/[\uD800-\uDBFF]$/, "");
+}
+
+/** "340 B", "20 kB", "2.1 MB". */
+export function sizeOf(characters: number): string {
+  if (characters < 1_000) return `${characters} B`;
+  if (characters < 999_500) return `${Math.round(characters / 1_000)} kB`;
+  return `${(characters / 1_000_000).toFixed(1)} MB`;
+}
+
+/** The image that a value is: a part of our own, one of an MCP server's, or its `data:` address. */
+export function pictureOf(value: unknown): Picture | null {
+  if (typeof value === "string") {
+    const found = /^data:(image\/[\w.+-]+);base64,([A-Za-z0-9+/=]+)$/.exec(value);
+    return found ? { mime: found[1] ?? "", data: found[2] ?? "" } : null;
+  }
+  if (typeof value !== "object" || value === null) return null;
+  const { data, mime_type, mimeType } = value as Record<string, unknown>;
+  const mime = mime_type ?? mimeType;
+  return typeof data === "string" && typeof mime === "string" && mime.startsWith("image/") ? { mime, data } : null;
+}
+
+/** The images that a value is or has directly in it, and the value with their bytes left out. */
+export function withoutPictures(value: unknown): { rest: unknown; pictures: Picture[] } {
+  const pictures: Picture[] = [];
+  const taken = (part: unknown): unknown => {
+    const picture = pictureOf(part);
+    if (!picture) return part;
+    pictures.push(picture);
+    return `(${picture.mime}, ${sizeOf(Math.round(picture.data.length * 0.75))}, shown below)`;
+  };
+  const itself = pictureOf(value);
+  if (itself) return { rest: "", pictures: [itself] };
+  if (Array.isArray(value)) return { rest: value.map(taken), pictures };
+  if (typeof value !== "object" || value === null) return { rest: value, pictures };
+  const fields = Object.entries(value).map(([name, part]) => [name, Array.isArray(part) ? part.map(taken) : taken(part)]);
+  return { rest: Object.fromEntries(fields), pictures };
+}
