@@ -48,12 +48,17 @@ class Catalog:
 
     def served(self, name: str, key: KeyConfig | None) -> ServedModel:
         """The model of that name. Raises `Refused` (404) if there is none for this key."""
-        served = self.models.get(name) or self._opened.get(name)
-        if served is None and self._config.open_models:
-            served = self._open(name)
+        served = self.find(name)
         if served is None or not _may_use(key, name):
             message = f"The model {name[:200]!r} does not exist, or this key may not use it."
             raise Refused(Problem(404, message, "model_not_found", "model"))
+        return served
+
+    def find(self, name: str) -> ServedModel | None:
+        """The model of that name, whoever may use it."""
+        served = self.models.get(name) or self._opened.get(name)
+        if served is None and self._config.open_models:
+            served = self._open(name)
         return served
 
     async def warm(self) -> None:

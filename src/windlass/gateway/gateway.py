@@ -22,10 +22,11 @@ from windlass.gateway.observe.metrics import Metrics
 from windlass.gateway.observe.tracing import Tracing, tracing_from
 from windlass.gateway.problems import Problem, Refused, bad_request
 from windlass.gateway.request import ChatRequest, Limits
-from windlass.gateway.run import GatewayRun, Observer
+from windlass.gateway.run import GatewayRun
 from windlass.gateway.served import ServedModel
 from windlass.gateway.sessions import Sessions
 from windlass.gateway.takeover import Takeover
+from windlass.gateway.tally import LocalTally, Tally
 from windlass.gateway.turns import KeptTurns, continued
 from windlass.model import Model
 from windlass.runs.log import Follower
@@ -88,7 +89,8 @@ class Gateway:
             else None
         )
         self.metrics = Metrics(models=self.catalog.models, tools=self.catalog.tools)
-        self.admission = Admission(config.limits, self.metrics.refused)
+        self._tally = self._tally_of_limits()
+        self.admission = Admission(config.limits, self.metrics.refused, self._tally)
         self.access_log = AccessLog() if config.server.access_log else None
         content = config.server.log_content
         self._tracing = tracing or tracing_from(environ, content=content)
@@ -149,8 +151,7 @@ class Gateway:
             )
             leave = entered.pop_all().close
         run.task.add_done_callback(lambda _: leave())
-        for observer in self._observers(served, exchange, live):
-            run.observe(observer)
+        self._observe(run, served, exchange)
         self.runs.add(run)
         exchange.run_id = run.id
         return run
@@ -179,6 +180,7 @@ class Gateway:
             return []
         runs = await self._takeover.left_open()
         for run in runs:
+            self._take_in(run)
             self.runs.add(run)
         return runs
 
@@ -219,12 +221,21 @@ class Gateway:
         await self.sessions.aclose()
         if self._tracing is not None:
             await self._tracing.aclose()
+        await self._tally.aclose()
         if self.durable is not None:
             await self.durable.log.aclose()
 
     def _durable(self, given: RunLog | None) -> DurableRuns | None:
         kept = given or run_log(self.config)
         return None if kept is None else DurableRuns(kept, self.config.runs)
+
+    def _tally_of_limits(self) -> Tally:
+        runs = self.config.runs
+        if self.durable is None or not runs.nats:
+            return LocalTally()
+        from windlass.gateway.fleet import fleet_tally
+
+        return fleet_tally(runs, self.durable.log)
 
     async def _replaced(self, owner: str, request: ChatRequest) -> RunRecord | None:
         return await self.durable.replaced(owner, request) if self.durable else None
@@ -254,16 +265,27 @@ class Gateway:
         except ConfigError as error:
             raise bad_request(str(error), "X-Function-Calling-Mode") from None
 
-    def _observers(self, served: ServedModel, exchange: Exchange, live: bool) -> list[Observer]:
-        observers = [self.metrics.run(model=served.name, live=live)]
-        if self._tracing is not None:
-            headers = {name: exchange.header(name.encode()) for name in TRACE_HEADERS}
-            observers.append(
+    def _take_in(self, run: GatewayRun) -> None:
+        """A run that was begun elsewhere counts here, and is observed, like any other."""
+        served = self.catalog.find(run.request.model)
+        self._observe(run, served)
+        if served is not None:
+            key = next((key for key in self.config.keys if key.name == run.owner), None)
+            leave = self.admission.hold(key, served.config)
+            run.task.add_done_callback(lambda _: leave())
+
+    def _observe(
+        self, run: GatewayRun, served: ServedModel | None, exchange: Exchange | None = None
+    ) -> None:
+        """The exchange may name a trace that the run is a part of."""
+        run.observe(self.metrics.run(model=run.request.model, live=run.plan.live))
+        if self._tracing is not None and served is not None:
+            headers = exchange and {name: exchange.header(name.encode()) for name in TRACE_HEADERS}
+            run.observe(
                 self._tracing.run(
                     model=served.config.target.partition("/")[2],
                     provider=served.provider,
-                    key=exchange.owner or None,
+                    key=run.owner or None,
                     traceparent=headers,
                 )
             )
-        return observers

@@ -55,6 +55,8 @@ class GatewayRun:
         self.call_ids = CallIds(plan.run_id if self.kept else "")
         self.called_off: Problem | None = None
         """Why the gateway itself stopped the run, if it did."""
+        self._elsewhere = len(log.recorded()) if log is not None else 0
+        """How many of its events another process has written."""
         self._asked_mode: Mode = asked_mode
         self._turns = turns
         self.run = AsyncRun(plan, self._keep_turn, log=log, history=history)
@@ -80,7 +82,10 @@ class GatewayRun:
         return self.run.reply
 
     def observe(self, observer: Observer) -> None:
-        """Shows it every event, or those that its `kinds` name. If it fails, the run goes on."""
+        """Shows it every event, or those that its `kinds` name. If it fails, the run goes on.
+
+        What happened in another process is its business: of that, the start alone is shown.
+        """
         works = True
 
         def show(event: RunEvent) -> None:
@@ -92,7 +97,9 @@ class GatewayRun:
                     works = False
                     log.exception("An observer of runs failed", extra={"run_id": self.id})
 
-        self.run.log.listen(show, kinds=getattr(observer, "kinds", None))
+        for event in self.run.log.recorded()[: min(1, self._elsewhere)]:
+            show(event)
+        self.run.log.listen(show, self._elsewhere, getattr(observer, "kinds", None))
 
     @property
     def title(self) -> str:

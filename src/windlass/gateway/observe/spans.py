@@ -97,7 +97,8 @@ class RunSpans:
             span.set_attribute("windlass.key", self._traced.key)
         if self._traced.content:
             span.set_attribute("gen_ai.input.messages", input_messages(event.messages))
-        self._in_run = set_span_in_context(span, Context())
+        # Tools of a turn that was said in another process belong to the run itself.
+        self._in_run = self._in_chat = set_span_in_context(span, Context())
 
     def round_started(self, event: RoundStarted) -> None:
         span = self._chat = self._start("chat", self._traced.model, self._in_run, event)
