@@ -1,13 +1,9 @@
 """A tool call over MCP: our client and our server beside the SDK's own, on stdio and HTTP.
 
-    python bench/mcp_calls.py            some two minutes
-    python bench/mcp_calls.py --quick    with fewer calls
-
 Each way to call is sampled in turn with the others, one call after the other. Only the ratios mean
 anything: the milliseconds are this machine's.
 """
 
-import argparse
 import asyncio
 import contextlib
 import socket
@@ -132,27 +128,20 @@ async def measured(transport: str, era: str, batches: int) -> dict[str, Spent]:
 
 
 def shown(transport: str, era: str, spent: dict[str, Spent]) -> None:
-    print(f"\n{transport}, {era}, {len(next(iter(spent.values())).calls)} calls each")
-    print(f"{'':34} {'p50':>8} {'p99':>8} {'calls/s':>8} {'client CPU':>11}")
+    title = f"MCP, {transport}, {era}"
+    print(f"\n{title:34} {'p50':>8} {'p99':>8} {'calls/s':>8} {'client CPU':>11}")
     floor = None
     for name, each in spent.items():
         cuts, count = quantiles(each.calls, n=100), len(each.calls)
         floor = floor or cuts[49]
         print(
-            f"{name:34} {cuts[49] * 1e3:6.2f}ms {cuts[98] * 1e3:6.2f}ms"
+            f"  {name:32} {cuts[49] * 1e3:6.2f}ms {cuts[98] * 1e3:6.2f}ms"
             f" {count / sum(each.calls):8.0f} {each.processor / count * 1e3:9.2f}ms"
             f"   {cuts[49] / floor:.2f}x"
         )
 
 
-async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    batches = 4 if parser.parse_args().quick else 20
+def show(quick: bool) -> None:
     for transport in ("stdio", "http"):
         for era in ERAS:
-            shown(transport, era, await measured(transport, era, batches))
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+            shown(transport, era, asyncio.run(measured(transport, era, 4 if quick else 20)))

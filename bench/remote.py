@@ -1,160 +1,135 @@
-"""A remote tool call beside a bare NATS request: one at a time, many at once, more workers.
+"""A remote tool call beside a bare NATS request, and beside MCP: one at a time, and many at once.
 
-    python bench/remote.py            some two minutes
-    python bench/remote.py --quick    with fewer calls
-
-The floor is nats-py's own request to a subscriber that answers with the same bytes; both ends are
-processes of their own. Samples are interleaved, and only ratios mean anything.
+The floor is nats-py's own request to a subscriber that answers with the same bytes. Every other end
+is a process of its own; CPU is that of all processes that take part: the caller, the other end and
+the NATS server. Samples are interleaved, and only ratios mean anything.
 """
 
-import argparse
 import asyncio
-import contextlib
-import functools
-import sys
+import cProfile
+import os
+import pstats
+import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from statistics import median, quantiles
+from typing import NamedTuple
 
-import nats
-from nats.aio.msg import Msg
+from gateway_load import cpu_seconds
+from remote_ways import ALONE, FLOOR, IN_A_RUN, Call, Way, ways
+from report import Verdict
 
-from windlass import ToolContext, tool
-from windlass.messaging.embedded import NatsServer
-from windlass.toolsets.remote.bridge import Bridge
-from windlass.worker import Worker
-
-Call = Callable[[], Awaitable[object]]
-ARGUMENTS = {"city": "Paris", "unit": "celsius"}
-PAYLOAD = b'{"city":"Paris","unit":"celsius"}'
+GOAL = 1.5
+"""Times the floor."""
+CALLERS = 64
+Found = dict[str, "Spent"]
 
 
-@tool
-async def get_weather(city: str, unit: str = "celsius") -> dict[str, str]:
-    """The weather now."""
-    return {"city": city, "unit": unit}
+class Sizes(NamedTuple):
+    """Of one sample, and how many there are."""
+
+    samples: int
+    one_by_one: int
+    at_once: int
 
 
-async def echo(url: str) -> None:
-    """The floor's other end."""
-    connection = await nats.connect(url)
-
-    async def answer(message: Msg) -> None:
-        await message.respond(message.data)
-
-    await connection.subscribe("echo", cb=answer)
-    await connection.flush()
-    await connection.flush()
-    print("ready", flush=True)
-    await asyncio.Event().wait()
+WHOLE = Sizes(15, 100, 20 * CALLERS)
+QUICK = Sizes(3, 50, 5 * CALLERS)
 
 
-async def serve(url: str, session: str) -> None:
-    async with Worker([get_weather], nats=url, session=session, max_running=256):
-        print("ready", flush=True)
-        await asyncio.Event().wait()
+class Spent:
+    """What the samples of one way have taken."""
 
+    def __init__(self) -> None:
+        self.latencies: list[float] = []
+        self.cpu: list[float] = []
+        self.rates: list[float] = []
 
-@contextlib.asynccontextmanager
-async def child(*words: str) -> AsyncIterator[None]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, *words, stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    await process.stdout.readline()
-    try:
-        yield
-    finally:
-        process.kill()
-        await process.wait()
+    async def sample(self, way: Way, calls: int, callers: int) -> None:
+        processes = (os.getpid(), *way.processes)
+        cpu, begun = sum(map(cpu_seconds, processes)), time.perf_counter()
+        await asyncio.gather(*(self._caller(way.call, calls // callers) for _ in range(callers)))
+        seconds = time.perf_counter() - begun
+        self.rates.append(calls / seconds)
+        self.cpu.append((sum(map(cpu_seconds, processes)) - cpu) / calls)
 
-
-async def one_by_one(call: Call, count: int) -> list[float]:
-    seconds: list[float] = []
-    for _ in range(count):
-        begun = time.perf_counter()
-        await call()
-        seconds.append(time.perf_counter() - begun)
-    return seconds
-
-
-async def at_once(call: Call, count: int, callers: int = 64) -> float:
-    """Calls a second."""
-
-    async def caller() -> None:
-        for _ in range(count // callers):
+    async def _caller(self, call: Call, calls: int) -> None:
+        for _ in range(calls):
+            begun = time.perf_counter()
             await call()
+            self.latencies.append(time.perf_counter() - begun)
 
-    begun = time.perf_counter()
-    await asyncio.gather(*(caller() for _ in range(callers)))
-    return count // callers * callers / (time.perf_counter() - begun)
-
-
-async def remote_call(bridge: Bridge, session: str) -> Call:
-    spec = (await bridge.specs(session))[0]
-    count = 0
-
-    async def call() -> object:
-        nonlocal count
-        count += 1
-        context = ToolContext(run_id="run", call_id=str(count))
-        return await bridge.call(session, spec, ARGUMENTS, context)
-
-    return call
+    def figures(self) -> "Figures":
+        cuts = quantiles(self.latencies, n=100)
+        return Figures(median(self.cpu), cuts[49], cuts[98], median(self.rates))
 
 
-async def measure(samples: int, calls: int) -> None:
-    async with NatsServer() as server, contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(child("echo", server.url))
-        sessions = {1: "one", 2: "two", 4: "four"}
-        for workers, session in sessions.items():
-            for _ in range(workers):
-                await stack.enter_async_context(child("serve", server.url, session))
-        plain = await nats.connect(server.url)
-        bridge = Bridge(server.url)
-        floor: Call = functools.partial(plain.request, "echo", PAYLOAD)
-        ours = {n: await remote_call(bridge, session) for n, session in sessions.items()}
-        await report(floor, ours, samples, calls)
-        await bridge.aclose()
-        await plain.close()
+class Figures(NamedTuple):
+    cpu: float  # seconds of a call
+    p50: float
+    p99: float
+    rate: float
 
 
-async def report(floor: Call, ours: dict[int, Call], samples: int, calls: int) -> None:
-    spent: dict[str, list[float]] = {"floor": [], "remote": []}
-    rates: dict[str, list[float]] = {"floor": []} | {f"{n} workers": [] for n in ours}
-    for call in (floor, *ours.values()):
-        await one_by_one(call, 50)  # to warm up
-    for _ in range(samples):
-        spent["floor"] += await one_by_one(floor, calls)
-        spent["remote"] += await one_by_one(ours[1], calls)
-        rates["floor"].append(await at_once(floor, calls * 4))
-        for number, call in ours.items():
-            rates[f"{number} workers"].append(await at_once(call, calls * 4))
-    print("\nA remote tool call beside a bare NATS request, one at a time")
-    for name, seconds in spent.items():
-        cut = quantiles(seconds, n=100)
-        base = quantiles(spent["floor"], n=100)
-        print(
-            f"  {name:10} p50 {cut[49] * 1e3:6.2f} ms ({cut[49] / base[49]:.2f}x)"
-            f"   p99 {cut[98] * 1e3:6.2f} ms ({cut[98] / base[98]:.2f}x)"
-        )
-    print("\n64 callers at once, calls a second")
-    for name, found in rates.items():
-        print(f"  {name:10} {median(found):8.0f} ({median(found) / median(rates['floor']):.2f}x)")
+def show(quick: bool) -> list[Verdict]:
+    sizes = QUICK if quick else WHOLE
+    alone, together = asyncio.run(measured(sizes))
+    show_figures("one call at a time", alone)
+    show_figures(f"{CALLERS} calls at once", together)
+    floor, ours = alone[FLOOR], alone[IN_A_RUN]
+    return [
+        Verdict("remote call in a run, p50", ours.p50 / floor.p50, GOAL, "x bare request"),
+        Verdict("remote call in a run, p99", ours.p99 / floor.p99, GOAL, "x bare request"),
+        Verdict("remote call in a run, CPU", ours.cpu / floor.cpu, GOAL, "x bare request"),
+    ]
 
 
-def main() -> None:
-    match sys.argv[1:]:
-        case ["echo", url]:
-            asyncio.run(echo(url))
-        case ["serve", url, session]:
-            asyncio.run(serve(url, session))
-        case _:
-            parser = argparse.ArgumentParser(description=__doc__)
-            parser.add_argument("--quick", action="store_true")
-            quick = parser.parse_args().quick
-            asyncio.run(measure(3 if quick else 9, 100 if quick else 300))
+async def measured(sizes: Sizes) -> tuple[dict[str, Figures], dict[str, Figures]]:
+    async with ways() as found:
+        alone = await sampled(found.one_by_one, sizes.samples, sizes.one_by_one, 1)
+        together = await sampled(found.at_once, sizes.samples, sizes.at_once, CALLERS)
+    return alone, together
 
 
-if __name__ == "__main__":
-    main()
+async def sampled(
+    found: dict[str, Way], samples: int, calls: int, callers: int
+) -> dict[str, Figures]:
+    """Each way in turn, beginning with another each time; the first of each is to warm up."""
+    for way in found.values():
+        await Spent().sample(way, calls, callers)
+    spent = {name: Spent() for name in found}
+    names = list(found)
+    for number in range(samples):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            share = 10 if name.startswith("MCP") and callers > 1 else 1
+            fewer = max(calls // share // callers, 1) * callers
+            await spent[name].sample(found[name], fewer, callers)
+    return {name: each.figures() for name, each in spent.items()}
+
+
+def show_figures(title: str, by_name: dict[str, Figures]) -> None:
+    columns = ["CPU ms", "x floor", "p50 ms", "x floor", "p99 ms", "x floor", "calls/s", "x floor"]
+    print(f"\n{title:<32}" + "".join(f"{column:>9}" for column in columns))
+    floor = by_name[FLOOR]
+    for name, its in by_name.items():
+        times = zip(its[:3], floor[:3], strict=True)
+        cells = "".join(f"{ours * 1e3:>9.3f}{ours / bare:>9.2f}" for ours, bare in times)
+        print(f"  {name:<30}{cells}{its.rate:>9.0f}{its.rate / floor.rate:>9.2f}")
+
+
+def profile() -> None:
+    """Prints where the time of a call goes, on both sides."""
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder, "worker")
+        caller = cProfile.Profile()
+        asyncio.run(_profiled(str(written), caller))
+        for side in (pstats.Stats(caller), pstats.Stats(str(written))):
+            side.sort_stats("tottime").print_stats(30)
+
+
+async def _profiled(written: str, caller: cProfile.Profile) -> None:
+    async with ways(written) as found:
+        caller.enable()
+        await Spent().sample(found.one_by_one[ALONE], 200 * CALLERS, CALLERS)
+        caller.disable()

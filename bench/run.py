@@ -5,6 +5,7 @@
     python bench/run.py --only tokens         one scenario, or several
     python bench/run.py --profile one_tool    where Windlass's time goes
     python bench/run.py --profile gateway-live --peer gemini      and the gateway's
+    python bench/run.py --profile remote      and a remote call's, on both sides
     python bench/run.py --memory 100000       the gateway's memory over so many requests
 
 Every peer is a process of its own, and so is the upstream. Samples are interleaved, a figure is the
@@ -12,14 +13,18 @@ median of its samples, and only ratios mean anything: the milliseconds are this 
 """
 
 import argparse
+from collections.abc import Callable
 from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
 import aistudio
 import durable
+import fleet
 import gateway
+import mcp_calls
 import parser as parser_bench
+import remote
 import report
 import worker as worker_module
 from processes import Worker, import_cpu, upstream, workers
@@ -35,9 +40,17 @@ IMPORTS = {
     "windlass": "import windlass",
     "windlass, and a first client": FIRST_CLIENT,
 }
-EXTRAS = ("rounds", "import", "memory", "parser", "aistudio", "gateway", "durable")
-APART = {"parser", "aistudio", "gateway", "durable"}
-"""What needs neither the upstream nor the peers."""
+APART: dict[str, Callable[[bool], list[report.Verdict] | None]] = {
+    "parser": parser_bench.show,
+    "aistudio": aistudio.show,
+    "gateway": gateway.show,
+    "durable": durable.show,
+    "mcp": mcp_calls.show,
+    "remote": remote.show,
+    "fleet": fleet.show,
+}
+"""What needs neither the upstream nor the peers; some of it has goals."""
+EXTRAS = ("rounds", "import", "memory", *APART)
 GATEWAY_PROFILES = {f"gateway-{name}": name for name in gateway.SCENARIOS}
 
 
@@ -91,19 +104,12 @@ def measured_imports(quick: bool) -> report.Times:
 
 def bench(quick: bool, only: list[str]) -> None:
     wanted = only or [*SCENARIOS, *EXTRAS]
-    found: list[report.Verdict] = []
-    if set(wanted) - APART:
-        found += bench_clients(quick, wanted)
-    if "parser" in wanted:
-        parser_bench.show(quick)
-    if "aistudio" in wanted:
-        aistudio.show(quick)
-    if "gateway" in wanted:
-        found += gateway.show(quick)
-    if "durable" in wanted:
-        found += durable.show(quick)
-    if set(wanted) - {"parser", "aistudio"}:
-        report.show_verdicts(found)
+    judged = [bench_clients(quick, wanted)] if set(wanted) - set(APART) else []
+    for name, show in APART.items():
+        if name in wanted and (found := show(quick)) is not None:
+            judged.append(found)
+    if judged:
+        report.show_verdicts([verdict for found in judged for verdict in found])
 
 
 def bench_clients(quick: bool, wanted: list[str]) -> list[report.Verdict]:
@@ -134,6 +140,9 @@ def bench_clients(quick: bool, wanted: list[str]) -> list[report.Verdict]:
 
 
 def profile(name: str, peer: str) -> None:
+    if name == "remote":
+        remote.profile()
+        return
     if name in GATEWAY_PROFILES:
         gateway.profile(GATEWAY_PROFILES[name], peer)
         return
@@ -149,7 +158,7 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", nargs="+", choices=[*SCENARIOS, *EXTRAS], default=[])
-    parser.add_argument("--profile", choices=[*SCENARIOS, *GATEWAY_PROFILES])
+    parser.add_argument("--profile", choices=[*SCENARIOS, *GATEWAY_PROFILES, "remote"])
     parser.add_argument(
         "--peer",
         choices={**PEERS, **dict.fromkeys(gateway.PROFILED)},

@@ -1,0 +1,107 @@
+"""Two gateways against one, on one NATS: what a run with a remote tool costs, and where.
+
+Every gateway, worker and NATS server is a process of its own, and so are the upstream and the two
+loads, which share the requests. CPU by process is the stable figure. Where the processes are more
+than the cores, requests a second say what this machine can do, not what a second gateway brings.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from statistics import median
+from typing import NamedTuple
+
+from fleet_servers import SETUPS, Fleet, fleet
+from gateway_load import cpu_seconds
+from gateway_servers import KEY, Server
+from processes import Worker, python
+from report import Verdict
+
+PROMPT = "What is the weather in Paris, and do my notes say anything about it? Mail me both."
+LOADS = 2
+CONCURRENCY = 16
+"""Of each load."""
+GOAL = 1.15
+"""CPU of a run with two gateways, as a multiple of one's: what one more costs all the others."""
+
+
+class Figures(NamedTuple):
+    rate: float
+    gateways: float  # CPU seconds of a run
+    worker: float
+    nats: float
+    p50: float
+    p99: float
+
+    @property
+    def cpu(self) -> float:
+        return self.gateways + self.worker + self.nats
+
+
+@contextmanager
+def loads() -> Iterator[list[Worker]]:
+    with ExitStack() as stack:
+        yield [Worker(stack.enter_context(python("gateway_load.py"))) for _ in range(LOADS)]
+
+
+def body(model: str) -> str:
+    messages = [{"role": "user", "content": PROMPT}]
+    return json.dumps({"model": model, "messages": messages, "stream": True})
+
+
+def asked(
+    senders: list[Worker], gateways: list[Server], model: str, concurrency: int, requests: int
+) -> list[dict[str, float]]:
+    """So many requests of each load; the loads have the gateways by turns."""
+    for number, load in enumerate(senders):
+        port, pid = gateways[number % len(gateways)]
+        job = {"port": port, "pid": pid, "body": body(model), "key": KEY}
+        job |= {"concurrency": concurrency, "requests": requests}
+        print(json.dumps(job), file=load.child.stdin, flush=True)
+    return [load.heard() for load in senders]
+
+
+def sample(running: Fleet, name: str, senders: list[Worker], requests: int) -> Figures:
+    gateways = running.gateways[name]
+    groups = [[server.pid for server in gateways], [running.worker], [running.nats]]
+    before = [sum(map(cpu_seconds, group)) for group in groups]
+    heard = asked(senders, gateways, "tool", CONCURRENCY, requests)
+    runs = LOADS * (requests + CONCURRENCY)  # those that warm up have cost as much
+    after = [sum(map(cpu_seconds, group)) for group in groups]
+    spent = [(end - begin) / runs for begin, end in zip(before, after, strict=True)]
+    rate = sum(requests / each["seconds"] for each in heard)
+    p50, p99 = (median(each[key] for each in heard) for key in ("p50", "p99"))
+    return Figures(rate, spent[0], spent[1], spent[2], p50, p99)
+
+
+def measured(quick: bool) -> dict[str, Figures]:
+    """The medians of interleaved samples, by setup."""
+    heard: dict[str, list[Figures]] = {name: [] for name in SETUPS}
+    names = list(SETUPS)
+    samples, requests = (2, 48) if quick else (9, 160)
+    with fleet(SETUPS) as running, loads() as senders:
+        for number in range(samples + 1):
+            turn = number % len(names)
+            for name in names[turn:] + names[:turn]:
+                figures = sample(running, name, senders, requests)
+                if number:  # the first is to warm up
+                    heard[name].append(figures)
+    return {
+        name: Figures(*(median(values) for values in zip(*found, strict=True)))
+        for name, found in heard.items()
+    }
+
+
+def show(quick: bool) -> list[Verdict]:
+    by_name = measured(quick)
+    columns = ["runs/s", "CPU ms", "gateway", "worker", "NATS", "x own", "p50 ms", "p99 ms"]
+    title = f"one tool, then 100 tokens; {LOADS * CONCURRENCY} at once"
+    print(f"\n{title:<40}" + "".join(f"{column:>9}" for column in columns))
+    for name, its in by_name.items():
+        spent = [its.cpu, its.gateways, its.worker, its.nats]
+        cells = "".join(f"{seconds * 1e3:>9.2f}" for seconds in spent)
+        cells += f"{its.cpu / by_name['own'].cpu:>9.2f}"
+        later = "".join(f"{seconds * 1e3:>9.1f}" for seconds in (its.p50, its.p99))
+        print(f"  {SETUPS[name].title:<38}{its.rate:>9.0f}{cells}{later}")
+    ratio = by_name["two"].cpu / by_name["nats"].cpu
+    return [Verdict("a run on two gateways, CPU to one's", ratio, GOAL, "x")]

@@ -1,0 +1,107 @@
+"""The processes of a fleet: gateways set up in several ways, one worker, one NATS, one upstream."""
+
+import asyncio
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from gateway_servers import KEY, Place, Server, answers, free_port, running
+from processes import HERE, python
+
+from windlass.messaging.embedded import NatsServer
+
+SESSION = "bench"
+MAX_RUNNING = 10_000
+
+
+class Setup(NamedTuple):
+    title: str
+    remote: bool = True
+    """Whether the tool is a worker's, and not the gateway's own."""
+    runs: str = ""
+    """Where runs are kept: nowhere, in a `path`, or in `nats`."""
+    gateways: int = 1
+
+
+SETUPS = {
+    "own": Setup("1 gateway, a tool of its own", remote=False),
+    "remote": Setup("1 gateway, a worker's tool"),
+    "sqlite": Setup("  and runs in SQLite", runs="path"),
+    "nats": Setup("  and runs in JetStream", runs="nats"),
+    "two": Setup("2 gateways, the same", runs="nats", gateways=2),
+}
+
+
+class Fleet(NamedTuple):
+    gateways: dict[str, list[Server]]
+    """By setup."""
+    worker: int
+    nats: int
+    upstream: int
+
+
+@contextmanager
+def nats_server(store: Path | None = None, extra: Iterable[str] = ()) -> Iterator[NatsServer]:
+    with asyncio.Runner() as runner:
+        server = NatsServer(store=store, extra=tuple(extra))
+        runner.run(server.__aenter__())
+        try:
+            yield server
+        finally:
+            runner.run(server.aclose())
+
+
+@contextmanager
+def fleet(setups: dict[str, Setup]) -> Iterator[Fleet]:
+    with nats_server() as server, ExitStack() as stack:
+        upstream = stack.enter_context(python("gateway_upstream.py"))
+        assert upstream.stdout is not None
+        root = f"http://127.0.0.1:{int(upstream.stdout.readline())}"
+        worker = stack.enter_context(python("remote_ends.py", "serve", server.url, SESSION))
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        gateways = {
+            name: [
+                stack.enter_context(gateway(setup, root, server.url)) for _ in range(setup.gateways)
+            ]
+            for name, setup in setups.items()
+        }
+        yield Fleet(gateways, worker.pid, server.process_id, upstream.pid)
+
+
+@contextmanager
+def gateway(setup: Setup, upstream: str, nats: str) -> Iterator[Server]:
+    with TemporaryDirectory() as folder:
+        place = Place(Path(folder), free_port(), upstream)
+        config = place.file("windlass.toml", configuration(setup, upstream, nats))
+        where = ["--config", config, "--port", str(place.port)]
+        with running([sys.executable, "-m", "windlass", "serve", *where], place) as child:
+            if not answers(child, place.port):
+                raise SystemExit((place.folder / "output").read_text()[-1000:])
+            yield Server(place.port, child.pid)
+
+
+def configuration(setup: Setup, upstream: str, nats: str) -> str:
+    tools = f'sessions = ["{SESSION}"]' if setup.remote else 'tools = ["get_weather"]'
+    models = [
+        f'[models.{name}]\ntarget = "openai/bench-{name}"\nbase_url = "{upstream}/v1"\n'
+        f'api_key_env = "BENCH_KEY"\nmode = "native"\n{tools}\n'
+        for name in ("tool", "live")
+    ]
+    hashed = hashlib.sha256(KEY.encode()).hexdigest()
+    sections = [
+        f'[tools]\nmodules = ["{HERE / "gateway_tools.py"}"]\n',
+        *models,
+        f'[[keys]]\nname = "bench"\nhash = "sha256:{hashed}"\n',
+        f"[limits]\nmax_running = {MAX_RUNNING}\n",
+    ]
+    if setup.remote:
+        sections.append(f'[workers]\nnats = ["{nats}"]\n')
+    if setup.runs:
+        kept = f'nats = ["{nats}"]' if setup.runs == "nats" else 'path = "runs.db"'
+        sections.append(f"[runs]\n{kept}\n")
+    return "\n".join(sections)

@@ -1,0 +1,56 @@
+"""The other ends of remote calls, each a process of its own: `echo URL` or `serve URL SESSION`.
+
+Says `ready` on stdout when it listens, and ends when its stdin closes. If a file is named too, it
+writes there at its end where its time went.
+"""
+
+import asyncio
+import contextlib
+import cProfile
+import sys
+from collections.abc import AsyncGenerator
+
+import nats
+from nats.aio.msg import Msg
+
+from windlass import tool
+from windlass.worker import Worker
+
+
+@tool
+async def get_weather(city: str, unit: str = "celsius") -> dict[str, str]:
+    """The weather now."""
+    return {"city": city, "unit": unit}
+
+
+@contextlib.asynccontextmanager
+async def echo(url: str) -> AsyncGenerator[None]:
+    """The floor's: nats-py alone, which answers with what it was sent."""
+    connection = await nats.connect(url)
+
+    async def answer(message: Msg) -> None:
+        await message.respond(message.data)
+
+    await connection.subscribe("echo", cb=answer)
+    for _ in range(2):  # the first ping overtakes what still waits to be sent
+        await connection.flush()
+    yield
+    await connection.close()
+
+
+async def stay(kind: str, url: str, session: str) -> None:
+    worker = Worker([get_weather], nats=url, session=session)
+    async with worker if kind == "serve" else echo(url):
+        print("ready", flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+def main(kind: str, url: str, session: str = "echo", profile: str = "") -> None:
+    with cProfile.Profile() if profile else contextlib.nullcontext() as profiler:
+        asyncio.run(stay(kind, url, session))
+    if profiler is not None:
+        profiler.dump_stats(profile)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
