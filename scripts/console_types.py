@@ -75,7 +75,9 @@ def _comment(schema: Any, indent: str) -> str:
 
 
 def _literal(value: Any) -> str:
-    return "null" if value is None else f'"{value}"' if isinstance(value, str) else str(value).lower()
+    return (
+        "null" if value is None else f'"{value}"' if isinstance(value, str) else str(value).lower()
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,45 @@
+"""What the page knows of a run, without a page: the tests in console/test, in Node.
+
+A new file there is run by itself. What the page makes of a run's events is held against what the
+library makes of them, over logs of real runs.
+"""
+
+from pathlib import Path
+
+import pytest
+from scripts.console_project import PROJECT, node
+from tests.console.real_logs import RealLog, cut_and_resumed, outcomes
+
+from windlass.events import event_to_dict
+from windlass.jsontext import encode_json
+from windlass.runs.export import exported
+from windlass.runs.records import RunRecord
+
+RUNNER = Path("test", "run.mjs")
+FILES = sorted(file.name for file in (PROJECT / "test").glob("*.test.ts"))
+RECORD = RunRecord(id="run_1", model="scripted/model", created=100.0, title="Go.")
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_what_the_page_does_without_a_page(file: str) -> None:
+    ended = node(RUNNER, file)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "pass 0" not in ended.stdout
+
+
+async def test_the_page_and_the_library_tell_a_run_in_the_same_way(tmp_path: Path) -> None:
+    logs = [*await outcomes(), *await cut_and_resumed()]
+    file = tmp_path / "logs.json"
+    file.write_bytes(encode_json([_written(log) for log in logs]))
+    ended = node(RUNNER, "told.ts", "--", file)
+    assert ended.returncode == 0, ended.stdout[-10_000:] + ended.stderr
+    assert f"pass {len(logs)}" in ended.stdout
+
+
+def _written(log: RealLog) -> dict[str, object]:
+    return {
+        "name": log.name,
+        "events": [event_to_dict(event) for event in log.events],
+        "rounds": exported(RECORD, log.events, ())["rounds"],
+        "tools_off": log.tools_off,
+    }
