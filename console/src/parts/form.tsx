@@ -1,30 +1,123 @@
 // A form made from a JSON Schema.
-import { useState } from "preact/hooks";
+import { useId, useMemo, useRef, useState } from "preact/hooks";
+import { draftsOf, isShown, problemsIn, readingOf, type Drafts, type Problems } from "./draft";
+import { FieldView, Shown, type FormState } from "./field";
+import { fieldsOf, type Field, type Fields, type Schema } from "./schema";
+import "../styles/parts.css";
 
 export interface SchemaFormProps {
   /** A JSON Schema of type `object`: what a tool takes. */
-  schema: Record<string, unknown>;
-  value: Record<string, unknown>;
+  schema: Schema;
+  value: Fields;
   /** `valid` is false while something in the form is missing or cannot be read. */
-  onChange: (value: Record<string, unknown>, valid: boolean) => void;
-  /** Shows what is wrong with every field, also of those that nobody has been in: for a try to send. */
+  onChange: (value: Fields, valid: boolean) => void;
+  /** Shows what is wrong with every field, also with those that nobody has been in: for a try to send. */
   checked?: boolean;
 }
 
-export function SchemaForm({ value, onChange }: SchemaFormProps) {
-  const [text, setText] = useState(JSON.stringify(value, null, 2));
+/** Fields for what a tool takes, or its JSON: where the person prefers it, and where fields cannot show the value. */
+export function SchemaForm({ schema, value, onChange, checked = false }: SchemaFormProps) {
+  const fields = useMemo(() => fieldsOf(schema) ?? [], [schema]);
+  const [asJson, setAsJson] = useState(() => !isShown(fields, value));
+  const known = useRef(value);
+  const version = useRef(0);
+  if (known.current !== value) {
+    // Another value was put in from outside: what stood in the fields is no longer meant.
+    known.current = value;
+    version.current++;
+    if (!isShown(fields, value)) setAsJson(true);
+  }
+  const change = (changed: Fields, valid: boolean) => {
+    known.current = changed;
+    onChange(changed, valid);
+  };
+  const Editor = asJson ? JsonEditor : FieldsEditor;
+  return (
+    <div class="form">
+      <Editor key={version.current} fields={fields} value={value} onChange={change} checked={checked} />
+      {fields.length > 0 && (
+        <p class="form-foot">
+          <button type="button" class="plain small" disabled={asJson && !isShown(fields, value)} onClick={() => setAsJson(!asJson)}>
+            {asJson ? "Edit in fields" : "Edit as JSON"}
+          </button>
+        </p>
+      )}
+    </div>
+  );
+}
+
+interface EditorProps {
+  fields: readonly Field[];
+  value: Fields;
+  onChange: (value: Fields, valid: boolean) => void;
+  checked: boolean;
+}
+
+function FieldsEditor({ fields, value, onChange, checked }: EditorProps) {
+  const id = useId();
+  const [drafts, setDrafts] = useState<Drafts>(() => draftsOf(fields, value));
+  const [touched, setTouched] = useState<ReadonlySet<string>>(new Set());
+  const { problems } = readingOf(fields, drafts);
+  const state: FormState = {
+    id,
+    problemAt: (at) => ((checked || touched.has(at)) && problems.get(at)) || "",
+    touch: (at) => setTouched(new Set(touched).add(at)),
+  };
+  const set = (name: string, draft: Drafts[string]) => {
+    const next = { ...drafts, [name]: draft };
+    setDrafts(next);
+    const reading = readingOf(fields, next);
+    onChange(reading.value, !reading.problems.size);
+  };
+  if (!fields.length) return <p class="hint">It takes no arguments.</p>;
+  return (
+    <>
+      {fields.map((field) => (
+        <FieldView field={field} at={field.name} draft={drafts[field.name]} set={(draft) => set(field.name, draft)} state={state} />
+      ))}
+    </>
+  );
+}
+
+function JsonEditor({ fields, value, onChange, checked }: EditorProps) {
+  const id = useId();
+  const [text, setText] = useState(() => JSON.stringify(value, null, 2));
+  const [left, setLeft] = useState(false);
+  const { problem } = parsed(text, fields);
   const change = (typed: string) => {
     setText(typed);
-    try {
-      onChange(JSON.parse(typed) as Record<string, unknown>, true);
-    } catch {
-      onChange(value, false);
-    }
+    const read = parsed(typed, fields);
+    onChange(read.value ?? value, !read.problem);
   };
+  const shown = checked || left ? problem : "";
   return (
-    <label>
-      Arguments
-      <textarea value={text} onInput={(event) => change(event.currentTarget.value)} />
-    </label>
+    <div class="field">
+      <label for={id}>Arguments as JSON</label>
+      <textarea
+        id={id}
+        class="form-json"
+        spellcheck={false}
+        value={text}
+        aria-invalid={Boolean(shown)}
+        aria-describedby={`${id}-problem`}
+        onInput={(event) => change(event.currentTarget.value)}
+        onBlur={() => setLeft(true)}
+      />
+      <Shown id={`${id}-problem`} problem={shown} />
+    </div>
   );
+}
+
+function parsed(text: string, fields: readonly Field[]): { value?: Fields; problem: string } {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return { problem: "This must be an object: { … }." };
+    return { value: value as Fields, problem: sentence(problemsIn(fields, value as Fields)) };
+  } catch (error) {
+    return { problem: `This is not JSON: ${(error as Error).message}` };
+  }
+}
+
+function sentence(problems: Problems): string {
+  return [...problems].map(([at, problem]) => `${at}: ${problem}`).join(" ");
 }

@@ -1,0 +1,137 @@
+// What a JSON Schema asks for, as fields of a form. Pure.
+
+export type Schema = Record<string, unknown>;
+export type Fields = Record<string, unknown>;
+
+/** A field, by how a person fills it in. What no other kind suits is written as JSON. */
+export type Field = Common &
+  (
+    | { kind: "text"; secret: boolean }
+    | { kind: "number"; whole: boolean; least: number | null; most: number | null }
+    | { kind: "choice"; choices: readonly unknown[] }
+    | { kind: "list"; item: Field }
+    | { kind: "object"; fields: readonly Field[] }
+    | { kind: "json" }
+  );
+
+interface Common {
+  name: string;
+  label: string;
+  description: string;
+  required: boolean;
+  /** `null` is a value of it. */
+  nullable: boolean;
+  default: unknown;
+}
+
+const DEEPEST = 6;
+
+/** The fields of the arguments that the schema describes; null if it describes no object with names in it. */
+export function fieldsOf(schema: Schema): readonly Field[] | null {
+  const field = fieldOf("", schema, true, schema, 0);
+  return field.kind === "object" ? field.fields : null;
+}
+
+/** What a form begins with: the defaults, and what can only be one thing. */
+export function initialOf(fields: readonly Field[]): Fields {
+  const values = fields.map((field) => [field.name, initial(field)] as const);
+  return Object.fromEntries(values.filter(([, value]) => value !== undefined && value !== null));
+}
+
+function initial(field: Field): unknown {
+  if (field.default !== undefined || !field.required || field.nullable) return field.default;
+  if (field.kind === "list") return [];
+  if (field.kind === "object") return initialOf(field.fields);
+  return field.kind === "choice" && field.choices.length === 1 ? field.choices[0] : undefined;
+}
+
+function fieldOf(name: string, given: Schema, required: boolean, root: Schema, depth: number): Field {
+  const { schema, nullable } = withoutNull(resolved(given, root), root);
+  const common: Common = {
+    name,
+    label: text(schema["title"]) || name,
+    description: text(schema["description"]),
+    required,
+    nullable,
+    default: schema["default"],
+  };
+  const choices = choicesOf(schema);
+  if (choices) return { ...common, kind: "choice", choices };
+  switch (schema["type"]) {
+    case "string":
+      return { ...common, kind: "text", secret: schema["format"] === "password" };
+    case "number":
+    case "integer":
+      return { ...common, kind: "number", whole: schema["type"] === "integer", least: number(schema["minimum"]), most: number(schema["maximum"]) };
+    case "boolean":
+      return { ...common, kind: "choice", choices: [true, false] };
+    case "array":
+      if (depth >= DEEPEST || !isRecord(schema["items"])) break;
+      return { ...common, kind: "list", item: fieldOf("", schema["items"], true, root, depth + 1) };
+    case "object": {
+      const properties = Object.entries(record(schema["properties"]));
+      if (depth >= DEEPEST || (depth > 0 && !properties.length)) break;
+      const needed = new Set(Array.isArray(schema["required"]) ? schema["required"] : []);
+      const fields = properties.map(([key, property]) => fieldOf(key, record(property), needed.has(key), root, depth + 1));
+      return { ...common, kind: "object", fields };
+    }
+  }
+  return { ...common, kind: "json" };
+}
+
+/** What the schema refers to; what stands beside the reference has the last word. */
+function resolved(schema: Schema, root: Schema): Schema {
+  let found = schema;
+  for (let steps = 0; steps < 16; steps++) {
+    const inner = Array.isArray(found["allOf"]) && found["allOf"].length === 1 ? record(found["allOf"][0]) : referred(found["$ref"], root);
+    if (!inner) return found;
+    const { $ref: _ref, allOf: _all, ...beside } = found;
+    found = { ...inner, ...beside };
+  }
+  return {};
+}
+
+function referred(reference: unknown, root: Schema): Schema | null {
+  if (typeof reference !== "string" || !reference.startsWith("#/")) return null;
+  const names = reference.slice(2).split("/");
+  return names.reduce<Schema>((at, name) => record(at[name.replace(/~1/g, "/").replace(/~0/g, "~")]), root);
+}
+
+/** "This, or null" is this, which may be left out. */
+function withoutNull(schema: Schema, root: Schema): { schema: Schema; nullable: boolean } {
+  const { type, anyOf, oneOf, ...beside } = schema;
+  const several = anyOf ?? oneOf;
+  if (Array.isArray(several)) {
+    const others = several.map(record).filter((one) => one["type"] !== "null");
+    const nullable = others.length < several.length;
+    const only = others[0];
+    if (others.length !== 1 || !only) return { schema: { ...beside, type: undefined }, nullable };
+    return { schema: { ...resolved(only, root), ...beside }, nullable };
+  }
+  if (Array.isArray(type)) {
+    const others = type.filter((one) => one !== "null");
+    return { schema: { ...beside, type: others.length === 1 ? others[0] : undefined }, nullable: others.length < type.length };
+  }
+  return { schema, nullable: type === "null" };
+}
+
+function choicesOf(schema: Schema): readonly unknown[] | null {
+  if (Array.isArray(schema["enum"])) return schema["enum"].filter((one) => one !== null);
+  return "const" in schema ? [schema["const"]] : null;
+}
+
+function isRecord(value: unknown): value is Schema {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export function record(value: unknown): Schema {
+  return isRecord(value) ? value : {};
+}
+
+function text(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+function number(value: unknown): number | null {
+  return typeof value === "number" ? value : null;
+}
