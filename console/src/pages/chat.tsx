@@ -1,3 +1,132 @@
+// The chat: conversations beside, one of them in the middle, and what is written next beneath it.
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { loadModels, tools } from "../chat/catalog";
+import { chats, hear, kept, refreshChats } from "../chat/chats";
+import { Composer } from "../chat/composer";
+import { conversationAt, type Conversation } from "../chat/conversation";
+import { useRefresh } from "../chat/refresh";
+import { useStickyEnd } from "../chat/scroll";
+import { Sidebar } from "../chat/sidebar";
+import { Turn } from "../chat/turn";
+import "../styles/chat.css";
+
+const LOOK_AGAIN = 4_000;
+
 export function ChatPage({ chatId }: { chatId?: string }) {
-  return <section class="page"><h1>Chat</h1>{chatId}</section>;
+  const conversation = conversationAt(chatId);
+  const drawer = useSignal(false);
+  const { list, atEnd, toEnd } = useStickyEnd();
+  useUpToDate(conversation, chatId);
+  useEscapeStops(conversation);
+  useEffect(() => {
+    document.title = conversation.title.value ? `${conversation.title.value} · Windlass` : "Windlass";
+  }, [conversation.title.value]);
+  return (
+    <div class="chat">
+      <Sidebar here={chatId} open={drawer} />
+      <section class="chat-main" aria-label="Conversation" inert={drawer.value}>
+        <div class="row chat-bar">
+          <button type="button" class="small" aria-expanded={drawer.value} aria-controls="chats" onClick={() => (drawer.value = true)}>
+            Chats
+          </button>
+          <h1 class="grow">{conversation.title.value || "New chat"}</h1>
+        </div>
+        <div class="talk" ref={list} tabIndex={0} role="region" aria-label="Messages">
+          <div class="talk-inside">
+            <Talk conversation={conversation} />
+          </div>
+        </div>
+        {!atEnd.value && (
+          <button type="button" class="small to-end" onClick={toEnd}>
+            ↓ To the end
+          </button>
+        )}
+        {conversation.standing.value !== "missing" && <Composer conversation={conversation} onSent={toEnd} />}
+      </section>
+    </div>
+  );
+}
+
+function Talk({ conversation }: { conversation: Conversation }) {
+  const runIds = conversation.runIds.value;
+  if (runIds.length) {
+    return (
+      <>
+        {runIds.map((runId, index) => (
+          <Turn key={runId} conversation={conversation} runId={runId} last={index === runIds.length - 1} />
+        ))}
+      </>
+    );
+  }
+  switch (conversation.standing.value) {
+    case "missing":
+      return (
+        <p class="talk-empty">
+          There is no such chat: it was deleted, or never was. <a href="/">Begin a new one.</a>
+        </p>
+      );
+    case "away":
+      return <p class="talk-empty">The gateway cannot be reached. This page tries again by itself.</p>;
+    case "new":
+      return <Welcome />;
+    default:
+      return <p class="talk-empty hint">Loading…</p>;
+  }
+}
+
+function Welcome() {
+  return (
+    <div class="talk-empty">
+      <h2>What shall be done?</h2>
+      <p class="hint">
+        {tools.value.length ? "The model may use these tools, and you see what they do while they do it:" : "Write a message to begin."}
+      </p>
+      <ul class="talk-tools">
+        {tools.value.map((name) => (
+          <li key={name}>
+            <a href={`/tools/${encodeURIComponent(name)}`}>{name}</a>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+/** Runs that were begun in other places appear here, too. */
+function useUpToDate(conversation: Conversation, chatId: string | undefined): void {
+  const refresh = () => {
+    if (chatId) void conversation.refresh();
+  };
+  useEffect(() => {
+    void loadModels();
+    void refreshChats();
+    conversation.enter();
+    refresh();
+  }, [conversation]);
+  useEffect(() => hear((changed) => {
+    void refreshChats();
+    if (changed === chatId) refresh();
+  }), [conversation]);
+  useRefresh(() => {
+    if (kept.value) void refreshChats();
+  }, LOOK_AGAIN);
+  useEffect(() => {
+    const listed = chats.value?.find(({ id }) => id === chatId);
+    void conversation.refreshIfChanged(listed ? `${listed.updated} ${listed.runs} ${listed.status}` : "");
+  }, [chats.value, conversation]);
+  useEffect(() => {
+    void refreshChats();
+  }, [conversation.live.value]);
+}
+
+/** Escape is left to whoever is in something that it closes. */
+function useEscapeStops(conversation: Conversation): void {
+  useEffect(() => {
+    const key = (event: KeyboardEvent) => {
+      if (event.key === "Escape" && !event.defaultPrevented && conversation.live.value) void conversation.stop();
+    };
+    document.addEventListener("keydown", key);
+    return () => document.removeEventListener("keydown", key);
+  }, [conversation]);
 }

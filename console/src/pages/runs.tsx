@@ -1,3 +1,144 @@
+// All runs: found again by what was asked, by model, by tool, and by how they ended.
+import { useEffect, useMemo } from "preact/hooks";
+import { loadModels, models } from "../chat/catalog";
+import { useRefresh } from "../chat/refresh";
+import { amount, lasted } from "../chat/when";
+import { go, query } from "../router";
+import { STATUSES, addressOf, filtersIn, type Filters } from "../runs/filters";
+import { RunList } from "../runs/list";
+import { RunsTable } from "../runs/table";
+import { totalsOf, type SummedRun } from "../runs/totals";
+import "../styles/runs.css";
+
+const LOOK_AGAIN = 3_000;
+const TYPING = 200;
+
 export function RunsPage() {
-  return <section class="page"><h1>Runs</h1></section>;
+  const list = useMemo(() => new RunList(), []);
+  const filters = filtersIn(query.value);
+  useEffect(() => {
+    document.title = "Runs · Windlass";
+    void loadModels();
+  }, []);
+  useEffect(() => {
+    const typed = setTimeout(() => void list.show(filters), list.runs.value ? TYPING : 0);
+    return () => clearTimeout(typed);
+  }, [query.value]);
+  useRefresh(() => void list.refresh(), LOOK_AGAIN);
+  const runs = list.runs.value;
+  return (
+    <section class="page">
+      <div class="row">
+        <h1 class="grow">Runs</h1>
+        <a href="/replay">Replay an exported run</a>
+      </div>
+      <FilterForm filters={filters} runs={runs ?? []} />
+      {list.problem.value && <p role="alert" class="runs-failed">{list.problem}</p>}
+      {runs && <Summary runs={runs} />}
+      {runs?.length ? <RunsTable runs={runs} /> : <p class="hint">{inWords(runs, filters)}</p>}
+      {list.more.value && (
+        <button type="button" class="runs-more" onClick={() => void list.older()}>
+          Show older runs
+        </button>
+      )}
+    </section>
+  );
+}
+
+function inWords(runs: readonly SummedRun[] | null, filters: Filters): string {
+  if (!runs) return "Loading…";
+  return addressOf(filters) === "/runs" ? "There are no runs yet." : "No run is like that.";
+}
+
+function FilterForm({ filters, runs }: { filters: Filters; runs: readonly SummedRun[] }) {
+  const set = (patch: Partial<Filters>) => go(addressOf({ ...filters, ...patch }), "replace");
+  const tools = models.value?.flatMap((model) => model.windlass?.tools ?? []) ?? [];
+  const used = runs.flatMap((run) => Object.keys(run.summary?.tools ?? {}));
+  return (
+    <form class="row runs-filters" role="search" aria-label="Runs" onSubmit={(event) => event.preventDefault()}>
+      <label class="grow">
+        Search
+        <input type="search" placeholder="Words of the question" value={filters.q} onInput={(event) => set({ q: event.currentTarget.value })} />
+      </label>
+      <Choice label="Status" value={filters.status} options={STATUSES} onChange={(status) => set({ status })} />
+      <Choice label="Model" value={filters.model} options={models.value?.map(({ id }) => id) ?? []} onChange={(model) => set({ model })} />
+      <Choice label="Tool" value={filters.tool} options={[...tools, ...used]} onChange={(tool) => set({ tool })} />
+    </form>
+  );
+}
+
+interface ChoiceProps {
+  label: string;
+  value: string;
+  options: readonly string[];
+  onChange: (value: string) => void;
+}
+
+/** What the address names is among the options, whether or not it is there now. */
+function Choice({ label, value, options, onChange }: ChoiceProps) {
+  const all = [...new Set(value ? [value, ...options] : options)].sort();
+  return (
+    <label>
+      {label}
+      <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+        <option value="">any</option>
+        {all.map((option) => (
+          <option key={option} value={option}>{option}</option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function Summary({ runs }: { runs: readonly SummedRun[] }) {
+  const totals = totalsOf(runs);
+  const figures: [string, string][] = [
+    ["Runs shown", amount(totals.runs)],
+    ["Running", amount(totals.running)],
+    ["Failed", amount(totals.failed)],
+    ["Tokens in", amount(totals.inputTokens)],
+    ["Tokens out", amount(totals.outputTokens)],
+  ];
+  return (
+    <>
+      <dl class="runs-totals">
+        {figures.map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+      {totals.tools.length > 0 && <FailuresByTool tools={totals.tools} />}
+    </>
+  );
+}
+
+function FailuresByTool({ tools }: { tools: ReturnType<typeof totalsOf>["tools"] }) {
+  const failures = tools.reduce((sum, [, use]) => sum + use.failures, 0);
+  return (
+    <details class="runs-tools" open={failures > 0}>
+      <summary>Failures by tool: {amount(failures)}</summary>
+      <table aria-label="Failures by tool">
+        <thead>
+          <tr>
+            <th scope="col">Tool</th>
+            <th scope="col">Calls</th>
+            <th scope="col">Failures</th>
+            <th scope="col">On average</th>
+          </tr>
+        </thead>
+        <tbody>
+          {tools.map(([name, use]) => (
+            <tr key={name}>
+              <td><a href={`/tools/${encodeURIComponent(name)}`}>{name}</a></td>
+              <td>{amount(use.calls)}</td>
+              <td class={use.failures ? "runs-failed" : ""}>{amount(use.failures)}</td>
+              <td>{lasted(use.calls ? use.seconds / use.calls : 0)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </details>
+  );
 }

@@ -1,0 +1,94 @@
+// The foot of the chat: where the next message is written, sent, and a run is stopped.
+import { useSignal } from "@preact/signals";
+import { useId, useRef } from "preact/hooks";
+import { model, models, noModels } from "./catalog";
+import type { Conversation } from "./conversation";
+import { Instructions, ModelPicker, ToolPicker, toolsInWords } from "./options";
+import { firstWrong } from "./parameters";
+import { NOTHING, isEmpty } from "./request";
+import { settings } from "./settings";
+import { Writing } from "./writing";
+
+type Panel = "" | "tools" | "settings";
+
+export function Composer({ conversation, onSent }: { conversation: Conversation; onSent: () => void }) {
+  const panel = useSignal<Panel>("");
+  const foot = useRef<HTMLElement>(null);
+  const [panelId, reasonId] = [useId(), useId()];
+  const why = whyNot(conversation);
+  const live = conversation.live.value;
+
+  const send = async () => {
+    const draft = conversation.draft.value;
+    if (why || live) return;
+    conversation.draft.value = NOTHING;
+    panel.value = "";
+    if (await conversation.send(draft)) onSent();
+    else conversation.draft.value = draft;
+  };
+  const leavePanel = (event: KeyboardEvent) => {
+    if (event.key !== "Escape" || !panel.value) return;
+    event.preventDefault();
+    foot.current?.querySelector<HTMLElement>(`[data-panel=${panel.value}]`)?.focus();
+    panel.value = "";
+  };
+  const opener = (name: Panel, label: string) => (
+    <button
+      type="button"
+      class="small"
+      data-panel={name}
+      aria-expanded={panel.value === name}
+      aria-controls={panelId}
+      onClick={() => (panel.value = panel.value === name ? "" : name)}
+    >
+      {label}
+    </button>
+  );
+
+  return (
+    <footer class="composer" ref={foot} onKeyDown={leavePanel}>
+      <div class="options" id={panelId} hidden={!panel.value}>
+        {panel.value === "tools" && <ToolPicker />}
+        {panel.value === "settings" && <Instructions />}
+      </div>
+      {conversation.problem.value && <p role="alert" class="writing-problem">{conversation.problem}</p>}
+      <Writing
+        draft={conversation.draft.value}
+        label="Message"
+        onChange={(draft) => (conversation.draft.value = draft)}
+        onSend={() => void send()}
+        focused={matchMedia("(pointer: fine)").matches}
+      >
+        <ModelPicker />
+        {opener("tools", toolsInWords())}
+        {opener("settings", "Settings")}
+        <span class="grow" />
+        <span id={reasonId} class="hint composer-why">{live ? "" : why}</span>
+        {live ? <StopButton conversation={conversation} /> : (
+          <button type="button" class="main" disabled={why !== ""} aria-describedby={reasonId} onClick={() => void send()}>
+            Send
+          </button>
+        )}
+      </Writing>
+    </footer>
+  );
+}
+
+function StopButton({ conversation }: { conversation: Conversation }) {
+  const stopping = conversation.stopping.value !== "";
+  return (
+    <button type="button" class="danger" disabled={stopping} title="Stop this run (Escape)" onClick={() => void conversation.stop()}>
+      {stopping ? "Stopping…" : "Stop"}
+    </button>
+  );
+}
+
+/** Why nothing can be sent now, or nothing. */
+function whyNot(conversation: Conversation): string {
+  if (noModels.value) return noModels.value;
+  if (!models.value || !model.value) return "Looking for models…";
+  if (conversation.sending.value) return "Sending…";
+  const wrong = firstWrong(settings.value);
+  if (wrong) return wrong;
+  return isEmpty(conversation.draft.value) ? "Enter sends, Shift+Enter makes a new line." : "";
+}

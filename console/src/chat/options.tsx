@@ -1,0 +1,110 @@
+// What a request goes with: the model, its tools, instructions and parameters.
+import { useId } from "preact/hooks";
+import { chosenTools, model, models, tools } from "./catalog";
+import { NAMES, PARAMETERS, wrongWith, type Parameter } from "./parameters";
+import { change, settings } from "./settings";
+
+export function ModelPicker() {
+  return (
+    <select
+      class="small model-picker"
+      aria-label="Model"
+      disabled={!models.value?.length}
+      value={model.value?.id ?? ""}
+      onChange={(event) => change({ model: event.currentTarget.value })}
+    >
+      {models.value?.map(({ id }) => <option value={id}>{id}</option>)}
+    </select>
+  );
+}
+
+/** "3 of 5 tools", in few words. */
+export function toolsInWords(): string {
+  const [chosen, all] = [chosenTools.value.length, tools.value.length];
+  if (!all) return "No tools";
+  if (!chosen) return "Tools off";
+  return chosen === all ? `Tools: all ${all}` : `Tools: ${chosen} of ${all}`;
+}
+
+export function ToolPicker() {
+  const toggle = (name: string, on: boolean) => {
+    const others = settings.value.without.filter((other) => other !== name);
+    change({ without: on ? others : [...others, name] });
+  };
+  const setAll = (on: boolean) => {
+    const others = settings.value.without.filter((name) => !tools.value.includes(name));
+    change({ without: on ? others : [...others, ...tools.value] });
+  };
+  if (!tools.value.length) return <p class="hint">This model comes without tools.</p>;
+  return (
+    <fieldset class="options-tools">
+      <legend>Tools that the model may use</legend>
+      <div class="row">
+        <button type="button" class="small" onClick={() => setAll(true)}>All</button>
+        <button type="button" class="small" onClick={() => setAll(false)}>None</button>
+      </div>
+      <div class="options-grid">
+        {tools.value.map((name) => (
+          <label key={name}>
+            <input
+              type="checkbox"
+              checked={chosenTools.value.includes(name)}
+              onChange={(event) => toggle(name, event.currentTarget.checked)}
+            />{" "}
+            {name}
+          </label>
+        ))}
+      </div>
+    </fieldset>
+  );
+}
+
+export function Instructions() {
+  return (
+    <>
+      <label>
+        System prompt
+        <textarea
+          rows={3}
+          value={settings.value.system}
+          onInput={(event) => change({ system: event.currentTarget.value })}
+        />
+      </label>
+      <p class="hint">Goes before every message from now on. Left empty, a chat keeps the one that it has.</p>
+      <div class="options-grid">{NAMES.map((name) => <Field key={name} name={name} />)}</div>
+      <p class="hint">{modelInWords()}</p>
+    </>
+  );
+}
+
+function Field({ name }: { name: Parameter }) {
+  const id = useId();
+  const wrong = wrongWith(settings.value, name);
+  return (
+    <label>
+      {PARAMETERS[name].label}
+      <input
+        inputMode="decimal"
+        placeholder="the model's own"
+        value={settings.value[name]}
+        aria-invalid={wrong !== ""}
+        aria-describedby={wrong ? id : undefined}
+        onInput={(event) => change({ [name]: event.currentTarget.value })}
+      />
+      {wrong && <span id={id} class="options-wrong">{wrong}</span>}
+    </label>
+  );
+}
+
+const MODES: Record<string, string> = {
+  native: "Tools go over the model's own interface",
+  emulated: "Tools go into the prompt",
+  auto: "Tools go the way that the model knows",
+};
+
+function modelInWords(): string {
+  const offered = model.value?.windlass;
+  if (!offered || !offered.tools.length) return "";
+  const rounds = offered.max_rounds === 1 ? "one round" : `${offered.max_rounds} rounds`;
+  return `${MODES[offered.mode] ?? offered.mode}. A run has at most ${rounds}.`;
+}

@@ -1,0 +1,92 @@
+// What is sent to the gateway for a message. Pure.
+import type { RunView } from "../run/view";
+import type { ChatCompletionRequest, ChatMessage, ChatToolCall, ContentPart, Message, Model, ToolChoice } from "../wire/types";
+import type { Settings } from "./settings";
+import { numberOf } from "./parameters";
+
+/** A model with what the gateway adds to it. */
+export type ServedModel = Model & {
+  windlass?: { tools: readonly string[]; mode: string; max_rounds: number };
+};
+
+/** What a person says: a text, and pictures as `data:` addresses. */
+export interface Draft {
+  text: string;
+  images: readonly string[];
+}
+
+export const NOTHING: Draft = { text: "", images: [] };
+
+export function isEmpty(draft: Draft): boolean {
+  return !draft.text.trim() && !draft.images.length;
+}
+
+/** A request with these messages; the system prompt, if there is one, goes before them. */
+export function requestFor(model: ServedModel, settings: Settings, messages: readonly ChatMessage[]): ChatCompletionRequest {
+  const system: ChatMessage[] = settings.system.trim() ? [{ role: "system", content: settings.system }] : [];
+  const given = {
+    tool_choice: toolChoice(model.windlass?.tools ?? [], settings.without),
+    temperature: numberOf(settings, "temperature"),
+    top_p: numberOf(settings, "top_p"),
+    max_completion_tokens: numberOf(settings, "max_tokens"),
+    seed: numberOf(settings, "seed"),
+  };
+  return {
+    model: model.id,
+    messages: [...system, ...messages],
+    ...(Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as Partial<typeof given>),
+  } as ChatCompletionRequest;
+}
+
+/** All of the model's tools need no word, and none is a word of its own. */
+export function toolChoice(offered: readonly string[], without: readonly string[]): ToolChoice | undefined {
+  const chosen = offered.filter((name) => !without.includes(name));
+  if (chosen.length === offered.length) return undefined;
+  if (!chosen.length) return "none";
+  const tools = chosen.map((name) => ({ type: "function" as const, function: { name } }));
+  return { type: "allowed_tools", allowed_tools: { mode: "auto", tools } };
+}
+
+export function messageOf(draft: Draft): ChatMessage {
+  if (!draft.images.length) return { role: "user", content: draft.text };
+  const pictures = draft.images.map((url): ContentPart => ({ type: "image_url", image_url: { url } }));
+  const text: ContentPart[] = draft.text.trim() ? [{ type: "text", text: draft.text }] : [];
+  return { role: "user", content: [...text, ...pictures] };
+}
+
+/** What the person said last, out of all that a run began with. */
+export function asked(messages: readonly Message[]): Draft {
+  const last = messages.findLastIndex((message) => message.role !== "user");
+  const parts = messages.slice(last + 1).flatMap((message) => message.parts);
+  const text = parts.flatMap((part) => (part.type === "text" ? [part.text] : []));
+  const images = parts.flatMap((part) => {
+    if (part.type === "inline_data") return [`data:${part.mime_type};base64,${part.data}`];
+    return part.type === "file_data" ? [part.uri] : [];
+  });
+  return { text: text.join("\n\n"), images };
+}
+
+/** What a run has said and done, as turns that a later request brings along. */
+export function turnsOf(view: RunView): ChatMessage[] {
+  return view.rounds.filter((round) => !round.superseded).flatMap((round) => {
+    const text = round.items.flatMap((item) => (item.kind === "text" ? [item.text] : [])).join("");
+    const calls = round.items.flatMap((item) => {
+      const call = item.kind === "call" ? view.calls.get(item.id) : undefined;
+      return call?.response ? [call] : [];
+    });
+    if (!text && !calls.length) return [];
+    const said = calls.map((call): ChatToolCall => {
+      return { id: call.id, type: "function", function: { name: call.name, arguments: call.input || "{}" } };
+    });
+    const turn: ChatMessage = { role: "assistant", content: text || null, ...(said.length && { tool_calls: said }) };
+    const results = calls.map((call): ChatMessage => {
+      return { role: "tool", tool_call_id: call.id, content: JSON.stringify(call.response?.response) };
+    });
+    return [turn, ...results];
+  });
+}
+
+/** All that the model has said in a run, without its thoughts. */
+export function answerOf(view: RunView): string {
+  return turnsOf(view).flatMap((turn) => (turn.role === "assistant" && typeof turn.content === "string" ? [turn.content] : [])).join("\n\n");
+}

@@ -1,0 +1,58 @@
+// A list that stays at its end while it grows, unless the person has scrolled up.
+import { useSignal, type ReadonlySignal } from "@preact/signals";
+import type { RefObject } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+
+const NEAR = 48;
+
+interface Scrolled {
+  list: RefObject<HTMLDivElement | null>;
+  atEnd: ReadonlySignal<boolean>;
+  toEnd: () => void;
+}
+
+export function useStickyEnd(): Scrolled {
+  const list = useRef<HTMLDivElement>(null);
+  const atEnd = useSignal(true);
+  const toEnd = () => {
+    atEnd.value = true;
+    list.current?.scrollTo({ top: list.current.scrollHeight, behavior: "instant" });
+  };
+  useEffect(() => {
+    const box = list.current;
+    const inside = box?.firstElementChild;
+    if (!box || !inside) return;
+    let before = box.scrollTop;
+    // A list that grows does not move: only who goes up wants to stay there.
+    const scrolled = () => {
+      const near = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
+      if (near) atEnd.value = true;
+      else if (box.scrollTop < before) atEnd.value = false;
+      before = box.scrollTop;
+    };
+    const grown = new ResizeObserver(() => atEnd.value && toEnd());
+    grown.observe(inside);
+    grown.observe(box);
+    box.addEventListener("scroll", scrolled, { passive: true });
+    return () => {
+      grown.disconnect();
+      box.removeEventListener("scroll", scrolled);
+    };
+  }, []);
+  return { list, atEnd, toEnd };
+}
+
+/** Whether an element has ever been near enough to be wanted. */
+export function useNear(element: RefObject<Element | null>): boolean {
+  const [near, setNear] = useState(false);
+  useEffect(() => {
+    if (near || !element.current) return;
+    const seen = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && setNear(true), {
+      root: element.current.closest(".talk"),
+      rootMargin: "600px",
+    });
+    seen.observe(element.current);
+    return () => seen.disconnect();
+  }, [near]);
+  return near;
+}

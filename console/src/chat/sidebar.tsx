@@ -1,0 +1,101 @@
+// The conversations that are kept: a column, or a drawer where there is no room for one.
+import { useSignal, type Signal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { alarm, announce } from "../announce";
+import { go } from "../router";
+import type { Chat } from "../wire/types";
+import { chats, deleteChat, kept } from "./chats";
+import { beginAnew, sentence } from "./conversation";
+import { ago } from "./when";
+
+const STEP = 100;
+
+interface SidebarProps {
+  here: string | undefined;
+  open: Signal<boolean>;
+}
+
+export function Sidebar({ here, open }: SidebarProps) {
+  const place = useRef<HTMLElement>(null);
+  const most = useSignal(STEP);
+  useEffect(() => {
+    if (open.value) place.current?.querySelector<HTMLElement>("a, button")?.focus();
+  }, [open.value]);
+  const leave = (event: KeyboardEvent) => {
+    if (event.key !== "Escape" || !open.value) return;
+    event.preventDefault();
+    open.value = false;
+  };
+  const listed = chats.value ?? [];
+  return (
+    <nav class="chats" id="chats" ref={place} aria-label="Chats" data-open={open.value} onKeyDown={leave}>
+      <div class="row chats-top">
+        <a class="chats-new grow" href="/" onClick={() => beginAnew()}>
+          New chat
+        </a>
+        <button type="button" class="plain chats-close" aria-label="Close the list of chats" onClick={() => (open.value = false)}>
+          ×
+        </button>
+      </div>
+      {!kept.value && <p class="hint">This gateway keeps no chats: what is said here is gone with the page.</p>}
+      {kept.value && chats.value && !listed.length && <p class="hint">Chats are listed here.</p>}
+      <ul>
+        {listed.slice(0, most.value).map((chat) => (
+          <Entry key={chat.id} chat={chat} here={chat.id === here} onGo={() => (open.value = false)} />
+        ))}
+      </ul>
+      {listed.length > most.value && (
+        <button type="button" class="small" onClick={() => (most.value += STEP)}>
+          Show older chats
+        </button>
+      )}
+    </nav>
+  );
+}
+
+function Entry({ chat, here, onGo }: { chat: Chat; here: boolean; onGo: () => void }) {
+  const asking = useSignal(false);
+  const name = chat.title || "Untitled";
+  const remove = async () => {
+    try {
+      await deleteChat(chat.id);
+      announce(`Deleted: ${name}`);
+      if (here) go("/");
+    } catch (error) {
+      asking.value = false;
+      alarm(sentence(error));
+    }
+  };
+  if (asking.value) return <Confirm name={name} onYes={() => void remove()} onNo={() => (asking.value = false)} />;
+  return (
+    <li class="chats-entry" data-status={chat.status}>
+      <a class="grow" href={`/chats/${chat.id}`} aria-current={here ? "page" : undefined} onClick={onGo}>
+        <span class="chats-title">{name}</span>
+        <span class="chats-when">{chat.status === "running" ? "running" : ago(chat.updated)}</span>
+      </a>
+      <button type="button" class="plain small" aria-label={`Delete ${name}`} title="Delete" onClick={() => (asking.value = true)}>
+        ×
+      </button>
+    </li>
+  );
+}
+
+function Confirm({ name, onYes, onNo }: { name: string; onYes: () => void; onNo: () => void }) {
+  const first = useRef<HTMLButtonElement>(null);
+  useEffect(() => first.current?.focus(), []);
+  const key = (event: KeyboardEvent) => {
+    if (event.key !== "Escape") return;
+    event.preventDefault();
+    event.stopPropagation();
+    onNo();
+  };
+  return (
+    <li class="chats-confirm" role="group" aria-label={`Delete ${name}?`} onKeyDown={key}>
+      <p>Delete “{name}” with all its runs?</p>
+      <div class="row">
+        <button type="button" class="small" ref={first} onClick={onNo}>Keep</button>
+        <button type="button" class="small danger" onClick={onYes}>Delete</button>
+      </div>
+    </li>
+  );
+}

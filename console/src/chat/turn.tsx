@@ -1,0 +1,146 @@
+// One turn of a conversation: what the person asked, and the run that answers.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { announce } from "../announce";
+import { CopyButton } from "../parts/code";
+import { RunBody } from "../run/body";
+import type { Followed } from "../run/follow";
+import type { RunView } from "../run/view";
+import { useNow } from "../wire/clock";
+import { boundaries } from "./boundaries";
+import type { Conversation } from "./conversation";
+import { answerOf, asked, isEmpty, type Draft } from "./request";
+import { useNear } from "./scroll";
+import { Writing } from "./writing";
+
+interface TurnProps {
+  conversation: Conversation;
+  runId: string;
+  /** The last is what one looks at, and is there at once. */
+  last: boolean;
+}
+
+/** Is followed when it comes near to the screen: a long chat opens as fast as a short one. */
+export function Turn({ conversation, runId, last }: TurnProps) {
+  const place = useRef<HTMLElement>(null);
+  const near = useNear(place);
+  const shown = near || last;
+  return (
+    <article class="turn" ref={place} data-turn={runId}>
+      {shown ? <Shown conversation={conversation} runId={runId} run={conversation.run(runId)} /> : <p class="hint turn-far">…</p>}
+    </article>
+  );
+}
+
+function Shown({ conversation, runId, run }: { conversation: Conversation; runId: string; run: Followed }) {
+  const view = run.view.value;
+  const going = view.endedAt === undefined && run.connection.value !== "refused";
+  const now = useNow(going);
+  useAnnounced(view);
+  const said = view.lastSeq ? asked(view.messages) : conversation.sent(runId);
+  const idle = conversation.live.value === undefined && !conversation.sending.value;
+  const tell = (text: string) => {
+    const { text: written, images } = conversation.draft.value;
+    conversation.draft.value = { text: written ? `${written}\n\n${text}` : text, images };
+  };
+  return (
+    <>
+      <Asked said={said} editable={idle} onResend={(draft) => conversation.send(draft, runId)} />
+      {run.connection.value === "refused" && <p class="turn-refused">This run cannot be shown. {run.problem}</p>}
+      <RunBody view={view} followed={run} runId={runId} live={going} now={now} onTell={tell} />
+      {!going && (
+        <div class="row turn-foot">
+          <button type="button" class="plain small" disabled={!idle || isEmpty(said)} onClick={() => void conversation.send(said, runId)}>
+            Retry
+          </button>
+          <CopyButton text={() => answerOf(view)} label="Copy answer" />
+          <a class="small" href={`/runs/${runId}`}>Run</a>
+        </div>
+      )}
+    </>
+  );
+}
+
+/** Says the boundaries of a run that goes while the page is open. */
+function useAnnounced(view: RunView): void {
+  const before = useRef<RunView>(undefined);
+  useEffect(() => {
+    const said = boundaries(before.current, view);
+    before.current = view;
+    if (said.length) announce(said.join(" "));
+  }, [view]);
+}
+
+const SHOWN = 4_000;
+
+interface AskedProps {
+  said: Draft;
+  editable: boolean;
+  onResend: (draft: Draft) => Promise<boolean>;
+}
+
+function Asked({ said, editable, onResend }: AskedProps) {
+  const [edited, setEdited] = useState<Draft | undefined>(undefined);
+  const [whole, setWhole] = useState(false);
+  if (edited) {
+    return <Edited draft={edited} allowed={editable} onChange={setEdited} onSend={() => void onResend(edited)} onLeave={() => setEdited(undefined)} />;
+  }
+  const text = whole ? said.text : said.text.slice(0, SHOWN);
+  return (
+    <div class="asked">
+      <h2 class="unseen">You asked</h2>
+      {said.images.map((url, index) => (
+        <AskedPicture key={index} url={url} number={index + 1} />
+      ))}
+      {text && <p class="asked-text">{text}</p>}
+      <div class="row asked-foot">
+        {text.length < said.text.length && (
+          <button type="button" class="plain small" onClick={() => setWhole(true)}>
+            Show all
+          </button>
+        )}
+        <CopyButton text={said.text} />
+        <button
+          type="button"
+          class="plain small"
+          disabled={!editable}
+          title={editable ? "Change this message and ask again from here" : "Stop the run first"}
+          onClick={() => setEdited(said)}
+        >
+          Edit
+        </button>
+      </div>
+    </div>
+  );
+}
+
+/** A picture elsewhere is a link: the page asks nobody but its gateway. */
+function AskedPicture({ url, number }: { url: string; number: number }) {
+  if (url.startsWith("data:image/")) return <img class="asked-picture" src={url} alt={`Picture ${number} of the message`} />;
+  return <p class="asked-text">{url.startsWith("data:") ? `File ${number} of the message` : url}</p>;
+}
+
+interface EditedProps {
+  draft: Draft;
+  allowed: boolean;
+  onChange: (draft: Draft) => void;
+  onSend: () => void;
+  onLeave: () => void;
+}
+
+function Edited({ draft, allowed, onChange, onSend, onLeave }: EditedProps) {
+  const ready = allowed && !isEmpty(draft);
+  const leave = (event: KeyboardEvent) => {
+    if (event.key !== "Escape") return;
+    event.preventDefault();
+    onLeave();
+  };
+  return (
+    <div class="asked asked-edited" onKeyDown={leave}>
+      <Writing draft={draft} label="Edit the message" onChange={onChange} onSend={() => ready && onSend()} focused>
+        <span class="grow" />
+        <button type="button" class="small" onClick={onLeave}>Cancel</button>
+        <button type="button" class="small main" disabled={!ready} onClick={onSend}>Send again</button>
+      </Writing>
+    </div>
+  );
+}

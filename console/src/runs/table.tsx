@@ -1,0 +1,82 @@
+// Runs, one in a row.
+import { amount, ago, lasted, moment } from "../chat/when";
+import { useNow } from "../wire/clock";
+import type { SummedRun, ToolUse } from "./totals";
+
+const COLUMNS = ["Status", "Asked", "Model", "When", "Took", "Rounds", "Tokens", "Tools"];
+
+/** The roles are said where the style makes blocks of cells, which would lose them. */
+export function RunsTable({ runs }: { runs: readonly SummedRun[] }) {
+  return (
+    <table class="runs" role="table" aria-label="Runs">
+      <thead role="rowgroup">
+        <tr role="row">
+          {COLUMNS.map((name) => (
+            <th key={name} role="columnheader" scope="col">{name}</th>
+          ))}
+        </tr>
+      </thead>
+      <tbody role="rowgroup">
+        {runs.map((run) => (
+          <Row key={run.id} run={run} />
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Row({ run }: { run: SummedRun }) {
+  const { summary } = run;
+  return (
+    <tr role="row" data-run={run.id}>
+      <td role="cell">
+        <Status run={run} />
+      </td>
+      <td role="cell" class="runs-title">
+        <a href={`/runs/${run.id}`}>{run.title || run.id}</a>
+        {run.chat_id && <>{" "}<a class="hint" href={`/chats/${run.chat_id}`}>in its chat</a></>}
+        {run.error && <p class="runs-failed hint">{run.error.message}</p>}
+      </td>
+      <td role="cell">{run.model}</td>
+      <td role="cell" class="runs-number" title={moment(run.created)}>{ago(run.created)}</td>
+      <td role="cell" class="runs-number"><Took run={run} /></td>
+      <td role="cell" class="runs-number" data-name="Rounds">{summary?.rounds ?? "–"}</td>
+      <td role="cell" class="runs-number" data-name="Tokens">
+        {summary ? `${amount(summary.input_tokens)} + ${amount(summary.output_tokens)}` : "–"}
+      </td>
+      <td role="cell"><ToolsUsed tools={summary?.tools ?? {}} /></td>
+    </tr>
+  );
+}
+
+const WHOLE = ["answer", "calls"];
+
+function Status({ run }: { run: SummedRun }) {
+  const cut = run.status === "ended" && run.stop_reason && !WHOLE.includes(run.stop_reason);
+  return (
+    <span class="runs-status" data-status={cut ? "cut" : run.status}>
+      {cut ? run.stop_reason?.replaceAll("_", " ") : run.status}
+    </span>
+  );
+}
+
+function Took({ run }: { run: SummedRun }) {
+  const going = run.status === "running";
+  const now = useNow(going);
+  if (going) return <>{lasted(Math.max(0, now.value - run.created))}</>;
+  return <>{run.summary?.seconds == null ? "–" : lasted(run.summary.seconds)}</>;
+}
+
+function ToolsUsed({ tools }: { tools: Record<string, ToolUse> }) {
+  return (
+    <ul class="runs-used">
+      {Object.entries(tools).map(([name, use]) => (
+        <li key={name}>
+          {name}
+          {use.calls > 1 && ` ×${use.calls}`}
+          {use.failures > 0 && <span class="runs-failed"> {use.failures} failed</span>}
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,54 @@
+// What many runs come to. Pure.
+import type { Run } from "../wire/types";
+
+/** What the gateway says of a run besides itself, when it is asked for summaries. */
+export interface Summary {
+  seconds: number | null;
+  rounds: number;
+  input_tokens: number;
+  output_tokens: number;
+  tools: Record<string, ToolUse>;
+}
+
+export interface ToolUse {
+  calls: number;
+  failures: number;
+  seconds: number;
+}
+
+export type SummedRun = Run & { summary?: Summary; ended?: number | null };
+
+export interface Totals {
+  runs: number;
+  running: number;
+  failed: number;
+  inputTokens: number;
+  outputTokens: number;
+  /** The worst first: by failures, then by calls. */
+  tools: [name: string, use: ToolUse][];
+}
+
+export function totalsOf(runs: readonly SummedRun[]): Totals {
+  const tools = new Map<string, ToolUse>();
+  const totals: Totals = { runs: runs.length, running: 0, failed: 0, inputTokens: 0, outputTokens: 0, tools: [] };
+  for (const { status, summary } of runs) {
+    if (status === "running") totals.running++;
+    if (status === "failed") totals.failed++;
+    totals.inputTokens += summary?.input_tokens ?? 0;
+    totals.outputTokens += summary?.output_tokens ?? 0;
+    for (const [name, use] of Object.entries(summary?.tools ?? {})) tools.set(name, added(tools.get(name), use));
+  }
+  totals.tools = [...tools].sort(([, one], [, other]) => other.failures - one.failures || other.calls - one.calls);
+  return totals;
+}
+
+function added(one: ToolUse = { calls: 0, failures: 0, seconds: 0 }, other: ToolUse): ToolUse {
+  return { calls: one.calls + other.calls, failures: one.failures + other.failures, seconds: one.seconds + other.seconds };
+}
+
+/** The newest page as it is now, with the older ones that are known already. */
+export function merged<Listed extends { id: string; created: number }>(newest: readonly Listed[], known: readonly Listed[]): Listed[] {
+  const oldest = newest.at(-1)?.created ?? Infinity;
+  const there = new Set(newest.map(({ id }) => id));
+  return [...newest, ...known.filter(({ id, created }) => created <= oldest && !there.has(id))];
+}
