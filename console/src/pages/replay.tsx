@@ -1,3 +1,108 @@
+// A run out of a file, told again with its real timing.
+import { signal, useSignal } from "@preact/signals";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { RunBody } from "../run/body";
+import { Question } from "../run/question";
+import { Player, readExport, type RunExport } from "../run/replay";
+import { lasted } from "../run/words";
+
+const SPEEDS = [1, 4, 16] as const;
+/** The file that is open, which stays while one looks at another page. */
+const opened = signal<RunExport>();
+
 export function ReplayPage() {
-  return <section class="page"><h1>Replay</h1></section>;
+  const [problem, setProblem] = useState("");
+  const open = async (file: File | undefined) => {
+    if (!file) return;
+    try {
+      opened.value = readExport(await file.text());
+      setProblem("");
+    } catch (error) {
+      setProblem(`${file.name}: ${(error as Error).message}`);
+    }
+  };
+  const dropped = (event: DragEvent) => {
+    event.preventDefault();
+    void open(event.dataTransfer?.files[0]);
+  };
+  return (
+    <section class="page run-page" onDragOver={(event) => event.preventDefault()} onDrop={dropped}>
+      <h1>Replay</h1>
+      <label class="replay-file">
+        A run that was exported: choose its file, or drop it here
+        <input type="file" accept=".json,application/json" onChange={(event) => void open(event.currentTarget.files?.[0])} />
+      </label>
+      {problem && (
+        <p class="card-error" role="alert">
+          {problem}
+        </p>
+      )}
+      {opened.value && <Replayed key={opened.value} told={opened.value} />}
+    </section>
+  );
+}
+
+function Replayed({ told }: { told: RunExport }) {
+  const player = useMemo(() => new Player(told.events), [told]);
+  const [speed, setSpeed] = useState<number>(1);
+  const [playing, setPlaying] = useState(true);
+  const now = useSignal(player.start);
+  const position = now.value - player.start;
+  const at = (seconds: number) => {
+    now.value = player.start + Math.min(Math.max(0, seconds), player.seconds);
+    if (seconds >= player.seconds) setPlaying(false);
+  };
+  usePlaying(playing, speed, (passed) => at(now.peek() - player.start + passed));
+  const view = useMemo(() => player.at(position), [player, position]);
+  const toggle = () => {
+    if (!playing && position >= player.seconds) at(0);
+    setPlaying(!playing);
+  };
+  return (
+    <>
+      <div class="row replay-controls" role="group" aria-label="Player">
+        <button type="button" class="main" onClick={toggle}>
+          {playing ? "Pause" : "Play"}
+        </button>
+        {SPEEDS.map((each) => (
+          <button type="button" aria-pressed={speed === each} onClick={() => setSpeed(each)}>
+            {each}×
+          </button>
+        ))}
+        <button type="button" onClick={() => at(player.seconds)}>
+          To the end
+        </button>
+        <input
+          class="grow"
+          type="range"
+          min={0}
+          max={player.seconds}
+          step="any"
+          value={position}
+          aria-label="Place in the run"
+          aria-valuetext={`${lasted(position)} of ${lasted(player.seconds)}`}
+          onInput={(event) => at(event.currentTarget.valueAsNumber)}
+        />
+        <span class="hint replay-place">
+          {lasted(position)} of {lasted(player.seconds)}
+        </span>
+      </div>
+      <Question messages={view.messages} />
+      <RunBody view={view} runId={view.id} live={false} now={now} />
+    </>
+  );
+}
+
+/** Goes on by what has passed since the last picture, so many times as fast. */
+function usePlaying(playing: boolean, speed: number, goOn: (seconds: number) => void): void {
+  useEffect(() => {
+    if (!playing) return;
+    let last = performance.now();
+    let frame = requestAnimationFrame(function next(time) {
+      frame = requestAnimationFrame(next);
+      goOn((speed * Math.max(0, time - last)) / 1000);
+      last = time;
+    });
+    return () => cancelAnimationFrame(frame);
+  }, [playing, speed]);
 }

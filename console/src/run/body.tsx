@@ -1,7 +1,15 @@
 // The assistant's side of a run: what was said, what the tools did, and how it ended.
 import type { ReadonlySignal } from "@preact/signals";
+import { Markdown } from "../parts/markdown";
+import type { FileData, InlineData } from "../wire/types";
+import { CallCard, type CallCardProps } from "./card";
+import { Folded } from "./folded";
+import { Foot } from "./foot";
 import type { Followed } from "./follow";
-import type { Item, RunView } from "./view";
+import { kept } from "./kept";
+import { Stopped } from "./stopped";
+import type { CallView, Item, RoundView, RunView } from "./view";
+import "../styles/run.css";
 
 export interface RunBodyProps {
   view: RunView;
@@ -13,20 +21,100 @@ export interface RunBodyProps {
   /** The time on the run's own axis, in Unix seconds: `useNow(...)`, or a replay's. */
   now: ReadonlySignal<number>;
   /** Puts a text before the model, as the person's next message. */
-  onTell?: (text: string) => void;
+  onTell?: ((text: string) => void) | undefined;
 }
 
-export function RunBody({ view }: RunBodyProps) {
+export function RunBody(props: RunBodyProps) {
+  const { view, followed, now } = props;
+  const goes = view.endedAt === undefined;
   return (
-    <div class="run" data-run={view.id} aria-busy={view.endedAt === undefined}>
-      {view.rounds.map((round) => (
-        <section class="round">{round.items.map((item) => Said(view, item))}</section>
+    <div class="run" data-run={view.id} data-reason={view.reason} aria-busy={goes}>
+      {view.rounds.map((round, index) => (
+        <Round key={index} {...props} round={round} talking={goes && index === view.rounds.length - 1} />
       ))}
+      {goes && <Waiting view={view} />}
+      {followed && <Connection followed={followed} />}
+      {view.resumedAt.length > 0 && <p class="hint">The gateway was restarted, and the run went on.</p>}
+      <Stopped view={view} />
+      {view.startedAt > 0 && <Foot view={view} now={now} />}
     </div>
   );
 }
 
-function Said(view: RunView, item: Item) {
-  if (item.kind === "call") return <article class="card" data-call={item.id} data-state={view.calls.get(item.id)?.state} />;
-  return item.kind === "media" ? null : <p>{item.text}</p>;
+interface RoundProps extends RunBodyProps {
+  round: RoundView;
+  talking: boolean;
+}
+
+function Round({ round, talking, view, runId, live, now, onTell }: RoundProps) {
+  const last = round.items.length - 1;
+  const items = () =>
+    round.items.map((item, index) => (
+      <Said key={index} item={item} call={callOf(view, item)} busy={talking && index === last} runId={runId} live={live} now={now} onTell={onTell} />
+    ));
+  if (!round.superseded) {
+    return (
+      <section class="round" data-round={round.number}>
+        {items()}
+      </section>
+    );
+  }
+  return (
+    <Folded class="round superseded" label={`Round ${round.number} was cut off, and the model was asked again`}>
+      {items}
+    </Folded>
+  );
+}
+
+function callOf(view: RunView, item: Item): CallView | undefined {
+  return item.kind === "call" ? view.calls.get(item.id) : undefined;
+}
+
+interface SaidProps extends Omit<CallCardProps, "call"> {
+  item: Item;
+  call: CallView | undefined;
+  busy: boolean;
+}
+
+const Said = kept(function Said({ item, call, busy, ...card }: SaidProps) {
+  switch (item.kind) {
+    case "text":
+      return <Markdown text={item.text} busy={busy} />;
+    case "thought":
+      return (
+        <Folded class="thought" label={busy ? "Thinking" : "Thoughts"}>
+          {() => <Markdown text={item.text} busy={busy} />}
+        </Folded>
+      );
+    case "media":
+      return <Media part={item.part} />;
+    case "call":
+      return call ? <CallCard call={call} {...card} /> : null;
+  }
+});
+
+/** Bytes are shown; an address is never fetched by the page. */
+function Media({ part }: { part: InlineData | FileData }) {
+  if (part.type === "file_data") return <p class="hint">A file at {part.uri}</p>;
+  const address = `data:${part.mime_type};base64,${part.data}`;
+  if (part.mime_type.startsWith("image/")) return <img class="said-image" src={address} alt="An image by the model" />;
+  return (
+    <a href={address} download="from-the-model">
+      Save the {part.mime_type}
+    </a>
+  );
+}
+
+/** Something that moves as long as the model has said nothing in its turn. */
+function Waiting({ view }: { view: RunView }) {
+  const round = view.rounds.at(-1);
+  if (round && (round.items.length > 0 || round.endedAt !== undefined)) return null;
+  return <p class="waiting">{round ? "Waiting for the model" : "Starting"}</p>;
+}
+
+function Connection({ followed }: { followed: Followed }) {
+  const connection = followed.connection.value;
+  if (connection === "reconnecting") return <p class="connection">The connection is lost. Trying again…</p>;
+  if (connection === "refused") return <p class="connection">{followed.problem.value}</p>;
+  return null;
 }

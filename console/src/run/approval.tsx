@@ -1,0 +1,220 @@
+// A person's yes or no to a call, by mouse and by keyboard.
+import type { RefObject } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { announce } from "../announce";
+import { SchemaForm } from "../parts/form";
+import { ApiError, api } from "../wire/api";
+import { toolNamed } from "./tools";
+import { argumentsOf, type Arguments } from "./payload";
+import type { CallView } from "./view";
+
+interface ApprovalProps {
+  call: CallView;
+  runId: string;
+  card: RefObject<HTMLElement | null>;
+}
+
+type Answering = "choosing" | "denying" | "editing";
+type Choices = Record<string, () => void>;
+type Answer = { approved: boolean; arguments?: Arguments; reason?: string };
+
+/** Somebody who types when the focus comes to a card has not read it: keys count a moment later. */
+const READING = 400;
+
+/** What a person can say to a call that waits for it. */
+export function ApprovalPanel({ call, runId, card }: ApprovalProps) {
+  const [answering, setAnswering] = useState<Answering>("choosing");
+  const [sent, setSent] = useState(false);
+  const [problem, setProblem] = useState("");
+  const decide = async (answer: Answer) => {
+    setSent(true);
+    setProblem("");
+    try {
+      await api.approve(runId, { call_id: call.id, ...answer });
+      (nextWaiting(card.current) ?? card.current)?.focus();
+    } catch (error) {
+      setSent(false);
+      setProblem(refusal(error));
+    }
+  };
+  const back = () => {
+    setAnswering("choosing");
+    card.current?.focus();
+  };
+  const choices: Choices = {
+    a: () => void decide({ approved: true }),
+    d: () => setAnswering("denying"),
+    e: () => setAnswering("editing"),
+  };
+  const choosing = answering === "choosing";
+  const ready = useKeys(card, choosing && !sent ? choices : {}, choosing ? undefined : back);
+  useAsked(call, card);
+  return (
+    <div class="approval">
+      {call.approval?.why && <p>{call.approval.why}</p>}
+      {choosing && (
+        <div class="row">
+          <Choice name="Approve" letter="a" class="main" sent={sent} choose={choices} />
+          <Choice name="Edit" letter="e" sent={sent} choose={choices} />
+          <Choice name="Deny" letter="d" class="danger" sent={sent} choose={choices} />
+          {ready && (
+            <span class="hint">
+              <kbd>a</kbd> approve, <kbd>e</kbd> edit, <kbd>d</kbd> deny
+            </span>
+          )}
+        </div>
+      )}
+      {answering === "denying" && <Denial sent={sent} deny={(reason) => void decide({ approved: false, reason })} back={back} />}
+      {answering === "editing" && <Edit call={call} sent={sent} approve={(edited) => void decide({ approved: true, arguments: edited })} back={back} />}
+      {problem && (
+        <p class="card-error" role="alert">
+          {problem}
+        </p>
+      )}
+    </div>
+  );
+}
+
+interface ChoiceProps {
+  name: string;
+  letter: string;
+  class?: string;
+  sent: boolean;
+  choose: Choices;
+}
+
+function Choice({ name, letter, class: kind = "", sent, choose }: ChoiceProps) {
+  return (
+    <button type="button" class={kind} title={`${name} (${letter})`} aria-keyshortcuts={letter} disabled={sent} onClick={choose[letter]}>
+      {name}
+    </button>
+  );
+}
+
+function Denial({ sent, deny, back }: { sent: boolean; deny: (reason: string) => void; back: () => void }) {
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    deny(String(new FormData(event.currentTarget as HTMLFormElement).get("reason") ?? ""));
+  };
+  return (
+    <form onSubmit={submit}>
+      <label>
+        Reason, which the model reads
+        <input name="reason" autocomplete="off" ref={focused} />
+      </label>
+      <Confirm name="Deny" class="danger" disabled={sent} back={back} />
+    </form>
+  );
+}
+
+interface EditProps {
+  call: CallView;
+  sent: boolean;
+  approve: (edited: Arguments) => void;
+  back: () => void;
+}
+
+function Edit({ call, sent, approve, back }: EditProps) {
+  const [edited, setEdited] = useState({ value: argumentsOf(call) ?? {}, valid: true });
+  const [tried, setTried] = useState(false);
+  const schema = useSchema(call.name);
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    setTried(true);
+    if (edited.valid) approve(edited.value);
+  };
+  if (!schema) return <p class="hint">Looking for what the tool takes…</p>;
+  return (
+    <form onSubmit={submit} ref={focusFirst} noValidate>
+      <SchemaForm schema={schema} value={edited.value} onChange={(value, valid) => setEdited({ value, valid })} checked={tried} />
+      <Confirm name="Approve these" class="main" disabled={sent} back={back} />
+    </form>
+  );
+}
+
+function Confirm({ name, class: kind, disabled, back }: { name: string; class: string; disabled: boolean; back: () => void }) {
+  return (
+    <div class="row">
+      <button type="submit" class={kind} disabled={disabled}>
+        {name}
+      </button>
+      <button type="button" title="Back (Escape)" onClick={back}>
+        Back
+      </button>
+    </div>
+  );
+}
+
+/** A tool that is not known any more takes any object. */
+function useSchema(name: string): Record<string, unknown> | undefined {
+  const [schema, setSchema] = useState<Record<string, unknown>>();
+  useEffect(() => {
+    toolNamed(name).then(
+      (tool) => setSchema(tool.parameters),
+      () => setSchema({ type: "object" }),
+    );
+  }, [name]);
+  return schema;
+}
+
+/** Single keys while the card has the focus; true when they are listened to. */
+function useKeys(card: RefObject<HTMLElement | null>, choices: Choices, back: (() => void) | undefined): boolean {
+  const [ready, setReady] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setReady(true), READING);
+    return () => clearTimeout(timer);
+  }, []);
+  useEffect(() => {
+    const pressed = (event: KeyboardEvent) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+      if (event.key === "Escape" && back) {
+        // The page's own Escape stops the run.
+        event.stopPropagation();
+        return back();
+      }
+      const choice = ready && !isField(event.target) ? choices[event.key] : undefined;
+      if (!choice) return;
+      event.preventDefault();
+      choice();
+    };
+    const element = card.current;
+    element?.addEventListener("keydown", pressed);
+    return () => element?.removeEventListener("keydown", pressed);
+  });
+  return ready;
+}
+
+/** Says that a call waits, and brings the focus to it unless that would take it from somebody. */
+function useAsked(call: CallView, card: RefObject<HTMLElement | null>): void {
+  useEffect(() => {
+    announce(`${call.name} needs your approval.`);
+    if (!isBusy(document.activeElement)) card.current?.focus();
+  }, [call.id]);
+}
+
+function isBusy(element: Element | null): boolean {
+  if (element?.closest('.card[data-state="approval-requested"]')) return true;
+  return isField(element) && (element as HTMLInputElement).value !== "";
+}
+
+function isField(target: EventTarget | null): boolean {
+  return target instanceof Element && target.matches("input, textarea, select");
+}
+
+function nextWaiting(card: HTMLElement | null): HTMLElement | undefined {
+  const waiting = document.querySelectorAll<HTMLElement>('.card[data-state="approval-requested"]');
+  return [...waiting].find((each) => each !== card);
+}
+
+function refusal(error: unknown): string {
+  if (error instanceof ApiError) return error.status === 409 ? "This call waits no longer: it was decided elsewhere." : error.message;
+  return "The gateway cannot be reached. Try again.";
+}
+
+function focused(element: HTMLElement | null): void {
+  element?.focus();
+}
+
+function focusFirst(form: HTMLElement | null): void {
+  form?.querySelector<HTMLElement>("input, textarea, select")?.focus();
+}

@@ -1,0 +1,58 @@
+// Where a run stands, in a line; beneath it, the waterfall.
+import type { ReadonlySignal } from "@preact/signals";
+import { useState } from "preact/hooks";
+import { Elapsed } from "./elapsed";
+import { ENDING_WORDS, budgetOf, plural, tokensOf, usageOf } from "./words";
+import { Waterfall } from "./waterfall";
+import type { RunView } from "./view";
+
+interface FootProps {
+  view: RunView;
+  now: ReadonlySignal<number>;
+}
+
+/** One round without a call is no waterfall: it is there for whoever opens it. */
+export function Foot({ view, now }: FootProps) {
+  const [chosen, setChosen] = useState<boolean>();
+  const shown = chosen ?? (view.calls.size > 0 || view.rounds.length > 1);
+  const toggle = (event: MouseEvent) => {
+    event.preventDefault();
+    setChosen(!shown);
+  };
+  return (
+    <footer class="foot">
+      <Ending view={view} />
+      <details class="timing" open={shown}>
+        <summary onClick={toggle}>
+          <Standing view={view} now={now} />
+        </summary>
+        {shown && <Waterfall view={view} now={now} />}
+      </details>
+    </footer>
+  );
+}
+
+function Standing({ view, now }: FootProps) {
+  const round = view.rounds.at(-1);
+  const tokens = tokensOf(usageOf(view));
+  return (
+    <>
+      {round && <span class="budget">{view.endedAt === undefined || round.toolsOff ? budgetOf(round, view.maxRounds) : plural(round.number, "round")}</span>}
+      {view.calls.size > 0 && <span>{plural(view.calls.size, "call")}</span>}
+      {view.startedAt > 0 && <Elapsed from={view.startedAt} to={view.endedAt} now={now} />}
+      {tokens && <span>{tokens}</span>}
+      {view.endedAt === undefined && view.status && <span>{view.status}</span>}
+    </>
+  );
+}
+
+/** Why it ended, unless it went as it should. */
+function Ending({ view }: { view: RunView }) {
+  if (!view.reason) return null;
+  return (
+    <p class="ending" data-reason={view.reason}>
+      {ENDING_WORDS[view.reason]}
+      {view.error && <span class="ending-error"> {view.error}</span>}
+    </p>
+  );
+}
