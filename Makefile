@@ -6,6 +6,8 @@ UV := $(TOOLS)/bin/uv
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 NEED := sh scripts/need.sh
+CONSOLE := $(BIN)/python scripts/console_project.py
+TSC := node_modules/typescript/bin/tsc
 # Some tests wait for a browser, a server or another process: a few more than there are cores.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 2) + 2)")
 MODEL ?=
@@ -19,11 +21,12 @@ MEASURED := --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install run examples test check format bench bench-local bench-peers bfcl crash docs clean
+.PHONY: help install run examples console screenshots test check format bench bench-local bench-peers bfcl crash docs clean
 
 help:
 	@echo "make run     the gateway with a model of this machine and a few tools; MODEL=smol for the light one"
 	@echo "make examples   small programs against a scripted model"
+	@echo "make console   the page at /, built into the package; make screenshots   its pictures in docs/images"
 	@echo "make test    the tests; COVERAGE=1 for coverage and its floor, which takes twice as long"
 	@echo "make check   lint, formatting, types, import layers"
 	@echo "make format  put right what ruff can"
@@ -43,6 +46,16 @@ run: $(INSTALLED)
 examples: $(INSTALLED)
 	@$(BIN)/python examples/run_all.py
 
+# Its sources are in console/; what they build to is committed, so that nobody else needs Node.
+console: $(INSTALLED)
+	@$(BIN)/python scripts/console_types.py
+	@$(CONSOLE) $(TSC) -p .
+	@$(CONSOLE) build.mjs
+
+screenshots: $(INSTALLED)
+	@$(NEED) libgomp.so.1:libgomp1 chromium:chromium
+	@WINDLASS_SCREENSHOTS=1 $(BIN)/pytest -q -n0 --timeout 1800 tests/console/test_console_screenshots.py $(ARGS)
+
 # A file's tests share a gateway or a browser. By their number, the few and slow ones would come last.
 test: $(INSTALLED)
 	@$(NEED) libgomp.so.1:libgomp1 tmux:tmux chromium:chromium
@@ -53,6 +66,9 @@ check: $(INSTALLED)
 	@$(BIN)/ruff format --check
 	@$(BIN)/basedpyright
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python scripts/console_types.py --check
+	@$(CONSOLE) $(TSC) -p .
+	@$(CONSOLE) $(TSC) -p test
 
 format: $(INSTALLED)
 	@$(BIN)/ruff check --fix
@@ -79,7 +95,7 @@ docs: $(INSTALLED)
 	@$(BIN)/pytest -q tests/test_docs.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-tools bench/.venv-peers build dist htmlcov .coverage* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-tools bench/.venv-peers console/node_modules build dist htmlcov .coverage* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # The lock is the truth: a pyproject.toml that has moved away from it is an error here, not a new lock.

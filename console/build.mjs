@@ -1,18 +1,34 @@
-// Bundles the console into the Python package: what users get needs no build.
+// Bundles the console into the Python package, or the folder that is named: users need no build.
 import { build } from "esbuild";
 import { copyFile, mkdir, readFile, stat, writeFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { gzipSync } from "node:zlib";
 
-const target = new URL("../src/windlass/gateway/static/", import.meta.url);
 const here = new URL("./", import.meta.url);
-const vendored = ["preact", "@preact/signals", "@preact/signals-core", "marked"];
+const target = process.argv[2] ? pathToFileURL(`${resolve(process.argv[2])}/`) : new URL("../src/windlass/gateway/static/", here);
+
+// The page makes its elements of marked's tokens. The rest of marked, which writes HTML, stays out:
+// its module hangs it all on one function at its end, so that no bundler can see that it is not used.
+const lexerAlone = {
+  name: "lexer-alone",
+  setup({ onLoad }) {
+    onLoad({ filter: /\/marked\.esm\.js$/ }, async ({ path }) => {
+      const text = await readFile(path, "utf8");
+      const parts = /^(.+)var \w+=new \w+;function .+[{,](\w+) as Lexer,/s.exec(text);
+      if (!parts) throw new Error("marked has changed: its lexer is not where it was");
+      return { contents: `${parts[1]}export{${parts[2]} as Lexer};` };
+    });
+  },
+};
 
 await mkdir(target, { recursive: true });
-await build({
-  absWorkingDir: new URL(".", here).pathname,
+const { metafile } = await build({
+  absWorkingDir: fileURLToPath(here),
   entryPoints: { console: "src/main.tsx" },
-  outdir: target.pathname,
+  outdir: fileURLToPath(target),
   bundle: true,
+  metafile: true,
   minify: true,
   format: "esm",
   target: "es2022",
@@ -20,6 +36,7 @@ await build({
   jsxImportSource: "preact",
   legalComments: "none",
   charset: "utf8",
+  plugins: [lexerAlone],
 });
 for (const name of ["index.html", "favicon.svg"]) {
   await copyFile(new URL(`src/${name}`, here), new URL(name, target));
@@ -28,8 +45,9 @@ await writeFile(new URL("LICENSES.txt", target), await licences());
 await report();
 
 async function licences() {
+  const vendored = Object.keys(metafile.inputs).map((path) => /^node_modules\/((@[^/]+\/)?[^/]+)\//.exec(path)?.[1]);
   const texts = [];
-  for (const name of vendored) {
+  for (const name of [...new Set(vendored)].filter(Boolean).sort()) {
     const folder = new URL(`node_modules/${name}/`, here);
     const { version, license } = JSON.parse(await readFile(new URL("package.json", folder), "utf8"));
     const text = await firstOf(folder, ["LICENSE", "LICENSE.md", "license"]);

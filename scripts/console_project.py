@@ -15,7 +15,6 @@ PROJECT = Path(__file__).parent.parent / "console"
 _SCRIPTS = Path(sysconfig.get_path("scripts"))
 NODE = _SCRIPTS / "node"
 NPM = _SCRIPTS / "npm"
-TSC = Path("node_modules", "typescript", "bin", "tsc")
 
 
 def install() -> None:

@@ -1,7 +1,7 @@
 """The console's view of the wire: TypeScript types of all that the gateway says.
 
 They are made of the OpenAPI document, which is made of the event definitions, so that page and
-server cannot drift apart. `make console` writes the file; a test holds it against the document.
+server cannot drift apart. `make console` writes the file; with `--check` it is only looked at.
 """
 
 import sys
@@ -80,7 +80,16 @@ def _literal(value: Any) -> str:
     )
 
 
+def main(arguments: list[str]) -> int:
+    """Writes the file, or says whether it is as it should be."""
+    made = types()
+    if "--check" not in arguments:
+        FILE.write_text(made)
+    elif FILE.read_text() != made:
+        sys.stderr.write("The console's types are not those of the gateway: run `make console`.\n")
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(types())
-    sys.stdout.write(f"{FILE.name} is written\n")
+    sys.exit(main(sys.argv[1:]))
