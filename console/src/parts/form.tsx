@@ -16,31 +16,33 @@ export interface SchemaFormProps {
 }
 
 /** Fields for what a tool takes, or its JSON: where the person prefers it, and where fields cannot show the value. */
-export function SchemaForm({ schema, value, onChange, checked = false }: SchemaFormProps) {
-  const fields = useMemo(() => fieldsOf(schema) ?? [], [schema]);
-  const [asJson, setAsJson] = useState(() => !isShown(fields, value));
+export function SchemaForm({ value, onChange, ...rest }: SchemaFormProps) {
   const known = useRef(value);
   const version = useRef(0);
   if (known.current !== value) {
     // Another value was put in from outside: what stood in the fields is no longer meant.
     known.current = value;
     version.current++;
-    if (!isShown(fields, value)) setAsJson(true);
   }
   const change = (changed: Fields, valid: boolean) => {
     known.current = changed;
     onChange(changed, valid);
   };
+  return <Editors key={version.current} value={value} onChange={change} {...rest} />;
+}
+
+function Editors({ schema, value, onChange, checked = false }: SchemaFormProps) {
+  const fields = useMemo(() => fieldsOf(schema), [schema]);
+  const fits = fields !== null && isShown(fields, value);
+  const [asJson, setAsJson] = useState(!fits);
   const Editor = asJson ? JsonEditor : FieldsEditor;
   return (
     <div class="form">
-      <Editor key={version.current} fields={fields} value={value} onChange={change} checked={checked} />
-      {fields.length > 0 && (
-        <p class="form-foot">
-          <button type="button" class="plain small" disabled={asJson && !isShown(fields, value)} onClick={() => setAsJson(!asJson)}>
-            {asJson ? "Edit in fields" : "Edit as JSON"}
-          </button>
-        </p>
+      <Editor fields={fields ?? []} value={value} onChange={onChange} checked={checked} />
+      {fields !== null && fields.length > 0 && (
+        <button type="button" class="plain small form-switch" disabled={!fits} onClick={() => setAsJson(!asJson)}>
+          {asJson ? "Edit in fields" : "Edit as JSON"}
+        </button>
       )}
     </div>
   );

@@ -26,8 +26,9 @@ interface Common {
 
 const DEEPEST = 6;
 
-/** The fields of the arguments that the schema describes; null if it describes no object with names in it. */
+/** The fields of the arguments that the schema describes; null if it does not name them. */
 export function fieldsOf(schema: Schema): readonly Field[] | null {
+  if (!isRecord(resolved(schema, schema)["properties"])) return null;
   const field = fieldOf("", schema, true, schema, 0);
   return field.kind === "object" ? field.fields : null;
 }

@@ -1,0 +1,119 @@
+// A tool that a person calls by hand.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { announce } from "../announce";
+import { problemsIn } from "../parts/draft";
+import { SchemaForm } from "../parts/form";
+import { fieldsOf, type Fields } from "../parts/schema";
+import { Value } from "../parts/value";
+import { Elapsed } from "../run/elapsed";
+import { errorIn, resultOf } from "../run/payload";
+import { callByHand, type HandCall } from "../run/tools";
+import { OUTCOME_WORDS, lasted } from "../run/words";
+import { serverNow, useNow } from "../wire/clock";
+import type { OfferedTool } from "../wire/tools";
+import { refusal } from "./loading";
+
+interface CallByHandProps {
+  tool: OfferedTool;
+  given: Fields;
+  setGiven: (given: Fields) => void;
+  /** A call has ended: its tool has one more. */
+  called: () => void;
+}
+
+export function CallByHand({ tool, given, setGiven, called }: CallByHandProps) {
+  const [readable, setReadable] = useState(true);
+  const [tried, setTried] = useState(false);
+  const hand = useHand(tool, called);
+  const form = useRef<HTMLFormElement>(null);
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    if (hand.startedAt !== undefined) return;
+    setTried(true);
+    if (!readable || problemsIn(fieldsOf(tool.parameters) ?? [], given).size) {
+      announce("Something in the form is not right yet.");
+      requestAnimationFrame(() => form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus());
+      return;
+    }
+    void hand.run(given);
+  };
+  const change = (value: Fields, valid: boolean) => {
+    setGiven(value);
+    setReadable(valid);
+  };
+  const sendOnEnter = (event: KeyboardEvent) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.current?.requestSubmit();
+  };
+  return (
+    <form ref={form} class="tools-call" noValidate onSubmit={submit} onKeyDown={sendOnEnter}>
+      <SchemaForm schema={tool.parameters} value={given} onChange={change} checked={tried} />
+      {tool.approve && <p class="hint">A model has to ask before it runs this. If you call it here, that is your yes.</p>}
+      <div class="row">
+        <button type="submit" class="main" title="Call (Ctrl+Enter)" disabled={hand.startedAt !== undefined}>
+          {tool.approve ? "Approve and call" : "Call"}
+        </button>
+        {hand.startedAt !== undefined && <Running startedAt={hand.startedAt} cancel={hand.cancel} />}
+      </div>
+      {hand.problem && <p class="tools-problem">{hand.problem}</p>}
+      {hand.result && <Result result={hand.result} />}
+    </form>
+  );
+}
+
+function Running({ startedAt, cancel }: { startedAt: number; cancel: () => void }) {
+  const now = useNow(true);
+  return (
+    <>
+      <button type="button" onClick={cancel}>
+        Cancel
+      </button>
+      <span class="hint">
+        Running, <Elapsed from={startedAt} now={now} />
+      </span>
+    </>
+  );
+}
+
+function Result({ result }: { result: HandCall }) {
+  const error = errorIn(result.response);
+  return (
+    <section class="tools-result" aria-label="What the call came to" data-outcome={result.outcome}>
+      <p class={result.outcome === "ok" ? "tools-good" : "tools-bad"}>
+        {OUTCOME_WORDS[result.outcome]} in {lasted(result.seconds)}
+        {result.effect_unknown && ". It was cut off while it ran, so it may have had its effect"}
+      </p>
+      {error === undefined ? <Value value={resultOf(result)} label="Result" /> : <p class="tools-problem">{error}</p>}
+    </section>
+  );
+}
+
+function useHand(tool: OfferedTool, called: () => void) {
+  const [startedAt, setStartedAt] = useState<number>();
+  const [result, setResult] = useState<HandCall>();
+  const [problem, setProblem] = useState("");
+  const cancelling = useRef<AbortController>(undefined);
+  useEffect(() => () => cancelling.current?.abort(), []);
+  const run = async (given: Fields) => {
+    const cancel = new AbortController();
+    cancelling.current = cancel;
+    setStartedAt(serverNow());
+    setResult(undefined);
+    setProblem("");
+    announce(`${tool.name} runs.`);
+    try {
+      const result = await callByHand(tool.name, given, tool.approve, cancel.signal);
+      setResult(result);
+      announce(`${tool.name}: ${OUTCOME_WORDS[result.outcome].toLowerCase()}.`);
+    } catch (error) {
+      setProblem(cancel.signal.aborted ? cancelled(tool) : refusal(error));
+      announce(cancel.signal.aborted ? `${tool.name} is cancelled.` : `${tool.name} was not called.`);
+    }
+    setStartedAt(undefined);
+    called();
+  };
+  return { startedAt, result, problem, run, cancel: () => cancelling.current?.abort() };
+}
+
+function cancelled(tool: OfferedTool): string {
+  return tool.idempotent ? "Cancelled. It is safe to call it again." : "Cancelled. It may have had its effect before that.";
+}

@@ -1,0 +1,57 @@
+// Every tool, and how it has fared.
+import { useState } from "preact/hooks";
+import { announce } from "../announce";
+import { plural } from "../run/words";
+import { offeredTools, type OfferedTool } from "../wire/tools";
+import { useLoaded } from "./loading";
+import { homeOf, isFound, shortly } from "./words";
+
+export function ToolList() {
+  const { value: tools, problem } = useLoaded("all", offeredTools);
+  const [sought, setSought] = useState("");
+  const found = (tools ?? []).filter((tool) => isFound(sought, tool));
+  const search = (text: string) => {
+    setSought(text);
+    announce(`${plural((tools ?? []).filter((tool) => isFound(text, tool)).length, "tool")} found`);
+  };
+  return (
+    <section class="page">
+      <h1>Tools</h1>
+      {problem && <p class="tools-problem">{problem}</p>}
+      {!tools && !problem && <p class="hint">Loading…</p>}
+      {tools?.length === 0 && <p>No model of this gateway offers a tool. Name some in windlass.toml: tools = […].</p>}
+      {tools && tools.length > 0 && (
+        <>
+          <input type="search" class="tools-search" aria-label="Search the tools" placeholder="Search" value={sought} onInput={(event) => search(event.currentTarget.value)} />
+          <ul class="tools-list">
+            {found.map((tool) => (
+              <Entry key={tool.name} tool={tool} />
+            ))}
+          </ul>
+          {!found.length && <p class="hint">No tool has “{sought}” in its name or description.</p>}
+        </>
+      )}
+    </section>
+  );
+}
+
+function Entry({ tool }: { tool: OfferedTool }) {
+  const { count, failures } = tool.calls;
+  return (
+    <li class="tools-entry" data-tool={tool.name}>
+      <div class="grow">
+        <a class="tools-name" href={`/tools/${encodeURIComponent(tool.name)}`}>
+          {tool.name}
+        </a>
+        {tool.approve && <span class="tools-tag">asks first</span>}
+        <p>{shortly(tool.description)}</p>
+      </div>
+      <p class="hint tools-figures">
+        {homeOf(tool.origin)}
+        <br />
+        {count ? plural(count, "call") : "no calls yet"}
+        {failures > 0 && <span class="tools-bad">, {failures} failed</span>}
+      </p>
+    </li>
+  );
+}
