@@ -150,9 +150,8 @@ async def test_a_gateway_that_wakes_too_late_cannot_write_to_its_run(open_gatewa
     run_id = await start(one)
     sleeper = log_of(one)
     await gate.reached.wait()
-    for task in sleeper._living:
-        task.cancel()  # it sleeps: it does not say that it lives
-    await sleeper._streams.leases.delete(sleeper.keeper)
+    # It sleeps: it does not say that it lives, and does not answer.
+    await sleeper._keepers.leave()
     [run] = await other.gateway.resume()
     assert (await run.run.result()).text == "New answer."
     gate.open()

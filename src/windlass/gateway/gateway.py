@@ -41,8 +41,10 @@ log = logging.getLogger("windlass.gateway")
 
 MODE_HEADER = b"x-function-calling-mode"
 TRACE_HEADERS = ("traceparent", "tracestate")
-TEND_SECONDS = 5.0
-"""How often runs are looked for that another process has left, and ones that are too old."""
+TEND_SECONDS = 1.0
+"""How often runs are looked for that another process has left."""
+LOOKS_TO_EXPIRE = 60
+"""Of so many looks, one is for runs that are too old as well."""
 SHUTTING_DOWN = Problem(503, "The gateway is shutting down.", "shutting_down", retry_after=5)
 
 
@@ -84,7 +86,7 @@ class Gateway:
         self.catalog = Catalog(config, self.limits, models or {}, tools, environ)
         self.sessions = Sessions(config, self.catalog)
         self._takeover = (
-            Takeover(self.durable, self.catalog, self.sessions, self.turns)
+            Takeover(self.durable, self.catalog, self.sessions, self.turns, self._took_up)
             if self.durable
             else None
         )
@@ -152,7 +154,7 @@ class Gateway:
             leave = entered.pop_all().close
         run.task.add_done_callback(lambda _: leave())
         self._observe(run, served, exchange)
-        self.runs.add(run)
+        self._add(run)
         exchange.run_id = run.id
         return run
 
@@ -178,21 +180,21 @@ class Gateway:
         """Goes on with what a gateway that is gone has left open in the log."""
         if self._takeover is None:
             return []
-        runs = await self._takeover.left_open()
-        for run in runs:
-            self._take_in(run)
-            self.runs.add(run)
-        return runs
+        runs = await asyncio.gather(*await self._takeover.left_open())
+        return [run for run in runs if run is not None]
 
     async def tend(self) -> None:
         """Looks after the log for as long as the gateway serves."""
-        while self.durable is not None and not self.draining:
+        looks = 0
+        while self._takeover is not None and self.durable is not None and not self.draining:
             try:
-                if runs := await self.resume():
-                    log.info("Runs were taken up again", extra={"runs": len(runs)})
-                await self.durable.expire()
+                if runs := await self._takeover.left_open():
+                    log.info("Runs are taken up again", extra={"runs": len(runs)})
+                if looks % LOOKS_TO_EXPIRE == 0:
+                    await self.durable.expire()
             except WindlassError as error:
                 log.error("The log of runs cannot be tended: %s", error)
+            looks += 1
             await asyncio.sleep(TEND_SECONDS)
 
     async def open(self) -> None:
@@ -217,6 +219,8 @@ class Gateway:
     async def aclose(self) -> None:
         """Stops what still runs and gives back connections."""
         await self.drain(0)
+        if self._takeover is not None:
+            await self._takeover.aclose()
         await self.catalog.aclose()
         await self.sessions.aclose()
         if self._tracing is not None:
@@ -224,6 +228,18 @@ class Gateway:
         await self._tally.aclose()
         if self.durable is not None:
             await self.durable.log.aclose()
+
+    def _took_up(self, run: GatewayRun) -> None:
+        self._take_in(run)
+        self._add(run)
+
+    def _add(self, run: GatewayRun) -> None:
+        """Knows the run from now on. In a fleet, one whose log fails goes on elsewhere, or again."""
+        self.runs.add(run)
+        if self.config.runs.nats:
+            run.task.add_done_callback(
+                lambda _: self.runs.forget(run.id) if run.run.log.failure else None
+            )
 
     def _durable(self, given: RunLog | None) -> DurableRuns | None:
         kept = given or run_log(self.config)

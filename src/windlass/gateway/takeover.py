@@ -1,15 +1,19 @@
 """Runs that a gateway which is gone has left open: made again, and gone on with."""
 
+import asyncio
 import logging
+from collections.abc import Callable
 
 from windlass.client.resume import refusal_of
-from windlass.errors import RunInterrupted, WindlassError
+from windlass.errors import RunInterrupted, StorageError
 from windlass.gateway.catalog import Catalog
-from windlass.gateway.durable import DurableRuns, plan_of_the_gone
+from windlass.gateway.durable import DurableRuns, Origin, plan_of_the_gone
 from windlass.gateway.problems import Refused
 from windlass.gateway.run import GatewayRun
 from windlass.gateway.sessions import Sessions
 from windlass.gateway.turns import KeptTurns
+from windlass.loop.history import History
+from windlass.runs.log import MemoryLog
 from windlass.runs.records import RunRecord
 
 __all__ = ["Takeover"]
@@ -21,24 +25,70 @@ class Takeover:
     """Finds a run's model and tools by their names, as they are configured now."""
 
     def __init__(
-        self, durable: DurableRuns, catalog: Catalog, sessions: Sessions, turns: KeptTurns
+        self,
+        durable: DurableRuns,
+        catalog: Catalog,
+        sessions: Sessions,
+        turns: KeptTurns,
+        began: Callable[[GatewayRun], None],
     ) -> None:
+        """`began` is told of each run when it goes on."""
         self._durable, self._catalog = durable, catalog
         self._sessions, self._turns = sessions, turns
+        self._began = began
+        self._damaged: set[str] = set()
+        self._tasks: set[asyncio.Task[GatewayRun | None]] = set()
 
-    async def left_open(self) -> list[GatewayRun]:
-        """The runs that were left, and go on now."""
-        runs: list[GatewayRun] = []
-        for record in await self._durable.left_open():
-            try:
-                runs.append(await self._resumed(record))
-            except WindlassError as error:  # damaged, which is no other run's trouble
-                log.error("A run cannot be gone on with: %s", error, extra={"run_id": record.id})
-        return runs
+    async def left_open(self) -> list[asyncio.Task[GatewayRun | None]]:
+        """Claims the runs that were left. Each goes on when its task is done: some wait for workers
+        to come back, which is no reason for the others to wait."""
+        tasks = [
+            asyncio.create_task(self._taken_up(record))
+            for record in await self._durable.left_open()
+            if record.id not in self._damaged
+        ]
+        for task in tasks:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return tasks
 
-    async def _resumed(self, record: RunRecord) -> GatewayRun:
-        kept, history, origin = await self._durable.take_up(record)
-        assert history.started is not None
+    async def aclose(self) -> None:
+        """What has been claimed and does not go yet is left again."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _taken_up(self, record: RunRecord) -> GatewayRun | None:
+        kept: MemoryLog | None = None
+        try:
+            kept, history, origin = await self._durable.take_up(record)
+            run = await self._resumed(record, kept, history, origin)
+        except BaseException as error:
+            if kept is not None:
+                kept.close()
+            if not isinstance(error, Exception):
+                raise
+            self._cannot(record, error)
+            return None
+        self._began(run)
+        return run
+
+    def _cannot(self, record: RunRecord, error: Exception) -> None:
+        """A log that is away for a while can be read later; what is damaged stays so."""
+        if not isinstance(error, StorageError):
+            self._damaged.add(record.id)
+        log.error(
+            "A run cannot be gone on with: %s",
+            error,
+            exc_info=None if isinstance(error, StorageError) else error,
+            extra={"run_id": record.id},
+        )
+
+    async def _resumed(
+        self, record: RunRecord, kept: MemoryLog, history: History, origin: Origin
+    ) -> GatewayRun:
+        if history.started is None:
+            raise RunInterrupted("its log has no beginning")
         mode = origin.mode or self._catalog.settings.mode
         try:
             served = self._catalog.served(record.model, None)

@@ -19,6 +19,13 @@ __all__ = ["Connection", "JetStreamContext", "Msg", "NatsError", "connect", "is_
 log = logging.getLogger("windlass.messaging")
 
 CONNECT_SECONDS = 5.0
+OPTIONS: dict[str, Any] = {
+    "max_reconnect_attempts": -1,
+    "reconnect_time_wait": 0.25,
+    # A server that is gone without a word is known after so many seconds, twice.
+    "ping_interval": 5,
+    "max_outstanding_pings": 2,
+}
 OnMessage = Callable[[Msg], Awaitable[None]]
 
 
@@ -28,6 +35,8 @@ class Connection:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._tasks: set[asyncio.Task[None]] = set()
+        self.on_return: Callable[[], Awaitable[None]] | None = None
+        """Called when the connection is there again. What was said meanwhile may be lost."""
 
     @property
     def max_payload(self) -> int:
@@ -38,11 +47,30 @@ class Connection:
     def closed(self) -> bool:
         return self._client.is_closed
 
+    @property
+    def reconnects(self) -> int:
+        """How often it was lost and has come back."""
+        return self._client.stats["reconnects"]
+
     async def publish(self, subject: str, data: bytes = b"", reply: str = "") -> None:
         await self._client.publish(subject, data, reply)
 
     async def request(self, subject: str, data: bytes, seconds: float) -> bytes:
         return (await self._client.request(subject, data, timeout=seconds)).data
+
+    async def answers(self, subject: str, data: bytes, seconds: float) -> list[Msg]:
+        """Every answer, up to the one in which the server says that there are no more."""
+        inbox = self._client.new_inbox()
+        subscription = await self._client.subscribe(inbox)  # pyright: ignore[reportUnknownMemberType]
+        found: list[Msg] = []
+        try:
+            await self._client.publish(subject, data, inbox)
+            while not found or not (found[-1].headers or {}).get("Status"):
+                found.append(await subscription.next_msg(seconds))
+        finally:
+            with contextlib.suppress(NatsError):
+                await subscription.unsubscribe()
+        return found
 
     async def subscribe(
         self, subject: str, on_message: OnMessage, queue: str = ""
@@ -75,6 +103,11 @@ class Connection:
     async def close(self) -> None:
         await self._client.close()
 
+    async def returned(self) -> None:
+        """The client's word that it has a server again. It must not be kept waiting."""
+        if self.on_return is not None:
+            self._keep(asyncio.create_task(_quietly(self.on_return())))
+
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -83,7 +116,13 @@ class Connection:
 async def connect(servers: str | Sequence[str], name: str, options: dict[str, Any]) -> Connection:
     """Raises `ConfigError`, without any password in it, if nobody answers there."""
     addresses = [servers] if isinstance(servers, str) else list(servers)
-    options = {"max_reconnect_attempts": -1, "error_cb": _note, **options}
+    connection: list[Connection] = []
+
+    async def returned() -> None:
+        for each in connection:
+            await each.returned()
+
+    options = {**OPTIONS, "error_cb": _note, "reconnected_cb": returned, **options}
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             client: Client = await nats.connect(addresses, name=name, **options)  # pyright: ignore[reportUnknownMemberType]
@@ -93,7 +132,15 @@ async def connect(servers: str | Sequence[str], name: str, options: dict[str, An
         ) from None
     except (OSError, NatsError) as error:
         raise ConfigError(f"no NATS server answers at {_shown(addresses)}: {error}") from error
-    return Connection(client)
+    connection.append(Connection(client))
+    return connection[0]
+
+
+async def _quietly(work: Awaitable[None]) -> None:
+    try:
+        await work
+    except NatsError as error:  # it is lost again
+        await _note(error)
 
 
 async def _note(error: Exception) -> None:

@@ -1,5 +1,6 @@
 """A reader's place in a run that another process writes."""
 
+import asyncio
 import weakref
 from collections.abc import Awaitable, Callable
 
@@ -15,6 +16,9 @@ __all__ = ["stream_follower"]
 
 LOOK_SECONDS = 1.0
 """How often the stream is looked into when nobody has said that there is something."""
+SOON_SECONDS = 0.02
+"""When what was heard is not there yet, it is looked for again after this, then twice this, ..."""
+MOST_LOOKS = 5
 
 _events: msgspec.json.Decoder[list[RunEvent]] = msgspec.json.Decoder(list[RunEvent])
 
@@ -41,6 +45,8 @@ class _Reading:
         self._streams, self._run_id, self._known = streams, run_id, known
         self._next = 1
         self._listening = self._looked_up = False
+        self._looks = MOST_LOOKS
+        """How often what was heard of last has been looked for in vain."""
         self.tells: weakref.ref[PollingFollower] | None = None
 
     async def after(self, number: int) -> list[RunEvent] | None:
@@ -50,12 +56,25 @@ class _Reading:
         async for message, data in self._streams.batches(self._run_id, self._next):
             self._next = message + 1
             found += [event for event in _events.decode(data) if event.seq > number]
+        if not found:
+            self._look_again()
         if not found and not self._looked_up:
             self._looked_up = True
             record = await self._known()
             if record.ended is not None and record.events <= number:
                 return None
         return found
+
+    def _look_again(self) -> None:
+        """A message passes by before it is kept, and before every server has it."""
+        if self._looks < MOST_LOOKS:
+            loop = asyncio.get_running_loop()
+            loop.call_later(SOON_SECONDS * 2**self._looks, self._hurry)
+            self._looks += 1
+
+    def _hurry(self) -> None:
+        if self.tells is not None and (follower := self.tells()) is not None:
+            follower.hurry()
 
     async def _listen(self) -> None:
         """The stream's own messages pass by as they are written; the news is that there is one."""
@@ -64,10 +83,9 @@ class _Reading:
             return
         self._listening = True
         connection = await self._streams.connection()
-        tells = weakref.ref(follower)
 
         async def heard(_: Msg) -> None:
-            if (told := tells()) is not None:
-                told.hurry()
+            self._looks = 0
+            self._hurry()
 
         weakref.finalize(follower, await connection.subscribe(subject_of(self._run_id), heard))

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,9 +13,11 @@ from msgspec.structs import replace
 from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEnded, RunEvent
 from windlass.jsontext import encode_json
-from windlass.messaging.connection import NatsError
 from windlass.runs.jetstream.follower import stream_follower
-from windlass.runs.jetstream.streams import Streams, TakenOver
+from windlass.runs.jetstream.keepers import Keepers
+from windlass.runs.jetstream.orders import Orders
+from windlass.runs.jetstream.streams import Append, Last, Streams
+from windlass.runs.jetstream.writer import RunWriter
 from windlass.runs.log import Follower, MemoryLog
 from windlass.runs.records import Order, Retention, RunRecord, chosen, expired
 from windlass.runs.stored import Batch, StoredLog
@@ -24,13 +25,14 @@ from windlass.runs.stored import Batch, StoredLog
 __all__ = ["JetStreamLog"]
 
 LEASE_SECONDS = 3.0
-"""A process that has not said for so long that it lives has lost its runs to the others."""
-ORDER_SECONDS = 0.1
-"""How often orders are looked through while this process lives."""
+"""A process that has not said for so long that it lives is asked; without an answer it is gone."""
+CLOSE_SECONDS = 5.0
+"""For the last words of a process that ends."""
+NOBODY = b""
+"""Has the runs that were left in order: whoever comes first may go on with them."""
 
 _events: msgspec.json.Decoder[list[RunEvent]] = msgspec.json.Decoder(list[RunEvent])
 _records = msgspec.json.Decoder(RunRecord)
-_order = msgspec.json.Decoder(Order)
 
 
 class JetStreamLog:
@@ -46,58 +48,62 @@ class JetStreamLog:
         **connection: Any,
     ) -> None:
         self._streams = Streams(servers, replicas, lease, connection)
-        self._lease, self._clock = lease, clock
+        self._clock = clock
         self.keeper = f"keeper-{secrets.token_hex(8)}"
+        self._keepers = Keepers(self._streams, self.keeper, lease)
+        self._orders = Orders(self._streams, self._obey)
         self._live: dict[str, StoredLog] = {}
-        self._writers: dict[str, _RunWriter] = {}
-        self._living: list[asyncio.Task[None]] = []
-        self._orders: dict[str, Order] = {}
-        """By run and a number of their own."""
-        self._obeyed: set[str] = set()
+        self._claimed: set[str] = set()
+        """Runs that are ours, and are about to go on here."""
+        self._left: set[str] = set()
+        """Runs that are ours, and do not go any more."""
+        self._lives = False
         self._starting = asyncio.Lock()
 
     def begin(self, record: RunRecord) -> MemoryLog:
-        writer = self._writers[record.id] = _RunWriter(self, record.id)
-        log = StoredLog(record.id, writer, record=record, clock=self._clock, on_end=self._forget)
+        writer = RunWriter(record.id, self._written)
+        log = StoredLog(record.id, writer, record=record, clock=self._clock, on_end=self._let_go)
         self._live[record.id] = log
         return log
 
     async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
         await self.live()
-        streams = self._streams
-        leases = await streams.all(streams.leases)
+        found = await self._streams.open_runs.all()
+        keepers = {entry.value.decode() for entry in found.values()}
+        gone = await self._keepers.gone(keepers - {self.keeper, NOBODY.decode()})
         claimed: list[RunRecord] = []
-        for run_id, (keeper, revision) in (await streams.all(streams.open_runs)).items():
-            if keeper.decode() in leases or run_id in self._live:
+        for run_id, (keeper, revision) in found.items():
+            # What is ours and does not go here was lost on the way, as by an answer that was.
+            free = keeper in (NOBODY, self.keeper.encode()) or keeper.decode() in gone
+            if not free or run_id in self._live or run_id in self._claimed:
                 continue
-            try:
-                record = await self.status(run_id)
-            except RunNotFound:
+            if (record := await self._unfinished(run_id)) is None or not wanted(record):
                 continue
-            if record.ended is not None:  # it was written to its end, and no further
-                await self._close(record)
-                continue
-            if not wanted(record):
-                continue
-            if await streams.put(streams.open_runs, run_id, self.keeper.encode(), revision):
+            if await self._streams.open_runs.replace(run_id, self.keeper.encode(), revision):
+                self._claimed.add(run_id)
                 claimed.append(record)
         return sorted(claimed, key=lambda record: record.created)
 
     async def reopen(self, run_id: str) -> MemoryLog:
         await self.live()
-        writer = self._writers[run_id] = _RunWriter(self, run_id)
         events: list[RunEvent] = []
-        async for number, data in self._streams.batches(run_id, direct=False):
-            events += _events.decode(data)
-            writer.after = number
-            writer.size += len(data)
-        log = StoredLog(run_id, writer, events, clock=self._clock, on_end=self._forget)
+        after = size = 0
+        try:
+            async for number, data in self._streams.batches(run_id, whole=True):
+                events += _events.decode(data)
+                after, size = number, size + len(data)
+        finally:
+            self._claimed.discard(run_id)
+        writer = RunWriter(run_id, self._written, after, size)
+        self._left.discard(run_id)
+        self._orders.begin_again(run_id)
+        log = StoredLog(run_id, writer, events, clock=self._clock, on_end=self._let_go)
         self._live[run_id] = log
         return log
 
     async def read(self, run_id: str, after: int = 0, limit: int | None = None) -> list[RunEvent]:
         events: list[RunEvent] = []
-        async for _, data in self._streams.batches(run_id):
+        async for _, data in self._streams.batches(run_id, whole=True):
             events += [event for event in _events.decode(data) if event.seq > after]
             if limit is not None and len(events) >= limit:
                 break
@@ -112,15 +118,10 @@ class JetStreamLog:
         return stream_follower(self._streams, run_id, after, lambda: self.status(run_id))
 
     async def status(self, run_id: str) -> RunRecord:
-        streams = self._streams
-        await streams.connection()
-        found = await streams.get(streams.records, run_id)
+        found = await self._streams.records.get(run_id)
         if found is None:
             raise RunNotFound(f"no run {run_id!r} is known here")
-        record = _records.decode(found[0])
-        if record.ended is None and (last := await streams.last(run_id)):
-            record = _up_to(record, _events.decode(last[0])[-1], last[1])
-        return record
+        return await self._newest(_records.decode(found.value))
 
     async def list(
         self,
@@ -130,22 +131,14 @@ class JetStreamLog:
         open: bool | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
-        streams = self._streams
-        await streams.connection()
-        kept = await streams.all(streams.records)
-        records = [_records.decode(data) for data, _ in kept.values()]
-        # What is written of a run that goes is older than its events.
-        records = [each if each.ended else await self.status(each.id) for each in records]
+        kept = await self._streams.records.all()
+        records = [_records.decode(entry.value) for entry in kept.values()]
+        records = await asyncio.gather(*map(self._newest, records))
         return chosen(records, owner=owner, chat=chat, open=open, limit=limit)
 
     async def order(self, run_id: str, order: Order) -> None:
-        live = self._live.get(run_id)
-        if live is not None and live.on_order is not None:
-            live.on_order(order)
-            return
-        if (await self.status(run_id)).ended is None:
-            key = f"{run_id}.{secrets.token_hex(8)}"
-            await self._streams.put(self._streams.orders, key, encode_json(order))
+        if not self._obey(run_id, order) and (await self.status(run_id)).ended is None:
+            await self._orders.give(run_id, order)
 
     async def delete(self, run_id: str) -> None:
         if (await self.status(run_id)).ended is None:
@@ -159,117 +152,92 @@ class JetStreamLog:
         return len(gone)
 
     async def aclose(self) -> None:
-        for log in list(self._live.values()):
-            with contextlib.suppress(StorageError):
-                await log.leave()
-        if self._living:
-            for task in self._living:
-                task.cancel()
-            with contextlib.suppress(NatsError, TimeoutError):
-                await self._streams.leases.delete(self.keeper)
-            self._living = []
+        self._orders.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                for log in list(self._live.values()):
+                    with contextlib.suppress(StorageError):
+                        await log.leave()
+                if self._lives:
+                    with contextlib.suppress(StorageError):
+                        await asyncio.gather(*map(self._release, self._left))
+                        await self._keepers.leave()
+        self._keepers.close()
         await self._streams.aclose()
 
     async def live(self) -> None:
         """Says from now on that this process lives, and hears orders for its runs."""
         async with self._starting:
-            if self._living:
-                return
-            await self._streams.connection()
-            await self._streams.put(self._streams.leases, self.keeper, b"")
-            self._living = [
-                asyncio.create_task(work)
-                for work in (self._keep_living(), self._hear_orders(), self._obey_orders())
-            ]
+            if not self._lives:
+                await self._keepers.join()
+                await self._orders.listen()
+                self._lives = True
 
-    async def written(self, run_id: str, batch: Batch, after: int, size: int) -> int:
+    async def _written(self, batch: Batch, append: Append) -> int:
         """Writes a run's next batch, and what is known of the run at its begin and end."""
         streams = self._streams
         if batch.record is not None:
             await self.live()
-            await streams.put(streams.records, run_id, encode_json(batch.record))
-            await streams.put(streams.open_runs, run_id, self.keeper.encode())
-        try:
-            number = await streams.append(run_id, batch.data, batch.events[0].seq, after, size)
-        except TakenOver:
-            self._live.pop(run_id, None)
-            raise
-        end = batch.events[-1]
-        if isinstance(end, RunEnded) and (found := await streams.get(streams.records, run_id)):
-            await self._close(_up_to(_records.decode(found[0]), end, size))
+            # In this order: whoever finds it open finds all that was begun of it.
+            await streams.open_runs.put(append.run_id, self.keeper.encode())
+            await streams.records.put(append.run_id, encode_json(batch.record))
+        number = await streams.append(append)
+        if isinstance(batch.events[-1], RunEnded) and (
+            found := await streams.records.get(append.run_id)
+        ):
+            last = Last(number, append.data, append.size)
+            await self._close(_up_to(_records.decode(found.value), last))
         return number
 
     async def _close(self, record: RunRecord) -> None:
         """Writes down how a run has ended. Done once more, it does no harm."""
-        streams = self._streams
-        await streams.put(streams.records, record.id, encode_json(record))
-        await streams.drop(streams.open_runs, record.id)
-        for key in [key for key in self._orders if key.startswith(f"{record.id}.")]:
-            await streams.drop(streams.orders, key)
+        await self._streams.records.put(record.id, encode_json(record))
+        await self._streams.open_runs.drop(record.id)
+        await self._orders.forget(record.id)
 
-    async def _keep_living(self) -> None:
-        while True:
-            await asyncio.sleep(self._lease / 3)
-            with contextlib.suppress(StorageError):
-                await self._streams.put(self._streams.leases, self.keeper, b"")
-
-    async def _hear_orders(self) -> None:
-        """What is asked of runs, wherever they go."""
-        async for key, data in self._streams.watch(self._streams.orders):
-            if data:
-                self._orders[key] = _order.decode(data)
-            else:
-                self._orders.pop(key, None)
-                self._obeyed.discard(key)
-
-    async def _obey_orders(self) -> None:
-        """Each once. They stay until their run has ended: what came of them may not be kept yet."""
-        while True:
-            await asyncio.sleep(ORDER_SECONDS)
-            for key, order in list(self._orders.items()):
-                log = self._live.get(key.partition(".")[0])
-                if log is not None and log.on_order is not None and key not in self._obeyed:
-                    self._obeyed.add(key)
-                    log.on_order(order)
-
-    def _forget(self, run_id: str) -> None:
-        self._live.pop(run_id, None)
-        self._writers.pop(run_id, None)
-
-
-def _up_to(record: RunRecord, last: RunEvent, size: int) -> RunRecord:
-    """What is known of a run whose log has come to this event."""
-    record = replace(record, events=last.seq, size=size)
-    if not isinstance(last, RunEnded):
+    async def _unfinished(self, run_id: str) -> RunRecord | None:
+        """An open run; None if it has ended or never begun, and then it is not open any more."""
+        try:
+            record = await self.status(run_id)
+        except RunNotFound:
+            record = None
+        if record is None or not record.events:  # nobody was told of it
+            await self._streams.purge(run_id)
+            return None
+        if record.ended is not None:  # it was written to its end, and no further
+            await self._close(record)
+            return None
         return record
-    return replace(record, ended=last.time, reason=last.reason, error=last.error)
+
+    async def _newest(self, record: RunRecord) -> RunRecord:
+        """What is written of a run that goes is older than its events."""
+        last = None if record.ended else await self._streams.last(record.id)
+        return _up_to(record, last) if last else record
+
+    async def _release(self, run_id: str) -> None:
+        """Lets others go on with a run of ours, now and not when we are gone."""
+        found = await self._streams.open_runs.get(run_id)
+        if found is not None and found.value == self.keeper.encode():
+            await self._streams.open_runs.replace(run_id, NOBODY, found.revision)
+
+    def _obey(self, run_id: str, order: Order) -> bool:
+        log = self._live.get(run_id)
+        if log is None or log.on_order is None:
+            return False
+        log.on_order(order)
+        return True
+
+    def _let_go(self, run_id: str) -> None:
+        """Nothing more is written of it here."""
+        log = self._live.pop(run_id, None)
+        if log is not None and log.closed:
+            self._left.add(run_id)
 
 
-class _RunWriter:
-    """Writes the batches of one run, one after another."""
-
-    def __init__(self, log: JetStreamLog, run_id: str) -> None:
-        self._log, self._run_id = log, run_id
-        self._batches: deque[Batch] = deque()
-        self._task: asyncio.Task[None] | None = None
-        self.after = 0
-        """The number of the message that the next one comes behind."""
-        self.size = 0
-
-    def put(self, batch: Batch) -> None:
-        self._batches.append(batch)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._write())
-
-    async def _write(self) -> None:
-        while self._batches:
-            batch = self._batches.popleft()
-            try:
-                self.size += len(batch.data)
-                self.after = await self._log.written(self._run_id, batch, self.after, self.size)
-            except StorageError as error:
-                batch.told(batch, error)
-            except Exception as error:  # noqa: BLE001 - the run is told, and does not wait for ever
-                batch.told(batch, StorageError(f"the log failed: {error!r}"))
-            else:
-                batch.told(batch, None)
+def _up_to(record: RunRecord, last: Last) -> RunRecord:
+    """What is known of a run whose log has come to this batch."""
+    event = _events.decode(last.data)[-1]
+    record = replace(record, events=event.seq, size=last.size)
+    if not isinstance(event, RunEnded):
+        return record
+    return replace(record, ended=event.time, reason=event.reason, error=event.error)

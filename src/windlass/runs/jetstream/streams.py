@@ -5,24 +5,19 @@ run, only one can go on writing.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, cast
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NamedTuple, TypeVar, cast
 
 import nats.js.api as api
-from nats.errors import Error as NatsError
-from nats.js.errors import (
-    APIError,
-    BucketNotFoundError,
-    KeyNotFoundError,
-    KeyWrongLastSequenceError,
-    NotFoundError,
-)
-from nats.js.kv import KeyValue
+from nats.errors import ConnectionClosedError, MaxPayloadError
+from nats.js.errors import APIError, NotFoundError
 
 from windlass.errors import StorageError
-from windlass.messaging.connection import Connection, JetStreamContext, connect
+from windlass.messaging.connection import Connection, JetStreamContext, NatsError, connect
+from windlass.runs.jetstream.buckets import WRONG_SEQUENCE, Bucket
+from windlass.runs.jetstream.reading import Kept, page
 
-__all__ = ["Streams", "TakenOver", "subject_of"]
+__all__ = ["LEASES", "Append", "Last", "Streams", "TakenOver", "subject_of"]
 
 STREAM = "WINDLASS_LOG"
 RECORDS = "WINDLASS_RUNS"
@@ -31,14 +26,40 @@ LEASES = "WINDLASS_LEASES"
 ORDERS = "WINDLASS_ORDERS"
 PREFIX = "windlass.v1.log"
 SIZE = "Windlass-Size"
-WRONG_SEQUENCE = 10071
-PATIENCE = 20.0
-"""Seconds for which a write is tried again: a cluster that has lost its leader chooses another."""
+REQUEST_SECONDS = 2.0
+"""How long one try waits for its answer: it may have gone to a server that is no more."""
+PATIENCE = 30.0
+"""Seconds for which it is tried again: a cluster that has lost its leader chooses another."""
 AGAIN_SECONDS = 0.1
+ORDER_SECONDS = 7 * 86_400.0
+"""Orders that nobody has taken away, as of runs that ended in the same moment, go by themselves."""
+HOPELESS = (ConnectionClosedError, MaxPayloadError)
+
+T = TypeVar("T")
 
 
 class TakenOver(StorageError):
     """Another process has written to the run: it has it now."""
+
+
+class Append(NamedTuple):
+    """A batch that is to be written behind message number `after`."""
+
+    run_id: str
+    data: bytes
+    after: int
+    size: int
+    """Of the whole log with it."""
+    id: str
+    """A try whose answer was lost is found by it, and not written twice."""
+
+
+class Last(NamedTuple):
+    """The newest batch of a run, and the size of all of them."""
+
+    number: int
+    data: bytes
+    size: int
 
 
 def subject_of(run_id: str) -> str:
@@ -52,14 +73,14 @@ class Streams:
         self, servers: str | list[str], replicas: int, lease: float, options: dict[str, Any]
     ) -> None:
         self._servers, self._options = servers, options
-        self._replicas, self._lease = replicas, lease
+        self._replicas = replicas
         self._opening = asyncio.Lock()
         self._connection: Connection | None = None
         self._js: JetStreamContext | None = None
-        self.records: KeyValue
-        self.open_runs: KeyValue
-        self.leases: KeyValue
-        self.orders: KeyValue
+        self.records = Bucket(self, RECORDS, replicas)
+        self.open_runs = Bucket(self, OPEN, replicas)
+        self.leases = Bucket(self, LEASES, replicas, lease)
+        self.orders = Bucket(self, ORDERS, replicas, ORDER_SECONDS)
 
     async def connection(self) -> Connection:
         await self._ready()
@@ -71,127 +92,79 @@ class Streams:
         if connection is not None:
             await connection.close()
 
-    async def append(self, run_id: str, data: bytes, first: int, after: int, size: int) -> int:
-        """Writes a batch behind message `after`; its number. Raises `TakenOver`.
-
-        `size` is that of the whole log with it. A try whose answer was lost is found by its id,
-        and not written twice.
-        """
-        js = await self._ready()
+    async def append(self, batch: Append) -> int:
+        """Writes it; the number of its message. Raises `TakenOver`."""
         headers = {
-            api.Header.MSG_ID: f"{run_id}:{first}:{after}",
-            "Nats-Expected-Last-Subject-Sequence": str(after),
-            SIZE: str(size),
+            api.Header.MSG_ID.value: batch.id,
+            api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(batch.after),
+            SIZE: str(batch.size),
         }
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + PATIENCE
-        while True:
+
+        async def attempt(js: JetStreamContext) -> int:
             try:
-                return (await js.publish(subject_of(run_id), data, headers=headers)).seq
+                return (await js.publish(subject_of(batch.run_id), batch.data, headers=headers)).seq
             except APIError as error:
-                if error.err_code == WRONG_SEQUENCE:
-                    raise TakenOver(f"another process has taken the run {run_id} over") from error
-                failure: Exception = error
-            except (NatsError, TimeoutError) as error:
-                failure = error
-            if loop.time() > give_up:
-                raise StorageError(f"JetStream does not take the run's events: {failure}")
-            await asyncio.sleep(AGAIN_SECONDS)
+                if error.err_code not in WRONG_SEQUENCE:
+                    raise
+                text = f"another process has taken the run {batch.run_id} over"
+                raise TakenOver(text) from error
+
+        return await self.patiently(attempt)
 
     async def batches(
-        self, run_id: str, begin: int = 1, *, direct: bool = True
+        self, run_id: str, begin: int = 1, *, whole: bool = False
     ) -> AsyncIterator[tuple[int, bytes]]:
         """The run's batches from message number `begin` on, each with its number.
 
-        A `direct` read may come from a replica that is a moment behind.
+        They may come from a server that is a moment behind; the `whole` log has all that was
+        written before.
         """
-        js = await self._ready()
-        while True:
-            try:
-                found = await js.get_msg(
-                    STREAM, seq=begin, subject=subject_of(run_id), direct=direct, next=True
-                )
-            except NotFoundError:
-                return
-            except (NatsError, APIError, TimeoutError) as error:
-                raise StorageError(f"JetStream cannot be read: {error}") from error
-            assert found.seq is not None
-            yield found.seq, found.data or b""
-            begin = found.seq + 1
+        on: int | None = begin
+        while on is not None:
+            found, on = await self._page(STREAM, subject_of(run_id), on)
+            for each in found:
+                yield each.number, each.data
+                begin = each.number + 1
+            if whole and on is None and (last := await self.last(run_id)) and last.number >= begin:
+                on = begin
+                await asyncio.sleep(0 if found else AGAIN_SECONDS)
 
-    async def last(self, run_id: str) -> tuple[bytes, int] | None:
-        """The run's newest batch, and the size of all of them."""
-        js = await self._ready()
-        try:
-            found = await js.get_last_msg(STREAM, subject_of(run_id))
+    async def last(self, run_id: str) -> Last | None:
+        """None if nothing has been written of the run."""
+
+        async def attempt(js: JetStreamContext) -> Last | None:
+            try:
+                found = await js.get_last_msg(STREAM, subject_of(run_id))
+            except NotFoundError:
+                return None
             headers = cast("dict[str, str]", found.headers or {})
-            return found.data or b"", int(headers.get(SIZE, "0"))
-        except NotFoundError:
-            return None
-        except (NatsError, APIError, TimeoutError) as error:
-            raise StorageError(f"JetStream cannot be read: {error}") from error
+            return Last(found.seq or 0, found.data or b"", int(headers.get(SIZE, "0")))
+
+        return await self.patiently(attempt)
 
     async def purge(self, run_id: str) -> None:
+        """Forgets a run wholly."""
+        await self.patiently(lambda js: js.purge_stream(STREAM, subject=subject_of(run_id)))
+        await self.records.drop(run_id)
+        await self.open_runs.drop(run_id)
+
+    async def everything(self, stream: str, subject: str) -> list[Kept]:
+        """All messages of a stream, a page after the other."""
+        everything: list[Kept] = []
+        on: int | None = 1
+        while on is not None:
+            found, on = await self._page(stream, subject, on)
+            everything += found
+        return everything
+
+    async def patiently(self, attempt: Callable[[JetStreamContext], Awaitable[T]]) -> T:
+        """Tries it until it works, for a while: whatever is tried must not harm if done twice."""
         js = await self._ready()
-        try:
-            await js.purge_stream(STREAM, subject=subject_of(run_id))
-            for bucket in (self.records, self.open_runs):
-                await bucket.purge(run_id)
-        except (NatsError, APIError, TimeoutError) as error:
-            raise StorageError(f"the run cannot be deleted: {error}") from error
+        return await _patiently(lambda: attempt(js))
 
-    async def put(self, bucket: KeyValue, key: str, value: bytes, last: int | None = None) -> bool:
-        """Sets a key, if its revision is still the `last` one; False if it is not."""
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + PATIENCE
-        while True:
-            try:
-                await (bucket.put(key, value) if last is None else bucket.update(key, value, last))
-            except KeyWrongLastSequenceError:
-                return False
-            except (NatsError, APIError, TimeoutError) as error:
-                if loop.time() > give_up:
-                    raise StorageError(f"JetStream cannot be written: {error}") from error
-                await asyncio.sleep(AGAIN_SECONDS)
-            else:
-                return True
-
-    async def drop(self, bucket: KeyValue, key: str) -> None:
-        try:
-            await bucket.purge(key)
-        except (NatsError, APIError, TimeoutError) as error:
-            raise StorageError(f"JetStream cannot be written: {error}") from error
-
-    async def get(self, bucket: KeyValue, key: str) -> tuple[bytes, int] | None:
-        """The key's value and its revision."""
-        try:
-            entry = await bucket.get(key)
-        except KeyNotFoundError:
-            return None
-        except (NatsError, APIError, TimeoutError) as error:
-            raise StorageError(f"JetStream cannot be read: {error}") from error
-        return entry.value or b"", entry.revision or 0
-
-    async def all(self, bucket: KeyValue) -> dict[str, tuple[bytes, int]]:
-        """Everything in a bucket, with its revisions."""
-        found: dict[str, tuple[bytes, int]] = {}
-        try:
-            watcher = await bucket.watchall(ignore_deletes=True)  # pyright: ignore[reportUnknownMemberType]
-            async for entry in watcher:
-                if entry is None:
-                    break
-                found[entry.key] = (entry.value or b"", entry.revision or 0)
-            await watcher.stop()
-        except (NatsError, APIError, TimeoutError) as error:
-            raise StorageError(f"JetStream cannot be read: {error}") from error
-        return found
-
-    async def watch(self, bucket: KeyValue) -> AsyncIterator[tuple[str, bytes]]:
-        """Every key of a bucket with its value, and each that comes; empty if it is gone."""
-        watcher = await bucket.watchall()  # pyright: ignore[reportUnknownMemberType]
-        async for entry in watcher:
-            if entry is not None:
-                yield entry.key, b"" if entry.operation else entry.value or b""
+    async def _page(self, stream: str, subject: str, begin: int) -> tuple[list[Kept], int | None]:
+        connection = await self.connection()
+        return await _patiently(lambda: page(connection, stream, subject, begin, REQUEST_SECONDS))
 
     async def _ready(self) -> JetStreamContext:
         if self._js is not None:
@@ -199,17 +172,17 @@ class Streams:
         async with self._opening:
             if self._js is None:
                 self._connection = await connect(self._servers, "windlass log", self._options)
-                js = self._connection.jetstream()
+                js = self._connection.jetstream(REQUEST_SECONDS)
                 try:
-                    await self._make(js)
-                except (NatsError, APIError, TimeoutError) as error:
+                    await _patiently(lambda: self._make(js))
+                except BaseException:
                     await self._connection.close()
-                    raise StorageError(f"JetStream cannot be set up: {error}") from error
+                    raise
                 self._js = js
         return self._js
 
     async def _make(self, js: JetStreamContext) -> None:
-        stream = api.StreamConfig(
+        log = api.StreamConfig(
             name=STREAM,
             subjects=[f"{PREFIX}.*"],
             storage=api.StorageType.FILE,
@@ -217,19 +190,21 @@ class Streams:
             allow_direct=True,
             duplicate_window=120.0,
         )
-        try:
-            await js.stream_info(STREAM)
-        except NotFoundError:
-            await js.add_stream(stream)  # pyright: ignore[reportUnknownMemberType]
-        self.records = await self._bucket(js, RECORDS)
-        self.open_runs = await self._bucket(js, OPEN)
-        self.leases = await self._bucket(js, LEASES, ttl=self._lease)
-        self.orders = await self._bucket(js, ORDERS)
+        buckets = (self.records, self.open_runs, self.leases, self.orders)
+        for config in (log, *(bucket.stream for bucket in buckets)):
+            try:
+                await js.stream_info(str(config.name))
+            except NotFoundError:
+                await js.add_stream(config)  # pyright: ignore[reportUnknownMemberType]
 
-    async def _bucket(self, js: JetStreamContext, name: str, **options: Any) -> KeyValue:
+
+async def _patiently(attempt: Callable[[], Awaitable[T]]) -> T:
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + PATIENCE
+    while True:
         try:
-            return await js.key_value(name)
-        except BucketNotFoundError:
-            return await js.create_key_value(  # pyright: ignore[reportUnknownMemberType]
-                bucket=name, replicas=self._replicas, **options
-            )
+            return await attempt()
+        except (NatsError, TimeoutError) as error:
+            if loop.time() > give_up or isinstance(error, HOPELESS):
+                raise StorageError(f"JetStream does not answer: {error}") from error
+        await asyncio.sleep(AGAIN_SECONDS)

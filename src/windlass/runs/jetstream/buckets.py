@@ -1,0 +1,101 @@
+"""What is kept by key: the newest value alone, in a stream laid out like NATS's own buckets."""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol, TypeVar
+
+import nats.js.api as api
+from nats.js.errors import APIError, NotFoundError
+
+from windlass.messaging.connection import JetStreamContext
+from windlass.runs.jetstream.reading import Kept
+
+__all__ = ["WRONG_SEQUENCE", "Bucket", "Entry", "Place"]
+
+WRONG_SEQUENCE = (10071, 10164)
+"""What JetStream says if another message is the last than the one that was named."""
+
+T = TypeVar("T")
+
+
+class Place(Protocol):
+    """Where the streams are: what is done there is tried again for a while."""
+
+    async def patiently(self, attempt: Callable[[JetStreamContext], Awaitable[T]]) -> T: ...
+    async def everything(self, stream: str, subject: str) -> list[Kept]: ...
+
+
+class Entry(NamedTuple):
+    value: bytes
+    revision: int
+
+
+class Bucket:
+    """Every method raises `StorageError`."""
+
+    def __init__(self, place: Place, name: str, replicas: int, ttl: float | None = None) -> None:
+        self._place = place
+        self._prefix = f"$KV.{name}."
+        self.stream = api.StreamConfig(
+            name=f"KV_{name}",
+            subjects=[f"{self._prefix}>"],
+            storage=api.StorageType.FILE,
+            num_replicas=replicas,
+            max_age=ttl,
+            max_msgs_per_subject=1,
+            duplicate_window=min(ttl or 120.0, 120.0),
+            discard=api.DiscardPolicy.NEW,
+            allow_rollup_hdrs=True,
+            allow_direct=True,
+            deny_delete=True,
+        )
+
+    @property
+    def subject(self) -> str:
+        """All that is written here passes by on it."""
+        return f"{self._prefix}>"
+
+    def key_in(self, subject: str) -> str:
+        return subject.removeprefix(self._prefix)
+
+    async def get(self, key: str) -> Entry | None:
+        """From the leader: what was written before is seen."""
+
+        async def attempt(js: JetStreamContext) -> Entry | None:
+            try:
+                found = await js.get_last_msg(str(self.stream.name), self._prefix + key)
+            except NotFoundError:
+                return None
+            return Entry(found.data or b"", found.seq or 0)
+
+        return await self._place.patiently(attempt)
+
+    async def put(self, key: str, value: bytes) -> None:
+        await self._place.patiently(lambda js: js.publish(self._prefix + key, value))
+
+    async def replace(self, key: str, value: bytes, revision: int) -> bool:
+        """Sets the key if it is still of that revision; False if it is not, or was set already by
+        a try whose answer was lost."""
+        headers = {api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(revision)}
+
+        async def attempt(js: JetStreamContext) -> bool:
+            try:
+                await js.publish(self._prefix + key, value, headers=headers)
+            except APIError as error:
+                if error.err_code in WRONG_SEQUENCE:
+                    return False
+                raise
+            return True
+
+        return await self._place.patiently(attempt)
+
+    async def drop(self, key: str) -> None:
+        """Takes the key out wholly, or all below it if it ends in `.>`."""
+        subject = self._prefix + key
+        await self._place.patiently(
+            lambda js: js.purge_stream(str(self.stream.name), subject=subject)
+        )
+
+    async def all(self) -> dict[str, Entry]:
+        """Everything, by key; what was written in this moment may be missing."""
+        found = await self._place.everything(str(self.stream.name), self.subject)
+        return {self.key_in(each.subject): Entry(each.data, each.number) for each in found}

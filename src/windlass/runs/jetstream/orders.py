@@ -1,0 +1,83 @@
+"""What is asked of runs that go in other processes: kept until it has been done."""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Callable
+
+import msgspec
+
+from windlass.errors import StorageError
+from windlass.jsontext import encode_json
+from windlass.messaging.connection import Msg
+from windlass.runs.jetstream.streams import Streams
+from windlass.runs.records import Order
+
+__all__ = ["Obey", "Orders"]
+
+log = logging.getLogger("windlass.runs")
+
+LOOK_SECONDS = 1.0
+"""How often those are looked for that were not heard: of a run that was taken over, above all."""
+
+Obey = Callable[[str, Order], bool]
+"""Does what is asked of a run; False if that does not go here."""
+_order = msgspec.json.Decoder(Order)
+
+
+class Orders:
+    """Each is obeyed by every process that gets its run: what came of it may be lost with one."""
+
+    def __init__(self, streams: Streams, obey: Obey) -> None:
+        self._streams, self._obey = streams, obey
+        self._obeyed: dict[str, set[str]] = {}
+        """By run."""
+        self._task: asyncio.Task[None] | None = None
+
+    async def listen(self) -> None:
+        """Hears from now on what is asked."""
+        connection = await self._streams.connection()
+        await connection.subscribe(self._streams.orders.subject, self._heard)
+        self._task = asyncio.create_task(self._look())
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def give(self, run_id: str, order: Order) -> None:
+        key = f"{run_id}.{secrets.token_hex(8)}"
+        await self._streams.orders.put(key, encode_json(order))
+
+    async def forget(self, run_id: str) -> None:
+        """Its run has ended."""
+        if self._obeyed.pop(run_id, None):
+            await self._streams.orders.drop(f"{run_id}.>")
+
+    def begin_again(self, run_id: str) -> None:
+        """The run has come here anew."""
+        self._obeyed.pop(run_id, None)
+
+    async def _heard(self, message: Msg) -> None:
+        """It passes by while it is written."""
+        if message.data:
+            self._take(self._streams.orders.key_in(message.subject), message.data)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            with contextlib.suppress(StorageError):
+                for key, entry in (await self._streams.orders.all()).items():
+                    self._take(key, entry.value)
+
+    def _take(self, key: str, data: bytes) -> None:
+        run_id = key.partition(".")[0]
+        if key in self._obeyed.get(run_id, ()):
+            return
+        try:
+            order = _order.decode(data)
+        except msgspec.DecodeError as error:
+            log.warning("An order cannot be read: %s", error, extra={"run_id": run_id})
+            return
+        if self._obey(run_id, order):
+            self._obeyed.setdefault(run_id, set()).add(key)
