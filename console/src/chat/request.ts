@@ -1,4 +1,5 @@
 // What is sent to the gateway for a message. Pure.
+import { asked as lastAsked } from "../run/question";
 import type { RunView } from "../run/view";
 import type { ChatCompletionRequest, ChatMessage, ChatToolCall, ContentPart, Message, Model, ToolChoice } from "../wire/types";
 import type { Settings } from "./settings";
@@ -56,8 +57,7 @@ export function messageOf(draft: Draft): ChatMessage {
 
 /** What the person said last, out of all that a run began with. */
 export function asked(messages: readonly Message[]): Draft {
-  const last = messages.findLastIndex((message) => message.role !== "user");
-  const parts = messages.slice(last + 1).flatMap((message) => message.parts);
+  const parts = lastAsked(messages).flatMap((message) => message.parts);
   const text = parts.flatMap((part) => (part.type === "text" ? [part.text] : []));
   const images = parts.flatMap((part) => {
     if (part.type === "inline_data") return [`data:${part.mime_type};base64,${part.data}`];

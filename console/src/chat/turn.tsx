@@ -1,12 +1,10 @@
 // One turn of a conversation: what the person asked, and the run that answers.
-import { useEffect, useRef, useState } from "preact/hooks";
-import { announce } from "../announce";
+import { useRef, useState } from "preact/hooks";
 import { CopyButton } from "../parts/code";
+import { useAnnounced } from "../run/announced";
 import { RunBody } from "../run/body";
 import type { Followed } from "../run/follow";
-import type { RunView } from "../run/view";
 import { useNow } from "../wire/clock";
-import { boundaries } from "./boundaries";
 import type { Conversation } from "./conversation";
 import { answerOf, asked, isEmpty, type Draft } from "./request";
 import { useNear } from "./scroll";
@@ -41,11 +39,11 @@ function Shown({ conversation, runId, run }: { conversation: Conversation; runId
   const tell = (text: string) => {
     const { text: written, images } = conversation.draft.value;
     conversation.draft.value = { text: written ? `${written}\n\n${text}` : text, images };
+    document.querySelector<HTMLElement>(".composer textarea")?.focus();
   };
   return (
     <>
       <Asked said={said} editable={idle} onResend={(draft) => conversation.send(draft, runId)} />
-      {run.connection.value === "refused" && <p class="turn-refused">This run cannot be shown. {run.problem}</p>}
       <RunBody view={view} followed={run} runId={runId} live={going} now={now} onTell={tell} />
       {!going && (
         <div class="row turn-foot">
@@ -58,16 +56,6 @@ function Shown({ conversation, runId, run }: { conversation: Conversation; runId
       )}
     </>
   );
-}
-
-/** Says the boundaries of a run that goes while the page is open. */
-function useAnnounced(view: RunView): void {
-  const before = useRef<RunView>(undefined);
-  useEffect(() => {
-    const said = boundaries(before.current, view);
-    before.current = view;
-    if (said.length) announce(said.join(" "));
-  }, [view]);
 }
 
 const SHOWN = 4_000;

@@ -1,4 +1,4 @@
-// Times and amounts in few words. Pure, but for the clock.
+// Times in few words. Pure, but for the clock.
 import { serverNow } from "../wire/clock";
 
 const MINUTE = 60;
@@ -16,16 +16,4 @@ export function ago(time: number, now = serverNow()): string {
 
 export function moment(time: number): string {
   return new Date(time * 1000).toLocaleString();
-}
-
-/** "0.42 s", "12 s", "3 min 5 s". */
-export function lasted(seconds: number): string {
-  if (seconds < 10) return `${seconds.toFixed(seconds < 1 ? 2 : 1)} s`;
-  if (seconds < MINUTE) return `${Math.round(seconds)} s`;
-  const whole = Math.round(seconds);
-  return `${Math.floor(whole / MINUTE)} min ${whole % MINUTE} s`;
-}
-
-export function amount(number: number): string {
-  return number.toLocaleString("en");
 }

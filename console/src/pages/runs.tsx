@@ -2,8 +2,8 @@
 import { useEffect, useMemo } from "preact/hooks";
 import { loadModels, models } from "../chat/catalog";
 import { useRefresh } from "../chat/refresh";
-import { amount, lasted } from "../chat/when";
 import { go, query } from "../router";
+import { counted, lasted } from "../run/words";
 import { STATUSES, addressOf, filtersIn, type Filters } from "../runs/filters";
 import { RunList } from "../runs/list";
 import { RunsTable } from "../runs/table";
@@ -93,11 +93,11 @@ function Choice({ label, value, options, onChange }: ChoiceProps) {
 function Summary({ runs }: { runs: readonly SummedRun[] }) {
   const totals = totalsOf(runs);
   const figures: [string, string][] = [
-    ["Runs shown", amount(totals.runs)],
-    ["Running", amount(totals.running)],
-    ["Failed", amount(totals.failed)],
-    ["Tokens in", amount(totals.inputTokens)],
-    ["Tokens out", amount(totals.outputTokens)],
+    ["Runs shown", counted(totals.runs)],
+    ["Running", counted(totals.running)],
+    ["Failed", counted(totals.failed)],
+    ["Tokens in", counted(totals.inputTokens)],
+    ["Tokens out", counted(totals.outputTokens)],
   ];
   return (
     <>
@@ -118,7 +118,7 @@ function FailuresByTool({ tools }: { tools: ReturnType<typeof totalsOf>["tools"]
   const failures = tools.reduce((sum, [, use]) => sum + use.failures, 0);
   return (
     <details class="runs-tools" open={failures > 0}>
-      <summary>Failures by tool: {amount(failures)}</summary>
+      <summary>Failures by tool: {counted(failures)}</summary>
       <table aria-label="Failures by tool">
         <thead>
           <tr>
@@ -132,8 +132,8 @@ function FailuresByTool({ tools }: { tools: ReturnType<typeof totalsOf>["tools"]
           {tools.map(([name, use]) => (
             <tr key={name}>
               <td><a href={`/tools/${encodeURIComponent(name)}`}>{name}</a></td>
-              <td>{amount(use.calls)}</td>
-              <td class={use.failures ? "runs-failed" : ""}>{amount(use.failures)}</td>
+              <td>{counted(use.calls)}</td>
+              <td class={use.failures ? "runs-failed" : ""}>{counted(use.failures)}</td>
               <td>{lasted(use.calls ? use.seconds / use.calls : 0)}</td>
             </tr>
           ))}

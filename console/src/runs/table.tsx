@@ -1,5 +1,6 @@
 // Runs, one in a row.
-import { amount, ago, lasted, moment } from "../chat/when";
+import { ago, moment } from "../chat/when";
+import { counted, lasted } from "../run/words";
 import { useNow } from "../wire/clock";
 import type { SummedRun, ToolUse } from "./totals";
 
@@ -42,7 +43,7 @@ function Row({ run }: { run: SummedRun }) {
       <td role="cell" class="runs-number"><Took run={run} /></td>
       <td role="cell" class="runs-number" data-name="Rounds">{summary?.rounds ?? "–"}</td>
       <td role="cell" class="runs-number" data-name="Tokens">
-        {summary ? `${amount(summary.input_tokens)} + ${amount(summary.output_tokens)}` : "–"}
+        {summary ? `${counted(summary.input_tokens)} + ${counted(summary.output_tokens)}` : "–"}
       </td>
       <td role="cell"><ToolsUsed tools={summary?.tools ?? {}} /></td>
     </tr>

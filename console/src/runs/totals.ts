@@ -48,7 +48,7 @@ function added(one: ToolUse = { calls: 0, failures: 0, seconds: 0 }, other: Tool
 
 /** The newest page as it is now, with the older ones that are known already. */
 export function merged<Listed extends { id: string; created: number }>(newest: readonly Listed[], known: readonly Listed[]): Listed[] {
-  const oldest = newest.at(-1)?.created ?? Infinity;
+  const oldest = newest.at(-1)?.created ?? -Infinity;
   const there = new Set(newest.map(({ id }) => id));
   return [...newest, ...known.filter(({ id, created }) => created <= oldest && !there.has(id))];
 }

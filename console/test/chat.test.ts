@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { boundaries } from "../src/chat/boundaries";
+import { firstWrong, numberOf, wrongWith } from "../src/chat/parameters";
+import { answerOf, asked, messageOf, requestFor, toolChoice, turnsOf, type ServedModel } from "../src/chat/request";
+import type { Settings } from "../src/chat/settings";
+import { RunFold, folded } from "../src/run/fold";
+import { begun, called, numbered } from "./events";
+
+const SETTINGS: Settings = { model: "m", without: [], system: "", temperature: "", top_p: "", max_tokens: "", seed: "" };
+const MODEL = { id: "m", object: "model", created: 0, owned_by: "windlass", windlass: { tools: ["look", "pay"], mode: "native", max_rounds: 5 } } as ServedModel;
+const PIXEL = "data:image/png;base64,AAAA";
+
+test("all tools are offered without a word, none is one, and some are named", () => {
+  assert.equal(toolChoice(["look", "pay"], []), undefined);
+  assert.equal(toolChoice(["look", "pay"], ["another model's"]), undefined);
+  assert.equal(toolChoice(["look", "pay"], ["look", "pay"]), "none");
+  assert.deepEqual(toolChoice(["look", "pay"], ["pay"]), {
+    type: "allowed_tools",
+    allowed_tools: { mode: "auto", tools: [{ type: "function", function: { name: "look" } }] },
+  });
+  assert.equal(toolChoice([], ["pay"]), undefined);
+});
+
+test("a request without settings says nothing but the model and the message", () => {
+  const said = messageOf({ text: "Hello", images: [] });
+  assert.deepEqual(requestFor(MODEL, SETTINGS, [said]), { model: "m", messages: [{ role: "user", content: "Hello" }] });
+});
+
+test("a request carries the system prompt first, and each parameter that was typed", () => {
+  const settings = { ...SETTINGS, system: "Be brief.", temperature: " 0 ", top_p: "0.5", max_tokens: "100", seed: "7", without: ["pay", "look"] };
+  assert.deepEqual(requestFor(MODEL, settings, [messageOf({ text: "Hello", images: [] })]), {
+    model: "m",
+    messages: [
+      { role: "system", content: "Be brief." },
+      { role: "user", content: "Hello" },
+    ],
+    tool_choice: "none",
+    temperature: 0,
+    top_p: 0.5,
+    max_completion_tokens: 100,
+    seed: 7,
+  });
+});
+
+test("a parameter that cannot be is named with what it may be", () => {
+  assert.equal(firstWrong(SETTINGS), "");
+  assert.equal(numberOf({ ...SETTINGS, seed: "7" }, "seed"), 7);
+  assert.equal(wrongWith({ ...SETTINGS, temperature: "2.5" }, "temperature"), "Temperature must be a number between 0 and 2.");
+  assert.equal(wrongWith({ ...SETTINGS, top_p: "much" }, "top_p"), "Top p must be a number between 0 and 1.");
+  assert.equal(firstWrong({ ...SETTINGS, max_tokens: "1.5" }), "Max tokens must be a whole number.");
+});
+
+test("a message with pictures comes back out of a run as it was written", () => {
+  const draft = { text: "What is this?", images: [PIXEL] };
+  assert.deepEqual(messageOf(draft).content, [
+    { type: "text", text: "What is this?" },
+    { type: "image_url", image_url: { url: PIXEL } },
+  ]);
+  const began = [
+    { role: "system" as const, parts: [{ type: "text" as const, text: "Be brief." }] },
+    { role: "user" as const, parts: [{ type: "text" as const, text: "Before" }] },
+    { role: "assistant" as const, parts: [{ type: "text" as const, text: "Yes." }] },
+    {
+      role: "user" as const,
+      parts: [
+        { type: "text" as const, text: "What is this?" },
+        { type: "inline_data" as const, data: "AAAA", mime_type: "image/png" },
+      ],
+    },
+  ];
+  assert.deepEqual(asked(began), draft);
+});
+
+const RUN = numbered(
+  ...begun,
+  { event: "text_delta", text: "I look." },
+  { event: "tool_call_started", index: 0, id: "c1", name: "look" },
+  { event: "tool_call_ended", index: 0, call: called("c1", "look", '{"at": 1}') },
+  { event: "turn_ended", finish: "tool_calls" },
+  { event: "tool_run_started", call: called("c1", "look", '{"at": 1}'), round: 1 },
+  { event: "tool_run_ended", response: { type: "function_response", id: "c1", name: "look", response: { output: "seen" } }, outcome: "ok" },
+  { event: "round_started", round: 2, phase: "awaiting_model_call" },
+  { event: "text_delta", text: "Cut" },
+  { event: "round_restarted", round: 2, phase: "awaiting_model_call" },
+  { event: "thought_delta", text: "Hm." },
+  { event: "text_delta", text: "Seen." },
+  { event: "turn_ended", finish: "stop" },
+  { event: "run_ended", reason: "answer" },
+);
+
+test("what a run has said and done goes into the next request, without what was superseded", () => {
+  assert.deepEqual(turnsOf(folded(RUN)), [
+    { role: "assistant", content: "I look.", tool_calls: [{ id: "c1", type: "function", function: { name: "look", arguments: '{"at": 1}' } }] },
+    { role: "tool", tool_call_id: "c1", content: '{"output":"seen"}' },
+    { role: "assistant", content: "Seen." },
+  ]);
+  assert.equal(answerOf(folded(RUN)), "I look.\n\nSeen.");
+});
+
+test("a call that was never answered does not go into the next request", () => {
+  const cut = folded(RUN.slice(0, 5));
+  assert.deepEqual(turnsOf(cut), [{ role: "assistant", content: "I look." }]);
+});
+
+test("boundaries are said once each, and text never", () => {
+  const fold = new RunFold();
+  let before = fold.view();
+  const said = RUN.flatMap((event) => {
+    fold.add(event);
+    const after = fold.view();
+    const now = boundaries(before, after);
+    before = after;
+    return now;
+  });
+  assert.deepEqual(said, ["The model is answering.", "look runs.", "look is done.", "The answer is complete."]);
+});
+
+test("a run that had ended before it was looked at is not announced", () => {
+  assert.deepEqual(boundaries(undefined, folded(RUN)), []);
+});

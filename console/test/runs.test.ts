@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { addressOf, filtersIn, listQuery } from "../src/runs/filters";
+import { merged, totalsOf, type SummedRun } from "../src/runs/totals";
+
+function run(id: string, status: SummedRun["status"], tools: Record<string, [calls: number, failures: number]> = {}): SummedRun {
+  const used = Object.entries(tools).map(([name, [calls, failures]]) => [name, { calls, failures, seconds: calls }]);
+  return { id, status, summary: { seconds: 1, rounds: 1, input_tokens: 10, output_tokens: 5, tools: Object.fromEntries(used) } } as SummedRun;
+}
+
+test("totals count runs and tokens, and name the tool that fails most first", () => {
+  const totals = totalsOf([
+    run("a", "ended", { look: [4, 0], pay: [1, 1] }),
+    run("b", "failed", { pay: [2, 1] }),
+    run("c", "running"),
+    { id: "d", status: "ended" } as SummedRun,
+  ]);
+  assert.deepEqual(totals, {
+    runs: 4,
+    running: 1,
+    failed: 1,
+    inputTokens: 30,
+    outputTokens: 15,
+    tools: [
+      ["pay", { calls: 3, failures: 2, seconds: 3 }],
+      ["look", { calls: 4, failures: 0, seconds: 4 }],
+    ],
+  });
+});
+
+test("a refreshed page keeps the older runs, and drops those that were deleted", () => {
+  const known = [5, 4, 3, 2, 1].map((created) => ({ id: `run_${created}`, created }));
+  const newest = [7, 6, 4].map((created) => ({ id: `run_${created}`, created }));
+  assert.deepEqual(merged(newest, known).map(({ id }) => id), ["run_7", "run_6", "run_4", "run_3", "run_2", "run_1"]);
+  assert.deepEqual(merged([], known), []);
+});
+
+test("filters are what the address says, and the address what the filters say", () => {
+  const filters = { q: "a b&c", status: "failed", model: "", tool: "pay" };
+  assert.equal(addressOf(filters), "/runs?q=a+b%26c&status=failed&tool=pay");
+  assert.deepEqual(filtersIn("?q=a+b%26c&status=failed&tool=pay&other=1"), filters);
+  assert.equal(addressOf(filtersIn("")), "/runs");
+  assert.equal(String(listQuery(filters, 50, "run_1")), "q=a+b%26c&status=failed&tool=pay&summary=true&limit=50&before=run_1");
+});
