@@ -211,12 +211,11 @@ class FleetTally:
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._news.wait()
             except TimeoutError:
-                # Others may have taken this gateway for dead, and its numbers away.
+                # Others may have taken this gateway for dead, or NATS may have lost what it had.
                 self._unwritten.update(self._here.places)
 
     def _lost(self, error: Exception) -> None:
         self._ready.clear()
-        self._unwritten.update(self._here.places)
         self._news.set()
         if not self._away:
             self._away = True

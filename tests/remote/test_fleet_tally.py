@@ -1,0 +1,379 @@
+"""What limits count over several gateways: on a real NATS server, without a clock that goes."""
+
+import asyncio
+import itertools
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from nats.js.errors import BucketNotFoundError
+from nats.js.kv import KeyValue
+
+from windlass.gateway import fleet
+from windlass.gateway.fleet import FleetTally
+from windlass.messaging.connection import Connection, connect
+from windlass.messaging.embedded import NatsServer
+from windlass.runs.jetstream.streams import LEASES
+
+SECONDS = 20
+
+
+class Leases:
+    """Those that gateways would keep, held and ended by hand."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    async def at(cls, url: str) -> "Leases":
+        return cls(await connect(url, "test", {}))
+
+    async def begin(self, keeper: str) -> None:
+        await (await self._bucket()).put(keeper, b"")
+
+    async def end(self, keeper: str) -> None:
+        await (await self._bucket()).delete(keeper)
+
+    async def aclose(self) -> None:
+        await self._connection.close()
+
+    async def _bucket(self) -> KeyValue:
+        js = self._connection.jetstream()
+        try:
+            return await js.key_value(LEASES)
+        except BucketNotFoundError:
+            return await js.create_key_value(bucket=LEASES)
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Fleet:
+    """Gateways' tallies by their numbers, and what becomes of the gateways."""
+
+    def __init__(self, url: str, leases: Leases) -> None:
+        self._url, self._leases = url, leases
+        self.clock = Clock()
+        self.made: list[FleetTally] = []
+
+    def gateway(self) -> FleetTally:
+        keeper = f"keeper-{secrets.token_hex(8)}"
+        tally = FleetTally(
+            self._url,
+            keeper,
+            lambda: self._leases.begin(keeper),
+            clock=self.clock,
+            reconnect_time_wait=0.02,
+        )
+        self.made.append(tally)
+        return tally
+
+    async def dies(self, tally: FleetTally) -> None:
+        """As after `kill -9`: it gives nothing back, and its lease runs out."""
+        await tally.aclose()
+        await self._leases.end(tally._keeper)
+
+    async def falls_asleep(self, tally: FleetTally) -> None:
+        await self._leases.end(tally._keeper)
+
+    async def wakes(self, tally: FleetTally) -> None:
+        await self._leases.begin(tally._keeper)
+
+    async def aclose(self) -> None:
+        for tally in self.made:
+            await tally.aclose()
+
+
+async def written(*tallies: FleetTally) -> None:
+    """Waits until the others can know what these hold."""
+    for tally in tallies:
+        await until(lambda tally=tally: not tally._unwritten)
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not happened():
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[NatsServer]:
+    with asyncio.Runner() as runner:
+        server = runner.run(NatsServer().__aenter__())
+        yield server
+        runner.run(server.aclose())
+
+
+@pytest.fixture
+async def gateways(server: NatsServer) -> AsyncIterator[Fleet]:
+    leases = await Leases.at(server.url)
+    fleet = Fleet(server.url, leases)
+    yield fleet
+    await fleet.aclose()
+    await leases.aclose()
+
+
+@pytest.fixture
+def name() -> str:
+    """Something with a limit that no other test has; a name is any text."""
+    return f"key Web & Söhne {secrets.token_hex(4)}"
+
+
+async def test_places_are_those_of_all_gateways(gateways: Fleet, name: str) -> None:
+    one, other = gateways.gateway(), gateways.gateway()
+    assert await one.take(name, 2)
+    assert await other.take(name, 2)
+    assert not await one.take(name, 2)
+    assert not await other.take(name, 2)
+    one.give_back(name)
+    await written(one)
+    assert await other.take(name, 2)
+    assert not await one.take(name, 2)
+
+
+async def test_of_many_that_ask_at_once_as_many_get_a_place_as_there_are(
+    gateways: Fleet, name: str
+) -> None:
+    tallies = [gateways.gateway() for _ in range(4)]
+    asked = [tally.take(name, 7) for _ in range(5) for tally in tallies]
+    assert sum(await asyncio.gather(*asked)) == 7
+
+
+async def test_the_places_of_a_gateway_that_is_gone_come_back(gateways: Fleet, name: str) -> None:
+    gone, stays, other = (gateways.gateway() for _ in range(3))
+    assert [await gone.take(name, 3) for _ in range(2)] == [True, True]
+    assert await stays.take(name, 3)
+    assert not await other.take(name, 3)
+    await gateways.dies(gone)
+    assert [await other.take(name, 3) for _ in range(3)] == [True, True, False]
+
+
+async def test_a_gateway_that_was_taken_for_dead_has_its_places_again(
+    gateways: Fleet, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "LOOK_SECONDS", 0.02)
+    sleeper, other = gateways.gateway(), gateways.gateway()
+    assert await sleeper.take(name, 1)
+    await gateways.falls_asleep(sleeper)
+    assert await other.take(name, 1)
+    other.give_back(name)
+    await written(other)
+    await gateways.wakes(sleeper)
+    async with asyncio.timeout(SECONDS):
+        while await other.take(name, 1):
+            other.give_back(name)
+            await written(other)
+    sleeper.give_back(name)
+    await written(sleeper)
+    assert await other.take(name, 1)
+
+
+async def test_a_place_that_is_held_counts_and_needs_no_room(gateways: Fleet, name: str) -> None:
+    one, other = gateways.gateway(), gateways.gateway()
+    assert await one.take(name, 1)
+    other.hold(name)
+    await written(other)
+    one.give_back(name)
+    await written(one)
+    assert not await one.take(name, 1)
+    other.give_back(name)
+    await written(other)
+    assert await one.take(name, 1)
+
+
+async def test_who_is_cancelled_while_asking_leaves_no_place_taken(
+    gateways: Fleet, name: str
+) -> None:
+    one, other = gateways.gateway(), gateways.gateway()
+    await one.spend(name, 1)
+    update = one._entries.bucket.update
+
+    async def cancelled_when_written(*args: Any, **more: Any) -> int:
+        revision = await update(*args, **more)
+        asking.cancel()
+        await asyncio.sleep(0)
+        return revision
+
+    one._entries.bucket.update = cancelled_when_written
+    asking = asyncio.create_task(one.take(name, 1))
+    await asyncio.wait([asking])
+    assert asking.cancelled()
+    one._entries.bucket.update = update
+    await written(one)
+    assert await other.take(name, 1)
+
+
+async def test_a_rate_is_that_of_all_gateways(gateways: Fleet, name: str) -> None:
+    one, other = gateways.gateway(), gateways.gateway()
+    spent = [await tally.spend(name, 4) for tally in (one, other) * 2]
+    assert spent == [0.0] * 4
+    assert [await tally.spend(name, 4) for tally in (one, other)] == [15.0, 15.0]
+    gateways.clock.now += 15
+    assert await other.spend(name, 4) == 0.0
+    assert await one.spend(name, 4) == 15.0
+
+
+async def test_of_many_requests_at_once_a_rate_lets_its_number_through(
+    gateways: Fleet, name: str
+) -> None:
+    tallies = [gateways.gateway() for _ in range(3)]
+    waits = await asyncio.gather(*(each.spend(name, 10) for _ in range(10) for each in tallies))
+    assert sum(wait == 0 for wait in waits) == 10
+
+
+async def test_an_entry_that_cannot_be_read_begins_anew(gateways: Fleet, name: str) -> None:
+    one = gateways.gateway()
+    await one.spend(name, 1)
+    for key in (name, f"rate {name}"):
+        await one._entries.bucket.put(one._entry(key)._key, b"not JSON")
+    assert await one.take(name, 1)
+    assert await gateways.gateway().spend(name, 1) == 0.0
+
+
+async def test_while_nats_is_away_each_gateway_counts_for_itself_and_then_together_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fleet, "AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(fleet, "PATIENCE", 1.0)
+    caplog.set_level(logging.INFO, "windlass.gateway")
+    async with NatsServer(store=tmp_path) as server:
+        url, port = server.url, int(server.url.rpartition(":")[2])
+        leases = await Leases.at(url)
+        gateways = Fleet(url, leases)
+        one, other = gateways.gateway(), gateways.gateway()
+        assert await one.take("x", 1)
+        assert await one.spend("x", 1) == 0.0
+        assert not await other.take("x", 1)
+        assert await other.spend("x", 1) > 0
+    assert await other.take("x", 1)
+    assert await other.spend("x", 1) == 0.0
+    assert await other.spend("x", 1) > 0
+    assert not await other.take("x", 1)
+    one.give_back("x")
+    assert await one.take("x", 1)
+    said = [record.message for record in caplog.records]
+    assert len([each for each in said if each.startswith("NATS is away")]) == 2
+    async with NatsServer(store=tmp_path, port=port):
+        await until(lambda: not (one._away or other._away))
+        await written(one, other)
+        other.give_back("x")
+        await written(other)
+        assert not await other.take("x", 1)
+        one.give_back("x")
+        await written(one)
+        assert await other.take("x", 1)
+        await gateways.aclose()
+        await leases.aclose()
+
+
+async def test_a_nats_that_was_never_there_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def live() -> None:
+        pass
+
+    monkeypatch.setattr(fleet, "PATIENCE", 0.05)
+    tally = FleetTally("nats://127.0.0.1:1", "keeper-x", live)
+    assert [await tally.take("x", 1) for _ in range(2)] == [True, False]
+    await tally.aclose()
+
+
+NAMES = ("a", "b")
+MOST = 3
+
+
+class Places(RuleBasedStateMachine):
+    """Whatever gateways do, and whichever die: no place is lost, and none is made."""
+
+    server: NatsServer
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.leases = self.runner.run(Leases.at(self.server.url))
+        self.fleet = Fleet(self.server.url, self.leases)
+        self.names = [f"{name} {secrets.token_hex(8)}" for name in NAMES]
+        self.held: dict[FleetTally, list[str]] = {}
+        self.joins()
+        self.joins()
+
+    def teardown(self) -> None:
+        self.runner.run(self.fleet.aclose())
+        self.runner.run(self.leases.aclose())
+        self.runner.close()
+
+    @precondition(lambda self: len(self.held) < 4)
+    @rule()
+    def joins(self) -> None:
+        self.held[self.fleet.gateway()] = []
+
+    @precondition(lambda self: len(self.held) > 1)
+    @rule(who=st.integers(0, 3))
+    def dies(self, who: int) -> None:
+        tally = list(self.held)[who % len(self.held)]
+        self.runner.run(self.fleet.dies(tally))
+        del self.held[tally]
+
+    @rule(asked=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1)), max_size=6))
+    def ask_at_once(self, asked: list[tuple[int, int]]) -> None:
+        tallies = list(self.held)
+        who = [(tallies[each % len(tallies)], self.names[name]) for each, name in asked]
+        before = {name: self._taken(name) for name in self.names}
+
+        async def ask() -> list[bool]:
+            return await asyncio.gather(*(tally.take(name, MOST) for tally, name in who))
+
+        for (tally, name), taken in zip(who, self.runner.run(ask()), strict=True):
+            if taken:
+                self.held[tally].append(name)
+        for name in self.names:
+            wanted = before[name] + sum(each == name for _, each in who)
+            assert self._taken(name) == max(before[name], min(MOST, wanted))
+
+    @rule(who=st.integers(0, 3), name=st.integers(0, 1))
+    def takes_up(self, who: int, name: int) -> None:
+        tally = list(self.held)[who % len(self.held)]
+
+        async def hold() -> None:
+            tally.hold(self.names[name])
+            await written(tally)
+
+        self.runner.run(hold())
+        self.held[tally].append(self.names[name])
+
+    @rule(ends=st.lists(st.integers(0, 20), min_size=1, max_size=4))
+    def give_back(self, ends: list[int]) -> None:
+        async def give() -> None:
+            for number in ends:
+                places = [(tally, n) for tally in self.held for n in self.held[tally]]
+                if places:
+                    tally, name = places[number % len(places)]
+                    self.held[tally].remove(name)
+                    tally.give_back(name)
+            await written(*self.held)
+
+        self.runner.run(give())
+
+    def _taken(self, name: str) -> int:
+        return list(itertools.chain(*self.held.values())).count(name)
+
+
+class TestPlaces(Places.TestCase):
+    settings = settings(
+        max_examples=25, stateful_step_count=15, derandomize=True, deadline=None, database=None
+    )
+
+    @pytest.fixture(autouse=True)
+    def _on_the_server(self, server: NatsServer) -> None:
+        Places.server = server
