@@ -52,7 +52,7 @@ async def test_every_file_of_the_page_is_in_the_package_and_served(app: App, fil
 async def test_the_page_runs_nothing_but_its_own_files(app: App) -> None:
     headers = (await get(app, "/")).headers
     rules = [rule.split(maxsplit=1) for rule in headers["content-security-policy"].split(";")]
-    policy = {name: value for name, value in rules}
+    policy = {name: value.strip() for name, value in rules}
     assert policy["default-src"] == "'none'"
     assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
     assert policy["base-uri"] == policy["form-action"] == policy["frame-ancestors"] == "'none'"

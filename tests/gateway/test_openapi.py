@@ -99,6 +99,10 @@ def schema(gateway: Serving) -> OpenApiSchema:
             for parameter in operation.get("parameters", ()):
                 if parameter["name"] == "run_id":
                     parameter["schema"] = {"enum": [started.json()["id"], "run_unknown"]}
+                elif parameter["name"] == "before":
+                    parameter["schema"] = {"enum": [started.json()["id"]]}
+                elif parameter["name"] == "name":
+                    parameter["schema"] = {"enum": ["add", "busy", "unknown"]}
     return schemathesis.openapi.from_dict(document)
 
 

@@ -142,6 +142,7 @@ def test_a_run_is_answered_before_its_model_has_said_a_word(
         "id": run["id"],
         "object": "run",
         "created": run["created"],
+        "ended": None,
         "model": "m",
         "status": "running",
         "phase": "awaiting_model_call",

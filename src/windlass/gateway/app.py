@@ -25,12 +25,20 @@ from windlass.gateway.exchange import (
     Send,
     respond_json,
 )
-from windlass.gateway.gateway import SHUTTING_DOWN, Gateway
+from windlass.gateway.gateway import Gateway
 from windlass.gateway.info_routes import InfoRoutes
 from windlass.gateway.keys import presented_key
 from windlass.gateway.observe.access_log import AccessRecord
-from windlass.gateway.problems import INTERNAL, Problem, Refused, headers_too_large, problem_of
+from windlass.gateway.problems import (
+    INTERNAL,
+    SHUTTING_DOWN,
+    Problem,
+    Refused,
+    headers_too_large,
+    problem_of,
+)
 from windlass.gateway.run_routes import RunEvents, RunRoutes
+from windlass.gateway.tool_routes import ToolRoutes
 from windlass.model import Model
 
 __all__ = ["App", "create_app"]
@@ -166,7 +174,7 @@ class App:
 
 
 def _guarded_routes(gateway: Gateway, info: InfoRoutes) -> list[Route]:
-    runs, chats = RunRoutes(gateway), ChatRoutes(gateway)
+    runs, chats, tools = RunRoutes(gateway), ChatRoutes(gateway), ToolRoutes(gateway)
     return [
         Route("/v1/models", info.models),
         Route("/v1/models/{name:path}", info.model),
@@ -175,6 +183,10 @@ def _guarded_routes(gateway: Gateway, info: InfoRoutes) -> list[Route]:
         Route("/v1/runs/{run_id}/events", RunEvents(gateway), methods=["GET", "HEAD"]),
         Route("/v1/runs/{run_id}/stop", runs.stop, methods=["POST"]),
         Route("/v1/runs/{run_id}/approve", runs.approve, methods=["POST"]),
+        Route("/v1/runs/{run_id}/export", runs.export),
+        Route("/v1/tools", tools.list),
+        Route("/v1/tools/{name}", tools.show),
+        Route("/v1/tools/{name}/call", tools.call, methods=["POST"]),
         Route("/v1/chats", chats.list),
         Route("/v1/chats/{chat_id}", chats.show_or_delete, methods=["GET", "DELETE"]),
         Route("/metrics", info.metrics),

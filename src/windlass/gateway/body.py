@@ -1,5 +1,6 @@
 """The JSON body of a request, field by field; what is wrong with one names it. Pure."""
 
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
@@ -11,9 +12,11 @@ from windlass.gateway.problems import bad_request
 from windlass.jsontext import decode_json
 from windlass.models.fields import JsonObject
 
-__all__ = ["Fields", "decoded", "fields_of"]
+__all__ = ["Fields", "decoded", "fields_of", "read_as"]
 
 T = TypeVar("T")
+_FIELD = re.compile(r"(?:field |at )`(?:\$\.)?(\w+)")
+"""What msgspec's errors say of the field that is wrong."""
 _split = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
@@ -113,3 +116,12 @@ def _deeper(value: object, levels: int) -> bool:
             return False
         layer = inside
     return any(type(each) in (dict, list) for each in layer)
+
+
+def read_as(kind: type[T], body: bytes, said: str) -> T:
+    """The body as a value of that type, which `said` names. Raises `Refused`."""
+    try:
+        return msgspec.convert(decode_json(body), kind)
+    except (ValueError, msgspec.ValidationError) as error:
+        field = _FIELD.search(str(error))
+        raise bad_request(f"The body is not {said}: {error}", field[1] if field else None) from None

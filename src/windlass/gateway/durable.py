@@ -15,7 +15,7 @@ from windlass.errors import ConfigError, RunInterrupted, RunNotFound, StorageErr
 from windlass.gateway.answer import Head, completion_fields
 from windlass.gateway.chat_line import line
 from windlass.gateway.config import GatewayConfig, RunsConfig
-from windlass.gateway.problems import Problem, Refused
+from windlass.gateway.problems import MALFORMED_CALL, Problem, Refused
 from windlass.gateway.request import ChatRequest
 from windlass.gateway.turns import CallIds, KeptTurns, kept_turn, run_of, seen_by_client
 from windlass.jsontext import decode_json
@@ -249,6 +249,7 @@ def kept_fields(record: RunRecord, history: History | None = None) -> JsonObject
         "id": record.id,
         "object": "run",
         "created": int(record.created),
+        "ended": None if record.ended is None else int(record.ended),
         "model": record.model,
         "status": "running",
         "phase": "awaiting_model_call",
@@ -260,11 +261,23 @@ def kept_fields(record: RunRecord, history: History | None = None) -> JsonObject
     if record.ended is None:
         return fields
     fields |= {"status": "ended", "phase": "ended", "stop_reason": record.reason}
-    if record.reason == "error":
-        problem = Problem(500, record.error or "The run failed.", "run_failed")
+    if (problem := _kept_problem(record)) is not None:
         fields |= {"status": "failed", "error": decode_json(problem.to_json())["error"]}
     elif history is not None:
         reply = history.reply()
         fields["mode"] = reply.mode
         fields["response"] = completion_fields(head_of(record), reply, CallIds(record.id))
     return fields
+
+
+def _kept_problem(record: RunRecord) -> Problem | None:
+    """What an ended run failed with, as far as its record tells; None if it has an answer."""
+    match record.reason:
+        case "error":
+            return Problem(500, record.error or "The run failed.", "run_failed")
+        case "deadline":
+            return Problem(504, "The run took longer than it may.", "run_timeout")
+        case "malformed_call":
+            return MALFORMED_CALL
+        case _:
+            return None

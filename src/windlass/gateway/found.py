@@ -1,10 +1,12 @@
 """A run as the runs API sees it: one that this process knows, or one that only the log does."""
 
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
 from windlass.client.kept import KeptRun
+from windlass.events import RunEnded, RunEvent
 from windlass.gateway.answer import completion_fields
 from windlass.gateway.durable import DurableRuns, kept_fields
 from windlass.gateway.run import GatewayRun
@@ -14,7 +16,9 @@ from windlass.models.fields import JsonObject
 from windlass.runs.log import Follower
 from windlass.runs.records import RunRecord
 
-__all__ = ["Decision", "FoundRun", "KeptHere", "KnownHere", "run_fields"]
+__all__ = ["Decision", "FoundRun", "KeptHere", "KnownHere", "RunStatus", "run_fields"]
+
+RunStatus = Literal["running", "ended", "failed"]
 
 
 class Decision(Struct, forbid_unknown_fields=True):
@@ -36,6 +40,29 @@ class KnownHere:
     async def fields(self, *, whole: bool = True) -> JsonObject:
         await self._run.up_to_date()
         return run_fields(self._run, whole=whole)
+
+    async def events(self) -> Sequence[RunEvent]:
+        """Those that there are so far."""
+        return self._run.run.log.recorded()
+
+    @property
+    def record(self) -> RunRecord:
+        """What a log would know of it."""
+        run, events = self._run, self._run.run.log.recorded()
+        end = events[-1] if events and isinstance(events[-1], RunEnded) else None
+        return RunRecord(
+            id=run.id,
+            model=run.head.model,
+            created=float(run.head.created),
+            owner=run.owner,
+            chat=run.request.chat,
+            title=run.title,
+            ended=end.time if end else None,
+            reason=end.reason if end else None,
+            error=end.error if end else None,
+            events=len(events),
+            size=run.size,
+        )
 
     async def stop(self) -> None:
         self._run.check_here()
@@ -66,18 +93,22 @@ class KeptHere:
     """A run that the log knows: it has ended, or another process has it."""
 
     def __init__(self, record: RunRecord, durable: DurableRuns) -> None:
-        self._record = record
+        self.record = record
         self._durable = durable
         self._kept = KeptRun(record, durable.log)
         self.id = record.id
 
     async def fields(self, *, whole: bool = True) -> JsonObject:
-        if not whole or self._record.ended is None:
-            return kept_fields(self._record)
-        return kept_fields(self._record, History(await self._durable.log.read(self.id)))
+        if not whole or self.record.ended is None:
+            return kept_fields(self.record)
+        return kept_fields(self.record, History(await self._durable.log.read(self.id)))
+
+    async def events(self) -> Sequence[RunEvent]:
+        """Those that there are so far. Raises `RunNotFound` if it was deleted meanwhile."""
+        return await self._durable.log.read(self.id)
 
     async def stop(self) -> None:
-        if self._record.ended is None:
+        if self.record.ended is None:
             await self._kept.stop()
 
     async def approve(self, decision: Decision) -> bool:
@@ -85,7 +116,7 @@ class KeptHere:
         history = History(await self._durable.log.read(self.id))
         calls = [calls for record in history.rounds.values() for calls in record.calls.items()]
         call = dict(calls).get(decision.call_id)
-        if self._record.ended or call is None or call.asked_at is None or call.decision:
+        if self.record.ended or call is None or call.asked_at is None or call.decision:
             return False
         return await self._kept.approve(
             decision.call_id,
@@ -96,9 +127,9 @@ class KeptHere:
 
     def follow(self, after: int) -> Follower | None:
         """The events after that number; None if there will never be any."""
-        if after >= self._record.events and self._record.ended is not None:
+        if after >= self.record.events and self.record.ended is not None:
             return None
-        return self._durable.log.follow(self.id, min(after, self._record.events))
+        return self._durable.log.follow(self.id, min(after, self.record.events))
 
 
 FoundRun: TypeAlias = KnownHere | KeptHere
@@ -106,20 +137,21 @@ FoundRun: TypeAlias = KnownHere | KeptHere
 
 def run_fields(run: GatewayRun, *, whole: bool = False) -> JsonObject:
     """What is told of a run: with `whole`, its answer too."""
-    ended = run.task.done()
+    events = run.run.log.recorded()
     fields: JsonObject = {
         "id": run.id,
         "object": "run",
         "created": run.head.created,
+        "ended": int(events[-1].time) if events and events[-1].done else None,
         "model": run.head.model,
         "status": "running",
         "phase": run.run.phase,
         "mode": run.mode,
-        "events": len(run.run.log.recorded()),
+        "events": len(events),
         "title": run.title,
         "chat_id": run.request.chat or None,
     }
-    if not ended:
+    if not run.task.done():
         return fields
     fields["stop_reason"] = run.run.stop_reason
     problem = run.problem()

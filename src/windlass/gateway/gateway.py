@@ -11,6 +11,7 @@ from typing import Any
 from windlass.content import Message
 from windlass.errors import ConfigError, RunNotFound, WindlassError
 from windlass.gateway.admission import Admission
+from windlass.gateway.by_hand import HandCalls
 from windlass.gateway.catalog import Catalog
 from windlass.gateway.config import GatewayConfig
 from windlass.gateway.durable import DurableRuns, Origin, run_log
@@ -20,11 +21,12 @@ from windlass.gateway.keys import KeyRing
 from windlass.gateway.observe.access_log import AccessLog
 from windlass.gateway.observe.metrics import Metrics
 from windlass.gateway.observe.tracing import Tracing, tracing_from
-from windlass.gateway.problems import Problem, Refused, bad_request
+from windlass.gateway.problems import SHUTTING_DOWN, Problem, Refused, bad_request
 from windlass.gateway.request import ChatRequest, Limits
 from windlass.gateway.run import GatewayRun
 from windlass.gateway.served import ServedModel
 from windlass.gateway.sessions import Sessions
+from windlass.gateway.summaries import Summaries
 from windlass.gateway.takeover import Takeover
 from windlass.gateway.tally import LocalTally, Tally
 from windlass.gateway.turns import KeptTurns, continued
@@ -45,7 +47,6 @@ TEND_SECONDS = 1.0
 """How often runs are looked for that another process has left."""
 LOOKS_TO_EXPIRE = 60
 """Of so many looks, one is for runs that are too old as well."""
-SHUTTING_DOWN = Problem(503, "The gateway is shutting down.", "shutting_down", retry_after=5)
 
 
 class Gateway:
@@ -91,6 +92,8 @@ class Gateway:
             else None
         )
         self.metrics = Metrics(models=self.catalog.models, tools=self.catalog.tools)
+        self.hand_calls = HandCalls(self.metrics)
+        self.summaries = Summaries()
         self._tally = self._tally_of_limits()
         self.admission = Admission(config.limits, self.metrics.refused, self._tally)
         self.access_log = AccessLog() if config.server.access_log else None
@@ -173,6 +176,7 @@ class Gateway:
     async def forget(self, run_id: str) -> None:
         """Deletes a run that has ended, wherever it is kept."""
         self.runs.forget(run_id)
+        self.summaries.forget(run_id)
         if self.durable is not None:
             await self.durable.log.delete(run_id)
 
@@ -204,12 +208,14 @@ class Gateway:
     async def drain(self, seconds: float) -> None:
         """Takes nothing new, lets the runs end for so long, and calls the rest off."""
         self.draining = True
-        running = [run.task for run in self.runs.all() if not run.task.done()]
+        runs = [run.task for run in self.runs.all() if not run.task.done()]
+        running = [*runs, *self.hand_calls.going]
         if running:
             log.info("Waiting for runs to end", extra={"runs": len(running)})
             await asyncio.wait(running, timeout=seconds)
         left = [run for run in self.runs.all() if not run.task.done()]
         await asyncio.gather(*(run.call_off(SHUTTING_DOWN) for run in left))
+        self.hand_calls.call_off()
         if left:
             log.warning("Runs were called off by the shutdown", extra={"runs": len(left)})
         self.drained = True

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from windlass.gateway.exchange import exchange_of, json_response
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.openapi import openapi_document
+from windlass.gateway.served import ServedModel
 from windlass.jsontext import encode_json
 from windlass.models.fields import JsonObject
 
@@ -23,13 +24,14 @@ class InfoRoutes:
         self._openapi = encode_json(openapi_document())
 
     async def models(self, request: Request) -> Response:
-        names = self._gateway.catalog.names(exchange_of(request.scope).key)
-        return json_response({"object": "list", "data": [self._model(name) for name in names]})
+        catalog = self._gateway.catalog
+        names = catalog.names(exchange_of(request.scope).key)
+        data = [self._model(catalog.models[name]) for name in names]
+        return json_response({"object": "list", "data": data})
 
     async def model(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        self._gateway.catalog.served(name, exchange_of(request.scope).key)
-        return json_response(self._model(name))
+        name, key = request.path_params["name"], exchange_of(request.scope).key
+        return json_response(self._model(self._gateway.catalog.served(name, key)))
 
     async def live(self, request: Request) -> Response:
         return json_response({"status": "ok"})
@@ -46,5 +48,18 @@ class InfoRoutes:
     async def openapi(self, request: Request) -> Response:
         return Response(self._openapi, media_type="application/json")
 
-    def _model(self, name: str) -> JsonObject:
-        return {"id": name, "object": "model", "created": self._started, "owned_by": "windlass"}
+    def _model(self, served: ServedModel) -> JsonObject:
+        """As OpenAI's clients know a model, with a field of our own."""
+        config = served.config
+        return {
+            "id": served.name,
+            "object": "model",
+            "created": self._started,
+            "owned_by": "windlass",
+            "windlass": {
+                "tools": config.tools if config.function_calling else (),
+                "mode": served.mode,
+                "max_rounds": config.max_rounds,
+                "sessions": config.sessions,
+            },
+        }

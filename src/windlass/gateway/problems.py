@@ -20,7 +20,16 @@ from windlass.errors import (
 )
 from windlass.jsontext import encode_json
 
-__all__ = ["INTERNAL", "Problem", "Refused", "bad_request", "headers_too_large", "problem_of"]
+__all__ = [
+    "INTERNAL",
+    "MALFORMED_CALL",
+    "SHUTTING_DOWN",
+    "Problem",
+    "Refused",
+    "bad_request",
+    "headers_too_large",
+    "problem_of",
+]
 
 INTERNAL = "internal"
 _TYPES = {
@@ -69,6 +78,15 @@ class Problem(Struct, frozen=True):
         if self.retry_after is not None:
             headers.append((b"retry-after", str(max(1, math.ceil(self.retry_after))).encode()))
         return headers
+
+
+SHUTTING_DOWN = Problem(503, "The gateway is shutting down.", "shutting_down", retry_after=5)
+MALFORMED_CALL = Problem(
+    502,
+    "The model's call could not be read, and its turn was lost.",
+    "malformed_function_call",
+    type="upstream_error",
+)
 
 
 class Refused(WindlassError):

@@ -11,7 +11,7 @@ from windlass.emulation.mode import mode_of
 from windlass.errors import ModelError, NativeModeUnavailable, WindlassError
 from windlass.events import RunEvent, ToolRunEnded
 from windlass.gateway.answer import Head
-from windlass.gateway.problems import Problem, Refused, problem_of
+from windlass.gateway.problems import MALFORMED_CALL, Problem, Refused, problem_of
 from windlass.gateway.request import ChatRequest
 from windlass.gateway.turns import CallIds, KeptTurns, kept_turn
 from windlass.loop.history import History
@@ -136,8 +136,7 @@ class GatewayRun:
                 seconds = self.plan.policy.timeout
                 return Problem(504, f"The run took longer than {seconds:g} s.", "run_timeout")
             case "malformed_call":
-                message = "The model's call could not be read, and its turn was lost."
-                return Problem(502, message, "malformed_function_call", type="upstream_error")
+                return MALFORMED_CALL
             case _:
                 return None
 

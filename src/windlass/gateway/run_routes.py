@@ -1,17 +1,15 @@
 """`/v1/runs`: runs that are started, followed from anywhere, stopped and decided about."""
 
 import asyncio
-import re
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from windlass.errors import StorageError
 from windlass.events import event_to_json
+from windlass.gateway.body import read_as
 from windlass.gateway.chat import SSE_HEADERS, ask
 from windlass.gateway.chunks import HEARTBEAT
-from windlass.gateway.durable import kept_fields
 from windlass.gateway.exchange import (
     Receive,
     Scope,
@@ -23,19 +21,15 @@ from windlass.gateway.exchange import (
     query_number,
     read_body,
 )
-from windlass.gateway.found import Decision, FoundRun, run_fields
+from windlass.gateway.found import Decision, FoundRun, KeptHere, run_fields
 from windlass.gateway.gateway import Gateway
-from windlass.gateway.problems import Problem, Refused, bad_request
-from windlass.jsontext import decode_json
-from windlass.models.fields import JsonObject
+from windlass.gateway.listing import listed_runs, read_query
+from windlass.gateway.problems import Problem, Refused
+from windlass.loop.history import History
+from windlass.runs.export import exported
 from windlass.runs.log import Follower
 
 __all__ = ["RunEvents", "RunRoutes"]
-
-LISTED = 1_000
-"""How many runs a list has at most, unless it is asked for fewer."""
-_FIELD = re.compile(r"(?:field |at )`(?:\$\.)?(\w+)")
-"""What msgspec's errors say of the field that is wrong."""
 
 
 class RunRoutes:
@@ -62,20 +56,9 @@ class RunRoutes:
 
     async def list(self, request: Request) -> Response:
         """Newest first: those that go here, and those that the log knows."""
-        owner = exchange_of(request.scope).owner
-        asked = query_number(request.query_params.get("limit"), "limit")
-        limit = min(asked or LISTED, LISTED)
-        here: dict[str, JsonObject] = {}
-        for run in self._gateway.runs.all():
-            if run.owner == owner:
-                if not run.task.done():
-                    await run.up_to_date()
-                here[run.id] = run_fields(run)
-        listed = list(reversed(here.values()))
-        if self._gateway.durable is not None:
-            records = await self._gateway.durable.log.list(owner=owner, limit=limit)
-            listed = [here.get(record.id) or kept_fields(record) for record in records]
-        return json_response({"object": "list", "data": listed[:limit]})
+        owner, query = exchange_of(request.scope).owner, read_query(request.query_params)
+        data = await listed_runs(self._gateway, owner, query)
+        return json_response({"object": "list", "data": data})
 
     async def show(self, request: Request) -> Response:
         return json_response(await (await self._run(request)).fields())
@@ -88,17 +71,23 @@ class RunRoutes:
         run = await self._run(request)
         most = self._gateway.config.limits.max_body_bytes
         body = await read_body(request.scope, request.receive, most)
-        try:
-            decision = msgspec.convert(decode_json(body), Decision)
-        except (ValueError, msgspec.ValidationError) as error:
-            field = _FIELD.search(str(error))
-            raise bad_request(
-                f"The body is not a decision: {error}", field[1] if field else None
-            ) from None
+        decision = read_as(Decision, body, "a decision")
         if not await run.approve(decision):
             message = f"No call {decision.call_id[:100]!r} of this run waits for a decision."
             raise Refused(Problem(409, message, "nothing_to_approve", "call_id"))
         return json_response(await run.fields(whole=False))
+
+    async def export(self, request: Request) -> Response:
+        """The whole run as a file to be kept."""
+        run, durable = await self._run(request), self._gateway.durable
+        if durable is not None:  # the log knows more of it
+            run = KeptHere(await durable.find(run.id, exchange_of(request.scope).owner), durable)
+        events = await run.events()
+        history = History(events)
+        messages = history.reply().messages if history.started else ()
+        name = f'attachment; filename="{run.id}.json"'
+        fields = exported(run.record, events, messages)
+        return json_response(fields, headers={"content-disposition": name})
 
     async def delete(self, request: Request) -> Response:
         run = await self._run(request)

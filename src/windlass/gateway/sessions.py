@@ -55,6 +55,16 @@ class Sessions:
         except ConfigError as error:
             raise bad_request(str(error), NAME) from None
 
+    async def by_session(self, served: ServedModel, session: str) -> dict[str, tuple[Tool, ...]]:
+        """The tools of workers for a run, by the session that they are of."""
+        if self.workers is None:
+            return {}
+        sessions = [*served.config.sessions, *([session] if session else [])]
+        try:
+            return {each: await self.workers.tools([each]) for each in sessions}
+        except ConfigError as error:
+            raise bad_request(str(error), NAME) from None
+
     async def start(self) -> None:
         """Raises `ConfigError` if workers cannot be had."""
         if self.workers is not None:

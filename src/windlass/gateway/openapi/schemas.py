@@ -9,12 +9,15 @@ from typing import Any, get_args
 
 import msgspec
 
-from windlass.events import Event, Phase, RunEvent, StopReason
+from windlass.events import Event, Outcome, Phase, RunEvent, StopReason
 from windlass.gateway.answer import FINISH_REASONS
-from windlass.gateway.found import Decision
+from windlass.gateway.by_hand import HandCall
+from windlass.gateway.found import Decision, RunStatus
 from windlass.gateway.openapi.request import REQUEST_SCHEMAS
 from windlass.gateway.openapi.words import (
     COUNT,
+    FLAG,
+    NUMBER,
     OBJECT,
     PLACE,
     TEXT,
@@ -26,6 +29,7 @@ from windlass.gateway.openapi.words import (
     ref,
 )
 from windlass.models.fields import JsonObject
+from windlass.runs.export import Export
 from windlass.settings import Mode
 
 __all__ = ["ERROR", "RUN_EVENT", "event_stream", "schemas"]
@@ -70,8 +74,18 @@ _ANSWER: JsonObject = {
             "object": one_of("model"),
             "created": COUNT,
             "owned_by": TEXT,
+            "windlass": an_object(
+                {
+                    "tools": list_of(TEXT),
+                    "mode": ref("Mode"),
+                    "max_rounds": COUNT,
+                    "sessions": list_of(TEXT),
+                },
+                "What the gateway adds to it.",
+            ),
         }
     ),
+    "Mode": one_of(*get_args(Mode)),
     "ModelList": an_object({"object": one_of("list"), "data": list_of(ref("Model"))}),
     "ChatCompletion": an_object(
         {
@@ -149,10 +163,11 @@ _RUNS: JsonObject = {
             "id": TEXT,
             "object": one_of("run"),
             "created": COUNT,
+            "ended": or_null(COUNT),
             "model": TEXT,
-            "status": one_of("running", "ended", "failed"),
+            "status": one_of(*get_args(RunStatus)),
             "phase": one_of(*get_args(Phase)),
-            "mode": or_null(one_of(*get_args(Mode)), "Null where it is not known."),
+            "mode": or_null(ref("Mode"), "Null where it is not known."),
             "events": {**COUNT, "description": "How many events it has had so far."},
             "title": {**TEXT, "description": "The first words of what was asked."},
             "chat_id": or_null(TEXT, "The stored chat that it is a part of."),
@@ -160,6 +175,22 @@ _RUNS: JsonObject = {
         stop_reason=or_null(one_of(*get_args(StopReason))),
         error=an_object({"message": TEXT, "type": TEXT}, param=or_null(TEXT)),
         response=ref("ChatCompletion"),
+        summary=ref("RunSummary"),
+    ),
+    "RunSummary": an_object(
+        {
+            "seconds": NUMBER,
+            "rounds": COUNT,
+            "input_tokens": COUNT,
+            "output_tokens": COUNT,
+            "tools": {
+                "type": "object",
+                "additionalProperties": an_object(
+                    {"calls": COUNT, "failures": COUNT, "seconds": NUMBER}
+                ),
+            },
+        },
+        "What a run has come to so far.",
     ),
     "RunList": an_object({"object": one_of("list"), "data": list_of(ref("Run"))}),
     "Chat": an_object(
@@ -178,6 +209,56 @@ _RUNS: JsonObject = {
         run_ids=list_of(TEXT),
     ),
     "ChatList": an_object({"object": one_of("list"), "data": list_of(ref("Chat"))}),
+    "Tool": an_object(
+        {
+            "name": TEXT,
+            "object": one_of("tool"),
+            "description": TEXT,
+            "parameters": {**OBJECT, "description": "A JSON Schema."},
+            "approve": {**FLAG, "description": "Whether each call needs somebody's yes."},
+            "idempotent": FLAG,
+            "models": list_of(TEXT, description="Those that offer it."),
+            "origin": {**TEXT, "description": "`gateway`, `mcp:SERVER` or `worker:SESSION`."},
+            "calls": an_object(
+                {"count": COUNT, "failures": COUNT, "last": list_of(ref("LastCall"), maxItems=20)},
+                "Those of this key's newest 200 runs, and by its own hand.",
+            ),
+        }
+    ),
+    "ToolList": an_object({"object": one_of("list"), "data": list_of(ref("Tool"))}),
+    "LastCall": an_object(
+        {
+            "run_id": or_null(TEXT, "Null for a call by hand."),
+            "call_id": TEXT,
+            "time": NUMBER,
+            "seconds": NUMBER,
+            "outcome": ref("Outcome"),
+            "arguments": any_of(OBJECT, TEXT),
+            "response": or_null(OBJECT, "Cut where it is long."),
+            "by_hand": FLAG,
+        }
+    ),
+    "ToolAnswer": an_object(
+        {
+            "call_id": TEXT,
+            "name": TEXT,
+            "outcome": ref("Outcome"),
+            "response": OBJECT,
+            "seconds": NUMBER,
+            "effect_unknown": FLAG,
+            "progress": list_of(
+                an_object(
+                    {
+                        "time": NUMBER,
+                        "progress": or_null(NUMBER),
+                        "message": or_null(TEXT),
+                        "data": {},
+                    }
+                )
+            ),
+        }
+    ),
+    "Outcome": one_of(*get_args(Outcome)),
     "Deleted": an_object(
         {"id": TEXT, "object": one_of("run.deleted", "chat.deleted"), "deleted": one_of(True)}
     ),
@@ -187,7 +268,8 @@ _RUNS: JsonObject = {
 
 def _value_schemas() -> JsonObject:
     kinds: tuple[type[Event], ...] = get_args(RunEvent)
-    _, made = msgspec.json.schema_components((*kinds, Decision), ref_template=PLACE + "{name}")
+    values = (*kinds, Decision, HandCall, Export)
+    _, made = msgspec.json.schema_components(values, ref_template=PLACE + "{name}")
     events = {kind.__name__: _as_sent(made[kind.__name__], kind) for kind in kinds}
     tags = {str(kind.__struct_config__.tag): f"{PLACE}{kind.__name__}" for kind in kinds}
     any_event = {
