@@ -46,6 +46,9 @@ DISCOVERY_SECONDS = 0.5
 """How long a session that nobody knows is asked for."""
 WATCH_SECONDS = 0.2
 """How often workers that have calls are looked after: one that was killed is known after this."""
+RETURN_SECONDS = 2.0
+"""How long a worker may be away, as while its connection comes back, before a call counts as lost
+that must not be made twice. Others are made elsewhere at once."""
 SILENT_SECONDS = 5.0
 """How long one may say nothing, though its connection stands, before it counts as lost."""
 MOST_ATTEMPTS = 3
@@ -56,6 +59,14 @@ HostHandler = Callable[[str, HostCall], Awaitable[Result | Refused]]
 class _Lost(Exception):
     """The worker is gone, and with it what it knew of the call."""
 
+    how = "was lost"
+
+
+class _Stopped(_Lost):
+    """The worker has ended in order, and the call with it."""
+
+    how = "was stopped"
+
 
 class _NotThere(_Lost):
     """The worker was gone before the call came to it: nothing has been begun."""
@@ -64,8 +75,14 @@ class _NotThere(_Lost):
 class _Pending:
     """A call that waits for its answer."""
 
-    def __init__(self, member: Member, context: ToolContext | None) -> None:
-        self.member, self.context = member, context
+    def __init__(
+        self, member: Member, data: bytes, reply: str, context: ToolContext | None, again: bool
+    ) -> None:
+        """`again` says whether it may be made a second time, elsewhere."""
+        self.member, self.context, self.again = member, context, again
+        self.data, self.reply = data, reply
+        self.sent = 0
+        """How often."""
         self.answer: asyncio.Future[Result | Busy | Refused] = (
             asyncio.get_running_loop().create_future()
         )
@@ -112,6 +129,7 @@ class Bridge:
             if self._connection is not None:
                 return
             connection = await connect(self._servers, "windlass gateway", self._options)
+            connection.on_return = self._returned
             await connection.subscribe(subjects.any_announcement(), self._on_notice)
             await connection.subscribe(subjects.replies(self._id), self._on_reply)
             if self._on_host_call is not None:
@@ -163,22 +181,20 @@ class Bridge:
         tried: set[str] = set()
         while True:
             member = self._directory.pick(session, spec, self._affinity, tried)
+            frame = self._frame(spec, arguments, context, key)
             try:
-                answer = await self._ask(
-                    member, self._frame(spec, arguments, context, key), context
-                )
+                return _response(await self._ask(member, spec, frame, context), spec)
             except _Lost as loss:
                 self._directory.left(session, member.id)
                 tried.add(member.id)
-                safe = spec.idempotent and len(tried) < MOST_ATTEMPTS
-                if safe or isinstance(loss, _NotThere):
-                    log.info("A worker was lost, trying another", extra={"tool": spec.name})
-                    continue
-                raise ToolError(
-                    f"{spec.name} was interrupted, effect unknown: the worker {member.id} was lost",
-                    effect_unknown=not spec.idempotent,
-                ) from None
-            return _response(answer, spec)
+                safe = _repeatable(spec) and len(tried) < MOST_ATTEMPTS
+                if not safe and not isinstance(loss, _NotThere):
+                    raise ToolError(
+                        f"{spec.name} was interrupted, effect unknown: the worker {member.id}"
+                        f" {loss.how}",
+                        effect_unknown=not spec.idempotent,
+                    ) from None
+                log.info("A worker was lost, trying another", extra={"tool": spec.name})
 
     async def end_session(self, session: str) -> None:
         """Tells the session's workers that it is over, and forgets it."""
@@ -221,7 +237,7 @@ class Bridge:
         )
 
     async def _ask(
-        self, member: Member, frame: Call, context: ToolContext | None
+        self, member: Member, spec: ToolSpec, frame: Call, context: ToolContext | None
     ) -> Result | Busy | Refused:
         connection = self._connected()
         data = encode(frame)
@@ -231,14 +247,12 @@ class Bridge:
                 f" {connection.max_payload} (max_payload)"
             )
         number = self._number()
-        pending = self._pending[number] = _Pending(member, context)
+        reply = subjects.reply(self._id, member.session, number)
+        pending = _Pending(member, data, reply, context, _repeatable(spec))
+        self._pending[number] = pending
         member.in_flight += 1
         try:
-            await connection.publish(
-                subjects.to_worker(member.session, member.id, "call"),
-                data,
-                subjects.reply(self._id, member.session, number),
-            )
+            await self._send(pending)
             return await pending.answer
         except asyncio.CancelledError:
             await self._cancel(member, frame.key)
@@ -248,6 +262,23 @@ class Bridge:
         finally:
             member.in_flight -= 1
             del self._pending[number]
+
+    async def _send(self, pending: _Pending) -> None:
+        """Sends a call; a worker that knows it already answers it once more."""
+        member = pending.member
+        pending.sent += 1
+        subject = subjects.to_worker(member.session, member.id, "call")
+        await self._connected().publish(subject, pending.data, pending.reply)
+
+    async def _returned(self) -> None:
+        """The connection was lost: calls and answers may have been lost with it."""
+        now = asyncio.get_running_loop().time()
+        for member in self._directory.everybody():
+            member.seen = now
+        await self._connected().publish(subjects.hello())
+        for pending in list(self._pending.values()):
+            pending.member.seen, pending.member.missing = now, None
+            await self._send(pending)
 
     async def _cancel(self, member: Member, key: str) -> None:
         if self._connection is not None and not self._connection.closed:
@@ -260,13 +291,14 @@ class Bridge:
             return
         lost = is_nobody(message)
         if (member := self._pings.pop(int(number), None)) is not None:
-            self._ponged(member, lost)
+            await self._ponged(member, lost)
             return
         pending = self._pending.get(int(number))
         if pending is None or pending.member.session != session or pending.answer.done():
             return  # too late, or not theirs to answer
         if lost:
-            pending.lose(_NotThere())
+            if pending.sent == 1:  # of one that was sent before, the worker may know
+                pending.lose(_NotThere())
             return
         pending.member.seen = asyncio.get_running_loop().time()
         try:
@@ -283,7 +315,9 @@ class Bridge:
         try:
             notice = decode(message.data, NOTICE)
             if isinstance(notice, Announcement):
-                checked(notice, session, worker)
+                known = self._directory.member(session, worker)
+                if known is None or not known.repeated_by(notice):
+                    checked(notice, session, worker)
         except BadFrame as error:
             log.warning("A worker of the session %s was refused: %s", session, error)
             if message.reply:
@@ -349,17 +383,30 @@ class Bridge:
         except NatsError as error:
             log.warning("Workers cannot be looked after: %s", error)
 
-    def _ponged(self, member: Member, lost: bool) -> None:
-        if lost:
+    async def _ponged(self, member: Member, lost: bool) -> None:
+        now = asyncio.get_running_loop().time()
+        if not lost:
+            member.seen = now
+            if member.missing is not None:
+                member.missing = None
+                for pending in self._pending_at(member):
+                    await self._send(pending)
+        elif member.missing is None:
+            member.missing = now
+            self._directory.left(member.session, member.id)
+            for pending in self._pending_at(member):
+                if pending.again:
+                    pending.lose(_Lost())
+        elif now - member.missing > RETURN_SECONDS:
             self._lose(member)
-        else:
-            member.seen = asyncio.get_running_loop().time()
 
     def _lose(self, member: Member) -> None:
         self._directory.left(member.session, member.id)
-        for pending in list(self._pending.values()):
-            if pending.member is member:
-                pending.lose(_Lost())
+        for pending in self._pending_at(member):
+            pending.lose(_Lost())
+
+    def _pending_at(self, member: Member) -> list[_Pending]:
+        return [pending for pending in self._pending.values() if pending.member is member]
 
     async def _end_unused(self, now: float) -> None:
         if self._session_ttl is None:
@@ -381,8 +428,15 @@ class Bridge:
         return self._connection
 
 
+def _repeatable(spec: ToolSpec) -> bool:
+    """Whether a call that was cut off may be made again, with the same key."""
+    return spec.idempotent or spec.on_interrupt == "retry"
+
+
 def _response(answer: Result | Busy | Refused, spec: ToolSpec) -> FunctionResponse:
     match answer:
+        case Result(outcome="stopped"):
+            raise _Stopped
         case Busy():
             raise ToolError(f"the worker of {spec.name} is busy")
         case Refused(reason=reason):

@@ -19,6 +19,8 @@ class Member:
         self.session = announcement.session
         self.told = announcement
         self.seen = seen
+        self.missing: float | None = None
+        """Since when its connection is gone, if it is."""
         self.in_flight = 0
         """Calls of this side that it has."""
 
@@ -30,6 +32,15 @@ class Member:
 
     def has(self, spec: ToolSpec) -> bool:
         return spec in self.told.tools
+
+    def repeated_by(self, announcement: Announcement) -> bool:
+        """Whether that has no other tools than were checked when it first told of them."""
+        told = self.told
+        return (announcement.session, announcement.worker, announcement.tools) == (
+            told.session,
+            told.worker,
+            told.tools,
+        )
 
 
 class Directory:
@@ -67,6 +78,9 @@ class Directory:
     def silent(self, now: float) -> list[Member]:
         """Those who have not been heard of for too long."""
         return [member for member in self._members() if now - member.seen > self._silence]
+
+    def everybody(self) -> list[Member]:
+        return list(self._members())
 
     def sessions(self) -> list[str]:
         return list(self._sessions)

@@ -1,0 +1,55 @@
+"""What workers say of themselves again and again: believed as long as it stays the same."""
+
+from collections.abc import Callable
+
+import pytest
+
+from windlass.messaging.connection import Connection
+from windlass.toolsets.remote import subjects
+from windlass.toolsets.remote.bridge import Bridge
+from windlass.toolsets.remote.frames import REPLY, Announcement, Refused, ToolSpec, decode, encode
+
+GOOD = ToolSpec(name="look", parameters={"type": "object", "properties": {}})
+
+
+def announcement(session: str, *tools: ToolSpec, worker: str = "w") -> bytes:
+    return encode(Announcement(worker=worker, session=session, tools=tools))
+
+
+async def reason_against(wire: Connection, session: str, frame: bytes) -> str:
+    """Why the worker `w` is refused with this."""
+    refused = decode(await wire.request(subjects.announce(session, "w"), frame, 5.0), REPLY)
+    assert isinstance(refused, Refused)
+    return refused.reason
+
+
+@pytest.fixture
+async def bridge(bridge_of: Callable[..., Bridge]) -> Bridge:
+    made = bridge_of()
+    await made.start()
+    return made
+
+
+async def test_a_worker_that_says_the_same_again_keeps_its_tools(
+    bridge: Bridge, wire: Connection, session: str
+) -> None:
+    for _ in range(2):
+        await wire.publish(subjects.announce(session, "w"), announcement(session, GOOD))
+    assert await bridge.specs(session) == [GOOD]
+
+
+async def test_a_known_worker_cannot_bring_a_broken_schema_later(
+    bridge: Bridge, wire: Connection, session: str
+) -> None:
+    await wire.publish(subjects.announce(session, "w"), announcement(session, GOOD))
+    broken = ToolSpec(name="look", parameters={"type": "nonsense"})
+    assert "'look'" in await reason_against(wire, session, announcement(session, broken))
+    assert await bridge.specs(session) == [GOOD]
+
+
+async def test_a_known_worker_cannot_begin_to_speak_for_another(
+    bridge: Bridge, wire: Connection, session: str
+) -> None:
+    await wire.publish(subjects.announce(session, "w"), announcement(session, GOOD))
+    other = announcement(session, GOOD, worker="other")
+    assert f"it speaks for {session}/other" in await reason_against(wire, session, other)
