@@ -2,11 +2,10 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { alarm, announce } from "../announce";
 import { go } from "../router";
+import { useAnnounced } from "../run/announced";
 import { RunBody } from "../run/body";
 import { follow } from "../run/follow";
 import { Question } from "../run/question";
-import { ENDING_WORDS } from "../run/words";
-import type { RunView } from "../run/view";
 import { api, request } from "../wire/api";
 import { useNow } from "../wire/clock";
 import type { Run } from "../wire/types";
@@ -18,7 +17,7 @@ export function RunPage({ runId }: { runId: string }) {
   const goes = view.startedAt > 0 && view.endedAt === undefined;
   const now = useNow(goes);
   const run = useRun(runId, goes);
-  useEnding(view);
+  useAnnounced(view);
   if (followed.connection.value === "refused") return <Missing why={followed.problem.value} />;
   return (
     <section class="page run-page">
@@ -34,7 +33,7 @@ export function RunPage({ runId }: { runId: string }) {
         <Actions runId={runId} goes={goes} chatId={run?.chat_id ?? null} />
       </header>
       <Question messages={view.messages} />
-      <RunBody view={view} followed={followed} runId={runId} live now={now} />
+      <RunBody view={view} followed={followed} runId={runId} live={goes} now={now} />
     </section>
   );
 }
@@ -115,12 +114,4 @@ function useRun(runId: string, goes: boolean): Run | undefined {
     api.run(runId).then(setRun, () => undefined);
   }, [runId, goes]);
   return run;
-}
-
-function useEnding(view: RunView): void {
-  const [begun, setBegun] = useState(false);
-  useEffect(() => {
-    if (view.startedAt > 0 && view.endedAt === undefined) setBegun(true);
-    else if (begun && view.reason) announce(ENDING_WORDS[view.reason]);
-  }, [view.startedAt, view.endedAt]);
 }

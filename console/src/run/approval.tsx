@@ -1,7 +1,6 @@
 // A person's yes or no to a call, by mouse and by keyboard.
 import type { RefObject } from "preact";
-import { useEffect, useState } from "preact/hooks";
-import { announce } from "../announce";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { SchemaForm } from "../parts/form";
 import { ApiError, api } from "../wire/api";
 import { toolNamed } from "./tools";
@@ -125,7 +124,7 @@ function Edit({ call, sent, approve, back }: EditProps) {
   };
   if (!schema) return <p class="hint">Looking for what the tool takes…</p>;
   return (
-    <form onSubmit={submit} ref={focusFirst} noValidate>
+    <form class="approval-edit" onSubmit={submit} ref={focusFirst} noValidate>
       <SchemaForm schema={schema} value={edited.value} onChange={(value, valid) => setEdited({ value, valid })} checked={tried} />
       <Confirm name="Approve these" class="main" disabled={sent} back={back} />
     </form>
@@ -164,8 +163,11 @@ function useKeys(card: RefObject<HTMLElement | null>, choices: Choices, back: ((
     const timer = setTimeout(() => setReady(true), READING);
     return () => clearTimeout(timer);
   }, []);
+  const latest = useRef({ ready, choices, back });
+  latest.current = { ready, choices, back };
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
+      const { ready, choices, back } = latest.current;
       if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
       if (event.key === "Escape" && back) {
         // The page's own Escape stops the run.
@@ -180,14 +182,13 @@ function useKeys(card: RefObject<HTMLElement | null>, choices: Choices, back: ((
     const element = card.current;
     element?.addEventListener("keydown", pressed);
     return () => element?.removeEventListener("keydown", pressed);
-  });
+  }, []);
   return ready;
 }
 
-/** Says that a call waits, and brings the focus to it unless that would take it from somebody. */
+/** Brings the focus to a call that waits, unless that would take it from somebody. */
 function useAsked(call: CallView, card: RefObject<HTMLElement | null>): void {
   useEffect(() => {
-    announce(`${call.name} needs your approval.`);
     if (!isBusy(document.activeElement)) card.current?.focus();
   }, [call.id]);
 }

@@ -1,5 +1,5 @@
 // The waterfall's rows: what happened when, on one axis. Pure.
-import { effectOf, lasted, stateOf, tokensOf } from "./words";
+import { counted, effectOf, lasted, stateOf, tokensOf } from "./words";
 import type { CallView, RoundView, RunView } from "./view";
 
 export type BarKind = "model" | "approval" | "tool";
@@ -19,8 +19,8 @@ export interface Row {
   /** Of a request to the model. */
   round?: RoundView;
   bars: Bar[];
-  /** A short figure beside the bar. */
-  figure: string;
+  /** A few words beneath the label: tokens, or what went wrong. */
+  note: string;
 }
 
 /** A row for each request to the model, and one for each call behind the request that asked for it. */
@@ -41,7 +41,12 @@ function roundRow(view: RunView, round: RoundView, index: number): Row {
   const cut = round.superseded ? next?.startedAt : view.endedAt;
   const bar = between("model", view, round.startedAt, round.endedAt ?? cut);
   const again = round.superseded ? ", asked again" : "";
-  return { key: `round ${index}`, label: `Round ${round.number}${again}`, round, bars: [bar], figure: tokensOf(round.usage) };
+  return { key: `round ${index}`, label: `Round ${round.number}${again}`, round, bars: [bar], note: notedUsage(round) };
+}
+
+function notedUsage({ usage }: RoundView): string {
+  const { input_tokens: input, output_tokens: output } = usage;
+  return input || output ? `${counted(input ?? 0)} → ${counted(output ?? 0)} tokens` : "";
 }
 
 function callRow(view: RunView, call: CallView): Row {
@@ -50,7 +55,7 @@ function callRow(view: RunView, call: CallView): Row {
   const end = call.endedAt ?? view.endedAt;
   if (approval) bars.push(between("approval", view, approval.asked, approval.answered ?? end));
   if (startedAt !== undefined) bars.push(between("tool", view, startedAt, end));
-  return { key: call.id, label: call.name, call, bars, figure: call.outcome === "ok" ? "" : stateOf(call) };
+  return { key: call.id, label: call.name, call, bars, note: call.outcome === "ok" ? "" : stateOf(call).toLowerCase() };
 }
 
 function between(kind: BarKind, view: RunView, from: number, to: number | undefined): Bar {
@@ -68,7 +73,7 @@ export function toldRow(row: Row, span: number): string {
   if (row.round?.toolsOff) told.push("tools off");
   if (row.call) told.push(stateOf(row.call).toLowerCase());
   if (row.call && effectOf(row.call) === "unknown") told.push("may have had an effect");
-  if (row.round && row.figure) told.push(row.figure);
+  if (row.round && row.note) told.push(tokensOf(row.round.usage));
   return `${row.label}: ${told.join("; ")}.`;
 }
 
@@ -82,4 +87,9 @@ export function ticksOf(span: number): number[] {
   const ticks = [];
   for (let index = 1; index * step < span; index++) ticks.push(index * step);
   return ticks;
+}
+
+export function tickWords(seconds: number): string {
+  if (seconds >= 60) return lasted(seconds);
+  return seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${Number(seconds.toFixed(1))} s`;
 }

@@ -1,5 +1,6 @@
 // The assistant's side of a run: what was said, what the tools did, and how it ended.
 import type { ReadonlySignal } from "@preact/signals";
+import { useCallback, useRef } from "preact/hooks";
 import { Markdown } from "../parts/markdown";
 import type { FileData, InlineData } from "../wire/types";
 import { CallCard, type CallCardProps } from "./card";
@@ -13,10 +14,10 @@ import "../styles/run.css";
 
 export interface RunBodyProps {
   view: RunView;
-  /** How the run is followed; left out where there is no connection, as in a replay. */
+  /** How the run is followed; left out of a replay, in which there is nothing to act on. */
   followed?: Followed;
   runId: string;
-  /** Whether one can act on the run: approve, deny, run a tool again. */
+  /** Whether the run goes on, so that a call that waits can be decided about. */
   live: boolean;
   /** The time on the run's own axis, in Unix seconds: `useNow(...)`, or a replay's. */
   now: ReadonlySignal<number>;
@@ -24,13 +25,14 @@ export interface RunBodyProps {
   onTell?: ((text: string) => void) | undefined;
 }
 
-export function RunBody(props: RunBodyProps) {
-  const { view, followed, now } = props;
+export function RunBody({ view, followed, runId, live, now, onTell }: RunBodyProps) {
+  const tell = useSteady(onTell);
+  const card = { runId, live, again: followed !== undefined, now, onTell: tell };
   const goes = view.endedAt === undefined;
   return (
     <div class="run" data-run={view.id} data-reason={view.reason} aria-busy={goes}>
       {view.rounds.map((round, index) => (
-        <Round key={index} {...props} round={round} talking={goes && index === view.rounds.length - 1} />
+        <Round key={index} view={view} round={round} talking={goes && index === view.rounds.length - 1} card={card} />
       ))}
       {goes && <Waiting view={view} />}
       {followed && <Connection followed={followed} />}
@@ -41,17 +43,19 @@ export function RunBody(props: RunBodyProps) {
   );
 }
 
-interface RoundProps extends RunBodyProps {
+type CardProps = Omit<CallCardProps, "call">;
+
+interface RoundProps {
+  view: RunView;
   round: RoundView;
   talking: boolean;
+  card: CardProps;
 }
 
-function Round({ round, talking, view, runId, live, now, onTell }: RoundProps) {
+function Round({ view, round, talking, card }: RoundProps) {
   const last = round.items.length - 1;
   const items = () =>
-    round.items.map((item, index) => (
-      <Said key={index} item={item} call={callOf(view, item)} busy={talking && index === last} runId={runId} live={live} now={now} onTell={onTell} />
-    ));
+    round.items.map((item, index) => <Said key={index} item={item} call={callOf(view, item)} busy={talking && index === last} {...card} />);
   if (!round.superseded) {
     return (
       <section class="round" data-round={round.number}>
@@ -70,7 +74,7 @@ function callOf(view: RunView, item: Item): CallView | undefined {
   return item.kind === "call" ? view.calls.get(item.id) : undefined;
 }
 
-interface SaidProps extends Omit<CallCardProps, "call"> {
+interface SaidProps extends CardProps {
   item: Item;
   call: CallView | undefined;
   busy: boolean;
@@ -117,4 +121,12 @@ function Connection({ followed }: { followed: Followed }) {
   if (connection === "reconnecting") return <p class="connection">The connection is lost. Trying again…</p>;
   if (connection === "refused") return <p class="connection">{followed.problem.value}</p>;
   return null;
+}
+
+/** The same function as long as there is one: cards are drawn again only when they change. */
+function useSteady(onTell: RunBodyProps["onTell"]): RunBodyProps["onTell"] {
+  const latest = useRef(onTell);
+  latest.current = onTell;
+  const steady = useCallback((text: string) => latest.current?.(text), []);
+  return onTell && steady;
 }

@@ -8,62 +8,63 @@ import { callByHand, type HandCall } from "./tools";
 import { OUTCOME_WORDS, lasted } from "./words";
 import type { CallView } from "./view";
 
-interface RunAgainProps {
-  call: CallView;
-  onTell?: ((text: string) => void) | undefined;
-}
+export type Hand = ReturnType<typeof useHand>;
 
-/** Runs a finished call's tool once more, with the same arguments; the model is told if one likes. */
-export function RunAgain({ call, onTell }: RunAgainProps) {
-  const given = argumentsOf(call);
-  const hand = useHand(call);
-  if (!given) return null;
-  const needsYes = call.approval !== undefined;
-  return (
-    <div class="byhand">
-      {hand.running ? (
-        <button type="button" class="small" onClick={hand.cancel}>
-          Cancel
-        </button>
-      ) : (
-        <Again needsYes={needsYes} run={() => void hand.run(given, needsYes)} />
-      )}
-      {hand.running && <span class="hint">Running by hand…</span>}
-      {hand.problem && <p class="card-error">{hand.problem}</p>}
-      {hand.result && <HandResult call={call} given={given} result={hand.result} onTell={onTell} />}
-    </div>
-  );
-}
-
-/** Who must say yes before the model may run a tool says it before running it by hand, too. */
-function Again({ needsYes, run }: { needsYes: boolean; run: () => void }) {
+/** Runs a finished call's tool once more, with the same arguments. */
+export function Again({ call, hand }: { call: CallView; hand: Hand }) {
   const [asking, setAsking] = useState(false);
-  if (!asking) {
+  const given = argumentsOf(call);
+  if (!given) return null;
+  const run = () => {
+    setAsking(false);
+    void hand.run(given, call.approval !== undefined);
+  };
+  if (hand.running) {
     return (
-      <button type="button" class="plain small" onClick={() => (needsYes ? setAsking(true) : run())}>
-        Run again
+      <button type="button" class="plain small" onClick={hand.cancel}>
+        Cancel
       </button>
     );
   }
+  // Who must say yes before the model may run a tool says it before running it by hand, too.
+  if (asking) {
+    return (
+      <span class="row">
+        <button type="button" class="small" onClick={run}>
+          Approve and run
+        </button>
+        <button type="button" class="plain small" onClick={() => setAsking(false)}>
+          Leave it
+        </button>
+      </span>
+    );
+  }
   return (
-    <span class="row">
-      <span class="hint">It needs an approval. Run it with these arguments?</span>
-      <button type="button" class="small" onClick={run}>
-        Yes, run it
-      </button>
-      <button type="button" class="small" onClick={() => setAsking(false)}>
-        No
-      </button>
-    </span>
+    <button type="button" class="plain small" onClick={() => (call.approval ? setAsking(true) : run())}>
+      Run again
+    </button>
   );
 }
 
-interface HandResultProps extends RunAgainProps {
-  given: Arguments;
+interface ByHandProps {
+  call: CallView;
+  hand: Hand;
+  onTell?: ((text: string) => void) | undefined;
+}
+
+/** What came of it; the model is told if one likes. */
+export function ByHand({ call, hand, onTell }: ByHandProps) {
+  const { running, problem, result } = hand;
+  if (running) return <p class="hint">Running by hand…</p>;
+  if (problem) return <p class="card-error">{problem}</p>;
+  return result ? <HandResult call={call} result={result} onTell={onTell} /> : null;
+}
+
+interface HandResultProps extends Omit<ByHandProps, "hand"> {
   result: HandCall;
 }
 
-function HandResult({ call, given, result, onTell }: HandResultProps) {
+function HandResult({ call, result, onTell }: HandResultProps) {
   const error = errorIn(result.response);
   const value = error ?? resultOf(result);
   return (
@@ -74,7 +75,7 @@ function HandResult({ call, given, result, onTell }: HandResultProps) {
           {OUTCOME_WORDS[result.outcome]}, {lasted(result.seconds)}
         </span>
         {onTell && (
-          <button type="button" class="small" onClick={() => onTell(toldByHand(call.name, given, value))}>
+          <button type="button" class="small" onClick={() => onTell(toldByHand(call.name, argumentsOf(call) ?? {}, value))}>
             Tell the model
           </button>
         )}
@@ -84,7 +85,8 @@ function HandResult({ call, given, result, onTell }: HandResultProps) {
   );
 }
 
-function useHand(call: CallView) {
+/** A tool that a person runs, one at a time. */
+export function useHand(call: CallView) {
   const [running, setRunning] = useState(false);
   const [result, setResult] = useState<HandCall>();
   const [problem, setProblem] = useState("");

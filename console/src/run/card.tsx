@@ -1,9 +1,10 @@
 // A call of a tool: what the model asks for, what becomes of it, and what a person can do about it.
 import type { ReadonlySignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { Value } from "../parts/value";
 import { ApprovalPanel } from "./approval";
-import { RunAgain } from "./byhand";
+import { Again, ByHand, useHand } from "./byhand";
 import { Elapsed } from "./elapsed";
 import { Folded, oneLine } from "./folded";
 import { kept } from "./kept";
@@ -15,15 +16,19 @@ import "../styles/run.css";
 export interface CallCardProps {
   call: CallView;
   runId: string;
-  /** Whether one can act on it: approve, deny, run it again. */
+  /** Whether a call that waits can be decided about. */
   live: boolean;
+  /** Whether the tool can be run again by hand. */
+  again: boolean;
   now: ReadonlySignal<number>;
   onTell?: ((text: string) => void) | undefined;
 }
 
-export const CallCard = kept(function CallCard({ call, runId, live, now, onTell }: CallCardProps) {
+export const CallCard = kept(function CallCard({ call, runId, live, again, now, onTell }: CallCardProps) {
   const card = useRef<HTMLElement>(null);
+  const hand = useHand(call);
   const effect = effectOf(call);
+  const repeatable = again && call.outcome !== undefined && call.outcome !== "unknown_tool";
   const waiting = call.state === "approval-requested";
   return (
     <article
@@ -37,7 +42,9 @@ export const CallCard = kept(function CallCard({ call, runId, live, now, onTell 
       data-outcome={call.outcome}
       data-effect={effect}
     >
-      <Head call={call} now={now} />
+      <Head call={call} now={now}>
+        {repeatable && <Again call={call} hand={hand} />}
+      </Head>
       <Input call={call} />
       {call.state === "running" && call.progress && <Reported progress={call.progress} name={call.name} />}
       {waiting && live && <ApprovalPanel call={call} runId={runId} card={card} />}
@@ -48,12 +55,18 @@ export const CallCard = kept(function CallCard({ call, runId, live, now, onTell 
           {effectWords(call)}
         </p>
       )}
-      {live && call.outcome && call.outcome !== "unknown_tool" && <RunAgain call={call} onTell={onTell} />}
+      <ByHand call={call} hand={hand} onTell={onTell} />
     </article>
   );
 });
 
-function Head({ call, now }: { call: CallView; now: ReadonlySignal<number> }) {
+interface HeadProps {
+  call: CallView;
+  now: ReadonlySignal<number>;
+  children: ComponentChildren;
+}
+
+function Head({ call, now, children }: HeadProps) {
   const waited = call.state === "approval-requested" ? call.approval?.asked : undefined;
   const from = waited ?? call.startedAt;
   return (
@@ -63,7 +76,9 @@ function Head({ call, now }: { call: CallView; now: ReadonlySignal<number> }) {
       <span class="card-state">{stateOf(call)}</span>
       {call.attempts > 1 && <span class="hint">{plural(call.attempts, "attempt")}</span>}
       {call.cached && <span class="hint">from the cache</span>}
+      <span class="grow" />
       {from !== undefined && <Elapsed from={from} to={waited === undefined ? call.endedAt : undefined} now={now} />}
+      {children}
     </header>
   );
 }

@@ -37,11 +37,11 @@ function Standing({ view, now }: FootProps) {
   const tokens = tokensOf(usageOf(view));
   return (
     <>
-      {round && <span class="budget">{view.endedAt === undefined || round.toolsOff ? budgetOf(round, view.maxRounds) : plural(round.number, "round")}</span>}
+      {round && <span class="budget">{budgetOf(round, view.maxRounds)}</span>}
       {view.calls.size > 0 && <span>{plural(view.calls.size, "call")}</span>}
       {view.startedAt > 0 && <Elapsed from={view.startedAt} to={view.endedAt} now={now} />}
       {tokens && <span>{tokens}</span>}
-      {view.endedAt === undefined && view.status && <span>{view.status}</span>}
+      {view.endedAt === undefined && round?.toolsOff && <span>{view.status}</span>}
     </>
   );
 }

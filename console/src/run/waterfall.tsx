@@ -2,9 +2,9 @@
 import type { ReadonlySignal } from "@preact/signals";
 import type { ComponentChildren, CSSProperties } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { rowsOf, ticksOf, toldRow, type Bar, type Row } from "./axis";
+import { rowsOf, tickWords, ticksOf, toldRow, type Bar, type Row } from "./axis";
 import { Elapsed } from "./elapsed";
-import { durationOf, effectOf, lasted } from "./words";
+import { durationOf, effectOf } from "./words";
 import type { RunView } from "./view";
 
 interface WaterfallProps {
@@ -53,7 +53,7 @@ function Axis({ view, now, children }: WaterfallProps & { children: ComponentChi
       <div class="waterfall-marks" aria-hidden="true">
         {ticksOf(span).map((tick) => (
           <span key={tick} style={{ "--from": tick } as CSSProperties}>
-            {lasted(tick)}
+            {tickWords(tick)}
           </span>
         ))}
         {view.resumedAt.map((time) => (
@@ -97,7 +97,9 @@ function Line({ row, view, now, point }: LineProps) {
       <span class="waterfall-figure" aria-hidden="true">
         <Took bars={row.bars} view={view} now={now} />
       </span>
-      <span class="waterfall-note">{row.figure}</span>
+      <span class="waterfall-note" aria-hidden="true">
+        {row.note}
+      </span>
       <span class="unseen">
         <Told row={row} view={view} now={now} />
       </span>
