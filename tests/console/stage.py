@@ -30,7 +30,18 @@ from windlass.gateway.config import KeyConfig, ModelConfig, RunsConfig, ServerCo
 from windlass.model import ModelRequest
 from windlass.testing import Script, ScriptedModel
 
-__all__ = ["IN_ONE_BROWSER", "MODEL", "Stage", "card", "state_of"]
+__all__ = [
+    "DESK",
+    "IN_ONE_BROWSER",
+    "MODEL",
+    "PHONE",
+    "Pages",
+    "Stage",
+    "ask",
+    "card",
+    "ended",
+    "state_of",
+]
 
 IN_ONE_BROWSER = pytest.mark.asyncio(loop_scope="session")
 MODEL = "scripted"
@@ -50,6 +61,18 @@ def card(page: Page, tool: str) -> Locator:
 async def state_of(card: Locator, state: str) -> None:
     """Waits until the card is in that state."""
     await expect(card).to_have_attribute("data-state", state)
+
+
+async def ended(page: Page, reason: str = "answer") -> None:
+    """Waits until the last run on the page has ended, for that reason."""
+    await expect(page.locator(".run").last).to_have_attribute("data-reason", reason)
+
+
+async def ask(page: Page, text: str) -> None:
+    """Writes a message in the chat and sends it, by keyboard."""
+    message = page.get_by_role("textbox", name="Message", exact=True)
+    await message.fill(text)
+    await message.press("Enter")
 
 
 class Pages:

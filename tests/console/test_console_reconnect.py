@@ -6,7 +6,7 @@ import httpx2
 from playwright.async_api import Browser, Page, expect
 from tests.console.conftest import StageOf
 from tests.console.process import GatewayProcess, gateway_process
-from tests.console.stage import IN_ONE_BROWSER, MODEL, Pages, card, state_of
+from tests.console.stage import IN_ONE_BROWSER, MODEL, Pages, card, ended, state_of
 from tests.gateway.talking import asking
 
 from windlass.testing import FakeOpenAI, call, calls, slow
@@ -16,10 +16,6 @@ pytestmark = IN_ONE_BROWSER
 LOST = r"Failed to load resource|ERR_(INTERNET_DISCONNECTED|CONNECTION_REFUSED|INCOMPLETE_CHUNKED)"
 """What Chromium itself says of a connection that breaks."""
 BOTH = calls(call("look_up", place="sea"), call("send_mail", to="Ann"))
-
-
-async def ended(page: Page, reason: str = "answer") -> None:
-    await expect(page.locator(".run")).to_have_attribute("data-reason", reason)
 
 
 async def stays(page: Page) -> None:
