@@ -52,12 +52,18 @@ function Missing({ why }: { why: string }) {
 
 function Actions({ runId, goes, chatId }: { runId: string; goes: boolean; chatId: string | null }) {
   const [sure, setSure] = useState(false);
+  const [stopping, setStopping] = useState(false);
+  const stop = async () => {
+    setStopping(true);
+    await tried(() => api.stop(runId));
+    setStopping(false);
+  };
   return (
     <div class="row">
       {chatId && <a href={`/chats/${chatId}`}>Its chat</a>}
       {goes && (
-        <button type="button" onClick={() => void tried(() => api.stop(runId))}>
-          Stop
+        <button type="button" disabled={stopping} onClick={() => void stop()}>
+          {stopping ? "Stopping…" : "Stop"}
         </button>
       )}
       <button type="button" onClick={() => void tried(() => save(runId))}>

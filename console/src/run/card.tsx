@@ -50,7 +50,7 @@ export const CallCard = kept(function CallCard({ call, runId, live, again, now, 
       {waiting && live && <ApprovalPanel call={call} runId={runId} card={card} />}
       {call.approval?.answered !== undefined && <Decision call={call} />}
       <Output call={call} />
-      {effect && (
+      {effect && call.outcome !== "not_run" && (
         <p class="card-effect" data-effect={effect}>
           {effectWords(call)}
         </p>
@@ -126,7 +126,8 @@ function Decision({ call }: { call: CallView }) {
 }
 
 function Output({ call }: { call: CallView }) {
-  if (!call.response) return null;
+  // What is said of its effect says all of these.
+  if (!call.response || call.outcome === "stopped" || call.outcome === "interrupted") return null;
   const error = errorIn(call.response.response);
   if (error !== undefined) return <p class="card-error">{error}</p>;
   const result = resultOf(call.response);

@@ -97,9 +97,11 @@ function Line({ row, view, now, point }: LineProps) {
       <span class="waterfall-figure" aria-hidden="true">
         <Took bars={row.bars} view={view} now={now} />
       </span>
-      <span class="waterfall-note" aria-hidden="true">
-        {row.note}
-      </span>
+      {row.note && (
+        <span class="waterfall-note" aria-hidden="true">
+          {row.note}
+        </span>
+      )}
       <span class="unseen">
         <Told row={row} view={view} now={now} />
       </span>
