@@ -25,6 +25,8 @@ export type ChatCompletionRequest = {
   background?: boolean | null;
   /** Goes on with a stored chat, or begins one; for a gateway that keeps its runs. */
   chat_id?: string | null;
+  /** A run of the chat: this one takes its place and that of all after it, and the conversation goes on from before. With `chat_id` alone. */
+  replaces?: string | null;
   n?: 1 | null;
   temperature?: number | null;
   top_p?: number | null;
@@ -142,7 +144,16 @@ export type Model = {
   object: "model";
   created: number;
   owned_by: string;
+  /** What the gateway adds to it. */
+  windlass: {
+    tools: Array<string>;
+    mode: Mode;
+    max_rounds: number;
+    sessions: Array<string>;
+  };
 };
+
+export type Mode = "auto" | "native" | "emulated";
 
 export type ModelList = {
   object: "list";
@@ -223,11 +234,12 @@ export type Run = {
   id: string;
   object: "run";
   created: number;
+  ended: number | null;
   model: string;
   status: "running" | "ended" | "failed";
   phase: "awaiting_model_call" | "executing_tools" | "awaiting_final_response" | "ended";
   /** Null where it is not known. */
-  mode: ("auto" | "native" | "emulated") | null;
+  mode: Mode | null;
   /** How many events it has had so far. */
   events: number;
   /** The first words of what was asked. */
@@ -241,6 +253,20 @@ export type Run = {
     param?: string | null;
   };
   response?: ChatCompletion;
+  summary?: RunSummary;
+};
+
+/** What a run has come to so far. */
+export type RunSummary = {
+  seconds: number;
+  rounds: number;
+  input_tokens: number;
+  output_tokens: number;
+  tools: Record<string, {
+    calls: number;
+    failures: number;
+    seconds: number;
+  }>;
 };
 
 export type RunList = {
@@ -256,6 +282,8 @@ export type Chat = {
   title: string;
   model: string;
   status: "running" | "ended";
+  /** The id of its run that goes. */
+  running: string | null;
   runs: number;
   /** In OpenAI's form. */
   messages?: Array<Record<string, unknown>>;
@@ -266,6 +294,62 @@ export type ChatList = {
   object: "list";
   data: Array<Chat>;
 };
+
+export type Tool = {
+  name: string;
+  object: "tool";
+  description: string;
+  /** A JSON Schema. */
+  parameters: Record<string, unknown>;
+  /** Whether each call needs somebody's yes. */
+  approve: boolean;
+  idempotent: boolean;
+  /** Those that offer it. */
+  models: Array<string>;
+  /** `gateway`, `mcp:SERVER` or `worker:SESSION`. */
+  origin: string;
+  /** Those of this key's newest 200 runs, and by its own hand. */
+  calls: {
+    count: number;
+    failures: number;
+    last: Array<LastCall>;
+  };
+};
+
+export type ToolList = {
+  object: "list";
+  data: Array<Tool>;
+};
+
+export type LastCall = {
+  /** Null for a call by hand. */
+  run_id: string | null;
+  call_id: string;
+  time: number;
+  seconds: number;
+  outcome: Outcome;
+  arguments: Record<string, unknown> | string;
+  /** Cut where it is long. */
+  response: Record<string, unknown> | null;
+  by_hand: boolean;
+};
+
+export type ToolAnswer = {
+  call_id: string;
+  name: string;
+  outcome: Outcome;
+  response: Record<string, unknown>;
+  seconds: number;
+  effect_unknown: boolean;
+  progress: Array<{
+    time: number;
+    progress: number | null;
+    message: string | null;
+    data: unknown;
+  }>;
+};
+
+export type Outcome = "ok" | "error" | "invalid_arguments" | "unknown_tool" | "timeout" | "denied" | "stopped" | "interrupted" | "not_run";
 
 export type Deleted = {
   id: string;
@@ -564,6 +648,78 @@ export type RunEnded = {
 export type Decision = {
   call_id: string;
   approved?: boolean;
+  arguments?: Record<string, unknown> | null;
+  reason?: string | null;
+};
+
+/** The body of a call. */
+export type HandCall = {
+  arguments?: Record<string, unknown>;
+  approved?: boolean;
+};
+
+/** What an export holds. */
+export type Export = {
+  format: string;
+  version: number;
+  run: RunRecord;
+  messages: Array<Record<string, unknown>>;
+  rounds: Array<ToldRound>;
+  resumed: Array<number>;
+  usage: Usage;
+  events: Array<TextDelta | ThoughtDelta | PartReceived | ToolCallStarted | ToolCallDelta | ToolCallEnded | TurnEnded | RunStarted | RunResumed | RoundStarted | RoundRestarted | Status | ToolRunStarted | ToolRunProgress | ToolRunEnded | ApprovalRequested | ApprovalResolved | RunEnded>;
+};
+
+/** What is known of a run without reading its events. */
+export type RunRecord = {
+  id: string;
+  model: string;
+  created: number;
+  owner?: string;
+  chat?: string;
+  title?: string;
+  origin?: Record<string, unknown>;
+  ended?: number | null;
+  reason?: ("answer" | "calls" | "content_filter" | "deadline" | "error" | "length" | "malformed_call" | "max_rounds" | "repetition" | "stopped") | null;
+  error?: string | null;
+  events?: number;
+  size?: number;
+};
+
+/** One request to the model and what came of it. */
+export type ToldRound = {
+  number: number;
+  started: number;
+  ended?: number | null;
+  superseded?: boolean;
+  text?: string;
+  thoughts?: string;
+  finish?: ("content_filter" | "length" | "malformed_call" | "other" | "stop" | "tool_calls") | null;
+  usage?: Usage;
+  calls?: Array<ToldCall>;
+};
+
+/** A call, from the model's words to the answer that it got. Times are Unix seconds. */
+export type ToldCall = {
+  id: string;
+  name: string;
+  arguments: Record<string, unknown> | string;
+  approval?: ToldApproval | null;
+  started?: number | null;
+  ended?: number | null;
+  seconds?: number;
+  outcome?: ("denied" | "error" | "interrupted" | "invalid_arguments" | "not_run" | "ok" | "stopped" | "timeout" | "unknown_tool") | null;
+  response?: Record<string, unknown> | null;
+  attempts?: number;
+  cached?: boolean;
+  effect_unknown?: boolean;
+};
+
+/** Somebody's yes or no; without an answer, it is waited for or never came. */
+export type ToldApproval = {
+  asked: number;
+  answered?: number | null;
+  approved?: boolean | null;
   arguments?: Record<string, unknown> | null;
   reason?: string | null;
 };
