@@ -48,6 +48,11 @@ class Connection:
         return self._client.is_closed
 
     @property
+    def connected(self) -> bool:
+        """Whether there is a server at the other end now."""
+        return self._client.is_connected
+
+    @property
     def reconnects(self) -> int:
         """How often it was lost and has come back."""
         return self._client.stats["reconnects"]

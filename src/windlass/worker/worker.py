@@ -34,6 +34,7 @@ from windlass.toolsets.remote.frames import (
     Call,
     Farewell,
     HostCall,
+    Pong,
     Progress,
     Refused,
     Result,
@@ -91,6 +92,7 @@ class Worker:
         self._askers: dict[str, list[str]] = {}
         self._answers: OrderedDict[str, bytes] = OrderedDict()
         self._sending: set[asyncio.Task[None]] = set()
+        self._leaves = False
         self.ended = asyncio.Event()
         """Set when the session is over."""
 
@@ -99,10 +101,16 @@ class Worker:
         """Its tools."""
         return list(self._tools)
 
+    @property
+    def _connected(self) -> Connection:
+        assert self._connection is not None
+        return self._connection
+
     async def __aenter__(self) -> "Worker":
         connection = self._connection = await connect(
             self._servers, f"windlass worker {self.id}", self._options
         )
+        connection.on_return = self._announce
         await self._dependencies.__aenter__()
         inbox = subjects.to_worker(self.session, self.id, "*")
         await connection.subscribe(inbox, self._on_message)
@@ -117,10 +125,10 @@ class Worker:
 
     async def __aexit__(self, *_: object) -> None:
         """Says farewell, lets the calls that go on end as stopped, and closes."""
-        connection = self._connection
-        assert connection is not None
+        connection = self._connected
         assert self._announcing is not None
         self._announcing.cancel()
+        self._leaves = True
         with contextlib.suppress(NatsError):
             farewell = Farewell(worker=self.id, session=self.session)
             await connection.publish(subjects.announce(self.session, self.id), encode(farewell))
@@ -136,7 +144,7 @@ class Worker:
         try:
             match verb:
                 case "ping":
-                    await message.respond(b"{}")
+                    await message.respond(encode(Pong(reconnects=self._connected.reconnects)))
                 case "call":
                     await self._called(decode(message.data, CALL), message.reply)
                 case "cancel":
@@ -157,10 +165,11 @@ class Worker:
         if call.key in self._answers:
             await self._say(reply, self._answers[call.key])
         elif call.key in self._calls:
-            self._askers[call.key].append(reply)
+            if reply not in self._askers[call.key]:
+                self._askers[call.key].append(reply)
         elif call.name not in self._tools:
             await self._say(reply, encode(Refused(reason=f"this worker has no {call.name!r}")))
-        elif not call.queue and self._places.locked():
+        elif self._leaves or (not call.queue and self._places.locked()):
             await self._say(reply, encode(Busy()))
         else:
             self._askers[call.key] = [reply]
@@ -175,20 +184,26 @@ class Worker:
         finally:
             del self._calls[call.key]
         frame = Result(response=answer.response, outcome=answer.outcome)
-        connection = self._connection
-        assert connection is not None
+        connection = self._connected
         data = encode(frame)
         if len(data) > connection.max_payload:
             text = f"the result takes {len(data)} bytes; the server takes {connection.max_payload}"
             data = encode(Result(response=_failure(call, text), outcome="error"))
-        if len(data) <= REMEMBERED_BYTES:
-            self._answers[call.key] = data
-            if len(self._answers) > REMEMBERED:
-                self._answers.popitem(last=False)
+        if answer.outcome != "stopped":  # whoever asks again after that means it
+            self._remember(call, data)
         if self._sending:
             await asyncio.wait(self._sending)  # what it has reported comes before its answer
         for reply in self._askers.pop(call.key):
             await self._say(reply, data)
+
+    def _remember(self, call: Call, data: bytes) -> None:
+        """Keeps the answer for callers who ask again: the call is not run again for them."""
+        if len(data) > REMEMBERED_BYTES:
+            text = f"its answer was lost on the way, and at {len(data)} bytes too large to be kept"
+            data = encode(Result(response=_failure(call, text), outcome="error"))
+        self._answers[call.key] = data
+        if len(self._answers) > REMEMBERED:
+            self._answers.popitem(last=False)
 
     async def _run(self, call: Call) -> ToolAnswer:
         """The answer of the tool, by the same rules as in the loop itself."""
@@ -217,10 +232,9 @@ class Worker:
                 task.add_done_callback(self._sending.discard)
 
     async def _host(self, call: Call, name: str, arguments: dict[str, Any]) -> Any:
-        assert self._connection is not None
         frame = HostCall(key=call.key, name=name, arguments=compact_json(arguments))
         try:
-            data = await self._connection.request(
+            data = await self._connected.request(
                 subjects.host(self.session), encode(frame), call.seconds or HOST_SECONDS
             )
         except (NatsError, TimeoutError) as error:
@@ -247,7 +261,6 @@ class Worker:
         self.ended.set()
 
     async def _announce(self) -> None:
-        assert self._connection is not None
         frame = Announcement(
             worker=self.id,
             session=self.session,
@@ -255,7 +268,7 @@ class Worker:
             max_running=self._max_running,
             running=len(self._calls),
         )
-        await self._connection.publish(subjects.announce(self.session, self.id), encode(frame))
+        await self._connected.publish(subjects.announce(self.session, self.id), encode(frame))
 
     async def _keep_announcing(self) -> None:
         while True:
@@ -264,9 +277,8 @@ class Worker:
                 await self._announce()
 
     async def _say(self, reply: str, data: bytes) -> None:
-        assert self._connection is not None
         try:
-            await self._connection.publish(reply, data)
+            await self._connected.publish(reply, data)
         except NatsError as error:
             log.warning("An answer could not be sent: %s", error)
 

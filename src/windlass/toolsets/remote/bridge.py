@@ -8,20 +8,14 @@ from typing import Any
 from windlass.content import FunctionResponse
 from windlass.errors import ToolError
 from windlass.jsontext import compact_json
-from windlass.messaging.connection import (
-    Connection,
-    Msg,
-    NatsError,
-    connect,
-    is_nobody,
-)
+from windlass.messaging.connection import Connection, Msg, NatsError, connect
 from windlass.tool import Tool, ToolContext
 from windlass.toolsets.remote import subjects
-from windlass.toolsets.remote.directory import Directory, Member
+from windlass.toolsets.remote.calls import Answer, Calls, Lost, NotThere, Stopped
+from windlass.toolsets.remote.directory import Directory, Member, NobodyThere
 from windlass.toolsets.remote.frames import (
     HOST_CALL,
     NOTICE,
-    REPLY,
     Affinity,
     Announcement,
     BadFrame,
@@ -29,7 +23,6 @@ from windlass.toolsets.remote.frames import (
     Call,
     Cancel,
     HostCall,
-    Progress,
     Refused,
     Result,
     ToolSpec,
@@ -46,50 +39,11 @@ DISCOVERY_SECONDS = 0.5
 """How long a session that nobody knows is asked for."""
 WATCH_SECONDS = 0.2
 """How often workers that have calls are looked after: one that was killed is known after this."""
-RETURN_SECONDS = 2.0
-"""How long a worker may be away, as while its connection comes back, before a call counts as lost
-that must not be made twice. Others are made elsewhere at once."""
-SILENT_SECONDS = 5.0
-"""How long one may say nothing, though its connection stands, before it counts as lost."""
+NOBODY_SECONDS = 3.0
+"""How long a call waits for a worker where there is none, as when the only one is restarted."""
 MOST_ATTEMPTS = 3
 
 HostHandler = Callable[[str, HostCall], Awaitable[Result | Refused]]
-
-
-class _Lost(Exception):
-    """The worker is gone, and with it what it knew of the call."""
-
-    how = "was lost"
-
-
-class _Stopped(_Lost):
-    """The worker has ended in order, and the call with it."""
-
-    how = "was stopped"
-
-
-class _NotThere(_Lost):
-    """The worker was gone before the call came to it: nothing has been begun."""
-
-
-class _Pending:
-    """A call that waits for its answer."""
-
-    def __init__(
-        self, member: Member, data: bytes, reply: str, context: ToolContext | None, again: bool
-    ) -> None:
-        """`again` says whether it may be made a second time, elsewhere."""
-        self.member, self.context, self.again = member, context, again
-        self.data, self.reply = data, reply
-        self.sent = 0
-        """How often."""
-        self.answer: asyncio.Future[Result | Busy | Refused] = (
-            asyncio.get_running_loop().create_future()
-        )
-
-    def lose(self, error: _Lost) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
 
 
 class Bridge:
@@ -114,9 +68,7 @@ class Bridge:
         self._starting = asyncio.Lock()
         self._id = subjects.new_id("gateway")
         self._directory = Directory()
-        self._pending: dict[int, _Pending] = {}
-        self._pings: dict[int, Member] = {}
-        self._count = 0
+        self._calls = Calls(self._id, lambda each: self._directory.left(each.session, each.id))
         self._news = asyncio.Event()
         self._used: dict[str, float] = {}
         self._tools: dict[str, dict[str, tuple[ToolSpec, Tool]]] = {}
@@ -180,15 +132,15 @@ class Bridge:
         key = context.call_key if context and context.run_id else subjects.new_id("call")
         tried: set[str] = set()
         while True:
-            member = self._directory.pick(session, spec, self._affinity, tried)
+            member = await self._somebody(session, spec, tried)
             frame = self._frame(spec, arguments, context, key)
             try:
                 return _response(await self._ask(member, spec, frame, context), spec)
-            except _Lost as loss:
+            except Lost as loss:
                 self._directory.left(session, member.id)
                 tried.add(member.id)
                 safe = _repeatable(spec) and len(tried) < MOST_ATTEMPTS
-                if not safe and not isinstance(loss, _NotThere):
+                if not safe and not isinstance(loss, NotThere):
                     raise ToolError(
                         f"{spec.name} was interrupted, effect unknown: the worker {member.id}"
                         f" {loss.how}",
@@ -238,7 +190,7 @@ class Bridge:
 
     async def _ask(
         self, member: Member, spec: ToolSpec, frame: Call, context: ToolContext | None
-    ) -> Result | Busy | Refused:
+    ) -> Answer:
         connection = self._connected()
         data = encode(frame)
         if len(data) > connection.max_payload:
@@ -246,39 +198,29 @@ class Bridge:
                 f"the arguments take {len(data)} bytes, and the NATS server takes"
                 f" {connection.max_payload} (max_payload)"
             )
-        number = self._number()
-        reply = subjects.reply(self._id, member.session, number)
-        pending = _Pending(member, data, reply, context, _repeatable(spec))
-        self._pending[number] = pending
-        member.in_flight += 1
         try:
-            await self._send(pending)
-            return await pending.answer
+            answer = await self._calls.ask(
+                connection, member, data, context, again=_repeatable(spec)
+            )
         except asyncio.CancelledError:
             await self._cancel(member, frame.key)
             raise
         except NatsError as error:
             raise ToolError(f"NATS failed: {error}") from error
-        finally:
-            member.in_flight -= 1
-            del self._pending[number]
-
-    async def _send(self, pending: _Pending) -> None:
-        """Sends a call; a worker that knows it already answers it once more."""
-        member = pending.member
-        pending.sent += 1
-        subject = subjects.to_worker(member.session, member.id, "call")
-        await self._connected().publish(subject, pending.data, pending.reply)
+        if isinstance(answer, Busy) and frame.queue:  # it is about to leave
+            raise NotThere
+        if isinstance(answer, Result) and answer.outcome == "stopped":
+            raise Stopped
+        return answer
 
     async def _returned(self) -> None:
-        """The connection was lost: calls and answers may have been lost with it."""
+        """Our connection was lost: nothing was heard of anybody meanwhile."""
         now = asyncio.get_running_loop().time()
         for member in self._directory.everybody():
             member.seen = now
-        await self._connected().publish(subjects.hello())
-        for pending in list(self._pending.values()):
-            pending.member.seen, pending.member.missing = now, None
-            await self._send(pending)
+        connection = self._connected()
+        await connection.publish(subjects.hello())
+        await self._calls.send_again(connection)
 
     async def _cancel(self, member: Member, key: str) -> None:
         if self._connection is not None and not self._connection.closed:
@@ -286,29 +228,7 @@ class Bridge:
             await self._connection.publish(subject, encode(Cancel(key=key)))
 
     async def _on_reply(self, message: Msg) -> None:
-        _, session, number = message.subject.rsplit(".", 2)
-        if not number.isdigit():
-            return
-        lost = is_nobody(message)
-        if (member := self._pings.pop(int(number), None)) is not None:
-            await self._ponged(member, lost)
-            return
-        pending = self._pending.get(int(number))
-        if pending is None or pending.member.session != session or pending.answer.done():
-            return  # too late, or not theirs to answer
-        if lost:
-            if pending.sent == 1:  # of one that was sent before, the worker may know
-                pending.lose(_NotThere())
-            return
-        pending.member.seen = asyncio.get_running_loop().time()
-        try:
-            frame = decode(message.data, REPLY)
-        except BadFrame as error:
-            frame = Refused(reason=f"its worker answered with what is no answer: {error}")
-        if not isinstance(frame, Progress):
-            pending.answer.set_result(frame)
-        elif pending.context is not None:
-            pending.context.report(frame.progress, frame.message, frame.data)
+        await self._calls.on_reply(self._connected(), message)
 
     async def _on_notice(self, message: Msg) -> None:
         session, worker = subjects.worker_in(message.subject)
@@ -344,84 +264,62 @@ class Bridge:
             answer = Refused(reason=str(error))
         await message.respond(encode(answer))
 
+    async def _somebody(self, session: str, spec: ToolSpec, tried: set[str]) -> Member:
+        """Who is to run it; where nobody is, a worker that comes is waited for."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + NOBODY_SECONDS
+        while True:
+            try:
+                return self._directory.pick(session, spec, self._affinity, tried)
+            except NobodyThere:
+                if loop.time() >= end:
+                    raise
+            await self._connected().publish(subjects.hello(session))
+            await self._hear_news()
+
     async def _discover(self, session: str) -> None:
         connection = self._connected()
         await connection.publish(subjects.hello(session))
-        try:
-            async with asyncio.timeout(DISCOVERY_SECONDS):
-                while not self._directory.members(session):
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError:
+        end = asyncio.get_running_loop().time() + DISCOVERY_SECONDS
+        while not self._directory.members(session) and await self._hear_news(end):
             pass
 
+    async def _hear_news(self, until: float | None = None) -> bool:
+        """Waits until somebody new is there, for a while; whether that is so."""
+        until = until or asyncio.get_running_loop().time() + DISCOVERY_SECONDS
+        self._news.clear()
+        try:
+            async with asyncio.timeout_at(until):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
+
     async def _look_after(self) -> None:
-        """Finds workers that are gone: calls that they have would otherwise wait for ever."""
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            now = loop.time()
+            connection = self._connected()
+            if not connection.connected:
+                continue  # what is not heard now says nothing of the workers
+            now = asyncio.get_running_loop().time()
             for member in self._directory.silent(now):
                 self._directory.left(member.session, member.id)
-            busy = {id(pending.member): pending.member for pending in self._pending.values()}
-            for member in busy.values():
-                if now - member.seen > SILENT_SECONDS:
-                    self._lose(member)
-                else:
-                    await self._ping(member)
-            await self._end_unused(now)
-
-    async def _ping(self, member: Member) -> None:
-        number = self._number()
-        self._pings[number] = member
-        try:
-            await self._connected().publish(
-                subjects.to_worker(member.session, member.id, "ping"),
-                b"",
-                subjects.reply(self._id, member.session, number),
-            )
-        except NatsError as error:
-            log.warning("Workers cannot be looked after: %s", error)
-
-    async def _ponged(self, member: Member, lost: bool) -> None:
-        now = asyncio.get_running_loop().time()
-        if not lost:
-            member.seen = now
-            if member.missing is not None:
-                member.missing = None
-                for pending in self._pending_at(member):
-                    await self._send(pending)
-        elif member.missing is None:
-            member.missing = now
-            self._directory.left(member.session, member.id)
-            for pending in self._pending_at(member):
-                if pending.again:
-                    pending.lose(_Lost())
-        elif now - member.missing > RETURN_SECONDS:
-            self._lose(member)
-
-    def _lose(self, member: Member) -> None:
-        self._directory.left(member.session, member.id)
-        for pending in self._pending_at(member):
-            pending.lose(_Lost())
-
-    def _pending_at(self, member: Member) -> list[_Pending]:
-        return [pending for pending in self._pending.values() if pending.member is member]
+            try:
+                await self._calls.look_after(connection)
+                await self._end_unused(now)
+            except NatsError as error:
+                log.warning("Workers cannot be looked after: %s", error)
 
     async def _end_unused(self, now: float) -> None:
         if self._session_ttl is None:
             return
-        in_use = {pending.member.session for pending in self._pending.values()}
+        in_use = self._calls.sessions
         for session, used in list(self._used.items()):
             if session not in in_use and now - used > self._session_ttl:
                 await self.end_session(session)
 
     def _touch(self, session: str) -> None:
         self._used[session] = asyncio.get_running_loop().time()
-
-    def _number(self) -> int:
-        self._count += 1
-        return self._count
 
     def _connected(self) -> Connection:
         assert self._connection is not None
@@ -433,10 +331,8 @@ def _repeatable(spec: ToolSpec) -> bool:
     return spec.idempotent or spec.on_interrupt == "retry"
 
 
-def _response(answer: Result | Busy | Refused, spec: ToolSpec) -> FunctionResponse:
+def _response(answer: Answer, spec: ToolSpec) -> FunctionResponse:
     match answer:
-        case Result(outcome="stopped"):
-            raise _Stopped
         case Busy():
             raise ToolError(f"the worker of {spec.name} is busy")
         case Refused(reason=reason):

@@ -6,9 +6,13 @@ from collections.abc import Collection, Iterator
 from windlass.errors import ToolError
 from windlass.toolsets.remote.frames import Affinity, Announcement, ToolSpec
 
-__all__ = ["Directory", "Member"]
+__all__ = ["Directory", "Member", "NobodyThere"]
 
 log = logging.getLogger("windlass.remote")
+
+
+class NobodyThere(ToolError):
+    """Nobody has the tool now: later, somebody may."""
 
 
 class Member:
@@ -21,6 +25,8 @@ class Member:
         self.seen = seen
         self.missing: float | None = None
         """Since when its connection is gone, if it is."""
+        self.reconnects: int | None = None
+        """How often it has lost its connection, as it said last."""
         self.in_flight = 0
         """Calls of this side that it has."""
 
@@ -137,7 +143,7 @@ class Directory:
         if chosen is None or (affinity == "hint" and chosen.load >= 1):
             chosen = min(able, key=lambda member: member.load, default=None)
         if chosen is None:
-            raise ToolError(f"no worker of the session {session} has {spec.name} now")
+            raise NobodyThere(f"no worker of the session {session} has {spec.name} now")
         self._bound[session] = chosen.id
         return chosen
 

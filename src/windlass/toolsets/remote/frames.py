@@ -20,6 +20,7 @@ __all__ = [
     "CANCEL",
     "HOST_CALL",
     "NOTICE",
+    "PONG",
     "REPLY",
     "VERSION",
     "Affinity",
@@ -31,6 +32,7 @@ __all__ = [
     "Farewell",
     "HostCall",
     "Notice",
+    "Pong",
     "Progress",
     "Refused",
     "Reply",
@@ -154,11 +156,19 @@ class Refused(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="refuse
     reason: str
 
 
+class Pong(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="pong"):
+    """The worker lives."""
+
+    reconnects: int = 0
+    """How often it has lost its connection: each time, answers may have been lost with it."""
+
+
 Reply: TypeAlias = Progress | Result | Busy | Refused
 
 F = TypeVar("F")
 NOTICE: msgspec.json.Decoder[Notice] = msgspec.json.Decoder(Notice)
 REPLY: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
+PONG = msgspec.json.Decoder(Pong)
 CALL = msgspec.json.Decoder(Call)
 CANCEL = msgspec.json.Decoder(Cancel)
 HOST_CALL = msgspec.json.Decoder(HostCall)

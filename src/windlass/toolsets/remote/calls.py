@@ -1,0 +1,203 @@
+"""The calls that workers have: each is sent until it is answered, or its worker is gone for good.
+
+Messages may be lost with a connection, on either side. So a call is sent again when there is a
+reason to, and a worker that knows its key answers again, and does not run it again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from windlass.messaging.connection import Connection, Msg, is_nobody
+from windlass.tool import ToolContext
+from windlass.toolsets.remote import subjects
+from windlass.toolsets.remote.directory import Member
+from windlass.toolsets.remote.frames import (
+    PONG,
+    REPLY,
+    BadFrame,
+    Busy,
+    Pong,
+    Progress,
+    Refused,
+    Result,
+    decode,
+)
+
+__all__ = ["Answer", "Calls", "Lost", "NotThere", "Stopped"]
+
+log = logging.getLogger("windlass.remote")
+
+RETURN_SECONDS = 2.0
+"""How long a worker may be away, as while its connection comes back, before a call counts as lost
+that must not be made twice. Others are made elsewhere at once."""
+SILENT_SECONDS = 5.0
+"""How long one may say nothing, though its connection stands, before it counts as lost."""
+AGAIN_SECONDS = 30.0
+"""How often a call is sent again without any reason: a message may be lost without a sign."""
+
+Answer = Result | Busy | Refused
+
+
+class Lost(Exception):
+    """The worker is gone, and with it what it knew of the call."""
+
+    how = "was lost"
+
+
+class Stopped(Lost):
+    """The worker has ended in order, and the call with it."""
+
+    how = "was stopped"
+
+
+class NotThere(Lost):
+    """The worker was gone before the call came to it: nothing has been begun."""
+
+
+class _Pending:
+    """A call that waits for its answer."""
+
+    def __init__(
+        self, member: Member, data: bytes, reply: str, context: ToolContext | None, again: bool
+    ) -> None:
+        self.member, self.context, self.again = member, context, again
+        self.data, self.reply = data, reply
+        self.sent = 0
+        """How often."""
+        self.sent_at = 0.0
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def lose(self, error: Lost) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class Calls:
+    """Those of one gateway, named `gateway`; `left` is told of members that do not answer."""
+
+    def __init__(self, gateway: str, left: Callable[[Member], None]) -> None:
+        self._gateway, self._left = gateway, left
+        self._pending: dict[int, _Pending] = {}
+        self._pings: dict[int, Member] = {}
+        self._count = 0
+
+    @property
+    def sessions(self) -> set[str]:
+        """The sessions that have calls."""
+        return {pending.member.session for pending in self._pending.values()}
+
+    async def ask(
+        self,
+        connection: Connection,
+        member: Member,
+        data: bytes,
+        context: ToolContext | None,
+        *,
+        again: bool,
+    ) -> Answer:
+        """The answer to a call; `again` says whether it may be made a second time, elsewhere.
+
+        Raises `Lost` and `NatsError`.
+        """
+        number, reply = self._next(member)
+        pending = self._pending[number] = _Pending(member, data, reply, context, again)
+        member.in_flight += 1
+        try:
+            await _send(connection, pending)
+            return await pending.answer
+        finally:
+            member.in_flight -= 1
+            del self._pending[number]
+
+    async def on_reply(self, connection: Connection, message: Msg) -> None:
+        _, session, number = message.subject.rsplit(".", 2)
+        if not number.isdigit():
+            return
+        lost = is_nobody(message)
+        if (member := self._pings.pop(int(number), None)) is not None:
+            await self._ponged(connection, member, None if lost else _pong(message))
+            return
+        pending = self._pending.get(int(number))
+        if pending is None or pending.member.session != session or pending.answer.done():
+            return  # too late, or not theirs to answer
+        if lost:
+            if pending.sent == 1:  # of one that was sent before, the worker may know
+                pending.lose(NotThere())
+            return
+        pending.member.seen = asyncio.get_running_loop().time()
+        try:
+            frame = decode(message.data, REPLY)
+        except BadFrame as error:
+            frame = Refused(reason=f"its worker answered with what is no answer: {error}")
+        if not isinstance(frame, Progress):
+            pending.answer.set_result(frame)
+        elif pending.context is not None:
+            pending.context.report(frame.progress, frame.message, frame.data)
+
+    async def look_after(self, connection: Connection) -> None:
+        """Finds workers that are gone: calls that they have would otherwise wait for ever."""
+        now = asyncio.get_running_loop().time()
+        self._pings.clear()
+        for member in {id(each.member): each.member for each in self._pending.values()}.values():
+            if now - member.seen > SILENT_SECONDS:
+                self._lose(member)
+            else:
+                number, reply = self._next(member)
+                self._pings[number] = member
+                subject = subjects.to_worker(member.session, member.id, "ping")
+                await connection.publish(subject, b"", reply)
+        for pending in list(self._pending.values()):
+            if now - pending.sent_at > AGAIN_SECONDS:
+                await _send(connection, pending)
+
+    async def send_again(self, connection: Connection) -> None:
+        """Our own connection was lost, and with it any number of messages."""
+        now = asyncio.get_running_loop().time()
+        for pending in list(self._pending.values()):
+            pending.member.seen, pending.member.missing = now, None
+            await _send(connection, pending)
+
+    async def _ponged(self, connection: Connection, member: Member, pong: Pong | None) -> None:
+        now = asyncio.get_running_loop().time()
+        if pong is not None:
+            back = member.missing is not None or member.reconnects not in (None, pong.reconnects)
+            member.seen, member.missing, member.reconnects = now, None, pong.reconnects
+            for pending in self._at(member) if back else ():
+                await _send(connection, pending)
+        elif member.missing is None:
+            member.missing = now
+            self._left(member)
+            for pending in self._at(member):
+                if pending.again:
+                    pending.lose(Lost())
+        elif now - member.missing > RETURN_SECONDS:
+            self._lose(member)
+
+    def _lose(self, member: Member) -> None:
+        self._left(member)
+        for pending in self._at(member):
+            pending.lose(Lost())
+
+    def _at(self, member: Member) -> list[_Pending]:
+        return [pending for pending in self._pending.values() if pending.member is member]
+
+    def _next(self, member: Member) -> tuple[int, str]:
+        self._count += 1
+        return self._count, subjects.reply(self._gateway, member.session, self._count)
+
+
+async def _send(connection: Connection, pending: _Pending) -> None:
+    member = pending.member
+    pending.sent += 1
+    pending.sent_at = asyncio.get_running_loop().time()
+    subject = subjects.to_worker(member.session, member.id, "call")
+    await connection.publish(subject, pending.data, pending.reply)
+
+
+def _pong(message: Msg) -> Pong:
+    """What a worker says of itself: any answer says that it lives."""
+    try:
+        return decode(message.data, PONG)
+    except BadFrame:
+        return Pong()
