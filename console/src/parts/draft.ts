@@ -1,11 +1,14 @@
 // What stands in a form, and the value that it means. Pure.
-import { record, type Field, type Fields } from "./schema";
+import { isRecord, record, type Field, type Fields } from "./schema";
 
 /** The text of a field, the drafts of what is in it, `null` as such, or nothing. */
 export type Draft = undefined | null | string | readonly Draft[] | Drafts;
 export interface Drafts {
   readonly [name: string]: Draft;
 }
+
+/** What is wrong with a field that nobody has filled in. */
+export const NEEDED = "This is needed.";
 
 /** What is wrong, by field: `filters/0/name`. */
 export type Problems = ReadonlyMap<string, string>;
@@ -98,7 +101,7 @@ function checkFields(fields: readonly Field[], value: Fields, at: string, proble
 function check(field: Field, value: unknown, at: string, problems: Map<string, string>): void {
   if (value === undefined && !field.required) return;
   if (value === null && (field.nullable || field.kind === "json")) return;
-  const problem = value === undefined ? "This is needed." : misfit(field, value);
+  const problem = value === undefined ? NEEDED : misfit(field, value);
   if (problem) {
     if (!problems.has(at)) problems.set(at, problem);
   } else if (field.kind === "list") {
@@ -113,7 +116,7 @@ function misfit(field: Field, value: unknown): string {
     case "text":
       return typeof value === "string" ? "" : "This must be text.";
     case "choice":
-      return field.choices.some((choice) => same(choice, value)) ? "" : `This must be one of ${field.choices.map(shown).join(", ")}.`;
+      return field.choices.some((choice) => same(choice, value)) ? "" : `This must be one of ${field.choices.map(written).join(", ")}.`;
     case "number":
       if (typeof value !== "number") return "This must be a number.";
       if (field.whole && !Number.isSafeInteger(value)) return "This must be a whole number.";
@@ -122,14 +125,14 @@ function misfit(field: Field, value: unknown): string {
     case "list":
       return Array.isArray(value) ? "" : "This must be a list.";
     case "object":
-      return typeof value === "object" && !Array.isArray(value) && value !== null ? "" : "This must be an object.";
+      return isRecord(value) ? "" : "This must be an object.";
     case "json":
       return "";
   }
 }
 
 /** A choice as it is written in a list of choices. */
-export function shown(choice: unknown): string {
+export function written(choice: unknown): string {
   return typeof choice === "string" ? choice : JSON.stringify(choice);
 }
 
@@ -138,6 +141,5 @@ function same(one: unknown, other: unknown): boolean {
 }
 
 function inOrder(_name: string, value: unknown): unknown {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
-  return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)));
+  return isRecord(value) ? Object.fromEntries(Object.entries(value).sort()) : value;
 }

@@ -1,14 +1,13 @@
 // One field of a form, with all that is in it.
 import type { ComponentChildren } from "preact";
-import { inside, shown, type Draft, type Drafts } from "./draft";
-import type { Field } from "./schema";
+import { draftsOf, inside, written, type Draft, type Drafts } from "./draft";
+import { initialOf, type Field } from "./schema";
 
 /** What the fields of one form share. */
 export interface FormState {
   id: string;
   /** What is wrong at that place, once it is time to say so. */
   problemAt: (at: string) => string;
-  touch: (at: string) => void;
 }
 
 interface FieldProps {
@@ -22,38 +21,26 @@ interface FieldProps {
 }
 
 export function FieldView(props: FieldProps) {
-  switch (props.field.kind) {
-    case "list":
-      return <ListField {...props} field={props.field} />;
-    case "object":
-      return <ObjectField {...props} field={props.field} />;
-    default:
-      return <LeafField {...props} />;
-  }
+  const { field } = props;
+  if (field.kind === "list") return <ListField {...props} field={field} />;
+  if (field.kind === "object") return <ObjectField {...props} field={field} />;
+  return <LeafField {...props} />;
 }
 
 function LeafField({ field, at, draft, set, state, label }: FieldProps) {
   const id = `${state.id}-${at}`;
   const problem = state.problemAt(at);
+  const attributes: Attributes = {
+    id,
+    "aria-required": field.required,
+    "aria-invalid": Boolean(problem),
+    "aria-describedby": `${id}-hint ${id}-problem`,
+  };
   return (
     <div class="field">
-      <label for={id}>
-        {label ?? field.label} <Kind field={field} />
-      </label>
-      <Control
-        field={field}
-        draft={draft}
-        set={set}
-        attributes={{
-          id,
-          "aria-required": field.required,
-          "aria-invalid": Boolean(problem),
-          "aria-describedby": `${id}-hint ${id}-problem`,
-          onBlur: () => state.touch(at),
-        }}
-      />
-      <Hint id={`${id}-hint`} field={field} />
-      <Shown id={`${id}-problem`} problem={problem} />
+      <label for={id}>{label ?? <Name field={field} />}</label>
+      <Control field={field} draft={draft} set={set} attributes={attributes} />
+      <Notes id={id} hint={field.description} problem={problem} />
     </div>
   );
 }
@@ -63,31 +50,31 @@ interface Attributes {
   "aria-required": boolean;
   "aria-invalid": boolean;
   "aria-describedby": string;
-  onBlur: () => void;
 }
 
 function Control({ field, draft, set, attributes }: Pick<FieldProps, "field" | "draft" | "set"> & { attributes: Attributes }) {
-  const text = typeof draft === "string" ? draft : "";
-  const placeholder = draft === null ? "null" : undefined;
-  const typed = (event: { currentTarget: { value: string } }) => set(event.currentTarget.value);
-  if (field.kind === "choice") {
-    return (
-      <select {...attributes} value={text} onChange={typed}>
-        <option value="">{field.required ? "Choose…" : "Not given"}</option>
-        {field.choices.map((choice, index) => (
-          <option value={String(index)}>{shown(choice)}</option>
-        ))}
-      </select>
-    );
-  }
-  if (field.kind === "number") {
-    return <input {...attributes} inputMode={field.whole ? "numeric" : "decimal"} autocomplete="off" placeholder={placeholder} value={text} onInput={typed} />;
-  }
-  if (field.kind === "text" && field.secret) {
-    return <input {...attributes} type="password" autocomplete="off" value={text} onInput={typed} />;
+  const common = {
+    ...attributes,
+    value: typeof draft === "string" ? draft : "",
+    onInput: (event: { currentTarget: { value: string } }) => set(event.currentTarget.value),
+  };
+  switch (field.kind) {
+    case "choice":
+      return (
+        <select {...common}>
+          <option value="">{draft === null ? "null" : field.required ? "Choose…" : "Not given"}</option>
+          {field.choices.map((choice, index) => (
+            <option value={String(index)}>{written(choice)}</option>
+          ))}
+        </select>
+      );
+    case "number":
+      return <input {...common} inputMode={field.whole ? "numeric" : "decimal"} autocomplete="off" />;
+    case "text":
+      if (field.secret) return <input {...common} type="password" autocomplete="off" />;
   }
   // Text may have several lines, and an <input> would drop them.
-  return <textarea {...attributes} rows={1} spellcheck={field.kind === "text"} class={field.kind === "json" ? "form-json" : undefined} placeholder={placeholder} value={text} onInput={typed} />;
+  return <textarea {...common} rows={1} class={field.kind === "json" ? "form-json" : undefined} placeholder={draft === null ? "null" : undefined} />;
 }
 
 function ListField({ field, at, draft, set, state, label }: FieldProps & { field: Field & { kind: "list" } }) {
@@ -107,23 +94,17 @@ function ListField({ field, at, draft, set, state, label }: FieldProps & { field
               state={state}
             />
           </div>
-          <button type="button" class="small" aria-label={`Remove ${name} ${index + 1}`} onClick={() => set(items.length > 1 || field.required ? items.toSpliced(index, 1) : undefined)}>
-            Remove
-          </button>
+          <Step name={`Remove ${name} ${index + 1}`} does={() => set(items.length > 1 || field.required ? items.toSpliced(index, 1) : undefined)} />
         </div>
       ))}
-      <button type="button" class="small" onClick={() => set([...items, field.item.kind === "object" ? {} : undefined])}>
-        Add to {name}
-      </button>
+      <Step name={`Add to ${name}`} does={() => set([...items, begun(field.item)])} />
     </Group>
   );
 }
 
 function ObjectField({ field, at, draft, set, state, label }: FieldProps & { field: Field & { kind: "object" } }) {
   const name = label ?? field.label;
-  const given = typeof draft === "object" && draft !== null;
-  const drafts = given ? (draft as Drafts) : {};
-  const optional = !field.required || field.nullable;
+  const given = typeof draft === "object" ? (draft as Drafts | null) : null;
   return (
     <Group field={field} at={at} state={state} name={name}>
       {given &&
@@ -131,22 +112,26 @@ function ObjectField({ field, at, draft, set, state, label }: FieldProps & { fie
           <FieldView
             field={part}
             at={inside(at, part.name)}
-            draft={drafts[part.name]}
-            set={(changed) => set({ ...drafts, [part.name]: changed })}
+            draft={given[part.name]}
+            set={(changed) => set({ ...given, [part.name]: changed })}
             state={state}
           />
         ))}
-      {!given && (
-        <button type="button" class="small" onClick={() => set({})}>
-          Fill in {name}
-        </button>
-      )}
-      {given && optional && (
-        <button type="button" class="small" onClick={() => set(undefined)}>
-          Leave out {name}
-        </button>
-      )}
+      {!given && <Step name={`Fill in ${name}`} does={() => set(begun(field))} />}
+      {given && (!field.required || field.nullable) && <Step name={`Leave out ${name}`} does={() => set(undefined)} />}
     </Group>
+  );
+}
+
+function begun(field: Field): Draft {
+  return field.kind === "object" ? draftsOf(field.fields, initialOf(field.fields)) : undefined;
+}
+
+function Step({ name, does }: { name: string; does: () => void }) {
+  return (
+    <button type="button" class="small" onClick={does}>
+      {name}
+    </button>
   );
 }
 
@@ -155,41 +140,38 @@ function Group({ field, at, state, name, children }: Pick<FieldProps, "field" | 
   const id = `${state.id}-${at}`;
   return (
     <fieldset class="field" aria-describedby={`${id}-hint ${id}-problem`}>
-      <legend>
-        {name} <Kind field={field} />
-      </legend>
-      <Hint id={`${id}-hint`} field={field} />
+      <legend>{name === field.label ? <Name field={field} /> : name}</legend>
       {children}
-      <Shown id={`${id}-problem`} problem={state.problemAt(at)} />
+      <Notes id={id} hint={field.description} problem={state.problemAt(at)} />
     </fieldset>
   );
 }
 
-const KINDS: Record<Exclude<Field["kind"], "number">, string> = { text: "text", choice: "choice", list: "list", object: "object", json: "JSON" };
+const KINDS: Record<Field["kind"], string> = { text: "text", number: "number", choice: "choice", list: "list", object: "object", json: "JSON" };
 
-function Kind({ field }: { field: Field }) {
-  const kind = field.kind === "number" ? (field.whole ? "whole number" : "number") : KINDS[field.kind];
+function Name({ field }: { field: Field }) {
   return (
-    <span class="hint">
-      {kind}
-      {field.required ? ", needed" : ""}
-    </span>
+    <>
+      {field.label}{" "}
+      <span class="hint">
+        {field.kind === "number" && field.whole && "whole "}
+        {KINDS[field.kind]}
+        {field.required && ", needed"}
+      </span>
+    </>
   );
 }
 
-function Hint({ id, field }: { id: string; field: Field }) {
+/** What a field is for, and what is wrong with it. */
+export function Notes({ id, hint = "", problem }: { id: string; hint?: string; problem: string }) {
   return (
-    <p id={id} class="hint form-hint">
-      {field.description}
-    </p>
-  );
-}
-
-/** What is wrong, beneath its field. */
-export function Shown({ id, problem }: { id: string; problem: string }) {
-  return (
-    <p id={id} class="form-problem">
-      {problem}
-    </p>
+    <>
+      <p id={`${id}-hint`} class="hint">
+        {hint}
+      </p>
+      <p id={`${id}-problem`} class="form-problem">
+        {problem}
+      </p>
+    </>
   );
 }

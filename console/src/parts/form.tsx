@@ -1,8 +1,8 @@
 // A form made from a JSON Schema.
 import { useId, useMemo, useRef, useState } from "preact/hooks";
-import { draftsOf, isShown, problemsIn, readingOf, type Drafts, type Problems } from "./draft";
-import { FieldView, Shown, type FormState } from "./field";
-import { fieldsOf, type Field, type Fields, type Schema } from "./schema";
+import { NEEDED, draftsOf, isShown, problemsIn, readingOf, type Drafts } from "./draft";
+import { FieldView, Notes, type FormState } from "./field";
+import { fieldsOf, isRecord, type Field, type Fields, type Schema } from "./schema";
 import "../styles/parts.css";
 
 export interface SchemaFormProps {
@@ -11,7 +11,7 @@ export interface SchemaFormProps {
   value: Fields;
   /** `valid` is false while something in the form is missing or cannot be read. */
   onChange: (value: Fields, valid: boolean) => void;
-  /** Shows what is wrong with every field, also with those that nobody has been in: for a try to send. */
+  /** Shows also what is needed and not there: after a try to send. */
   checked?: boolean;
 }
 
@@ -56,15 +56,9 @@ interface EditorProps {
 }
 
 function FieldsEditor({ fields, value, onChange, checked }: EditorProps) {
-  const id = useId();
   const [drafts, setDrafts] = useState<Drafts>(() => draftsOf(fields, value));
-  const [touched, setTouched] = useState<ReadonlySet<string>>(new Set());
   const { problems } = readingOf(fields, drafts);
-  const state: FormState = {
-    id,
-    problemAt: (at) => ((checked || touched.has(at)) && problems.get(at)) || "",
-    touch: (at) => setTouched(new Set(touched).add(at)),
-  };
+  const state: FormState = { id: useId(), problemAt: (at) => timely(problems.get(at), checked) };
   const set = (name: string, draft: Drafts[string]) => {
     const next = { ...drafts, [name]: draft };
     setDrafts(next);
@@ -81,17 +75,20 @@ function FieldsEditor({ fields, value, onChange, checked }: EditorProps) {
   );
 }
 
-function JsonEditor({ fields, value, onChange, checked }: EditorProps) {
+/** Nobody is told that something is missing before there was time to fill it in. */
+function timely(problem = "", checked: boolean): string {
+  return checked || problem !== NEEDED ? problem : "";
+}
+
+function JsonEditor({ fields, value, onChange }: EditorProps) {
   const id = useId();
   const [text, setText] = useState(() => JSON.stringify(value, null, 2));
-  const [left, setLeft] = useState(false);
   const { problem } = parsed(text, fields);
   const change = (typed: string) => {
     setText(typed);
     const read = parsed(typed, fields);
     onChange(read.value ?? value, !read.problem);
   };
-  const shown = checked || left ? problem : "";
   return (
     <div class="field">
       <label for={id}>Arguments as JSON</label>
@@ -100,12 +97,11 @@ function JsonEditor({ fields, value, onChange, checked }: EditorProps) {
         class="form-json"
         spellcheck={false}
         value={text}
-        aria-invalid={Boolean(shown)}
+        aria-invalid={Boolean(problem)}
         aria-describedby={`${id}-problem`}
         onInput={(event) => change(event.currentTarget.value)}
-        onBlur={() => setLeft(true)}
       />
-      <Shown id={`${id}-problem`} problem={shown} />
+      <Notes id={id} problem={problem} />
     </div>
   );
 }
@@ -113,13 +109,10 @@ function JsonEditor({ fields, value, onChange, checked }: EditorProps) {
 function parsed(text: string, fields: readonly Field[]): { value?: Fields; problem: string } {
   try {
     const value: unknown = JSON.parse(text);
-    if (typeof value !== "object" || value === null || Array.isArray(value)) return { problem: "This must be an object: { … }." };
-    return { value: value as Fields, problem: sentence(problemsIn(fields, value as Fields)) };
+    if (!isRecord(value)) return { problem: "This must be an object: { … }." };
+    const problems = [...problemsIn(fields, value)].map(([at, problem]) => `${at}: ${problem}`);
+    return { value, problem: problems.join(" ") };
   } catch (error) {
     return { problem: `This is not JSON: ${(error as Error).message}` };
   }
-}
-
-function sentence(problems: Problems): string {
-  return [...problems].map(([at, problem]) => `${at}: ${problem}`).join(" ");
 }

@@ -121,7 +121,7 @@ function choicesOf(schema: Schema): readonly unknown[] | null {
   return "const" in schema ? [schema["const"]] : null;
 }
 
-function isRecord(value: unknown): value is Schema {
+export function isRecord(value: unknown): value is Schema {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 

@@ -10,11 +10,11 @@ import { errorIn, resultOf } from "../run/payload";
 import { callByHand, type HandCall } from "../run/tools";
 import { OUTCOME_WORDS, lasted } from "../run/words";
 import { serverNow, useNow } from "../wire/clock";
-import type { OfferedTool } from "../wire/tools";
+import type { Tool } from "../wire/types";
 import { refusal } from "./loading";
 
 interface CallByHandProps {
-  tool: OfferedTool;
+  tool: Tool;
   given: Fields;
   setGiven: (given: Fields) => void;
   /** A call has ended: its tool has one more. */
@@ -87,7 +87,7 @@ function Result({ result }: { result: HandCall }) {
   );
 }
 
-function useHand(tool: OfferedTool, called: () => void) {
+function useHand(tool: Tool, called: () => void) {
   const [startedAt, setStartedAt] = useState<number>();
   const [result, setResult] = useState<HandCall>();
   const [problem, setProblem] = useState("");
@@ -114,6 +114,6 @@ function useHand(tool: OfferedTool, called: () => void) {
   return { startedAt, result, problem, run, cancel: () => cancelling.current?.abort() };
 }
 
-function cancelled(tool: OfferedTool): string {
+function cancelled(tool: Tool): string {
   return tool.idempotent ? "Cancelled. It is safe to call it again." : "Cancelled. It may have had its effect before that.";
 }

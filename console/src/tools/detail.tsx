@@ -2,7 +2,8 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Value } from "../parts/value";
 import { fieldsOf, initialOf, type Fields } from "../parts/schema";
-import { offeredTool, type OfferedTool } from "../wire/tools";
+import { offeredTool } from "../wire/tools";
+import type { Tool } from "../wire/types";
 import { CallByHand } from "./call";
 import { LastCalls } from "./last";
 import { useLoaded } from "./loading";
@@ -17,10 +18,10 @@ export function ToolDetail({ name }: { name: string }) {
     };
   }, [name]);
   return (
-    <section class="page tools-one">
-      <p class="tools-back">
-        <a href="/tools">All tools</a>
-      </p>
+    <section class="page tools">
+      <a class="hint" href="/tools">
+        All tools
+      </a>
       <h1 class="tools-name">{name}</h1>
       {problem && <p class="tools-problem">{problem}</p>}
       {!tool && !problem && <p class="hint">Loading…</p>}
@@ -29,7 +30,7 @@ export function ToolDetail({ name }: { name: string }) {
   );
 }
 
-function Known({ tool, again }: { tool: OfferedTool; again: () => void }) {
+function Known({ tool, again }: { tool: Tool; again: () => void }) {
   const begin = useMemo(() => initialOf(fieldsOf(tool.parameters) ?? []), [tool.name]);
   const [given, setGiven] = useState<Fields>(begin);
   return (
@@ -46,17 +47,12 @@ function Known({ tool, again }: { tool: OfferedTool; again: () => void }) {
   );
 }
 
-function Facts({ tool }: { tool: OfferedTool }) {
-  return (
-    <dl class="tools-facts">
-      <dt>Lives in</dt>
-      <dd>{homeOf(tool.origin)}</dd>
-      <dt>Offered by</dt>
-      <dd>{tool.models.join(", ")}</dd>
-      <dt>Before it runs</dt>
-      <dd>{tool.approve ? "asks a person" : "asks nobody"}</dd>
-      <dt>Run twice</dt>
-      <dd>{tool.idempotent ? "has the effect of once" : "may have its effect twice"}</dd>
-    </dl>
-  );
+function Facts({ tool }: { tool: Tool }) {
+  const facts = [
+    `Lives in ${homeOf(tool.origin)}`,
+    `offered by ${tool.models.join(", ")}`,
+    tool.approve && "asks a person first",
+    tool.idempotent && "safe to run again",
+  ];
+  return <p class="hint">{facts.filter(Boolean).join(" · ")}</p>;
 }

@@ -2,10 +2,10 @@
 import type { Fields } from "../parts/schema";
 import { Value } from "../parts/value";
 import { OUTCOME_WORDS, lasted, plural } from "../run/words";
-import type { LastCall, OfferedTool } from "../wire/tools";
+import type { LastCall, Tool } from "../wire/types";
 
 interface LastCallsProps {
-  calls: OfferedTool["calls"];
+  calls: Tool["calls"];
   /** Puts the arguments of a call into the form. */
   reuse: (given: Fields) => void;
 }
@@ -19,7 +19,7 @@ export function LastCalls({ calls, reuse }: LastCallsProps) {
         {calls.failures > 0 && `, ${calls.failures} failed`}
         {calls.count > calls.last.length && `; the last ${calls.last.length} are shown`}.
       </p>
-      <ul class="tools-calls">
+      <ul class="tools-list">
         {calls.last.map((call) => (
           <Call key={`${call.run_id}/${call.call_id}`} call={call} reuse={reuse} />
         ))}
@@ -36,7 +36,7 @@ function Call({ call, reuse }: { call: LastCall; reuse: (given: Fields) => void 
         <summary>
           <span class={call.outcome === "ok" ? "tools-good" : "tools-bad"}>{OUTCOME_WORDS[call.outcome]}</span>
           <code class="tools-given">{typeof given === "string" ? given : JSON.stringify(given)}</code>
-          <span class="hint tools-when">
+          <span class="hint">
             {lasted(call.seconds)}, <time dateTime={new Date(call.time * 1000).toISOString()}>{new Date(call.time * 1000).toLocaleString()}</time>
           </span>
         </summary>

@@ -1,8 +1,9 @@
 // Every tool, and how it has fared.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { announce } from "../announce";
 import { plural } from "../run/words";
-import { offeredTools, type OfferedTool } from "../wire/tools";
+import { offeredTools } from "../wire/tools";
+import type { Tool } from "../wire/types";
 import { useLoaded } from "./loading";
 import { homeOf, isFound, shortly } from "./words";
 
@@ -10,19 +11,24 @@ export function ToolList() {
   const { value: tools, problem } = useLoaded("all", offeredTools);
   const [sought, setSought] = useState("");
   const found = (tools ?? []).filter((tool) => isFound(sought, tool));
-  const search = (text: string) => {
-    setSought(text);
-    announce(`${plural((tools ?? []).filter((tool) => isFound(text, tool)).length, "tool")} found`);
-  };
+  useEffect(() => {
+    if (sought) announce(`${plural(found.length, "tool")} found`);
+  }, [sought]);
   return (
-    <section class="page">
+    <section class="page tools">
       <h1>Tools</h1>
       {problem && <p class="tools-problem">{problem}</p>}
       {!tools && !problem && <p class="hint">Loading…</p>}
       {tools?.length === 0 && <p>No model of this gateway offers a tool. Name some in windlass.toml: tools = […].</p>}
       {tools && tools.length > 0 && (
         <>
-          <input type="search" class="tools-search" aria-label="Search the tools" placeholder="Search" value={sought} onInput={(event) => search(event.currentTarget.value)} />
+          <input
+            type="search"
+            aria-label="Search the tools"
+            placeholder="Search"
+            value={sought}
+            onInput={(event) => setSought(event.currentTarget.value)}
+          />
           <ul class="tools-list">
             {found.map((tool) => (
               <Entry key={tool.name} tool={tool} />
@@ -35,7 +41,7 @@ export function ToolList() {
   );
 }
 
-function Entry({ tool }: { tool: OfferedTool }) {
+function Entry({ tool }: { tool: Tool }) {
   const { count, failures } = tool.calls;
   return (
     <li class="tools-entry" data-tool={tool.name}>
@@ -47,10 +53,12 @@ function Entry({ tool }: { tool: OfferedTool }) {
         <p>{shortly(tool.description)}</p>
       </div>
       <p class="hint tools-figures">
-        {homeOf(tool.origin)}
-        <br />
-        {count ? plural(count, "call") : "no calls yet"}
-        {failures > 0 && <span class="tools-bad">, {failures} failed</span>}
+        {homeOf(tool.origin)} · {count ? plural(count, "call") : "no calls yet"}
+        {failures > 0 && (
+          <>
+            , <span class="tools-bad">{failures} failed</span>
+          </>
+        )}
       </p>
     </li>
   );
