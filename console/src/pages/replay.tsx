@@ -60,7 +60,7 @@ function Replayed({ told }: { told: RunExport }) {
   };
   return (
     <>
-      <div class="row replay-controls" role="group" aria-label="Player">
+      <div class="row replay" role="group" aria-label="Player">
         <button type="button" class="main" onClick={toggle}>
           {playing ? "Pause" : "Play"}
         </button>

@@ -6,6 +6,7 @@ import { useAnnounced } from "../run/announced";
 import { RunBody } from "../run/body";
 import { follow } from "../run/follow";
 import { Question } from "../run/question";
+import { refusal } from "../tools/loading";
 import { api, request } from "../wire/api";
 import { useNow } from "../wire/clock";
 import type { Run } from "../wire/types";
@@ -92,7 +93,7 @@ async function tried(deed: () => Promise<unknown>): Promise<void> {
   try {
     await deed();
   } catch (error) {
-    alarm(error instanceof TypeError ? "The gateway cannot be reached." : (error as Error).message);
+    alarm(refusal(error));
   }
 }
 

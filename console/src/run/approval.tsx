@@ -2,8 +2,9 @@
 import type { RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { SchemaForm } from "../parts/form";
+import { refusal } from "../tools/loading";
 import { ApiError, api } from "../wire/api";
-import { toolNamed } from "./tools";
+import { offeredTool } from "../wire/tools";
 import { argumentsOf, type Arguments } from "./payload";
 import type { CallView } from "./view";
 
@@ -13,7 +14,6 @@ interface ApprovalProps {
   card: RefObject<HTMLElement | null>;
 }
 
-type Answering = "choosing" | "denying" | "editing";
 type Choices = Record<string, () => void>;
 type Answer = { approved: boolean; arguments?: Arguments; reason?: string };
 
@@ -22,9 +22,10 @@ const READING = 400;
 
 /** What a person can say to a call that waits for it. */
 export function ApprovalPanel({ call, runId, card }: ApprovalProps) {
-  const [answering, setAnswering] = useState<Answering>("choosing");
+  const [editing, setEditing] = useState(false);
   const [sent, setSent] = useState(false);
   const [problem, setProblem] = useState("");
+  const reason = useRef<HTMLInputElement>(null);
   const decide = async (answer: Answer) => {
     setSent(true);
     setProblem("");
@@ -33,38 +34,39 @@ export function ApprovalPanel({ call, runId, card }: ApprovalProps) {
       (nextWaiting(card.current) ?? card.current)?.focus();
     } catch (error) {
       setSent(false);
-      setProblem(refusal(error));
+      setProblem(undecided(error));
     }
   };
+  const deny = () => void decide({ approved: false, reason: reason.current?.value ?? "" });
   const back = () => {
-    setAnswering("choosing");
+    setEditing(false);
     card.current?.focus();
   };
   const choices: Choices = {
     a: () => void decide({ approved: true }),
-    d: () => setAnswering("denying"),
-    e: () => setAnswering("editing"),
+    e: () => setEditing(true),
+    d: deny,
   };
-  const choosing = answering === "choosing";
-  const ready = useKeys(card, choosing && !sent ? choices : {}, choosing ? undefined : back);
+  const ready = useKeys(card, editing || sent ? {} : choices, editing ? back : undefined);
   useAsked(call, card);
   return (
     <div class="approval">
       {call.approval?.why && <p>{call.approval.why}</p>}
-      {choosing && (
-        <div class="row">
+      {editing ? (
+        <Edit call={call} sent={sent} approve={(edited) => void decide({ approved: true, arguments: edited })} back={back} />
+      ) : (
+        <form class="row" onSubmit={submitting(deny)}>
           <Choice name="Approve" letter="a" class="main" sent={sent} choose={choices} />
           <Choice name="Edit" letter="e" sent={sent} choose={choices} />
           <Choice name="Deny" letter="d" class="danger" sent={sent} choose={choices} />
-          {ready && (
-            <span class="hint">
-              <kbd>a</kbd> approve, <kbd>e</kbd> edit, <kbd>d</kbd> deny
-            </span>
-          )}
-        </div>
+          <input class="grow" ref={reason} autocomplete="off" aria-label="Reason for a no, which the model reads" placeholder="Reason for a no" />
+        </form>
       )}
-      {answering === "denying" && <Denial sent={sent} deny={(reason) => void decide({ approved: false, reason })} back={back} />}
-      {answering === "editing" && <Edit call={call} sent={sent} approve={(edited) => void decide({ approved: true, arguments: edited })} back={back} />}
+      {ready && !editing && (
+        <p class="hint">
+          <kbd>a</kbd> approve, <kbd>e</kbd> edit, <kbd>d</kbd> deny
+        </p>
+      )}
       {problem && (
         <p class="card-error" role="alert">
           {problem}
@@ -72,6 +74,13 @@ export function ApprovalPanel({ call, runId, card }: ApprovalProps) {
       )}
     </div>
   );
+}
+
+function submitting(deed: () => void): (event: SubmitEvent) => void {
+  return (event) => {
+    event.preventDefault();
+    deed();
+  };
 }
 
 interface ChoiceProps {
@@ -90,22 +99,6 @@ function Choice({ name, letter, class: kind = "", sent, choose }: ChoiceProps) {
   );
 }
 
-function Denial({ sent, deny, back }: { sent: boolean; deny: (reason: string) => void; back: () => void }) {
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault();
-    deny(String(new FormData(event.currentTarget as HTMLFormElement).get("reason") ?? ""));
-  };
-  return (
-    <form onSubmit={submit}>
-      <label>
-        Reason, which the model reads
-        <input name="reason" autocomplete="off" ref={focused} />
-      </label>
-      <Confirm name="Deny" class="danger" disabled={sent} back={back} />
-    </form>
-  );
-}
-
 interface EditProps {
   call: CallView;
   sent: boolean;
@@ -117,30 +110,23 @@ function Edit({ call, sent, approve, back }: EditProps) {
   const [edited, setEdited] = useState({ value: argumentsOf(call) ?? {}, valid: true });
   const [tried, setTried] = useState(false);
   const schema = useSchema(call.name);
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault();
+  const submit = () => {
     setTried(true);
     if (edited.valid) approve(edited.value);
   };
   if (!schema) return <p class="hint">Looking for what the tool takes…</p>;
   return (
-    <form class="approval-edit" onSubmit={submit} ref={focusFirst} noValidate>
+    <form class="approval-edit" onSubmit={submitting(submit)} ref={focusFirst} noValidate>
       <SchemaForm schema={schema} value={edited.value} onChange={(value, valid) => setEdited({ value, valid })} checked={tried} />
-      <Confirm name="Approve these" class="main" disabled={sent} back={back} />
+      <div class="row">
+        <button type="submit" class="main" disabled={sent}>
+          Approve these
+        </button>
+        <button type="button" title="Back (Escape)" onClick={back}>
+          Back
+        </button>
+      </div>
     </form>
-  );
-}
-
-function Confirm({ name, class: kind, disabled, back }: { name: string; class: string; disabled: boolean; back: () => void }) {
-  return (
-    <div class="row">
-      <button type="submit" class={kind} disabled={disabled}>
-        {name}
-      </button>
-      <button type="button" title="Back (Escape)" onClick={back}>
-        Back
-      </button>
-    </div>
   );
 }
 
@@ -148,7 +134,7 @@ function Confirm({ name, class: kind, disabled, back }: { name: string; class: s
 function useSchema(name: string): Record<string, unknown> | undefined {
   const [schema, setSchema] = useState<Record<string, unknown>>();
   useEffect(() => {
-    toolNamed(name).then(
+    offeredTool(name).then(
       (tool) => setSchema(tool.parameters),
       () => setSchema({ type: "object" }),
     );
@@ -207,13 +193,9 @@ function nextWaiting(card: HTMLElement | null): HTMLElement | undefined {
   return [...waiting].find((each) => each !== card);
 }
 
-function refusal(error: unknown): string {
-  if (error instanceof ApiError) return error.status === 409 ? "This call waits no longer: it was decided elsewhere." : error.message;
-  return "The gateway cannot be reached. Try again.";
-}
-
-function focused(element: HTMLElement | null): void {
-  element?.focus();
+function undecided(error: unknown): string {
+  const late = error instanceof ApiError && error.status === 409;
+  return late ? "This call waits no longer: it was decided elsewhere." : refusal(error);
 }
 
 function focusFirst(form: HTMLElement | null): void {

@@ -55,7 +55,12 @@ function callRow(view: RunView, call: CallView): Row {
   const end = call.endedAt ?? view.endedAt;
   if (approval) bars.push(between("approval", view, approval.asked, approval.answered ?? end));
   if (startedAt !== undefined) bars.push(between("tool", view, startedAt, end));
-  return { key: call.id, label: call.name, call, bars, note: call.outcome === "ok" ? "" : stateOf(call).toLowerCase() };
+  return { key: call.id, label: call.name, call, bars, note: isFine(call) ? "" : stateOf(call).toLowerCase() };
+}
+
+/** What is fine is seen by its bar; rows that grow and shrink while tools run are hard to read. */
+function isFine({ outcome }: CallView): boolean {
+  return outcome === undefined || outcome === "ok";
 }
 
 function between(kind: BarKind, view: RunView, from: number, to: number | undefined): Bar {

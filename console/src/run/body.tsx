@@ -64,7 +64,7 @@ function Round({ view, round, talking, card }: RoundProps) {
     );
   }
   return (
-    <Folded class="round superseded" label={`Round ${round.number} was cut off, and the model was asked again`}>
+    <Folded class="round" label={`Round ${round.number} was cut off, and the model was asked again`}>
       {items}
     </Folded>
   );

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { announce } from "../announce";
 import { Value } from "../parts/value";
-import { ApiError } from "../wire/api";
+import { refusal } from "../tools/loading";
 import { argumentsOf, errorIn, resultOf, toldByHand, type Arguments } from "./payload";
 import { callByHand, type HandCall } from "./tools";
 import { OUTCOME_WORDS, lasted } from "./words";
@@ -68,7 +68,7 @@ function HandResult({ call, result, onTell }: HandResultProps) {
   const error = errorIn(result.response);
   const value = error ?? resultOf(result);
   return (
-    <section class="byhand-result" aria-label={`${call.name}, run by hand`} data-outcome={result.outcome}>
+    <section class="byhand" aria-label={`${call.name}, run by hand`} data-outcome={result.outcome}>
       <p class="row">
         <strong>Run by hand</strong>
         <span class="hint">
@@ -109,8 +109,4 @@ export function useHand(call: CallView) {
     }
   };
   return { running, result, problem, run, cancel: () => cancelling.current?.abort() };
-}
-
-function refusal(error: unknown): string {
-  return error instanceof ApiError ? error.message : "The gateway cannot be reached.";
 }

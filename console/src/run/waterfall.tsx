@@ -34,11 +34,11 @@ export function Waterfall({ view, now }: WaterfallProps) {
         </button>
       )}
       <Axis view={view} now={now}>
-        <ol class="waterfall-rows" aria-label="Waterfall: rounds of the model and runs of tools" onMouseLeave={() => setPointed(undefined)}>
+        <ol class="wf-rows" aria-label="Waterfall: rounds of the model and runs of tools" onMouseLeave={() => setPointed(undefined)}>
           {drawn}
         </ol>
       </Axis>
-      <p class="waterfall-told" aria-hidden="true">
+      <p class="wf-told" aria-hidden="true">
         {row && <Told row={row} view={view} now={now} />}
       </p>
     </div>
@@ -49,15 +49,15 @@ export function Waterfall({ view, now }: WaterfallProps) {
 function Axis({ view, now, children }: WaterfallProps & { children: ComponentChildren }) {
   const span = Math.max(durationOf(view, now.value), 0.001);
   return (
-    <div class="waterfall-axis" style={{ "--span": span } as CSSProperties}>
-      <div class="waterfall-marks" aria-hidden="true">
+    <div class="wf-axis" style={{ "--span": span } as CSSProperties}>
+      <div class="wf-marks" aria-hidden="true">
         {ticksOf(span).map((tick) => (
           <span key={tick} style={{ "--from": tick } as CSSProperties}>
             {tickWords(tick)}
           </span>
         ))}
         {view.resumedAt.map((time) => (
-          <span class="waterfall-restart" style={{ "--from": time - view.startedAt } as CSSProperties} />
+          <span class="wf-restart" style={{ "--from": time - view.startedAt } as CSSProperties} />
         ))}
       </div>
       {children}
@@ -75,7 +75,7 @@ function Line({ row, view, now, point }: LineProps) {
   const pointing = () => point(row.key);
   return (
     <li
-      class="waterfall-row"
+      class="wf-row"
       data-kind={call ? "call" : "round"}
       data-state={call?.state}
       data-effect={call && effectOf(call)}
@@ -83,22 +83,22 @@ function Line({ row, view, now, point }: LineProps) {
       onFocusCapture={pointing}
     >
       {call ? (
-        <button type="button" class="waterfall-label" onClick={() => showCard(call.id)}>
+        <button type="button" class="wf-label" onClick={() => showCard(call.id)}>
           {row.label}
         </button>
       ) : (
-        <span class="waterfall-label">{row.label}</span>
+        <span class="wf-label">{row.label}</span>
       )}
-      <span class="waterfall-track" aria-hidden="true">
+      <span class="wf-track" aria-hidden="true">
         {row.bars.map((bar) => (
           <span class="bar" data-kind={bar.kind} data-live={bar.to === undefined} style={placed(bar)} />
         ))}
       </span>
-      <span class="waterfall-figure" aria-hidden="true">
+      <span class="wf-figure" aria-hidden="true">
         <Took bars={row.bars} view={view} now={now} />
       </span>
       {row.note && (
-        <span class="waterfall-note" aria-hidden="true">
+        <span class="wf-note" aria-hidden="true">
           {row.note}
         </span>
       )}
