@@ -1,6 +1,8 @@
 """The smallest MCP server, of the older era, without any library: it starts in no time.
 
-`python tiny_server.py DIRECTORY`: what happens in it is told by files in the directory.
+`python tiny_server.py DIRECTORY`: what happens in it is told by files in the directory. With the
+variable `CHANGES` it begins with one tool alone, `become`, which gives it others; if that says
+`nothing yet`, with none.
 """
 
 import json
@@ -20,6 +22,12 @@ TOOLS = {
     "ticks": {"type": "object", "properties": {"times": NUMBER}},
     "broken": {"type": "object", "properties": {"a": {"type": "nonsense"}}},
 }
+MADE = {}
+"""What the tools say that it was given."""
+if "CHANGES" in os.environ:
+    TOOLS = {"become": {"type": "object", "properties": {"tools": {"type": "object"}}}}
+    if os.environ["CHANGES"] == "nothing yet":
+        TOOLS = {}
 
 
 def send(**message: object) -> None:
@@ -39,6 +47,13 @@ def call(request: object, name: str, arguments: dict, meta: dict) -> None:
         case "add":
             words = str(arguments["a"] + arguments["b"])
             send(id=request, result={"content": [{"type": "text", "text": words}]})
+        case "become":
+            MADE.clear()
+            MADE.update(arguments["tools"])
+            send(method="notifications/tools/list_changed")
+            send(id=request, result={"content": [{"type": "text", "text": "done"}]})
+        case _ if name in MADE:
+            send(id=request, result={"content": [{"type": "text", "text": f"{name} ran"}]})
         case "dies":
             os._exit(3)
         case "ticks":
@@ -62,6 +77,11 @@ def answer(message: dict) -> None:
             tools = [
                 {"name": name, "description": SAYS, "inputSchema": schema}
                 for name, schema in TOOLS.items()
+            ]
+            empty = {"type": "object", "properties": {}}
+            tools += [
+                {"name": name, "description": says, "inputSchema": empty}
+                for name, says in MADE.items()
             ]
             send(id=request, result={"tools": tools})
         case "tools/call":

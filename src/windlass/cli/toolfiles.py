@@ -23,7 +23,7 @@ from windlass.gateway.config import (
 )
 from windlass.gateway.config.environment import MODEL, TOOLS, modules_in
 from windlass.gateway.config.problems import nearest
-from windlass.gateway.toolbox import load_tools
+from windlass.gateway.toolbox import load_tools, named_tools
 from windlass.model import Model
 from windlass.models import PROVIDERS
 from windlass.models.local.weights import OnProgress
@@ -168,8 +168,8 @@ def _first(config: GatewayConfig, because: str) -> Chosen:
 
 def _of(config: GatewayConfig, model: ModelConfig, because: str) -> Chosen:
     tools = load_tools(config.tool_modules, config.base)
-    names = model.tools if model.function_calling else ()
-    return Chosen(model, because, tuple(tools[name] for name in names))
+    named = named_tools(model.tools if model.function_calling else (), tools)
+    return Chosen(model, because, tuple(named.values()))
 
 
 def _examined(path: Path | None) -> GatewayConfig:

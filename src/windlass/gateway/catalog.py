@@ -10,7 +10,8 @@ from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig
 from windlass.gateway.problems import Problem, Refused
 from windlass.gateway.request import Limits
 from windlass.gateway.served import ServedModel
-from windlass.gateway.toolbox import load_tools
+from windlass.gateway.servers import Servers
+from windlass.gateway.toolbox import Toolbox, named_tools
 from windlass.model import Model
 from windlass.models import create_model
 from windlass.settings import function_calling_settings
@@ -38,7 +39,11 @@ class Catalog:
         """Raises `ConfigError` for what cannot work."""
         self._config, self._limits, self._environ = config, limits, environ
         self.settings = function_calling_settings(environ)
-        self.tools = self._loaded(tools)
+        box = self._loaded(tools)
+        self.servers = Servers(box.servers)
+        self.tools = box.tools
+        """Those that are known at the start: MCP servers may bring more, or take some away."""
+        self._own = box.own
         self.models = self._configured(models)
         self._opened: dict[str, ServedModel] = {}
 
@@ -61,12 +66,23 @@ class Catalog:
             served = self._open(name)
         return served
 
+    async def coming(self, served: ServedModel) -> tuple[Tool, ...]:
+        """The tools of MCP servers that a run of this model gets, as they are now."""
+        if not served.config.function_calling:
+            return ()
+        return await self.servers.tools(served.config.tools)
+
+    async def tools_of(self, served: ServedModel) -> tuple[Tool, ...]:
+        """All of this gateway that a run of this model gets, without those of workers."""
+        coming = [tool for tool in await self.coming(served) if tool.name not in served.own]
+        return (*served.own.values(), *coming)
+
     async def warm(self) -> None:
         """Loads what is loaded in this process, so that the first request need not wait for it."""
         for served in self.models.values():
             started = time.monotonic()
             try:
-                if await served.warm():
+                if await served.warm(await self.coming(served)):
                     seconds = round(time.monotonic() - started, 1)
                     log.info("A model is ready", extra={"model": served.name, "seconds": seconds})
             except WindlassError as error:
@@ -76,10 +92,14 @@ class Catalog:
         for served in (*self.models.values(), *self._opened.values()):
             await served.model.aclose()
 
-    def _loaded(self, given: Iterable[Any] | None) -> dict[str, Tool]:
+    def _loaded(self, given: Iterable[Any] | None) -> Toolbox:
+        box = Toolbox(self._config.base)
         if given is not None:
-            return {tool.name: tool for tool in as_tools(given)}
-        return load_tools(self._config.tool_modules, self._config.base)
+            box.tools = box.own = {tool.name: tool for tool in as_tools(given)}
+            return box
+        for entry in self._config.tool_modules:
+            box.add(entry)
+        return box
 
     def _configured(self, models: Mapping[str, Model]) -> dict[str, ServedModel]:
         configs = dict(self._config.models)
@@ -103,11 +123,10 @@ class Catalog:
             raise ConfigError(f"models.{config.name}: {error}") from error
 
     def _serve(self, config: ModelConfig, model: Model) -> ServedModel:
-        missing = [name for name in config.tools if name not in self.tools]
+        missing = [name for name in config.tools if not self._may_have(name)]
         if missing:
             raise ConfigError(f"models.{config.name}.tools: no module has {', '.join(missing)}")
-        names = config.tools if config.function_calling else ()
-        own = {name: self.tools[name] for name in names}
+        own = named_tools(config.tools if config.function_calling else (), self._own)
         return ServedModel(
             config,
             model,
@@ -117,6 +136,9 @@ class Catalog:
             self._limits,
             self._config.runs.on_interrupt,
         )
+
+    def _may_have(self, name: str) -> bool:
+        return bool(named_tools([name], self.tools)) or self.servers.has(name)
 
     def _open(self, name: str) -> ServedModel | None:
         """A model that only its name describes: `provider/model`."""

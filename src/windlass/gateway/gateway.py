@@ -92,6 +92,7 @@ class Gateway:
             else None
         )
         self.metrics = Metrics(models=self.catalog.models, tools=self.catalog.tools)
+        self.catalog.servers.on_tools = self.metrics.add_tools
         self.hand_calls = HandCalls(self.metrics)
         self.summaries = Summaries()
         self._tally = self._tally_of_limits()
@@ -240,7 +241,7 @@ class Gateway:
         self._add(run)
 
     def _add(self, run: GatewayRun) -> None:
-        """Knows the run from now on. In a fleet, one whose log fails goes on elsewhere, or again."""
+        """Knows the run from now on. In a fleet, one whose log fails goes on elsewhere or again."""
         self.runs.add(run)
         if self.config.runs.nats:
             run.task.add_done_callback(

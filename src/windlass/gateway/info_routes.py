@@ -26,12 +26,12 @@ class InfoRoutes:
     async def models(self, request: Request) -> Response:
         catalog = self._gateway.catalog
         names = catalog.names(exchange_of(request.scope).key)
-        data = [self._model(catalog.models[name]) for name in names]
+        data = [await self._model(catalog.models[name]) for name in names]
         return json_response({"object": "list", "data": data})
 
     async def model(self, request: Request) -> Response:
         name, key = request.path_params["name"], exchange_of(request.scope).key
-        return json_response(self._model(self._gateway.catalog.served(name, key)))
+        return json_response(await self._model(self._gateway.catalog.served(name, key)))
 
     async def live(self, request: Request) -> Response:
         return json_response({"status": "ok"})
@@ -48,16 +48,17 @@ class InfoRoutes:
     async def openapi(self, request: Request) -> Response:
         return Response(self._openapi, media_type="application/json")
 
-    def _model(self, served: ServedModel) -> JsonObject:
+    async def _model(self, served: ServedModel) -> JsonObject:
         """As OpenAI's clients know a model, with a field of our own."""
         config = served.config
+        tools = await self._gateway.catalog.tools_of(served)
         return {
             "id": served.name,
             "object": "model",
             "created": self._started,
             "owned_by": "windlass",
             "windlass": {
-                "tools": config.tools if config.function_calling else (),
+                "tools": [tool.name for tool in tools],
                 "mode": served.mode,
                 "max_rounds": config.max_rounds,
                 "sessions": config.sessions,

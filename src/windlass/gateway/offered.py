@@ -70,13 +70,14 @@ async def _tools_of(
     """As a run of this model would have them: the gateway's own stand before those of workers."""
     if not served.config.function_calling:
         return
-    for name in served.config.tools:
-        tool = gateway.catalog.tools[name]
+    ours = await gateway.catalog.tools_of(served)
+    for tool in ours:
         if isinstance(tool.declaration, FunctionDeclaration):
-            yield tool, _home(name, gateway)
+            yield tool, _home(tool.name, gateway)
+    names = {tool.name for tool in ours}
     for each, tools in (await gateway.sessions.by_session(served, session)).items():
         for tool in tools:
-            if tool.name not in served.config.tools:
+            if tool.name not in names:
                 yield tool, f"worker:{each}"
 
 

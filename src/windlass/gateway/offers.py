@@ -1,4 +1,4 @@
-"""Which tools a request offers: the gateway's own, and those that its client runs itself. Pure."""
+"""Which tools a request offers: the gateway's, and those that its client runs itself. Pure."""
 
 import logging
 from collections.abc import Mapping
@@ -33,8 +33,10 @@ class Offers:
         self._made: dict[tuple[bytes, tuple[Tool, ...]], Offer] = {}
 
     def of(self, tools: bytes, remote: tuple[Tool, ...] = ()) -> Offer:
-        """The gateway's tools, those of workers, and the client's.
+        """The gateway's own tools, the `remote` ones, which come and go, and the client's.
 
+        Of two with one name, the gateway's own stands before the remote, and the client's before
+        both.
         Raises `Refused`, which names the field.
         """
         known = self._made.get((tools, remote))
@@ -48,7 +50,9 @@ class Offers:
         return offer
 
     def _joined(self, remote: tuple[Tool, ...], theirs: list[Tool]) -> Offer:
-        tools = {**{tool.name: tool for tool in remote}, **self._own}
+        tools = dict(self._own)
+        for tool in remote:
+            tools.setdefault(tool.name, tool)
         for tool in theirs:
             if tool.name in tools:
                 log.warning(

@@ -42,6 +42,8 @@ class ServedModel:
         self.provider = config.target.partition("/")[0]
         self._modes = Modes(HeldModel(model), settings)
         self.mode: Mode = config.mode or settings.mode
+        self.own = own
+        """The tools that are always there."""
         self._offers = Offers(own, request_limits)
         self._executor = ToolExecutor()
         self._policy = Policy(
@@ -54,12 +56,12 @@ class ServedModel:
             on_interrupt=on_interrupt,
         )
 
-    async def warm(self) -> bool:
+    async def warm(self, remote: tuple[Tool, ...] = ()) -> bool:
         """Has the model read ahead what every request begins with; False if it is not here."""
         if not hasattr(self.model, "warm"):
             return False
         messages = (Message.system(self.config.system),) if self.config.system else ()
-        offer = self._offers.of(b"")
+        offer = self._offers.of(b"", remote)
         await self._modes.warm(
             ModelRequest(messages=(*messages, Message.user("Hello")), tools=offer.declarations)
         )
@@ -75,7 +77,7 @@ class ServedModel:
         live: bool,
         remote: tuple[Tool, ...] = (),
     ) -> RunPlan:
-        """What a run is told at its start; `remote` are the tools of workers.
+        """What a run is told at its start; `remote` are its tools that come and go.
 
         Raises `Refused`, which names the field.
         """

@@ -45,15 +45,20 @@ class Sessions:
     async def tools(
         self, served: ServedModel, session: str, expected: Collection[str] = ()
     ) -> tuple[Tool, ...]:
-        """The tools of workers for a run; those that are `expected` are waited for."""
+        """The tools of a run that come and go: those of MCP servers, and then those of workers.
+
+        Of workers, those that are `expected` are waited for.
+        """
+        coming = await self._catalog.coming(served)
         sessions = [*served.config.sessions, *([session] if session else [])]
         if self.workers is None or not sessions:
-            return ()
-        away = [name for name in expected if name not in self._catalog.tools]
+            return coming
+        here = {*self._catalog.tools, *(tool.name for tool in coming)}
         try:
-            return await self.workers.returned(sessions, away)
+            theirs = await self.workers.returned(sessions, set(expected) - here)
         except ConfigError as error:
             raise bad_request(str(error), NAME) from None
+        return (*coming, *theirs)
 
     async def by_session(self, served: ServedModel, session: str) -> dict[str, tuple[Tool, ...]]:
         """The tools of workers for a run, by the session that they are of."""

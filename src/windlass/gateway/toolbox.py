@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -22,13 +22,16 @@ import msgspec
 
 from windlass.errors import ConfigError, DuplicateTool
 from windlass.tool import Tool, as_tools
+from windlass.toolsets.mcp.names import SEPARATOR
 from windlass.toolsets.registry import registry
 
 if TYPE_CHECKING:
     from windlass.gateway.config.values import McpConfig
     from windlass.toolsets.mcp.toolset import McpToolset
 
-__all__ = ["Toolbox", "load_tools"]
+__all__ = ["ALL_OF_IT", "Toolbox", "load_tools", "named_tools"]
+
+ALL_OF_IT = f"{SEPARATOR}*"
 
 _registered: dict[str, list[Tool]] = {}
 """What each module has put into the registry. It is loaded once, and registers once."""
@@ -48,12 +51,29 @@ def load_tools(modules: "Sequence[str | McpConfig]", base: Path) -> dict[str, To
     return box.tools
 
 
+def named_tools(names: Iterable[str], tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """Those of the tools that are named: one by one, or as all of a server, `files__*`."""
+    found: dict[str, Tool] = {}
+    for name in names:
+        if name in tools:
+            found[name] = tools[name]
+        elif name.endswith(ALL_OF_IT):
+            beginning = name.removesuffix("*")
+            found.update((each, tools[each]) for each in tools if each.startswith(beginning))
+    return found
+
+
 class Toolbox:
     """Tools by name, gathered module by module."""
 
     def __init__(self, base: Path) -> None:
         """Files are looked for relative to `base`."""
         self.tools: dict[str, Tool] = {}
+        """As they are when they are added."""
+        self.own: dict[str, Tool] = {}
+        """Those of the modules, which stay as they are."""
+        self.servers: dict[str, McpToolset] = {}
+        """The MCP servers among them, whose tools come and go."""
         self._base = base
         self._homes: dict[str, str] = {}
 
@@ -65,8 +85,11 @@ class Toolbox:
         taken: list[str] = []
         if isinstance(entry, str):
             place, tools = entry, _tools_of(entry, self._base)
+            self.own.update((tool.name, tool) for tool in tools)
         else:
-            place, tools = f"mcp.{entry.name or 'server'}", _tools_of_server(entry)
+            place, server = f"mcp.{entry.name or 'server'}", _server(entry)
+            tools = server.list()
+            self.servers[entry.name] = server
         for tool in tools:
             if self.tools.setdefault(tool.name, tool) is not tool:
                 home = self._homes[tool.name]
@@ -76,8 +99,8 @@ class Toolbox:
             raise DuplicateTool("; ".join(taken))
 
 
-def _tools_of_server(config: "McpConfig") -> Sequence[Tool]:
-    """Its tools as they are now. The server stays until the process ends."""
+def _server(config: "McpConfig") -> "McpToolset":
+    """Started by the first who asks for its tools; it stays until the process ends."""
     key = msgspec.json.encode(config)
     if key not in _servers:
         from windlass.toolsets.mcp import mcp
@@ -97,7 +120,7 @@ def _tools_of_server(config: "McpConfig") -> Sequence[Tool]:
             env=config.env,
             headers=headers,
         )
-    return _servers[key].list()
+    return _servers[key]
 
 
 def _tools_of(entry: str, base: Path) -> list[Tool]:

@@ -40,8 +40,7 @@ from windlass.gateway.config.values import (
     ServerConfig,
     WorkersConfig,
 )
-from windlass.gateway.toolbox import Toolbox
-from windlass.tool import Tool
+from windlass.gateway.toolbox import ALL_OF_IT, Toolbox, named_tools
 from windlass.toolsets.mcp.names import SEPARATOR
 
 __all__ = [
@@ -195,10 +194,7 @@ def _server(
 
 
 def _with_tools(config: GatewayConfig, problems: Problems) -> GatewayConfig:
-    """Loads the modules, starts the MCP servers that are used, and finds the models' tools there.
-
-    What a model gets of a server as a whole, `files__*`, is written out.
-    """
+    """Loads the modules, starts the MCP servers that are used, and looks for the models' tools."""
     box = Toolbox(config.base)
     failed = False
     for position, module in enumerate(config.tool_modules):
@@ -217,11 +213,7 @@ def _with_tools(config: GatewayConfig, problems: Problems) -> GatewayConfig:
                 failed = True
     if failed:  # nobody knows which tools it would have had
         return config
-    models = {
-        name: replace(model, tools=_expanded(model.tools, box.tools))
-        for name, model in config.models.items()
-    }
-    config = replace(config, models=models, tool_modules=(*config.tool_modules, *servers))
+    config = replace(config, tool_modules=(*config.tool_modules, *servers))
     _check_names(config, box, problems)
     return config
 
@@ -231,20 +223,12 @@ def _is_used(server: McpConfig, config: GatewayConfig) -> bool:
     return any(name.startswith(f"{server.name}{SEPARATOR}") for name in names)
 
 
-def _expanded(names: tuple[str, ...], tools: Mapping[str, Tool]) -> tuple[str, ...]:
-    """The names, with `files__*` as all that begins so."""
-    found: dict[str, None] = {}
-    for name in names:
-        beginning = name.removesuffix("*")
-        all_of = [tool for tool in tools if tool.startswith(beginning)]
-        found.update(dict.fromkeys(all_of if name.endswith(f"{SEPARATOR}*") and all_of else [name]))
-    return tuple(found)
-
-
 def _check_names(config: GatewayConfig, box: Toolbox, problems: Problems) -> None:
+    """A server may have no tools for now; what is named by itself must be there."""
+    servers = {f"{server}{ALL_OF_IT}" for server in box.servers}
     for model in config.models.values():
         for position, name in enumerate(model.tools):
-            if name not in box.tools:
+            if name not in servers and not named_tools([name], box.tools):
                 place = ("models", model.name, "tools", position)
                 said = f"no tool module has a tool {name!r}{nearest(name, box.tools)}"
                 problems.add(place, said)

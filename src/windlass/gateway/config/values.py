@@ -95,7 +95,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     function_calling: Flag = True
     """False gives the model no tools at all, neither the gateway's nor the client's."""
     tools: Texts = ()
-    """Names out of the tool modules."""
+    """Names of tools, and `SERVER__*` for all that an MCP server has."""
     sessions: Texts = ()
     """Sessions of workers whose tools every run has."""
     max_rounds: CountOrNone = 5

@@ -36,6 +36,9 @@ MODEL_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120
 SECONDS = (0.001, 0.005, 0.02, *MODEL_SECONDS)
 """Tools and requests may be far quicker than a model."""
 
+MOST_TOOLS = 1000
+"""A server may have new names without end; those that come later are `other`."""
+
 OPENMETRICS = "application/openmetrics-text"
 
 TOKENS: dict[str, Callable[[Usage], int]] = {
@@ -56,12 +59,12 @@ class Metrics:
         self._requests: dict[tuple[str, str, int, str], Count] = {}
         self._request_seconds: dict[str, Times] = {}
         self._key_requests: dict[str, Count] = {}
-        self.add_tools((*tools, OTHER))
+        self.add_tools((OTHER, *tools))
 
     def add_tools(self, names: Iterable[str]) -> None:
-        """Makes more tools known, such as those of a server that has just been connected."""
+        """Makes more tools known, such as those that a server has added, up to a number."""
         for name in names:
-            if name not in self._tools:
+            if name not in self._tools and len(self._tools) < MOST_TOOLS:
                 self._tools[name] = _ToolSeries(self._instruments, name)
 
     def request_done(

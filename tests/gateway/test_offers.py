@@ -1,0 +1,42 @@
+"""Whose tool a request gets where several have one of the same name."""
+
+import json
+
+from windlass import tool
+from windlass.gateway.offers import Offers
+from windlass.gateway.request import Limits
+from windlass.tool import Tool
+
+LIMITS = Limits(max_json_depth=10, max_messages=10, max_tools=10)
+
+
+def named(name: str, said: str) -> Tool:
+    def function() -> str:
+        return said
+
+    return tool(name=name, description=said)(function)
+
+
+OWN = {"look": named("look", "ours")}
+REMOTE = (named("look", "a server's"), named("read", "a server's"), named("read", "a worker's"))
+
+
+def offered(theirs: object = None) -> dict[str, str]:
+    offer = Offers(OWN, LIMITS).of(json.dumps(theirs).encode() if theirs else b"", REMOTE)
+    return {each.name: each.description for each in offer.declarations}  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_gateways_own_tools_come_first_and_stand_before_those_that_come_and_go() -> None:
+    assert list(offered().items()) == [("look", "ours"), ("read", "a server's")]
+
+
+def test_the_clients_tools_stand_before_all() -> None:
+    theirs = [{"type": "function", "function": {"name": "look", "description": "theirs"}}]
+    assert offered(theirs) == {"look": "theirs", "read": "a server's"}
+
+
+def test_a_tool_that_has_changed_is_offered_as_it_is_now() -> None:
+    offers = Offers({}, LIMITS)
+    before, now = named("look", "old"), named("look", "new")
+    assert offers.of(b"", (before,)) is offers.of(b"", (before,))
+    assert offers.of(b"", (now,)).tools == {"look": now}
