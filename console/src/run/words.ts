@@ -66,8 +66,10 @@ export function tokensOf(usage: Usage): string {
   return input || output ? `${counted(input)} tokens in, ${counted(output)} out` : "";
 }
 
+const NUMBERS = new Intl.NumberFormat("en");
+
 export function counted(number: number): string {
-  return number.toLocaleString("en");
+  return NUMBERS.format(number);
 }
 
 export function plural(count: number, noun: string): string {
@@ -110,11 +112,6 @@ export function aftermathOf(view: RunView): Aftermath {
   const found: Aftermath = { confirmed: [], unknown: [], finished: [] };
   for (const call of view.calls.values()) found[effectOf(call) ?? "finished"].push(call);
   return found;
-}
-
-/** The last round that counts. */
-export function currentRound(view: RunView): RoundView | undefined {
-  return view.rounds.at(-1);
 }
 
 /** Seconds from the start to the end, or to `now` while it goes. */
