@@ -11,11 +11,14 @@ from typing import NamedTuple
 
 from gateway_servers import KEY, Place, Server, answers, free_port, running
 from processes import HERE, python
+from remote_ways import started
 
 from windlass.messaging.embedded import NatsServer
 
-SESSION = "bench"
-MAX_RUNNING = 10_000
+SESSION, HELD = "bench", "held"
+"""Whose worker answers, and whose never does."""
+MODELS = {"tool": ("tool", SESSION), "live": ("live", SESSION), "held": ("tool", HELD)}
+"""The upstream's script, and the session of the tools."""
 
 
 class Setup(NamedTuple):
@@ -41,7 +44,6 @@ class Fleet(NamedTuple):
     """By setup."""
     worker: int
     nats: int
-    upstream: int
 
 
 @contextmanager
@@ -61,16 +63,15 @@ def fleet(setups: dict[str, Setup]) -> Iterator[Fleet]:
         upstream = stack.enter_context(python("gateway_upstream.py"))
         assert upstream.stdout is not None
         root = f"http://127.0.0.1:{int(upstream.stdout.readline())}"
-        worker = stack.enter_context(python("remote_ends.py", "serve", server.url, SESSION))
-        assert worker.stdout is not None
-        worker.stdout.readline()
+        worker = started(stack, "serve", server.url, SESSION)
+        started(stack, "hold", server.url, HELD)
         gateways = {
             name: [
                 stack.enter_context(gateway(setup, root, server.url)) for _ in range(setup.gateways)
             ]
             for name, setup in setups.items()
         }
-        yield Fleet(gateways, worker.pid, server.process_id, upstream.pid)
+        yield Fleet(gateways, worker, server.process_id)
 
 
 @contextmanager
@@ -86,18 +87,18 @@ def gateway(setup: Setup, upstream: str, nats: str) -> Iterator[Server]:
 
 
 def configuration(setup: Setup, upstream: str, nats: str) -> str:
-    tools = f'sessions = ["{SESSION}"]' if setup.remote else 'tools = ["get_weather"]'
     models = [
-        f'[models.{name}]\ntarget = "openai/bench-{name}"\nbase_url = "{upstream}/v1"\n'
-        f'api_key_env = "BENCH_KEY"\nmode = "native"\n{tools}\n'
-        for name in ("tool", "live")
+        f'[models.{name}]\ntarget = "openai/bench-{script}"\nbase_url = "{upstream}/v1"\n'
+        'api_key_env = "BENCH_KEY"\nmode = "native"\n'
+        + (f'sessions = ["{session}"]\n' if setup.remote else 'tools = ["get_weather"]\n')
+        for name, (script, session) in MODELS.items()
     ]
     hashed = hashlib.sha256(KEY.encode()).hexdigest()
     sections = [
         f'[tools]\nmodules = ["{HERE / "gateway_tools.py"}"]\n',
         *models,
         f'[[keys]]\nname = "bench"\nhash = "sha256:{hashed}"\n',
-        f"[limits]\nmax_running = {MAX_RUNNING}\n",
+        "[limits]\nmax_running = 10000\n[server]\nshutdown_timeout = 0.1\n",
     ]
     if setup.remote:
         sections.append(f'[workers]\nnats = ["{nats}"]\n')

@@ -1,7 +1,8 @@
-"""The other ends of remote calls, each a process of its own: `echo URL` or `serve URL SESSION`.
+"""The other ends of remote calls, each a process of its own: `echo`, `serve` or `hold`, and a URL.
 
-Says `ready` on stdout when it listens, and ends when its stdin closes. If a file is named too, it
-writes there at its end where its time went.
+A worker's session comes after it; one that holds never answers. Says `ready` on stdout when it
+listens, and ends when its stdin closes. If a file is named too, it writes there at its end where
+its time went.
 """
 
 import asyncio
@@ -23,6 +24,12 @@ async def get_weather(city: str, unit: str = "celsius") -> dict[str, str]:
     return {"city": city, "unit": unit}
 
 
+@tool(name="get_weather")
+async def held_weather(city: str, unit: str = "celsius") -> str:
+    """The weather, which never comes."""
+    return await asyncio.get_running_loop().create_future()
+
+
 @contextlib.asynccontextmanager
 async def echo(url: str) -> AsyncGenerator[None]:
     """The floor's: nats-py alone, which answers with what it was sent."""
@@ -39,8 +46,8 @@ async def echo(url: str) -> AsyncGenerator[None]:
 
 
 async def stay(kind: str, url: str, session: str) -> None:
-    worker = Worker([get_weather], nats=url, session=session)
-    async with worker if kind == "serve" else echo(url):
+    tools = [held_weather if kind == "hold" else get_weather]
+    async with echo(url) if kind == "echo" else Worker(tools, nats=url, session=session):
         print("ready", flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,7 +74,7 @@ def title(workers: int) -> str:
     return f"remote call, {workers} worker{'s' * (workers > 1)}"
 
 
-def started(stack: AsyncExitStack, *words: str) -> int:
+def started(stack: AsyncExitStack | ExitStack, *words: str) -> int:
     """The process of another end, which listens now."""
     child = stack.enter_context(python("remote_ends.py", *words))
     assert child.stdout is not None

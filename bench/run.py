@@ -26,6 +26,7 @@ import mcp_calls
 import parser as parser_bench
 import remote
 import report
+import sizing
 import worker as worker_module
 from processes import Worker, import_cpu, upstream, workers
 from scenarios import PEERS, SCENARIOS, Scenario
@@ -48,6 +49,7 @@ APART: dict[str, Callable[[bool], list[report.Verdict] | None]] = {
     "mcp": mcp_calls.show,
     "remote": remote.show,
     "fleet": fleet.show,
+    "sizing": sizing.show,
 }
 """What needs neither the upstream nor the peers; some of it has goals."""
 EXTRAS = ("rounds", "import", "memory", *APART)

@@ -1,0 +1,147 @@
+"""What one run leaves in each kind of log, at the pace of a real model: bytes, messages and CPU."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from gateway_load import cpu_seconds
+from gateway_servers import free_port
+from remote_ends import get_weather
+from upstream import tokens
+
+from windlass import AsyncClient
+from windlass.content import FunctionCall
+from windlass.errors import StorageError
+from windlass.events import ModelEvent, TextDelta, ToolCallEnded, ToolCallStarted, TurnEnded
+from windlass.messaging.connection import connect
+from windlass.messaging.embedded import NatsServer
+from windlass.model import ModelRequest
+from windlass.runs.jetstream import JetStreamLog
+from windlass.runs.memory import MemoryRunLog
+from windlass.runs.protocol import RunLog
+from windlass.runs.sqlite import SQLiteLog
+
+TOKENS = 100
+PACE_SECONDS = 0.02
+PROMPT = "What is the weather in Paris, and do my notes say anything about it? Mail me both."
+CLUSTER_SECONDS = 30.0
+WARMING = 4
+"""Runs that cost nothing here, though they are stored like the others."""
+
+
+class Kept(NamedTuple):
+    """Of one run."""
+
+    events: float
+    messages: float
+    stored: float  # bytes, of one replica
+    cpu: float  # seconds in the process of the run
+    nats: float  # seconds of all NATS servers
+
+
+class PacedModel:
+    """Calls one tool, then says so many tokens, one every 20 ms."""
+
+    name = "bench"
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        yield self._answer() if request.messages[-1].role == "tool" else self._call()
+
+    async def _call(self) -> AsyncIterator[ModelEvent]:
+        call = FunctionCall("get_weather", '{"city":"Paris"}', "call_0")
+        yield ToolCallStarted(0, call.id, call.name)
+        yield ToolCallEnded(0, call)
+        yield TurnEnded("tool_calls")
+
+    async def _answer(self) -> AsyncIterator[ModelEvent]:
+        for token in tokens(TOKENS):
+            await asyncio.sleep(PACE_SECONDS)
+            yield TextDelta(token)
+        yield TurnEnded("stop")
+
+    async def aclose(self) -> None: ...
+
+
+async def kept_of_each(runs: int) -> dict[str, Kept]:
+    """By kind of log."""
+    with TemporaryDirectory() as folder:
+        found = {"memory": await written(MemoryRunLog(), runs)}
+        path = Path(folder, "runs.db")
+        in_file = await written(SQLiteLog(path), runs)
+        size = (await asyncio.to_thread(path.stat)).st_size
+        found["SQLite"] = in_file._replace(stored=size / (runs + WARMING))
+        for replicas in (1, 3):
+            async with cluster(replicas) as servers:
+                title = f"JetStream, {replicas} replica{'s' * (replicas > 1)}"
+                found[title] = await written_to(servers, replicas, runs)
+    return found
+
+
+async def written_to(servers: list[NatsServer], replicas: int, runs: int) -> Kept:
+    urls = [server.url for server in servers]
+    log = JetStreamLog(urls, replicas=replicas)
+    await ready(log)
+    found = await written(log, runs, [server.process_id for server in servers])
+    connection = await connect(urls, "bench", {})
+    states = [each.state for each in await connection.jetstream().streams_info()]
+    await connection.close()
+    return found._replace(
+        messages=sum(state.messages for state in states) / (runs + WARMING),
+        stored=sum(state.bytes for state in states) / (runs + WARMING),
+    )
+
+
+async def written(log: RunLog, runs: int, servers: list[int] | None = None) -> Kept:
+    """So many runs at once."""
+    servers = servers or []
+    async with AsyncClient(PacedModel(), tools=[get_weather], log=log) as client:
+        await asyncio.gather(*(one(client) for _ in range(WARMING)))
+        cpu, nats = cpu_seconds(os.getpid()), sum(map(cpu_seconds, servers))
+        events = await asyncio.gather(*(one(client) for _ in range(runs)))
+        cpu = (cpu_seconds(os.getpid()) - cpu) / runs
+        nats = (sum(map(cpu_seconds, servers)) - nats) / runs
+    await log.aclose()
+    return Kept(sum(events) / runs, 0, 0, cpu, nats)
+
+
+async def one(client: AsyncClient) -> int:
+    async with client.stream(PROMPT) as stream:
+        return len([event async for event in stream])
+
+
+@asynccontextmanager
+async def cluster(size: int) -> AsyncGenerator[list[NatsServer]]:
+    """One server, or several that know each other."""
+    async with AsyncExitStack() as stack:
+        ports = [free_port() for _ in range(size)] if size > 1 else [0]
+        routes = ", ".join(f'"nats-route://127.0.0.1:{port}"' for port in ports)
+        yield [
+            await stack.enter_async_context(
+                NatsServer(extra=clustered(port, routes) if port else ())
+            )
+            for port in ports
+        ]
+
+
+def clustered(port: int, routes: str) -> list[str]:
+    place = f'listen: "127.0.0.1:{port}", routes: [{routes}]'
+    return [f"server_name: n{port}", f"cluster {{ name: bench, {place} }}"]
+
+
+async def ready(log: JetStreamLog) -> None:
+    """Waits until the cluster has chosen its leader, and has the streams."""
+    give_up = time.monotonic() + CLUSTER_SECONDS
+    while True:
+        with contextlib.suppress(StorageError):
+            await log.list()
+            return
+        if time.monotonic() > give_up:
+            raise SystemExit("the NATS cluster does not come about")
+        await asyncio.sleep(0.2)

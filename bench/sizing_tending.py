@@ -1,0 +1,103 @@
+"""What gateways do again and again, however few runs they have: it grows with all that is kept."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from gateway_load import cpu_seconds
+from gateway_tools import get_weather, search_notes, send_mail
+
+from windlass.events import RunEnded, RunStarted
+from windlass.messaging.connection import connect
+from windlass.messaging.embedded import NatsServer
+from windlass.runs.jetstream import JetStreamLog
+from windlass.runs.records import Retention, RunRecord
+from windlass.toolsets.remote import subjects
+from windlass.toolsets.remote.bridge import Bridge
+from windlass.toolsets.remote.frames import Announcement, encode, spec_of
+
+AT_ONCE = 50
+KEEP_SECONDS = 30 * 86_400.0
+ORIGIN = {"kind": "gateway", "request": {"model": "bench", "stream": True}, "tools": ["weather"]}
+
+
+class Cost(NamedTuple):
+    """CPU seconds."""
+
+    gateway: float
+    nats: float
+
+    def less(self, other: "Cost", parts: int) -> "Cost":
+        return Cost((self.gateway - other.gateway) / parts, (self.nats - other.nats) / parts)
+
+
+async def tending(ended: int, going: int) -> dict[str, Cost]:
+    """Of one kept run and of one that goes, each time that they are looked at."""
+    async with NatsServer() as server:
+        writer, reader = JetStreamLog(server.url), JetStreamLog(server.url)
+        retention = Retention(max_age=KEEP_SECONDS)
+        try:
+            await filled(writer, 0, AT_ONCE, end=True)
+            none = await cost(lambda: reader.expire(retention), server.process_id)
+            await filled(writer, AT_ONCE, ended, end=True)
+            kept = await cost(lambda: reader.expire(retention), server.process_id)
+            alone = await cost(reader.claim, server.process_id)
+            await filled(writer, AT_ONCE + ended, going, end=False)
+            claim = await cost(reader.claim, server.process_id)
+            listed = await cost(lambda: reader.list(owner="", chat="x"), server.process_id)
+        finally:
+            await writer.aclose()
+            await reader.aclose()
+    return {
+        "expiry, of a kept run": kept.less(none, ended),
+        "takeover, of a run that goes": claim.less(alone, going),
+        "a chat's runs found, of a kept run": listed.less(none, ended + going),
+    }
+
+
+async def filled(log: JetStreamLog, begin: int, count: int, *, end: bool) -> None:
+    async def one(number: int) -> None:
+        run_id = f"run_{number:024d}"
+        record = RunRecord(id=run_id, model="bench", created=time.time(), origin=ORIGIN)
+        run = log.begin(record)
+        run.append(RunStarted(run_id, "bench", ()))
+        if end:
+            run.append(RunEnded("answer"))
+        assert run.settled is not None
+        await run.settled()
+
+    for number in range(begin, begin + count, AT_ONCE):
+        await asyncio.gather(*(one(number + each) for each in range(AT_ONCE)))
+
+
+async def announcement(times: int) -> Cost:
+    """Of a worker with three tools that says once more that it is there, with the sending of it."""
+    tools = tuple(spec_of(tool) for tool in (get_weather, search_notes, send_mail))
+    frames = {
+        session: encode(Announcement(worker="w", session=session, tools=tools))
+        for session in ("bench", "last")
+    }
+    async with NatsServer() as server:
+        bridge, sender = Bridge(server.url), await connect(server.url, "bench", {})
+
+        async def heard() -> None:
+            for _ in range(times):
+                await sender.publish(subjects.announce("bench", "w"), frames["bench"])
+            await sender.publish(subjects.announce("last", "w"), frames["last"])
+            await bridge.specs("last")  # which comes behind all others
+
+        try:
+            await bridge.start()
+            return (await cost(heard, server.process_id)).less(Cost(0, 0), times)
+        finally:
+            await sender.close()
+            await bridge.aclose()
+
+
+async def cost(what: Callable[[], Awaitable[object]], nats: int) -> Cost:
+    processes = (os.getpid(), nats)
+    before = [cpu_seconds(pid) for pid in processes]
+    await what()
+    return Cost(*(cpu_seconds(pid) - spent for pid, spent in zip(processes, before, strict=True)))
