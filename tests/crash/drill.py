@@ -1,16 +1,15 @@
-"""Runs that are started, followed and decided about, while their gateway is killed and killed."""
+"""Runs that are started, followed and decided about, while processes are killed and killed."""
 
 import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import aiohttp
 from tests.crash.gateway_process import GatewayProcess
-from tests.crash.readers import Event, Reader
+from tests.crash.readers import LOST, Doors, Event, Reader
 from tests.crash.scenarios import KINDS, prompt_of
 
 MOMENTS = (
@@ -27,8 +26,7 @@ MOMENTS = (
     "approval_resolved",
     "run_ended",
 )
-"""Right after one of these the gateway is killed, or a little later."""
-LOST = (aiohttp.ClientError, ConnectionError)
+"""Right after one of these somebody is killed, or a little later."""
 
 
 def check(response: aiohttp.ClientResponse, *expected: int) -> None:
@@ -39,19 +37,27 @@ def check(response: aiohttp.ClientResponse, *expected: int) -> None:
 
 
 class Drill:
-    """`crash` until there were so many kills; then every run has ended, and can be judged."""
+    """`crash` until there were so many kills; then every run has ended, and can be judged.
+
+    This one has a single gateway to kill.
+    """
+
+    stop_share = 0.0
+    """How many of the runs are stopped on their way."""
 
     def __init__(
-        self, gateway: GatewayProcess, session: aiohttp.ClientSession, seed: int, together: int
+        self, gateways: Sequence[GatewayProcess], session: aiohttp.ClientSession, seed: int
     ) -> None:
         self.readers: dict[str, list[Reader]] = {}
         self.decisions: dict[str, bool] = {}
         """By call key: what was said to each call that waited for a yes."""
+        self.stops: set[str] = set()
+        """The runs that somebody has asked to stop."""
         self.kills = Counter[str]()
-        self.ends = 0
-        """How often it was told to end, instead."""
-        self._gateway, self._session, self._seed = gateway, session, seed
-        self._together = together
+        self.ends = Counter[str]()
+        """Who was told to end, instead."""
+        self._gateways, self._doors = gateways, Doors(gateways, seed)
+        self._session, self._seed = session, seed
         self._chance = random.Random(seed)
         self._asked = 0
         self._enough = False
@@ -59,32 +65,44 @@ class Drill:
         self._moved = asyncio.Event()
         self._tasks = asyncio.TaskGroup()
 
-    async def crash(self, kills: int) -> None:
-        await self._gateway.start()
-        await self._gateway.ready()
+    async def crash(self, kills: int, together: int = 8) -> None:
+        """So many runs go on at any time, `together`."""
+        await self._begin()
         async with self._tasks:
-            for _ in range(self._together):
+            for _ in range(together):
                 self._tasks.create_task(self._keep_asking())
             while self.kills.total() < kills:
-                moment = await self._moment()
-                if self._chance.random() < 0.1:
-                    await self._gateway.end()
-                    self.ends += 1
-                else:
-                    await self._gateway.kill()
-                    self.kills[moment] += 1
-                await self._start_again()
+                await self._strike(await self._moment())
+            await self._finish()
             self._enough = True
 
-    async def _start_again(self) -> None:
+    async def _begin(self) -> None:
+        for gateway in self._gateways:
+            await gateway.start()
+            await gateway.ready()
+
+    async def _strike(self, moment: str) -> None:
+        [gateway] = self._gateways
+        if self._chance.random() < 0.1:
+            await gateway.end()
+            self.ends["gateway"] += 1
+        else:
+            await gateway.kill()
+            self.kills[moment] += 1
+        await self._start_again(gateway)
+
+    async def _finish(self) -> None:
+        """Whatever is still down comes back."""
+
+    async def _start_again(self, gateway: GatewayProcess) -> None:
         """Sometimes it is killed before it listens, or while it takes up what was left."""
-        await self._gateway.start()
+        await gateway.start()
         if self._chance.random() < 0.15:
             await asyncio.sleep(self._chance.uniform(0.0, 0.6))
-            await self._gateway.kill()
+            await gateway.kill()
             self.kills["start"] += 1
-            await self._gateway.start()
-        await self._gateway.ready()
+            await gateway.start()
+        await gateway.ready()
         self._tasks.create_task(self._adopt())
 
     async def _moment(self) -> str:
@@ -104,7 +122,7 @@ class Drill:
 
     async def _keep_asking(self) -> None:
         while not self._enough:
-            await self._gateway.listens.wait()
+            gateway = await self._doors.any()
             self._asked += 1
             kind = KINDS[self._asked % len(KINDS)]
             prompt = prompt_of(kind, self._asked, self._seed)
@@ -112,24 +130,24 @@ class Drill:
             try:
                 match self._chance.randrange(5):
                     case 0:
-                        await self._complete({**body, "stream": True, "background": True})
+                        await self._complete(gateway, {**body, "stream": True, "background": True})
                     case 1:
-                        await self._complete({**body, "stream": True})
+                        await self._complete(gateway, {**body, "stream": True})
                     case _:
-                        await self._run(body)
+                        await self._run(gateway, body)
             except LOST:
                 continue  # whether it has begun, only the log knows
 
-    async def _run(self, body: dict[str, Any]) -> None:
-        async with self._session.post(f"{self._gateway.url}/v1/runs", json=body) as response:
+    async def _run(self, gateway: GatewayProcess, body: dict[str, Any]) -> None:
+        async with self._session.post(f"{gateway.url}/v1/runs", json=body) as response:
             check(response, 202)
             run = await response.json()
         readers = [self._follow(run["id"]) for _ in range(self._chance.randint(1, 2))]
         await asyncio.gather(*readers)
 
-    async def _complete(self, body: dict[str, Any]) -> None:
+    async def _complete(self, gateway: GatewayProcess, body: dict[str, Any]) -> None:
         """A completion, whose run is read on by its id when its stream is lost."""
-        url = f"{self._gateway.url}/v1/chat/completions"
+        url = f"{gateway.url}/v1/chat/completions"
         async with self._session.post(url, json=body) as response:
             check(response, 200)
             reading = self._tasks.create_task(self._follow(response.headers["x-windlass-run-id"]))
@@ -141,14 +159,16 @@ class Drill:
         await reading
 
     async def _follow(self, run_id: str) -> None:
-        reader = Reader(run_id, self._gateway, self._session, self._notice)
+        reader = Reader(run_id, self._doors, self._session, self._notice)
         self.readers.setdefault(run_id, []).append(reader)
         await reader.follow()
 
     async def _adopt(self) -> None:
         """Follows the runs that go and that nobody follows: their client never heard of them."""
+        gateway = await self._doors.any()
         try:
-            async with self._session.get(f"{self._gateway.url}/v1/runs?limit=200") as response:
+            async with self._session.get(f"{gateway.url}/v1/runs?limit=200") as response:
+                check(response, 200)
                 listed = (await response.json())["data"]
         except LOST:
             return
@@ -164,16 +184,23 @@ class Drill:
             key = f"{run_id}:{call_id}"
             if key not in self.decisions:
                 self.decisions[key] = random.Random(key).random() < 0.7
-                self._tasks.create_task(self._decide(run_id, call_id, self.decisions[key]))
+                decision = {"call_id": call_id, "approved": self.decisions[key]}
+                self._tasks.create_task(self._say(run_id, "approve", decision))
+        elif event["event"] == "round_started" and self._stops(run_id, event["round"]):
+            self.stops.add(run_id)
+            self._tasks.create_task(self._say(run_id, "stop", {}))
 
-    async def _decide(self, run_id: str, call_id: str, approved: bool) -> None:
+    def _stops(self, run_id: str, number: int) -> bool:
+        chance = random.Random(f"{run_id} {number}").random()
+        return chance < self.stop_share and run_id not in self.stops
+
+    async def _say(self, run_id: str, verb: str, body: dict[str, Any]) -> None:
         """Says it until it is heard. A conflict says that it was, though the answer was lost."""
-        decision = {"call_id": call_id, "approved": approved}
         while True:
-            await self._gateway.listens.wait()
-            url = f"{self._gateway.url}/v1/runs/{run_id}/approve"
+            gateway = await self._doors.any()
+            url = f"{gateway.url}/v1/runs/{run_id}/{verb}"
             try:
-                async with self._session.post(url, json=decision) as response:
+                async with self._session.post(url, json=body) as response:
                     check(response, 200, 409)
                     return
             except LOST:
@@ -181,24 +208,17 @@ class Drill:
 
     async def whole(self, run_id: str) -> list[tuple[int, str]]:
         """A run as a late reader sees it."""
-        late = Reader(run_id, self._gateway, self._session, lambda _run, _event: None)
+        late = Reader(run_id, self._doors, self._session, lambda _run, _event: None)
         await late.follow()
         return list(late.seen)
 
     async def shown(self, run_id: str) -> dict[str, Any]:
-        async with self._session.get(f"{self._gateway.url}/v1/runs/{run_id}") as response:
+        gateway = await self._doors.any()
+        async with self._session.get(f"{gateway.url}/v1/runs/{run_id}") as response:
             return json.loads(await response.read())
 
 
-@asynccontextmanager
-async def drill_of(
-    gateway: GatewayProcess, seed: int, together: int = 8
-) -> AsyncGenerator[Drill, None]:
-    timeout = aiohttp.ClientTimeout(total=None)
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
-        await gateway.load()
-        try:
-            yield Drill(gateway, session, seed, together)
-        finally:
-            await gateway.unload()
+def client_session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=None), connector=aiohttp.TCPConnector(limit=0)
+    )

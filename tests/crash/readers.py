@@ -1,13 +1,16 @@
-"""A reader of one run, who comes back with the last number as often as the gateway is killed."""
+"""A reader of one run, who comes back with the last number as often as its gateway is killed."""
 
+import asyncio
 import json
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import aiohttp
 from tests.crash.gateway_process import GatewayProcess
 
 Event = dict[str, Any]
+LOST = (aiohttp.ClientError, ConnectionError)
 
 
 class Seen(NamedTuple):
@@ -17,13 +20,31 @@ class Seen(NamedTuple):
     data: str
 
 
+class Doors:
+    """The gateways that a client may go to: any that can be reached will do."""
+
+    def __init__(self, gateways: Sequence[GatewayProcess], seed: int) -> None:
+        self._gateways = gateways
+        self._chance = random.Random(seed)
+
+    async def any(self) -> GatewayProcess:
+        """One that can be reached, waited for if there is none."""
+        while True:
+            if reachable := [each for each in self._gateways if each.listens.is_set()]:
+                return self._chance.choice(reachable)
+            waiting = [asyncio.create_task(each.listens.wait()) for each in self._gateways]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in waiting:
+                task.cancel()
+
+
 class Reader:
     """Follows a run to its last event. What is wrong with what it is told, it raises."""
 
     def __init__(
         self,
         run_id: str,
-        gateway: GatewayProcess,
+        doors: Doors,
         session: aiohttp.ClientSession,
         notice: Callable[[str, Event], None],
     ) -> None:
@@ -31,21 +52,21 @@ class Reader:
         self.seen: list[Seen] = []
         self.connections = 0
         self.ended = False
-        self._gateway, self._session, self._notice = gateway, session, notice
+        self._doors, self._session, self._notice = doors, session, notice
 
     async def follow(self) -> None:
         while not self.ended:
-            await self._gateway.listens.wait()
+            gateway = await self._doors.any()
             try:
-                await self._read()
-            except (aiohttp.ClientError, ConnectionError):
+                await self._read(gateway)
+            except LOST:
                 continue  # the gateway was killed
-            alone = self.ended or not self._gateway.listens.is_set()
+            alone = self.ended or not gateway.listens.is_set()
             assert alone, f"{self.run_id}: the stream ended, and the run has not"
 
-    async def _read(self) -> None:
+    async def _read(self, gateway: GatewayProcess) -> None:
         last = self.seen[-1].number if self.seen else 0
-        url = f"{self._gateway.url}/v1/runs/{self.run_id}/events"
+        url = f"{gateway.url}/v1/runs/{self.run_id}/events"
         async with self._session.get(url, headers={"Last-Event-ID": str(last)}) as response:
             assert response.status == 200, (self.run_id, last, response.status)
             self.connections += 1

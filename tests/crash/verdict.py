@@ -1,7 +1,7 @@
 """Judges a run that has ended by its log and by what its tools wrote down."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,8 +26,31 @@ from windlass.events import (
 )
 from windlass.gateway.durable import CLIENT_LOST
 
-SAID = {"ok": "ok", "interrupted": "interrupted", "denied": "denied"}
-"""What the model understands of each outcome."""
+SAID = {"ok": "ok", "interrupted": "interrupted", "denied": "denied", "error": "interrupted"}
+"""What the model understands of each outcome. The one error is that of a worker that was lost."""
+ATTEMPTS = 3
+"""How many workers are tried, one after another, where a call may be repeated."""
+
+
+class Circumstances(NamedTuple):
+    """What people have said to the runs of a drill, and who has the tools."""
+
+    decisions: dict[str, bool]
+    """By call key."""
+    stops: Collection[str] = ()
+    """Runs that somebody has asked to stop."""
+    remote: Collection[str] = ()
+    """The tools that workers have."""
+
+    def may_begin(self, name: str) -> int:
+        """How often a tool may begin for one start of it in the log."""
+        return ATTEMPTS if name in self.remote and WHEN_CUT[name] == "retry" else 1
+
+    def lost(self, name: str, end: ToolRunEnded) -> bool:
+        """Whether the call was lost with its worker, and the model was told so."""
+        told = "interrupted, effect unknown: the worker" in str(end.response.error)
+        known = end.effect_unknown == (name not in IDEMPOTENT)
+        return name in self.remote and end.outcome == "error" and told and known
 
 
 class Entry(NamedTuple):
@@ -100,7 +123,7 @@ class RunLedger:
 
 
 def judge(
-    events: Sequence[RunEvent], ledgers: Ledgers, decisions: dict[str, bool], *, background: bool
+    events: Sequence[RunEvent], ledgers: Ledgers, around: Circumstances, *, background: bool
 ) -> Counter[str]:
     """Fails for whatever a user could not rely on. Returns what is worth counting.
 
@@ -111,18 +134,21 @@ def judge(
     assert sum(event.done for event in events) == 1
     figures = Counter[str](runs=1, events=len(events), resumptions=len(run.resumed))
     for record in run.calls.values():
-        figures += _judge_call(run, record, ledgers)
+        figures += _judge_call(run, record, ledgers, around)
     figures["rounds asked again"] += _judge_rounds(run)
-    figures["approvals"] += _judge_approvals(run, ledgers, decisions)
-    figures[f"ended: {_judge_end(run, background)}"] += 1
+    figures["approvals"] += _judge_approvals(run, ledgers, around.decisions)
+    figures[f"ended: {_judge_end(run, background, around.stops)}"] += 1
     return figures
 
 
-def _judge_call(run: RunLedger, record: CallRecord, ledgers: Ledgers) -> Counter[str]:
+def _judge_call(
+    run: RunLedger, record: CallRecord, ledgers: Ledgers, around: Circumstances
+) -> Counter[str]:
     call, key = record.call, f"{run.run_id}:{record.call.id}"
     where = f"{run.prompt}: {call.name} {key}"
     began = ledgers.times(key, "began")
-    assert len(began) <= len(record.starts), f"{where} began without a word in the log"
+    most = len(record.starts) * around.may_begin(call.name)
+    assert len(began) <= most, f"{where} began without a word in the log"
     if not record.in_whole_turn and not record.starts:
         assert not record.ends, f"{where} has an answer, and its turn never was whole"
         return Counter()
@@ -131,13 +157,24 @@ def _judge_call(run: RunLedger, record: CallRecord, ledgers: Ledgers) -> Counter
     assert all(start < place for start in record.starts), f"{where} began again after its end"
     assert all(time <= end.time for time in began), f"{where} ran again after its end"
     figures = Counter[str](calls=1, **{"times that tools began": len(began)})
+    if call.name in around.remote:
+        figures["calls of workers"] += 1
+        figures["run again by another worker"] += max(0, len(began) - len(record.starts))
+    if around.lost(call.name, end):
+        figures["lost with a worker: the model was told"] += 1
+        return figures
     if end.outcome == "ok":
         assert ledgers.times(key, "ended"), f"{where} never came to an end"
     cuts = _cuts(run, record)
     if not cuts:
         assert len(record.starts) <= 1, f"{where} began twice"
         known = ("ok", "denied", "not_run", *(["stopped"] if run.end.reason == "stopped" else []))
-        assert end.outcome in known, f"{where}: {end.outcome}"
+        assert end.outcome in known, f"{where}: {end.outcome}, {end.response.error}"
+        return figures
+    if run.end.reason == "stopped" and run.run_id in around.stops:
+        again = WHEN_CUT[call.name] == "retry"
+        assert again or len(record.starts) == 1, f"{where} was run again"
+        figures["interrupted: then its run was stopped"] += 1
         return figures
     figures[f"interrupted: {_judge_cut(record, cuts, end, where)}"] += 1
     return figures
@@ -189,7 +226,7 @@ def _judge_rounds(run: RunLedger) -> int:
             case TurnEnded():
                 whole = True
             case RunEnded():
-                assert not cut or event.reason == "error"
+                assert not cut or event.reason in ("error", "stopped")
             case _:
                 pass
     return restarted
@@ -210,7 +247,7 @@ def _judge_approvals(run: RunLedger, ledgers: Ledgers, decisions: dict[str, bool
     return len(said)
 
 
-def _judge_end(run: RunLedger, background: bool) -> str:
+def _judge_end(run: RunLedger, background: bool, stops: Collection[str]) -> str:
     """Whether the run ended as it should; returns how that was."""
     if run.end.reason == "error":
         failed = [
@@ -226,6 +263,8 @@ def _judge_end(run: RunLedger, background: bool) -> str:
             how, said = "it was given up", "without coming any further"
         assert said in str(run.end.error), f"{run.prompt}: {run.end.error}"
         return how
+    if run.end.reason == "stopped" and run.run_id in stops:
+        return "it was stopped"
     if run.end.reason == "stopped":
         assert not background, f"{run.prompt} was stopped"
         return "the gateway ended in order"

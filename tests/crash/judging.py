@@ -1,0 +1,45 @@
+"""Holds a whole drill against the log: every run, every ledger, every reader."""
+
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+from tests.crash.drill import Drill
+from tests.crash.verdict import Circumstances, Ledgers, judge
+
+from windlass.events import event_to_json
+from windlass.runs.protocol import RunLog
+
+
+async def judged(
+    drill: Drill, log: RunLog, folder: Path, remote: Collection[str] = ()
+) -> Counter[str]:
+    """The figures of all runs, each of which is as it should be; `folder` has the ledgers.
+
+    `remote` are the tools that workers have.
+    """
+    figures = Counter[str]()
+    ledgers = Ledgers(folder)
+    around = Circumstances(drill.decisions, drill.stops, remote)
+    records = await log.list()
+    assert drill.readers.keys() <= {record.id for record in records}
+    for record in records:
+        events = await log.read(record.id)
+        background = record.origin.get("background", False)
+        figures += judge(events, ledgers, around, background=background)
+        written = [(event.seq, event_to_json(event).decode()) for event in events]
+        assert await drill.whole(record.id) == written
+        for reader in drill.readers.get(record.id, ()):
+            assert list(reader.seen) == written, f"a reader of {record.id} has seen something else"
+            figures["readers"] += 1
+            figures["readers' connections"] += reader.connections
+        shown = await drill.shown(record.id)
+        assert (shown["stop_reason"], shown["events"]) == (record.reason, len(events))
+    assert {key.partition(":")[0] for key in ledgers.keys} <= {record.id for record in records}
+    return figures
+
+
+def report(drill: Drill, figures: Counter[str]) -> str:
+    told = {**figures, "ends in order": drill.ends, "kills": drill.kills}
+    return msgspec.json.format(msgspec.json.encode(told)).decode()

@@ -1,0 +1,69 @@
+"""Gateways and workers of a fleet are killed, join and leave under load, at any moment.
+
+`WINDLASS_FLEET_KILLS` says how often, and `WINDLASS_CRASH_SEED` repeats the choices of a drill that
+has failed; what the processes make of their time is not repeated.
+"""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from tests.crash.drill import client_session
+from tests.crash.fleet import REMOTE, Fleet, FleetDrill
+from tests.crash.forks import Forks
+from tests.crash.judging import judged, report
+from tests.crash.nats_cluster import NatsCluster
+from tests.crash.scenarios import model
+
+from windlass.messaging.embedded import NatsServer
+from windlass.runs.jetstream import JetStreamLog
+from windlass.testing import FakeOpenAI
+
+KILLS = int(os.environ.get("WINDLASS_FLEET_KILLS", "10"))
+CLUSTER_KILLS = int(os.environ.get("WINDLASS_CLUSTER_KILLS", "1"))
+"""The only one is of the leader; of many, some are."""
+SEED = int(os.environ.get("WINDLASS_CRASH_SEED", "0")) or random.randrange(1, 10**6)
+
+
+@pytest.mark.timeout(90 + 20 * KILLS)
+async def test_a_fleet_loses_no_run_and_no_call_however_often_its_processes_are_killed(
+    tmp_path: Path,
+) -> None:
+    print(f"WINDLASS_CRASH_SEED={SEED}")
+    async with (
+        NatsServer() as server,
+        FakeOpenAI(model) as upstream,
+        Forks(tmp_path) as forks,
+        client_session() as session,
+    ):
+        fleet = Fleet(forks, upstream.base_url, [server.url])
+        drill = FleetDrill(fleet, session, SEED)
+        await drill.crash(KILLS)
+        log = JetStreamLog(server.url)
+        figures = await judged(drill, log, forks.ledgers, REMOTE)
+        await log.aclose()
+    print(report(drill, figures))
+    for process in fleet.all():
+        assert "Traceback" not in process.last_words()
+
+
+@pytest.mark.timeout(120 + 20 * CLUSTER_KILLS)
+async def test_a_cluster_whose_leader_is_killed_loses_no_run_and_no_call(tmp_path: Path) -> None:
+    print(f"WINDLASS_CRASH_SEED={SEED}")
+    async with (
+        NatsCluster(tmp_path) as cluster,
+        FakeOpenAI(model) as upstream,
+        Forks(tmp_path) as forks,
+        client_session() as session,
+    ):
+        fleet = Fleet(forks, upstream.base_url, cluster.servers, gateways=2, workers=2, replicas=3)
+        drill = FleetDrill(fleet, session, SEED, cluster, leader_share=CLUSTER_KILLS**-0.5)
+        await drill.crash(CLUSTER_KILLS)
+        assert drill.kills["nats leader"]
+        log = JetStreamLog(cluster.servers, replicas=3)
+        figures = await judged(drill, log, forks.ledgers, REMOTE)
+        await log.aclose()
+    print(report(drill, figures))
+    for process in fleet.all():
+        assert "Traceback" not in process.last_words()
