@@ -2,13 +2,20 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { boundaries } from "../src/chat/boundaries";
 import { firstWrong, numberOf, wrongWith } from "../src/chat/parameters";
-import { answerOf, asked, messageOf, requestFor, toolChoice, turnsOf, type ServedModel } from "../src/chat/request";
+import { answerOf, asked, messageOf, requestFor, toolChoice, turnsOf } from "../src/chat/request";
 import type { Settings } from "../src/chat/settings";
 import { RunFold, folded } from "../src/run/fold";
+import type { Model } from "../src/wire/types";
 import { begun, called, numbered } from "./events";
 
 const SETTINGS: Settings = { model: "m", without: [], system: "", temperature: "", top_p: "", max_tokens: "", seed: "" };
-const MODEL = { id: "m", object: "model", created: 0, owned_by: "windlass", windlass: { tools: ["look", "pay"], mode: "native", max_rounds: 5 } } as ServedModel;
+const MODEL: Model = {
+  id: "m",
+  object: "model",
+  created: 0,
+  owned_by: "windlass",
+  windlass: { tools: ["look", "pay"], mode: "native", max_rounds: 5, sessions: [] },
+};
 const PIXEL = "data:image/png;base64,AAAA";
 
 test("all tools are offered without a word, none is one, and some are named", () => {
@@ -114,6 +121,13 @@ test("boundaries are said once each, and text never", () => {
     return now;
   });
   assert.deepEqual(said, ["The model is answering.", "look runs.", "look is done.", "The answer is complete."]);
+});
+
+test("who comes to a run that goes hears what goes on now, not what was before", () => {
+  const later = numbered(...begun, { event: "approval_requested", call: called("c2", "pay") });
+  assert.deepEqual(boundaries(undefined, folded(RUN.slice(0, 7))), ["The model is answering.", "look runs."]);
+  assert.deepEqual(boundaries(undefined, folded(RUN.slice(0, 8))), ["The model is answering."]);
+  assert.deepEqual(boundaries(undefined, folded(later)), ["The model is answering.", "pay waits for your approval."]);
 });
 
 test("a run that had ended before it was looked at is not announced", () => {

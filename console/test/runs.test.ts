@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { addressOf, filtersIn, listQuery } from "../src/runs/filters";
-import { merged, totalsOf, type SummedRun } from "../src/runs/totals";
+import { merged, totalsOf } from "../src/runs/totals";
+import type { Run } from "../src/wire/types";
 
-function run(id: string, status: SummedRun["status"], tools: Record<string, [calls: number, failures: number]> = {}): SummedRun {
+function run(id: string, status: Run["status"], tools: Record<string, [calls: number, failures: number]> = {}): Run {
   const used = Object.entries(tools).map(([name, [calls, failures]]) => [name, { calls, failures, seconds: calls }]);
-  return { id, status, summary: { seconds: 1, rounds: 1, input_tokens: 10, output_tokens: 5, tools: Object.fromEntries(used) } } as SummedRun;
+  return { id, status, summary: { seconds: 1, rounds: 1, input_tokens: 10, output_tokens: 5, tools: Object.fromEntries(used) } } as Run;
 }
 
 test("totals count runs and tokens, and name the tool that fails most first", () => {
@@ -13,7 +14,7 @@ test("totals count runs and tokens, and name the tool that fails most first", ()
     run("a", "ended", { look: [4, 0], pay: [1, 1] }),
     run("b", "failed", { pay: [2, 1] }),
     run("c", "running"),
-    { id: "d", status: "ended" } as SummedRun,
+    { id: "d", status: "ended" } as Run,
   ]);
   assert.deepEqual(totals, {
     runs: 4,

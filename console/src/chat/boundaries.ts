@@ -1,27 +1,33 @@
 // What is worth saying aloud of a run: its boundaries, never its text. Pure.
 import type { CallState, RunView } from "../run/view";
 
-const SAID: Partial<Record<CallState, string>> = {
+const NOW: Partial<Record<CallState, string>> = {
   running: "runs",
   "approval-requested": "waits for your approval",
+};
+const SAID: Partial<Record<CallState, string>> = {
+  ...NOW,
   "output-available": "is done",
   "output-error": "failed",
   denied: "was denied",
   cancelled: "was cancelled",
 };
 
-/** Sentences for what has come between two looks at a run; `before` is missing at the first. */
+/** Sentences for what has come between two looks at a run. At the first, only what goes on counts. */
 export function boundaries(before: RunView | undefined, after: RunView): string[] {
-  if (!before || before.lastSeq === 0) {
-    return after.lastSeq && after.endedAt === undefined ? ["The model is answering."] : [];
+  if (!before?.lastSeq) {
+    if (!after.lastSeq || after.endedAt !== undefined) return [];
+    return ["The model is answering.", ...changes(NOW, undefined, after)];
   }
-  const said: string[] = [];
-  for (const [id, call] of after.calls) {
-    const word = SAID[call.state];
-    if (word && before.calls.get(id)?.state !== call.state) said.push(`${call.name} ${word}.`);
-  }
-  if (after.endedAt !== undefined && before.endedAt === undefined) said.push(ending(after));
-  return said;
+  const said = changes(SAID, before, after);
+  return after.endedAt !== undefined && before.endedAt === undefined ? [...said, ending(after)] : said;
+}
+
+function changes(words: typeof SAID, before: RunView | undefined, after: RunView): string[] {
+  return [...after.calls.values()].flatMap((call) => {
+    const word = before?.calls.get(call.id)?.state === call.state ? undefined : words[call.state];
+    return word ? [`${call.name} ${word}.`] : [];
+  });
 }
 
 function ending(view: RunView): string {

@@ -1,10 +1,10 @@
 // The models that this gateway serves, and the one that is chosen.
 import { computed, signal } from "@preact/signals";
 import { api } from "../wire/api";
-import type { ServedModel } from "./request";
+import type { Model } from "../wire/types";
 import { settings } from "./settings";
 
-export const models = signal<readonly ServedModel[] | null>(null);
+export const models = signal<readonly Model[] | null>(null);
 export const noModels = signal("");
 
 /** The chosen one, or the first where that is not served any more. */
@@ -14,7 +14,7 @@ export const model = computed(() => {
 });
 
 /** The tools that go with the chosen model. */
-export const tools = computed(() => model.value?.windlass?.tools ?? []);
+export const tools = computed(() => model.value?.windlass.tools ?? []);
 
 export const chosenTools = computed(() => tools.value.filter((name) => !settings.value.without.includes(name)));
 

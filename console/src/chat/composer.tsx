@@ -1,8 +1,9 @@
 // The foot of the chat: where the next message is written, sent, and a run is stopped.
 import { useSignal } from "@preact/signals";
-import { useId, useRef } from "preact/hooks";
+import { useEffect, useId, useRef } from "preact/hooks";
 import { model, models, noModels } from "./catalog";
 import type { Conversation } from "./conversation";
+import { focusWriting } from "./focus";
 import { Instructions, ModelPicker, ToolPicker, toolsInWords } from "./options";
 import { firstWrong } from "./parameters";
 import { NOTHING, isEmpty } from "./request";
@@ -17,6 +18,9 @@ export function Composer({ conversation, onSent }: { conversation: Conversation;
   const [panelId, reasonId] = [useId(), useId()];
   const why = whyNot(conversation);
   const live = conversation.live.value;
+  useEffect(() => {
+    if (!live && document.activeElement === document.body) focusWriting();
+  }, [live]);
 
   const send = async () => {
     const draft = conversation.draft.value;
@@ -57,7 +61,6 @@ export function Composer({ conversation, onSent }: { conversation: Conversation;
         label="Message"
         onChange={(draft) => (conversation.draft.value = draft)}
         onSend={() => void send()}
-        focused={matchMedia("(pointer: fine)").matches}
       >
         <ModelPicker />
         {opener("tools", toolsInWords())}

@@ -1,5 +1,7 @@
 // What a request goes with: the model, its tools, instructions and parameters.
 import { useId } from "preact/hooks";
+import { plural } from "../run/words";
+import type { Mode } from "../wire/types";
 import { chosenTools, model, models, tools } from "./catalog";
 import { NAMES, PARAMETERS, wrongWith, type Parameter } from "./parameters";
 import { change, settings } from "./settings";
@@ -18,12 +20,12 @@ export function ModelPicker() {
   );
 }
 
-/** "3 of 5 tools", in few words. */
+/** "3 of 5 tools", and the like. */
 export function toolsInWords(): string {
   const [chosen, all] = [chosenTools.value.length, tools.value.length];
   if (!all) return "No tools";
   if (!chosen) return "Tools off";
-  return chosen === all ? `Tools: all ${all}` : `Tools: ${chosen} of ${all}`;
+  return (chosen === all ? "" : `${chosen} of `) + plural(all, "tool");
 }
 
 export function ToolPicker() {
@@ -96,7 +98,7 @@ function Field({ name }: { name: Parameter }) {
   );
 }
 
-const MODES: Record<string, string> = {
+const MODES: Record<Mode, string> = {
   native: "Tools go over the model's own interface",
   emulated: "Tools go into the prompt",
   auto: "Tools go the way that the model knows",
@@ -104,7 +106,6 @@ const MODES: Record<string, string> = {
 
 function modelInWords(): string {
   const offered = model.value?.windlass;
-  if (!offered || !offered.tools.length) return "";
-  const rounds = offered.max_rounds === 1 ? "one round" : `${offered.max_rounds} rounds`;
-  return `${MODES[offered.mode] ?? offered.mode}. A run has at most ${rounds}.`;
+  if (!offered?.tools.length) return "";
+  return `${MODES[offered.mode]}. A run has at most ${plural(offered.max_rounds, "round")} of them.`;
 }

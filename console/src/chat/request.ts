@@ -5,11 +5,6 @@ import type { ChatCompletionRequest, ChatMessage, ChatToolCall, ContentPart, Mes
 import type { Settings } from "./settings";
 import { numberOf } from "./parameters";
 
-/** A model with what the gateway adds to it. */
-export type ServedModel = Model & {
-  windlass?: { tools: readonly string[]; mode: string; max_rounds: number };
-};
-
 /** What a person says: a text, and pictures as `data:` addresses. */
 export interface Draft {
   text: string;
@@ -23,10 +18,10 @@ export function isEmpty(draft: Draft): boolean {
 }
 
 /** A request with these messages; the system prompt, if there is one, goes before them. */
-export function requestFor(model: ServedModel, settings: Settings, messages: readonly ChatMessage[]): ChatCompletionRequest {
+export function requestFor(model: Model, settings: Settings, messages: readonly ChatMessage[]): ChatCompletionRequest {
   const system: ChatMessage[] = settings.system.trim() ? [{ role: "system", content: settings.system }] : [];
   const given = {
-    tool_choice: toolChoice(model.windlass?.tools ?? [], settings.without),
+    tool_choice: toolChoice(model.windlass.tools, settings.without),
     temperature: numberOf(settings, "temperature"),
     top_p: numberOf(settings, "top_p"),
     max_completion_tokens: numberOf(settings, "max_tokens"),

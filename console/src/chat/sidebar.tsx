@@ -4,8 +4,9 @@ import { useEffect, useRef } from "preact/hooks";
 import { alarm, announce } from "../announce";
 import { go } from "../router";
 import type { Chat } from "../wire/types";
-import { chats, deleteChat, kept } from "./chats";
+import { chats, deleteChat } from "./chats";
 import { beginAnew, sentence } from "./conversation";
+import { useFocusBack } from "./focus";
 import { ago } from "./when";
 
 const STEP = 100;
@@ -29,7 +30,8 @@ export function Sidebar({ here, open }: SidebarProps) {
   const listed = chats.value ?? [];
   return (
     <nav class="chats" id="chats" ref={place} aria-label="Chats" data-open={open.value} onKeyDown={leave}>
-      <div class="row chats-top">
+      {open.value && <h1 class="unseen">Chats</h1>}
+      <div class="row">
         <a class="chats-new grow" href="/" onClick={() => beginAnew()}>
           New chat
         </a>
@@ -37,8 +39,6 @@ export function Sidebar({ here, open }: SidebarProps) {
           ×
         </button>
       </div>
-      {!kept.value && <p class="hint">This gateway keeps no chats: what is said here is gone with the page.</p>}
-      {kept.value && chats.value && !listed.length && <p class="hint">Chats are listed here.</p>}
       <ul>
         {listed.slice(0, most.value).map((chat) => (
           <Entry key={chat.id} chat={chat} here={chat.id === here} onGo={() => (open.value = false)} />
@@ -55,11 +55,14 @@ export function Sidebar({ here, open }: SidebarProps) {
 
 function Entry({ chat, here, onGo }: { chat: Chat; here: boolean; onGo: () => void }) {
   const asking = useSignal(false);
+  const remover = useRef<HTMLButtonElement>(null);
+  useFocusBack(asking.value, remover);
   const name = chat.title || "Untitled";
   const remove = async () => {
     try {
       await deleteChat(chat.id);
       announce(`Deleted: ${name}`);
+      document.querySelector<HTMLElement>(".chats-new")?.focus();
       if (here) go("/");
     } catch (error) {
       asking.value = false;
@@ -73,7 +76,7 @@ function Entry({ chat, here, onGo }: { chat: Chat; here: boolean; onGo: () => vo
         <span class="chats-title">{name}</span>
         <span class="chats-when">{chat.status === "running" ? "running" : ago(chat.updated)}</span>
       </a>
-      <button type="button" class="plain small" aria-label={`Delete ${name}`} title="Delete" onClick={() => (asking.value = true)}>
+      <button type="button" class="plain small" ref={remover} aria-label={`Delete ${name}`} title="Delete" onClick={() => (asking.value = true)}>
         ×
       </button>
     </li>
@@ -90,11 +93,13 @@ function Confirm({ name, onYes, onNo }: { name: string; onYes: () => void; onNo:
     onNo();
   };
   return (
-    <li class="chats-confirm" role="group" aria-label={`Delete ${name}?`} onKeyDown={key}>
-      <p>Delete “{name}” with all its runs?</p>
-      <div class="row">
-        <button type="button" class="small" ref={first} onClick={onNo}>Keep</button>
-        <button type="button" class="small danger" onClick={onYes}>Delete</button>
+    <li onKeyDown={key}>
+      <div class="chats-confirm" role="group" aria-label={`Delete ${name}?`}>
+        <p>Delete “{name}” with all its runs?</p>
+        <div class="row">
+          <button type="button" class="small" ref={first} onClick={onNo}>Keep</button>
+          <button type="button" class="small danger" onClick={onYes}>Delete</button>
+        </div>
       </div>
     </li>
   );

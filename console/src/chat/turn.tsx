@@ -6,6 +6,7 @@ import { RunBody } from "../run/body";
 import type { Followed } from "../run/follow";
 import { useNow } from "../wire/clock";
 import type { Conversation } from "./conversation";
+import { focusWriting, useFocusBack } from "./focus";
 import { answerOf, asked, isEmpty, type Draft } from "./request";
 import { useNear } from "./scroll";
 import { Writing } from "./writing";
@@ -36,18 +37,21 @@ function Shown({ conversation, runId, run }: { conversation: Conversation; runId
   useAnnounced(view);
   const said = view.lastSeq ? asked(view.messages) : conversation.sent(runId);
   const idle = conversation.live.value === undefined && !conversation.sending.value;
+  const resend = async (draft: Draft) => {
+    if (await conversation.send(draft, runId)) focusWriting();
+  };
   const tell = (text: string) => {
     const { text: written, images } = conversation.draft.value;
     conversation.draft.value = { text: written ? `${written}\n\n${text}` : text, images };
-    document.querySelector<HTMLElement>(".composer textarea")?.focus();
+    focusWriting();
   };
   return (
     <>
-      <Asked said={said} editable={idle} onResend={(draft) => conversation.send(draft, runId)} />
+      <Asked said={said} editable={idle} onResend={(draft) => void resend(draft)} />
       <RunBody view={view} followed={run} runId={runId} live={going} now={now} onTell={tell} />
       {!going && (
         <div class="row turn-foot">
-          <button type="button" class="plain small" disabled={!idle || isEmpty(said)} onClick={() => void conversation.send(said, runId)}>
+          <button type="button" class="plain small" disabled={!idle || isEmpty(said)} onClick={() => void resend(said)}>
             Retry
           </button>
           <CopyButton text={() => answerOf(view)} label="Copy answer" />
@@ -63,14 +67,16 @@ const SHOWN = 4_000;
 interface AskedProps {
   said: Draft;
   editable: boolean;
-  onResend: (draft: Draft) => Promise<boolean>;
+  onResend: (draft: Draft) => void;
 }
 
 function Asked({ said, editable, onResend }: AskedProps) {
   const [edited, setEdited] = useState<Draft | undefined>(undefined);
   const [whole, setWhole] = useState(false);
+  const edit = useRef<HTMLButtonElement>(null);
+  useFocusBack(edited !== undefined, edit);
   if (edited) {
-    return <Edited draft={edited} allowed={editable} onChange={setEdited} onSend={() => void onResend(edited)} onLeave={() => setEdited(undefined)} />;
+    return <Edited draft={edited} allowed={editable} onChange={setEdited} onSend={() => onResend(edited)} onLeave={() => setEdited(undefined)} />;
   }
   const text = whole ? said.text : said.text.slice(0, SHOWN);
   return (
@@ -90,6 +96,7 @@ function Asked({ said, editable, onResend }: AskedProps) {
         <button
           type="button"
           class="plain small"
+          ref={edit}
           disabled={!editable}
           title={editable ? "Change this message and ask again from here" : "Stop the run first"}
           onClick={() => setEdited(said)}

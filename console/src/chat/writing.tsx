@@ -95,8 +95,14 @@ function PictureButton({ onFiles }: { onFiles: (files: File[]) => void }) {
   return (
     <>
       <input ref={picker} type="file" accept="image/*" multiple hidden aria-label="Pictures" onChange={picked} />
-      <button type="button" class="small" title="Add pictures; they can be pasted and dropped, too" onClick={() => picker.current?.click()}>
-        Picture
+      <button
+        type="button"
+        class="small"
+        aria-label="Add pictures"
+        title="Add pictures; they can be pasted and dropped, too"
+        onClick={() => picker.current?.click()}
+      >
+        +
       </button>
     </>
   );

@@ -1,10 +1,11 @@
 // The chat: conversations beside, one of them in the middle, and what is written next beneath it.
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { loadModels, tools } from "../chat/catalog";
 import { chats, hear, kept, refreshChats } from "../chat/chats";
 import { Composer } from "../chat/composer";
 import { conversationAt, type Conversation } from "../chat/conversation";
+import { useFocusBack } from "../chat/focus";
 import { useRefresh } from "../chat/refresh";
 import { useStickyEnd } from "../chat/scroll";
 import { Sidebar } from "../chat/sidebar";
@@ -16,6 +17,8 @@ const LOOK_AGAIN = 4_000;
 export function ChatPage({ chatId }: { chatId?: string }) {
   const conversation = conversationAt(chatId);
   const drawer = useSignal(false);
+  const opener = useRef<HTMLButtonElement>(null);
+  useFocusBack(drawer.value, opener);
   const { list, atEnd, toEnd } = useStickyEnd();
   useUpToDate(conversation, chatId);
   useEscapeStops(conversation);
@@ -23,14 +26,22 @@ export function ChatPage({ chatId }: { chatId?: string }) {
     document.title = conversation.title.value ? `${conversation.title.value} · Windlass` : "Windlass";
   }, [conversation.title.value]);
   return (
-    <div class="chat">
+    <div class="chat" onClick={(event) => event.target === event.currentTarget && (drawer.value = false)}>
       <Sidebar here={chatId} open={drawer} />
       <section class="chat-main" aria-label="Conversation" inert={drawer.value}>
         <div class="row chat-bar">
-          <button type="button" class="small" aria-expanded={drawer.value} aria-controls="chats" onClick={() => (drawer.value = true)}>
+          <button
+            type="button"
+            class="small"
+            ref={opener}
+            aria-expanded={drawer.value}
+            aria-controls="chats"
+            onClick={() => (drawer.value = true)}
+          >
             Chats
           </button>
           <h1 class="grow">{conversation.title.value || "New chat"}</h1>
+          {!kept.value && <span class="hint">Not kept: gone with this page</span>}
         </div>
         <div class="talk" ref={list} tabIndex={0} role="region" aria-label="Messages">
           <div class="talk-inside">
@@ -113,7 +124,7 @@ function useUpToDate(conversation: Conversation, chatId: string | undefined): vo
   }, LOOK_AGAIN);
   useEffect(() => {
     const listed = chats.value?.find(({ id }) => id === chatId);
-    void conversation.refreshIfChanged(listed ? `${listed.updated} ${listed.runs} ${listed.status}` : "");
+    void conversation.refreshIfChanged(listed ? `${listed.updated} ${listed.runs} ${listed.running}` : "");
   }, [chats.value, conversation]);
   useEffect(() => {
     void refreshChats();

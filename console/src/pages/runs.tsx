@@ -7,7 +7,8 @@ import { counted, lasted } from "../run/words";
 import { STATUSES, addressOf, filtersIn, type Filters } from "../runs/filters";
 import { RunList } from "../runs/list";
 import { RunsTable } from "../runs/table";
-import { totalsOf, type SummedRun } from "../runs/totals";
+import { totalsOf } from "../runs/totals";
+import type { Run } from "../wire/types";
 import "../styles/runs.css";
 
 const LOOK_AGAIN = 3_000;
@@ -45,14 +46,14 @@ export function RunsPage() {
   );
 }
 
-function inWords(runs: readonly SummedRun[] | null, filters: Filters): string {
+function inWords(runs: readonly Run[] | null, filters: Filters): string {
   if (!runs) return "Loading…";
   return addressOf(filters) === "/runs" ? "There are no runs yet." : "No run is like that.";
 }
 
-function FilterForm({ filters, runs }: { filters: Filters; runs: readonly SummedRun[] }) {
+function FilterForm({ filters, runs }: { filters: Filters; runs: readonly Run[] }) {
   const set = (patch: Partial<Filters>) => go(addressOf({ ...filters, ...patch }), "replace");
-  const tools = models.value?.flatMap((model) => model.windlass?.tools ?? []) ?? [];
+  const tools = models.value?.flatMap((model) => model.windlass.tools) ?? [];
   const used = runs.flatMap((run) => Object.keys(run.summary?.tools ?? {}));
   return (
     <form class="row runs-filters" role="search" aria-label="Runs" onSubmit={(event) => event.preventDefault()}>
@@ -90,7 +91,7 @@ function Choice({ label, value, options, onChange }: ChoiceProps) {
   );
 }
 
-function Summary({ runs }: { runs: readonly SummedRun[] }) {
+function Summary({ runs }: { runs: readonly Run[] }) {
   const totals = totalsOf(runs);
   const figures: [string, string][] = [
     ["Runs shown", counted(totals.runs)],

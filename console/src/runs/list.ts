@@ -1,14 +1,15 @@
 // The runs that the gateway knows, as far as they are shown.
 import { signal } from "@preact/signals";
 import { api } from "../wire/api";
+import type { Run } from "../wire/types";
 import { listQuery, type Filters } from "./filters";
-import { merged, type SummedRun } from "./totals";
+import { merged } from "./totals";
 
 const PAGE = 50;
 
 /** Answers that come late, for filters that were changed since, are dropped. */
 export class RunList {
-  readonly runs = signal<readonly SummedRun[] | null>(null);
+  readonly runs = signal<readonly Run[] | null>(null);
   readonly problem = signal("");
   readonly more = signal(false);
   private filters: Filters | undefined;
@@ -36,7 +37,7 @@ export class RunList {
     });
   }
 
-  private async ask(filters: Filters, before: string | undefined, shown: (page: SummedRun[]) => SummedRun[]): Promise<void> {
+  private async ask(filters: Filters, before: string | undefined, shown: (page: Run[]) => Run[]): Promise<void> {
     try {
       const page = await api.runs(listQuery(filters, PAGE, before));
       if (filters !== this.filters) return;

@@ -2,18 +2,19 @@
 import { ago, moment } from "../chat/when";
 import { counted, lasted } from "../run/words";
 import { useNow } from "../wire/clock";
-import type { SummedRun, ToolUse } from "./totals";
+import type { Run, RunSummary } from "../wire/types";
 
 const COLUMNS = ["Status", "Asked", "Model", "When", "Took", "Rounds", "Tokens", "Tools"];
+const NUMBERS = ["When", "Took", "Rounds", "Tokens"];
 
 /** The roles are said where the style makes blocks of cells, which would lose them. */
-export function RunsTable({ runs }: { runs: readonly SummedRun[] }) {
+export function RunsTable({ runs }: { runs: readonly Run[] }) {
   return (
     <table class="runs" role="table" aria-label="Runs">
       <thead role="rowgroup">
         <tr role="row">
           {COLUMNS.map((name) => (
-            <th key={name} role="columnheader" scope="col">{name}</th>
+            <th key={name} role="columnheader" scope="col" class={NUMBERS.includes(name) ? "runs-number" : ""}>{name}</th>
           ))}
         </tr>
       </thead>
@@ -26,7 +27,7 @@ export function RunsTable({ runs }: { runs: readonly SummedRun[] }) {
   );
 }
 
-function Row({ run }: { run: SummedRun }) {
+function Row({ run }: { run: Run }) {
   const { summary } = run;
   return (
     <tr role="row" data-run={run.id}>
@@ -52,7 +53,7 @@ function Row({ run }: { run: SummedRun }) {
 
 const WHOLE = ["answer", "calls"];
 
-function Status({ run }: { run: SummedRun }) {
+function Status({ run }: { run: Run }) {
   const cut = run.status === "ended" && run.stop_reason && !WHOLE.includes(run.stop_reason);
   return (
     <span class="runs-status" data-status={cut ? "cut" : run.status}>
@@ -61,14 +62,14 @@ function Status({ run }: { run: SummedRun }) {
   );
 }
 
-function Took({ run }: { run: SummedRun }) {
+function Took({ run }: { run: Run }) {
   const going = run.status === "running";
   const now = useNow(going);
   if (going) return <>{lasted(Math.max(0, now.value - run.created))}</>;
-  return <>{run.summary?.seconds == null ? "–" : lasted(run.summary.seconds)}</>;
+  return <>{run.summary ? lasted(run.summary.seconds) : "–"}</>;
 }
 
-function ToolsUsed({ tools }: { tools: Record<string, ToolUse> }) {
+function ToolsUsed({ tools }: { tools: RunSummary["tools"] }) {
   return (
     <ul class="runs-used">
       {Object.entries(tools).map(([name, use]) => (

@@ -1,22 +1,7 @@
 // What many runs come to. Pure.
-import type { Run } from "../wire/types";
+import type { Run, RunSummary } from "../wire/types";
 
-/** What the gateway says of a run besides itself, when it is asked for summaries. */
-export interface Summary {
-  seconds: number | null;
-  rounds: number;
-  input_tokens: number;
-  output_tokens: number;
-  tools: Record<string, ToolUse>;
-}
-
-export interface ToolUse {
-  calls: number;
-  failures: number;
-  seconds: number;
-}
-
-export type SummedRun = Run & { summary?: Summary; ended?: number | null };
+export type ToolUse = RunSummary["tools"][string];
 
 export interface Totals {
   runs: number;
@@ -28,7 +13,7 @@ export interface Totals {
   tools: [name: string, use: ToolUse][];
 }
 
-export function totalsOf(runs: readonly SummedRun[]): Totals {
+export function totalsOf(runs: readonly Run[]): Totals {
   const tools = new Map<string, ToolUse>();
   const totals: Totals = { runs: runs.length, running: 0, failed: 0, inputTokens: 0, outputTokens: 0, tools: [] };
   for (const { status, summary } of runs) {

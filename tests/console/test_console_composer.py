@@ -1,0 +1,131 @@
+"""What goes with a message: the model, its tools, instructions, parameters and pictures."""
+
+import base64
+
+from playwright.async_api import FilePayload, expect
+from tests.console.axe import axe
+from tests.console.chatting import Listening, answered, ask, message_box, send_button, turns
+from tests.console.conftest import StageOf
+from tests.console.stage import IN_ONE_BROWSER
+
+from windlass.content import InlineData
+from windlass.model import ToolChoice
+
+pytestmark = IN_ONE_BROWSER
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+PASTE = """({ data, box }) => {
+  const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+  const clipboardData = new DataTransfer();
+  clipboardData.items.add(new File([bytes], "pasted.png", { type: "image/png" }));
+  const paste = new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true });
+  document.querySelector(box).dispatchEvent(paste);
+}"""
+
+
+async def test_the_model_is_offered_the_tools_that_are_ticked(stage_of: StageOf) -> None:
+    model = Listening("Yes.")
+    stage = await stage_of(model)
+    page = await stage.open("/")
+    await ask(page, "All?")
+    await answered(page, 1)
+    everything = [tool.name for tool in model.requests[-1].tools]
+    assert {"get_weather", "pay"} <= set(everything)
+
+    tools = page.get_by_role("button", name=f"{len(everything)} tools")
+    await tools.click()
+    await page.get_by_role("checkbox", name="pay").uncheck()
+    await axe(page)
+    await expect(page.get_by_role("button", name=f"{len(everything) - 1} of")).to_be_visible()
+    await ask(page, "All but one?")
+    await answered(page, 2)
+    others = tuple(name for name in everything if name != "pay")
+    assert model.requests[-1].tool_choice == ToolChoice("auto", others)
+
+    await page.get_by_role("button", name=f"{len(everything) - 1} of").click()
+    await page.get_by_role("button", name="None", exact=True).click()
+    await ask(page, "None?")
+    await answered(page, 3)
+    assert model.requests[-1].tools == ()
+    await page.reload()
+    await expect(page.get_by_role("button", name="Tools off")).to_be_visible()
+
+
+async def test_instructions_and_parameters_reach_the_model_and_stay(stage_of: StageOf) -> None:
+    model = Listening("Yes.")
+    stage = await stage_of(model)
+    page = await stage.open("/")
+    await page.get_by_role("button", name="Settings").click()
+    await page.get_by_label("System prompt").fill("Be brief.")
+    for name, value in [("Temperature", "0.5"), ("Top p", "0.9"), ("Max tokens", "50")]:
+        await page.get_by_label(name).fill(value)
+    await page.get_by_label("Seed").fill("seven")
+    await expect(page.get_by_label("Seed")).to_have_accessible_description(
+        "Seed must be a whole number."
+    )
+    await message_box(page).fill("Hello")
+    await expect(send_button(page)).to_be_disabled()
+    await expect(send_button(page)).to_have_accessible_description("Seed must be a whole number.")
+    await axe(page)
+    await page.get_by_label("Seed").fill("7")
+    await ask(page, "Hello")
+    await answered(page, 1)
+    assert model.conversation == [("system", "Be brief."), ("user", "Hello")]
+    settings = model.requests[-1].settings
+    given = (settings.temperature, settings.top_p, settings.max_tokens, settings.seed)
+    assert given == (0.5, 0.9, 50, 7)
+
+    again = await stage.open("/", context=page.context)
+    await again.get_by_role("button", name="Settings").click()
+    await expect(again.get_by_label("System prompt")).to_have_value("Be brief.")
+
+
+async def test_another_model_answers_when_it_is_chosen(stage_of: StageOf) -> None:
+    stage = await stage_of("I am the first.", extra={"other": "I am the other."})
+    page = await stage.open("/")
+    await page.get_by_label("Model").select_option("other")
+    await expect(page.get_by_role("button", name="No tools")).to_be_visible()
+    await ask(page, "Who?")
+    await expect(turns(page)).to_contain_text("I am the other.")
+    await page.reload()
+    await expect(page.get_by_label("Model")).to_have_value("other")
+
+
+async def test_pictures_are_chosen_pasted_removed_and_seen_by_the_model(stage_of: StageOf) -> None:
+    model = Listening("A dot.")
+    stage = await stage_of(model)
+    page = await stage.open("/")
+    chosen: FilePayload = {"name": "dot.png", "mimeType": "image/png", "buffer": PIXEL}
+    await page.locator("input[type=file]").set_input_files(chosen)
+    pictures = page.get_by_role("list", name="Pictures to send").get_by_role("img")
+    await expect(pictures).to_have_count(1)
+    pasted = {"data": base64.b64encode(PIXEL).decode(), "box": ".composer textarea"}
+    await page.evaluate(PASTE, pasted)
+    await expect(pictures).to_have_count(2)
+    await axe(page)
+    await page.get_by_role("button", name="Remove picture 2").click()
+    await expect(pictures).to_have_count(1)
+
+    await ask(page, "What is this?")
+    await answered(page, 1)
+    [text, picture] = model.messages[0].parts
+    assert isinstance(picture, InlineData)
+    assert (picture.data, picture.mime_type) == (PIXEL, "image/png")
+    await page.reload()
+    await expect(page.get_by_alt_text("Picture 1 of the message")).to_be_visible()
+    await turns(page).get_by_role("button", name="Retry").click()
+    await answered(page, 1)
+    assert model.messages[0].parts == (text, picture)
+
+
+async def test_a_file_that_is_no_picture_is_not_taken(stage_of: StageOf) -> None:
+    stage = await stage_of("Never.")
+    page = await stage.open("/")
+    notes: FilePayload = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"Hello"}
+    await page.locator("input[type=file]").set_input_files(notes)
+    await expect(
+        page.get_by_role("alert").filter(has_text="notes.txt is not a picture")
+    ).to_be_visible()
+    await expect(send_button(page)).to_be_disabled()
