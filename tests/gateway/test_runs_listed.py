@@ -1,0 +1,186 @@
+"""Runs over HTTP: those that are looked for, what each came to, and one as a file."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.gateway.asgi import Answer, request
+from tests.gateway.restarting import Place, places_on
+
+from windlass.events import ToolRunEnded
+from windlass.gateway.summaries import Summaries, summary_of
+from windlass.runs.export import read_export
+from windlass.testing import Gate, Script, call, calls, refuse, slow
+
+
+@pytest.fixture(params=["in memory", "kept", "kept, restarted"])
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator["Listed"]:
+    """A gateway that has had some runs."""
+    script: Script[Any] = [
+        calls(call("lookup", city="Rome"), call("ghost")),
+        "Sunny in Rome.",
+        "Hello.",
+        refuse(400, "Not today."),
+        call("lookup", city="Oslo"),
+        "Sunny in Oslo.",
+    ]
+    async with asyncio.timeout(10), places_on(tmp_path / "runs.db") as places:
+        place = Place(None, script) if request.param == "in memory" else places.open(script)
+        prompts = ["Weather in ROME?", "Hi", "Fail.", "Weather in Oslo?"]
+        ids = [(await place.ended(await place.start(prompt)))["id"] for prompt in prompts]
+        if request.param == "kept, restarted":
+            await place.gateway.aclose()
+            place = places.open()
+        yield Listed(place, *ids)
+        await place.gateway.aclose()
+
+
+class Listed:
+    """The runs that the gateway has had, oldest first."""
+
+    def __init__(self, place: Place, rome: str, hi: str, failed: str, oslo: str) -> None:
+        self.place = place
+        self.rome, self.hi, self.failed, self.oslo = rome, hi, failed, oslo
+
+    async def get(self, query: str) -> Answer:
+        return await self.place.get(f"/v1/runs?{query}")
+
+    async def ids(self, query: str = "") -> list[str]:
+        return [run["id"] for run in (await self.get(query)).json["data"]]
+
+
+async def test_runs_are_chosen_by_how_they_stand(place: Listed) -> None:
+    assert await place.ids() == [place.oslo, place.failed, place.hi, place.rome]
+    assert await place.ids("status=failed") == [place.failed]
+    assert await place.ids("status=ended") == [place.oslo, place.hi, place.rome]
+    assert await place.ids("status=running") == []
+    assert await place.ids("reason=error") == [place.failed]
+    assert await place.ids("reason=answer&status=ended&limit=1") == [place.oslo]
+    assert await place.ids("reason=stopped") == []
+
+
+async def test_runs_are_chosen_by_what_was_asked_and_done(place: Listed) -> None:
+    assert await place.ids("q=weather%20in") == [place.oslo, place.rome]
+    assert await place.ids("q=rome") == [place.rome]
+    assert await place.ids("tool=lookup") == [place.oslo, place.rome]
+    assert await place.ids("tool=ghost") == [place.rome]
+    assert await place.ids("tool=lookup&q=oslo") == [place.oslo]
+    assert await place.ids("tool=nothing") == []
+    assert len(await place.ids("model=m")) == 4
+    assert await place.ids("model=other") == []
+
+
+async def test_a_list_goes_on_where_the_last_one_ended(place: Listed) -> None:
+    assert await place.ids("limit=2") == [place.oslo, place.failed]
+    assert await place.ids(f"limit=2&before={place.failed}") == [place.hi, place.rome]
+    assert await place.ids(f"before={place.failed}&tool=lookup") == [place.rome]
+    assert await place.ids(f"before={place.rome}") == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["status=gone", "reason=because", "summary=maybe", "before=run_unknown", "limit=-1"],
+)
+async def test_a_value_that_cannot_be_is_refused_with_its_name(place: Listed, query: str) -> None:
+    name = query.partition("=")[0]
+    answer = await place.get(query)
+    assert (answer.status, answer.error["param"]) == (400, name)
+    assert answer.error["message"].startswith(f"{name}: ")
+
+
+async def test_a_run_says_when_it_ended(place: Listed) -> None:
+    for run in (await place.get("")).json["data"]:
+        assert run["created"] <= run["ended"] <= run["created"] + 60
+        assert (await place.place.show(run["id"]))["ended"] == run["ended"]
+        assert "summary" not in run
+
+
+async def test_a_summary_tells_what_a_run_came_to(place: Listed) -> None:
+    told = {run["id"]: run["summary"] for run in (await place.get("summary=true")).json["data"]}
+    rome = told[place.rome]
+    assert (rome["rounds"], set(rome["tools"])) == (2, {"lookup", "ghost"})
+    assert (rome["input_tokens"] > 0, rome["output_tokens"] > 0) == (True, True)
+    assert rome["seconds"] > 0
+    assert rome["tools"]["lookup"]["calls"] == 1
+    assert rome["tools"]["lookup"]["failures"] == 0
+    assert rome["tools"]["ghost"]["failures"] == 1
+    assert told[place.hi]["tools"] == {}
+    assert told[place.failed]["output_tokens"] == 0
+
+
+async def test_a_run_is_exported_as_a_file(place: Listed) -> None:
+    answer = await place.place.get(f"/v1/runs/{place.rome}/export")
+    assert answer.headers["content-disposition"] == f'attachment; filename="{place.rome}.json"'
+    export = read_export(answer.body)
+    assert (export.run.id, export.run.reason, export.run.model) == (place.rome, "answer", "m")
+    assert export.run.title == "Weather in ROME?"
+    assert [said["role"] for said in export.messages] == ["user", "assistant", "tool", "assistant"]
+    assert export.run.events == len(export.events)
+    assert [made.name for made in export.rounds[0].calls] == ["lookup", "ghost"]
+    assert (await place.place.get("/v1/runs/run_unknown/export")).status == 404
+
+
+async def test_a_run_that_goes_is_listed_and_exported_as_far_as_it_is() -> None:
+    gate = Gate()
+    place = Place(None, [call("lookup", city="Rome"), slow("Sunny.", gate)])
+    run_id = await place.start("Rome?")
+    await gate.reached.wait()
+    [run] = (await place.get("/v1/runs?status=running&tool=lookup&summary=true")).json["data"]
+    assert (run["id"], run["ended"], run["summary"]["rounds"]) == (run_id, None, 2)
+    export = read_export((await place.get(f"/v1/runs/{run_id}/export")).body)
+    assert export.run.ended is None
+    gate.open()
+    await place.ended(run_id)
+    [run] = (await place.get("/v1/runs?summary=true")).json["data"]
+    assert run["summary"]["seconds"] > 0
+    await place.gateway.aclose()
+
+
+async def test_another_key_s_run_is_exported_to_nobody_else() -> None:
+    place = Place(None, ["Hello."])
+    run_id = await place.start("Hi")
+    place.gateway.runs.get(run_id).owner = "other"
+    assert (await request(place.app, "GET", f"/v1/runs/{run_id}/export")).status == 404
+    await place.gateway.aclose()
+
+
+class Told:
+    """A run whose events can be read so often."""
+
+    def __init__(self, id: str, events: Any) -> None:
+        self.id, self.read, self._events = id, 0, events
+
+    async def events(self) -> Any:
+        self.read += 1
+        return self._events
+
+
+async def test_an_ended_run_is_read_once_and_the_summaries_are_bounded() -> None:
+    place = Place(None, [call("lookup", city="Rome"), "Sunny."])
+    run_id = await place.start("Rome?")
+    await place.ended(run_id)
+    events = place.gateway.runs.get(run_id).run.log.recorded()
+    runs: list[Any] = [Told(str(number), events) for number in range(3)]
+    going: Any = Told("going", events[:-1])
+    summaries = Summaries(most=2)
+    for _ in range(2):
+        await summaries.of(runs[0])
+        await summaries.of(going)
+    assert (runs[0].read, going.read) == (1, 2)
+    for run in (*runs, runs[0], runs[2]):
+        await summaries.of(run)
+    assert [run.read for run in runs] == [2, 1, 1]
+    await place.gateway.aclose()
+
+
+async def test_a_call_that_did_not_succeed_counts_as_a_failure() -> None:
+    place = Place(None, [call("lookup", town="Rome"), "Sorry."])
+    run_id = await place.start("Rome?")
+    await place.ended(run_id)
+    events = place.gateway.runs.get(run_id).run.log.recorded()
+    [answered] = [event for event in events if isinstance(event, ToolRunEnded)]
+    told = summary_of(run_id, events).fields()["tools"]["lookup"]
+    assert (answered.outcome, told["failures"]) == ("invalid_arguments", 1)
+    await place.gateway.aclose()
