@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import windlass
+from windlass.cli import COMMANDS
 from windlass.client.options import RunOptions
 from windlass.loop.policy import Policy
 from windlass.model import Settings
@@ -34,7 +35,15 @@ def test_the_fixed_names_stay() -> None:
 
 @pytest.mark.parametrize(
     "heavy",
-    ["aiohttp", "pydantic", "jsonschema_rs", "windlass.testing", "windlass.emulation.parser"],
+    [
+        "aiohttp",
+        "pydantic",
+        "jsonschema_rs",
+        "mcp",
+        "nats",
+        "windlass.testing",
+        "windlass.emulation.parser",
+    ],
 )
 def test_importing_windlass_and_making_tools_stays_light(heavy: str) -> None:
     program = f"""
@@ -55,6 +64,12 @@ def test_every_limit_and_setting_is_an_option_of_every_verb() -> None:
 def test_every_option_is_documented() -> None:
     page = (ROOT / "docs" / "loop.md").read_text()
     missing = [name for name in RunOptions.__annotations__ if f"`{name}`" not in page]
+    assert missing == []
+
+
+def test_every_command_is_documented() -> None:
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    missing = [name for name in COMMANDS if not re.search(rf"^\| .*`{name}\b", page, re.MULTILINE)]
     assert missing == []
 
 
