@@ -1,0 +1,159 @@
+"""A person's yes or no to a call, without a mouse."""
+
+from playwright.async_api import Locator, Page, expect
+from tests.console.chatting import Listening
+from tests.console.conftest import StageOf
+from tests.console.stage import IN_ONE_BROWSER, Stage, ask, card, ended, state_of
+
+from windlass.testing import call, calls
+
+pytestmark = IN_ONE_BROWSER
+
+TYPE_ON = """
+document.addEventListener("focusin", ({ target }) =>
+  target.dispatchEvent(new KeyboardEvent("keydown", { key: "a", bubbles: true })));
+"""
+"""Somebody whose next letter comes just when the focus has moved."""
+
+
+async def asked(stage: Stage) -> tuple[Page, Locator]:
+    """A page on a run that waits, and the card that does, when it listens to keys."""
+    page = await stage.open(f"/runs/{await stage.start()}")
+    waiting = card(page, "pay")
+    await state_of(waiting, "approval-requested")
+    await expect(waiting).to_be_focused()
+    await listens(waiting)
+    return page, waiting
+
+
+async def listens(waiting: Locator) -> None:
+    """Which it says, and not at once: somebody may be typing when the focus comes."""
+    await expect(waiting.get_by_text("a approve, e edit, d deny")).to_be_visible()
+
+
+async def test_a_call_that_waits_has_the_focus_is_announced_and_one_key_approves_it(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of([call("pay", amount=5), "It is paid."])
+    page, pay = await asked(stage)
+    told = page.locator("[data-announcer]")
+    await expect(told).to_contain_text("pay waits for your approval.")
+    await page.keyboard.press("a")
+    await state_of(pay, "output-available")
+    await expect(pay).to_be_focused()
+    await expect(pay).to_contain_text("Approved by a person.")
+    await ended(page)
+    assert stage.tools.ran == ["pay"]
+
+
+async def test_a_no_gives_the_model_its_reason(stage_of: StageOf) -> None:
+    model = Listening(call("pay", amount=5), "Then not.")
+    stage = await stage_of(model)
+    page, pay = await asked(stage)
+    for _ in range(20):
+        await page.keyboard.press("Tab")
+        if await page.evaluate("document.activeElement.tagName") == "INPUT":
+            break
+    await page.keyboard.type("a day too early")
+    await page.keyboard.press("Enter")
+    await state_of(pay, "denied")
+    await expect(pay).to_contain_text("The call was denied: a day too early.")
+    await ended(page)
+    assert "a day too early" in str(model.messages[-1])
+    assert stage.tools.ran == []
+
+
+async def test_a_key_that_was_meant_for_something_else_decides_nothing(stage_of: StageOf) -> None:
+    stage = await stage_of([call("pay", amount=5), "Then not."])
+    run_id = await stage.start()
+    page = await stage.open("/runs")
+    await page.add_init_script(TYPE_ON)
+    await page.goto(f"/runs/{run_id}")
+    pay = card(page, "pay")
+    await expect(pay).to_be_focused()
+    await listens(pay)
+    await state_of(pay, "approval-requested")
+    await page.keyboard.press("d")
+    await state_of(pay, "denied")
+    await ended(page)
+    assert stage.tools.ran == []
+
+
+async def test_arguments_are_edited_and_approved_by_keyboard(stage_of: StageOf) -> None:
+    stage = await stage_of([call("pay", amount=500), "It is paid."])
+    page, pay = await asked(stage)
+    await page.keyboard.press("e")
+    await expect(pay.get_by_label("amount")).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(pay).to_be_focused()
+    await page.keyboard.press("e")
+    amount = pay.get_by_label("amount")
+    await expect(amount).to_be_focused()
+    await amount.fill("much")
+    await page.keyboard.press("Enter")
+    await expect(amount).to_have_attribute("aria-invalid", "true")
+    await state_of(pay, "approval-requested")
+    await amount.fill("50")
+    await page.keyboard.press("Enter")
+    await state_of(pay, "output-available")
+    await expect(pay).to_contain_text("paid 50 to the landlord")
+    await expect(pay).to_contain_text("Approved with other arguments")
+    await expect(pay).to_contain_text('{"amount":500}')
+    await ended(page)
+
+
+async def test_calls_that_wait_are_gone_through_one_after_the_other(stage_of: StageOf) -> None:
+    stage = await stage_of([calls(call("pay", amount=1), call("pay", amount=2)), "Done."])
+    page = await stage.open(f"/runs/{await stage.start()}")
+    first, second = card(page, "pay").nth(0), card(page, "pay").nth(1)
+    await expect(first).to_be_focused()
+    await listens(first)
+    await page.keyboard.press("a")
+    await expect(second).to_be_focused()
+    await listens(second)
+    await page.keyboard.press("d")
+    await ended(page)
+    await state_of(first, "output-available")
+    await state_of(second, "denied")
+
+
+async def test_nobody_who_types_is_interrupted_and_letters_in_a_field_decide_nothing(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of([call("get_weather", city="Rome"), call("pay", amount=5), "It is paid."])
+    rome = stage.tools.hold("Rome")
+    page = await stage.open("/")
+    await ask(page, "Pay.")
+    await state_of(card(page, "get_weather"), "running")
+    message = page.get_by_role("textbox", name="Message", exact=True)
+    await message.fill("A")
+    rome.open()
+    pay = card(page, "pay")
+    await listens(pay)
+    await expect(message).to_be_focused()
+    await message.press_sequentially("dad")
+    await pay.get_by_label("Reason for a no").press_sequentially("dad")
+    await state_of(pay, "approval-requested")
+    await pay.get_by_role("button", name="Approve").click()
+    await ended(page)
+    assert stage.tools.ran == ["get_weather", "pay"]
+
+
+async def test_a_decision_that_comes_too_late_says_so(stage_of: StageOf) -> None:
+    stage = await stage_of([call("pay", amount=5, id="call_pay"), "It is paid."])
+    run_id = await stage.start()
+    page = await stage.open(f"/runs/{run_id}")
+    pay = card(page, "pay")
+    await state_of(pay, "approval-requested")
+    landlord = stage.tools.hold("the landlord")
+    stage.watch.expects("409|net::ERR")
+    await page.route("**/events*", lambda route: route.abort())
+    await page.context.set_offline(True)
+    await expect(page.get_by_text("The connection is lost")).to_be_visible()
+    await page.context.set_offline(False)
+    await stage.post(f"/v1/runs/{run_id}/approve", {"call_id": "call_pay"})
+    await pay.get_by_role("button", name="Approve").click()
+    await expect(pay.get_by_role("alert")).to_contain_text("decided elsewhere")
+    landlord.open()
+    await page.unroute("**/events*")
+    await ended(page)
