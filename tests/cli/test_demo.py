@@ -23,10 +23,15 @@ pytestmark = pytest.mark.timeout(400)
 @pytest.fixture(scope="module")
 def banner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """What a demo on a free port has printed, while it runs."""
-    log = tmp_path_factory.mktemp("demo") / "stderr"
+    folder = tmp_path_factory.mktemp("demo")
+    log = folder / "stderr"
     command = [sys.executable, "-m", "windlass", "demo", "--port", "0"]
     # Tests run side by side: threads of one model that wait for each other would take their time.
-    environ = {**os.environ, "OMP_THREAD_LIMIT": "1"}
+    environ = {
+        **os.environ,
+        "OMP_THREAD_LIMIT": "1",
+        "WINDLASS_STATE_DIR": str(folder / "state"),
+    }
     with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr, env=environ) as process:
         try:
             yield _until_listening(process, log)
@@ -72,6 +77,17 @@ async def test_the_printed_curl_line_is_answered_with_the_help_of_a_tool(banner:
         assert "tool_run_ended" in await tools_run(session, address_in(banner), run_id)
 
 
+async def test_the_page_stands_first_and_the_runs_are_kept(banner: str) -> None:
+    address = address_in(banner)
+    assert banner.index(f"Open {address} in a browser.") < banner.index("curl ")
+    assert re.search(r"Its runs are kept in .+demo\.db\.", banner)
+    async with aiohttp.ClientSession() as session:
+        async with session.get(address) as response:
+            assert "<!doctype html>" in (await response.text()).lower()
+        async with session.get(f"{address}/v1/chats/none") as response:
+            assert (await response.json())["error"]["code"] == "chat_not_found"
+
+
 async def test_the_openai_sdk_gets_an_answer_that_used_a_tool(banner: str) -> None:
     address = address_in(banner)
     # The question of the curl line: what the model has read of it before, it need not read again.
@@ -87,6 +103,26 @@ async def test_the_openai_sdk_gets_an_answer_that_used_a_tool(banner: str) -> No
         assert "tool_run_ended" in await tools_run(
             session, address, raw.headers["X-Windlass-Run-Id"]
         )
+
+
+def test_the_demo_keeps_its_runs_where_a_user_s_programs_keep_such_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("WINDLASS_STATE_DIR", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    runs, _ = demo._runs()
+    assert runs.path == str(tmp_path / "windlass" / "demo.db")
+    assert (tmp_path / "windlass").is_dir()
+
+
+def test_without_a_place_for_its_runs_the_demo_goes_without(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WINDLASS_STATE_DIR", str(tmp_path / "file" / "state"))
+    runs, said = demo._runs()
+    assert runs.path is None
+    assert said.startswith("Its runs are not kept: ")
 
 
 def test_the_light_model_stands_in_where_the_large_one_cannot_be_had(

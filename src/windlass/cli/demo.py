@@ -7,16 +7,18 @@ import sys
 
 from windlass.cli.progress import progress_shown
 from windlass.errors import ConfigError
-from windlass.gateway.config import GatewayConfig, ModelConfig, ServerConfig
+from windlass.gateway.config import GatewayConfig, ModelConfig, RunsConfig, ServerConfig
 from windlass.gateway.observe.access_log import configure_logging
 from windlass.models import create_model
 from windlass.models.local.model import LocalModel
+from windlass.toolsets.mcp.pins import state_directory
 
 __all__ = ["configure", "run"]
 
 DESCRIPTION = """\
 Serves a small language model that runs on this machine, with tools for the weather, the time,
-arithmetic and units, behind OpenAI's wire. It needs no key and no network."""
+arithmetic and units: on a page for your browser, and behind OpenAI's wire. It needs no key and no
+network. Its runs are kept, and found again when it is started again."""
 
 EPILOG = """\
 examples:
@@ -25,9 +27,12 @@ examples:
   MODEL=smol windlass demo"""
 
 BANNER = """
-Windlass listens on {address} with the model {model} and the tools {tools}.
+Open {address} in a browser.
 
-Ask it something:
+Windlass listens on {address} with the model {model} and the tools {tools}.
+{kept}
+
+Ask it something from here:
   curl {address}/v1/chat/completions -H 'Content-Type: application/json' \\
     -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "{prompt}"}}]}}'
 
@@ -38,6 +43,7 @@ Ctrl-C ends it. The model reads about its tools now, so that the first answer co
 """
 PROMPT = "What is the weather in Paris?"
 DEFAULT, LIGHT = "qwen", "smol"
+FILE = "demo.db"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -63,21 +69,36 @@ def run(options: argparse.Namespace) -> int:
         ) from error
     name, model = _model(options.model)
     names = tuple(tool.name for tool in TOOLS)
+    runs, kept = _runs()
     config = GatewayConfig(
         server=ServerConfig(host=options.host, port=options.port),
         models={name: ModelConfig(name=name, target=model.name, tools=names)},
+        runs=runs,
     )
     app = create_app(config, models={name: model}, tools=TOOLS)
     with progress_shown(sys.stderr) as on_progress:
         asyncio.run(model.load(on_progress))
 
     def listening(address: str) -> None:
-        said = BANNER.format(address=address, model=name, tools=", ".join(names), prompt=PROMPT)
-        sys.stderr.write(said)
+        told = {"model": name, "tools": ", ".join(names), "kept": kept, "prompt": PROMPT}
+        sys.stderr.write(BANNER.format(address=address, **told))
         sys.stderr.flush()
 
     serve(app, listening)
     return 0
+
+
+def _runs() -> tuple[RunsConfig, str]:
+    """Where the demo keeps its runs, and what it says of that."""
+    file = state_directory() / FILE
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return (
+            RunsConfig(),
+            f"Its runs are not kept: {file.parent} cannot be had, {error.strerror}.",
+        )
+    return RunsConfig(path=str(file)), f"Its runs are kept in {file}."
 
 
 def _model(asked: str | None) -> tuple[str, LocalModel]:
