@@ -7,18 +7,24 @@ from scripts.console_project import PROJECT, install
 
 __all__ = ["axe"]
 
-RUN = """async () => {
-  const { violations } = await axe.run(document, { resultTypes: ["violations"] });
+RUN = """async (options) => {
+  const { violations } = await axe.run(document, { resultTypes: ["violations"], ...options });
   return violations.flatMap(({ id, help, nodes }) =>
     nodes.map((node) => `${id}: ${help}: ${node.target.join(" ")}: ${node.failureSummary}`));
 }"""
 
 
-async def axe(page: Page) -> None:
-    """Raises `AssertionError` for what keeps people from using the page."""
+async def axe(page: Page, *, only: str | None = None, but: str | None = None) -> None:
+    """Raises `AssertionError` for what keeps people from using the page.
+
+    It is judged by all rules, by one `only`, or by all `but` one.
+    """
     if not await page.evaluate("() => 'axe' in window"):
         await page.evaluate(_source())
-    assert await page.evaluate(RUN) == []
+    chosen = {"runOnly": [only]} if only else {}
+    left_out = {"rules": {but: {"enabled": False}}} if but else {}
+    if violations := await page.evaluate(RUN, {**chosen, **left_out}):
+        raise AssertionError("\n".join(violations))
 
 
 @cache

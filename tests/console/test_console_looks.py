@@ -1,0 +1,165 @@
+"""The page for everybody: every page and every state of a call, light, dark and on a phone."""
+
+from playwright.async_api import Page, expect
+from tests.console.axe import axe
+from tests.console.conftest import StageOf
+from tests.console.stage import IN_ONE_BROWSER, PHONE, Stage, ask, card, ended, state_of
+
+from windlass.testing import Gate, call, calls, say, slow, think
+
+pytestmark = IN_ONE_BROWSER
+
+PHONES = {"viewport": PHONE, "is_mobile": True, "has_touch": True}
+NEXT_PICTURE = """() =>
+  new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"""
+LIGHT, DARK = "rgb(255, 255, 255)", "rgb(20, 23, 26)"
+BUSY = calls(
+    call("copy_files", count=4),
+    call("send_mail", to="Ann"),
+    call("pay", amount=5),
+    call("pay", amount=6),
+    call("divide", dividend=1, divisor=0),
+    text="Let me do **all** of that.",
+    thoughts="There is a lot to do.",
+)
+ANSWER = (
+    "# It is done\n\nAll of it:\n\n- [x] files\n- [ ] mail\n\n| tool | result |\n|---|---|\n"
+    "| divide | *nothing* |\n\n> Almost.\n\n```python\nprint('a line of code that is quite long,"
+    " so that it has to be scrolled or wrapped on a phone')\n```\n\nSee [more](https://example.org)."
+)
+MEASURE = """() => {
+  const wide = (element) => element.scrollWidth > element.clientWidth + 1;
+  const scrolls = (element) => ["auto", "scroll"].includes(getComputedStyle(element).overflowX);
+  const pages = [document.documentElement, document.body, document.querySelector("main")];
+  return [...pages, ...document.querySelectorAll(".talk, .page, .run, .card, .composer")]
+    .filter((element) => element && wide(element) && (pages.includes(element) || !scrolls(element)))
+    .map((element) => `${element.tagName}.${element.className} ${element.scrollWidth}`);
+}"""
+
+
+async def is_for_everybody(page: Page) -> None:
+    """As it stands, nobody is kept from using it, in both themes."""
+    await page.emulate_media(color_scheme="light")
+    await has_paper(page, LIGHT)
+    await axe(page)
+    await page.emulate_media(color_scheme="dark")
+    await has_paper(page, DARK)
+    await axe(page, only="color-contrast")
+
+
+async def has_paper(page: Page, colour: str) -> None:
+    await expect(page.locator("html")).to_have_css("background-color", colour)
+    await page.evaluate(NEXT_PICTURE)
+
+
+async def fits(page: Page) -> None:
+    """Nothing has to be scrolled sideways to be read."""
+    assert await page.evaluate(MEASURE) == []
+
+
+async def busy_stage(stage_of: StageOf) -> tuple[Stage, Gate]:
+    """Two calls wait for a yes, one tool runs, and others wait for their turn."""
+    writing = slow(calls(call("send_mail", to="Bob", subject="What was done")), after=2)
+    stage = await stage_of([BUSY, writing, say(ANSWER)], max_parallel=1)
+    return stage, stage.tools.hold("file 3")
+
+
+async def test_every_state_of_a_call_is_shown_to_everybody(stage_of: StageOf) -> None:
+    stage, files = await busy_stage(stage_of)
+    page = await stage.open("/")
+    await ask(page, "Do it all.")
+    pays = card(page, "pay")
+    await state_of(card(page, "copy_files"), "running")
+    await expect(card(page, "copy_files").get_by_role("progressbar")).to_have_attribute(
+        "value", "0.5"
+    )
+    await state_of(card(page, "send_mail"), "input-available")
+    for number in (0, 1):
+        await state_of(pays.nth(number), "approval-requested")
+    await is_for_everybody(page)
+
+    await pays.nth(0).get_by_role("button", name="Approve").first.click()
+    await pays.nth(1).get_by_role("button", name="Deny").click()
+    await state_of(pays.nth(1), "denied")
+    files.open()
+    await state_of(card(page, "copy_files"), "output-available")
+    await state_of(pays.nth(0), "output-available")
+    await state_of(card(page, "divide"), "output-error")
+    writing = card(page, "send_mail").last
+    await state_of(writing, "input-streaming")
+    await is_for_everybody(page)
+
+    await page.keyboard.press("Escape")
+    await ended(page, "stopped")
+    await state_of(writing, "cancelled")
+    await is_for_everybody(page)
+
+
+async def test_every_page_is_for_everybody_and_fits_on_a_phone(stage_of: StageOf) -> None:
+    stage = await stage_of(
+        [
+            think(
+                "Hm.",
+                calls(call("get_weather", city="Rome"), call("divide", dividend=1, divisor=0)),
+            ),
+            say(ANSWER),
+        ]
+    )
+    page = await stage.open("/", **PHONES)
+    await fits(page)
+    await is_for_everybody(page)
+    for panel in ("tools", "settings"):
+        await page.locator(f"[data-panel={panel}]").tap()
+        await fits(page)
+        await axe(page)
+    await ask(page, "A question " + "that is quite long " * 20 + "x" * 200)
+    await ended(page)
+    run_id = await page.locator(".run").get_attribute("data-run")
+    await expect(page.locator("pre").first).to_be_visible()
+    await fits(page)
+    await is_for_everybody(page)
+    for path, shown in {
+        "/runs": "A question",
+        f"/runs/{run_id}": "It is done",
+        "/tools": "pay",
+        "/tools/divide": "1 call, 1 failed",
+        "/replay": "Replay",
+    }.items():
+        await page.goto(path)
+        await expect(page.get_by_role("main").get_by_text(shown).first).to_be_visible()
+        await fits(page)
+        await is_for_everybody(page)
+
+
+async def test_a_phone_is_enough_to_approve_and_to_go_to_another_chat(stage_of: StageOf) -> None:
+    stage = await stage_of([call("pay", amount=5), "It is paid."])
+    page = await stage.open("/", **PHONES)
+    await page.get_by_role("textbox", name="Message", exact=True).fill("Pay.")
+    await page.get_by_role("button", name="Send").tap()
+    await card(page, "pay").get_by_role("button", name="Approve").first.tap()
+    await ended(page)
+    await page.get_by_role("button", name="Chats", exact=True).tap()
+    await expect(page.get_by_role("link", name="Pay.")).to_be_visible()
+    await fits(page)
+    await axe(page, but="page-has-heading-one")  # what is behind the drawer is out of reach
+    await page.get_by_role("link", name="New chat").tap()
+    await expect(page.get_by_text("It is paid.")).to_have_count(0)
+    await expect(page).to_have_url(f"{stage.origin}/")
+
+
+async def test_colours_are_the_systems_until_somebody_chooses(stage_of: StageOf) -> None:
+    stage = await stage_of("Hello.")
+    page = await stage.open("/", color_scheme="dark")
+    picker = page.get_by_label("Colours")
+
+    await expect(picker).to_have_value("system")
+    await has_paper(page, DARK)
+    await page.emulate_media(color_scheme="light")
+    await has_paper(page, LIGHT)
+    await picker.select_option("Dark")
+    await has_paper(page, DARK)
+    await page.reload()
+    await expect(picker).to_have_value("dark")
+    await has_paper(page, DARK)
+    await picker.select_option("System")
+    await has_paper(page, LIGHT)
