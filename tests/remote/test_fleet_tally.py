@@ -216,6 +216,19 @@ async def test_who_is_cancelled_while_asking_leaves_no_place_taken(
     assert await other.take(name, 1)
 
 
+async def test_a_keeper_of_the_numbers_that_has_ended_is_followed_by_another(
+    gateways: Fleet, name: str
+) -> None:
+    one, other = gateways.gateway(), gateways.gateway()
+    assert await one.take(name, 1)
+    assert one._task is not None
+    one._task.cancel()
+    await asyncio.wait([one._task])
+    one.give_back(name)
+    await written(one)
+    assert await other.take(name, 1)
+
+
 async def test_a_rate_is_that_of_all_gateways(gateways: Fleet, name: str) -> None:
     one, other = gateways.gateway(), gateways.gateway()
     spent = [await tally.spend(name, 4) for tally in (one, other) * 2]

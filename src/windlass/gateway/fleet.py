@@ -189,7 +189,7 @@ class FleetTally:
         self._news.set()
 
     def _begin(self) -> None:
-        if self._task is None and not self._closed:
+        if (self._task is None or self._task.done()) and not self._closed:
             self._task = asyncio.create_task(self._keep_up(), name="windlass limits")
 
     async def _keep_up(self) -> None:
