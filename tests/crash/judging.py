@@ -1,15 +1,17 @@
 """Holds a whole drill against the log: every run, every ledger, every reader."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
 from tests.crash.drill import Drill
 from tests.crash.verdict import Circumstances, Ledgers, judge
 
-from windlass.events import event_to_json
+from windlass.events import RunEvent, event_to_json
 from windlass.runs.protocol import RunLog
+from windlass.runs.records import RunRecord
 
 
 async def judged(
@@ -24,20 +26,27 @@ async def judged(
     around = Circumstances(drill.decisions, drill.stops, remote)
     records = await log.list()
     assert drill.readers.keys() <= {record.id for record in records}
-    for record in records:
-        events = await log.read(record.id)
-        background = record.origin.get("background", False)
-        figures += judge(events, ledgers, around, background=background)
-        written = [(event.seq, event_to_json(event).decode()) for event in events]
-        assert await drill.whole(record.id) == written
-        for reader in drill.readers.get(record.id, ()):
-            assert list(reader.seen) == written, f"a reader of {record.id} has seen something else"
-            figures["readers"] += 1
-            figures["readers' connections"] += reader.connections
-        shown = await drill.shown(record.id)
-        assert (shown["stop_reason"], shown["events"]) == (record.reason, len(events))
+    async with asyncio.TaskGroup() as looking:
+        for record in records:
+            events = await log.read(record.id)
+            looking.create_task(_looked_at(drill, record, events))
+            background = record.origin.get("background", False)
+            figures += judge(events, ledgers, around, background=background)
+            figures["readers"] += len(drill.readers.get(record.id, ()))
+            for reader in drill.readers.get(record.id, ()):
+                figures["readers' connections"] += reader.connections
     assert {key.partition(":")[0] for key in ledgers.keys} <= {record.id for record in records}
     return figures
+
+
+async def _looked_at(drill: Drill, record: RunRecord, events: Sequence[RunEvent]) -> None:
+    """Every reader has seen what is written, and so does whoever looks now."""
+    written = [(event.seq, event_to_json(event).decode()) for event in events]
+    for reader in drill.readers.get(record.id, ()):
+        assert list(reader.seen) == written, f"a reader of {record.id} has seen something else"
+    assert await drill.whole(record.id) == written
+    shown = await drill.shown(record.id)
+    assert (shown["stop_reason"], shown["events"]) == (record.reason, len(events))
 
 
 def report(drill: Drill, figures: Counter[str]) -> str:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -37,6 +36,21 @@ class Connection:
         self._tasks: set[asyncio.Task[None]] = set()
         self.on_return: Callable[[], Awaitable[None]] | None = None
         """Called when the connection is there again. What was said meanwhile may be lost."""
+        self.is_idle: Callable[[], bool] = lambda: False
+        """Whether nobody needs it now. It is closed then when it is lost, and not tried again."""
+        self._quiet = True
+
+    async def open(self, addresses: list[str], options: dict[str, Any]) -> None:
+        """Connects. Raises whatever comes of it: that is not said twice."""
+        chosen: dict[str, Any] = {
+            **OPTIONS,
+            "error_cb": self._note,
+            "disconnected_cb": self._lost,
+            "reconnected_cb": self._returned,
+            **options,
+        }
+        await self._client.connect(addresses, **chosen)
+        self._quiet = False
 
     @property
     def max_payload(self) -> int:
@@ -108,10 +122,20 @@ class Connection:
     async def close(self) -> None:
         await self._client.close()
 
-    async def returned(self) -> None:
-        """The client's word that it has a server again. It must not be kept waiting."""
+    # The client waits for what it tells us here: whatever takes longer is a task of its own.
+
+    async def _lost(self) -> None:
+        if not self.closed and self.is_idle():
+            self._quiet = True
+            self._keep(asyncio.create_task(self.close()))
+
+    async def _returned(self) -> None:
         if self.on_return is not None:
             self._keep(asyncio.create_task(_quietly(self.on_return())))
+
+    async def _note(self, error: Exception) -> None:
+        if not self._quiet:
+            await _note(error)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
@@ -121,24 +145,17 @@ class Connection:
 async def connect(servers: str | Sequence[str], name: str, options: dict[str, Any]) -> Connection:
     """Raises `ConfigError`, without any password in it, if nobody answers there."""
     addresses = [servers] if isinstance(servers, str) else list(servers)
-    connection: list[Connection] = []
-
-    async def returned() -> None:
-        for each in connection:
-            await each.returned()
-
-    options = {**OPTIONS, "error_cb": _note, "reconnected_cb": returned, **options}
+    connection = Connection(Client())
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            client: Client = await nats.connect(addresses, name=name, **options)  # pyright: ignore[reportUnknownMemberType]
+            await connection.open(addresses, {"name": name, **options})
     except TimeoutError:
         raise ConfigError(
             f"no NATS server answers at {_shown(addresses)} within {CONNECT_SECONDS:g} seconds"
         ) from None
     except (OSError, NatsError) as error:
         raise ConfigError(f"no NATS server answers at {_shown(addresses)}: {error}") from error
-    connection.append(Connection(client))
-    return connection[0]
+    return connection
 
 
 async def _quietly(work: Awaitable[None]) -> None:

@@ -56,13 +56,18 @@ class Bridge:
         affinity: Affinity = "hint",
         on_host_call: HostHandler | None = None,
         session_ttl: float | None = None,
+        lasting: bool = True,
         **connection: Any,
     ) -> None:
-        """`connection` goes to `nats.connect`: `user_credentials`, `tls` and the like."""
+        """`connection` goes to `nats.connect`: `user_credentials`, `tls` and the like.
+
+        One that is not `lasting` does not look for a lost server until it is used again.
+        """
         self._servers = servers
         self._affinity: Affinity = affinity
         self._on_host_call = on_host_call
         self._session_ttl = session_ttl
+        self._lasting = lasting
         self._options = connection
         self._connection: Connection | None = None
         self._starting = asyncio.Lock()
@@ -78,10 +83,13 @@ class Bridge:
     async def start(self) -> None:
         """Connects, once. Raises `ConfigError` if there is nobody at that address."""
         async with self._starting:
-            if self._connection is not None:
+            if self._connection is not None and not self._connection.closed:
                 return
+            if self._watch is not None:
+                self._watch.cancel()
             connection = await connect(self._servers, "windlass gateway", self._options)
             connection.on_return = self._returned
+            connection.is_idle = lambda: not self._lasting and not self._calls.sessions
             await connection.subscribe(subjects.any_announcement(), self._on_notice)
             await connection.subscribe(subjects.replies(self._id), self._on_reply)
             if self._on_host_call is not None:

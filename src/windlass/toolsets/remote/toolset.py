@@ -65,7 +65,9 @@ class RemoteSession:
     def _bridge(self) -> Bridge:
         made = _bridges.setdefault(asyncio.get_running_loop(), {})
         if self._key not in made:
-            made[self._key] = Bridge(self._servers, affinity=self._affinity, **self._connection)
+            made[self._key] = Bridge(
+                self._servers, affinity=self._affinity, lasting=False, **self._connection
+            )
         return made[self._key]
 
 
