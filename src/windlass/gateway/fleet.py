@@ -92,6 +92,7 @@ class FleetTally:
     async def aclose(self) -> None:
         """What is still held ends with the lease."""
         self._closed = True
+        self._news.set()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -194,7 +195,8 @@ class FleetTally:
 
     async def _keep_up(self) -> None:
         """Writes what has changed here, and finds NATS again when it was away."""
-        while True:
+        # A cancellation that comes together with an answer of NATS is lost.
+        while not self._closed:
             self._news.clear()
             try:
                 if not self._ready.is_set():
