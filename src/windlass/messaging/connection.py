@@ -134,7 +134,7 @@ class Connection:
             self._keep(asyncio.create_task(_quietly(self.on_return())))
 
     async def _note(self, error: Exception) -> None:
-        if not self._quiet:
+        if not self._quiet and not self.is_idle():
             await _note(error)
 
     def _keep(self, task: asyncio.Task[None]) -> None:

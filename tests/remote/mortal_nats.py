@@ -1,0 +1,39 @@
+"""A NATS server that is killed and comes back, with what it kept."""
+
+import os
+import signal
+from pathlib import Path
+
+from tests.crash.gateway_process import free_port
+
+from windlass.messaging.embedded import NatsServer
+
+
+class MortalNats:
+    """Use it as `async with`."""
+
+    def __init__(self, store: Path) -> None:
+        self._store, self._port = store, free_port()
+        self._server = self._new()
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self._port}"
+
+    async def __aenter__(self) -> "MortalNats":
+        await self._server.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._server.aclose()
+
+    async def kill(self) -> None:
+        """`kill -9`."""
+        os.kill(self._server.process_id, signal.SIGKILL)
+        await self._server.aclose()
+
+    async def come_back(self) -> None:
+        self._server = await self._new().__aenter__()
+
+    def _new(self) -> NatsServer:
+        return NatsServer(port=self._port, store=self._store)
