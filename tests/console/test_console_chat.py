@@ -2,7 +2,7 @@
 
 import re
 
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 from tests.console.axe import axe
 from tests.console.chatting import Listening, answered, ask, message_box, turns
 from tests.console.conftest import StageOf
@@ -124,6 +124,20 @@ async def test_a_run_is_stopped_by_its_button_and_by_escape(stage_of: StageOf) -
     await state_of(card(page, "get_weather").nth(1), "cancelled")
 
 
+async def test_what_a_tool_says_by_hand_can_be_told_to_the_model(stage_of: StageOf) -> None:
+    model = Listening(call("get_weather", city="Rome"), "Sunny.", "Still sunny.")
+    stage = await stage_of(model)
+    page = await stage.open("/")
+    await ask(page, "Weather?")
+    await answered(page, 1)
+    await card(page, "get_weather").get_by_role("button", name="Run again").click()
+    await page.get_by_role("button", name="Tell the model").click()
+    await expect(message_box(page)).to_be_focused()
+    await message_box(page).press("Enter")
+    await answered(page, 2)
+    assert "get_weather" in model.conversation[-1][1]
+
+
 async def test_boundaries_are_announced_and_text_is_not(stage_of: StageOf) -> None:
     stage = await stage_of([call("get_weather", city="Rome"), "It is sunny."])
     rome = stage.tools.hold("Rome")
@@ -165,13 +179,23 @@ async def test_a_list_that_grows_stays_at_its_end_unless_one_has_scrolled_up(
 
 
 async def test_a_long_chat_loads_what_is_looked_at(stage_of: StageOf) -> None:
+    gate = Gate()
+
+    async def late(route: Route) -> None:
+        await gate.passed()
+        await route.continue_()
+
     stage = await stage_of(Listening("\n\n".join(["A long answer."] * 30)))
     for number in range(8):
         said = [{"role": "user", "content": f"Question {number}"}]
         await stage.post(
             "/v1/chat/completions", {"model": MODEL, "chat_id": "long", "messages": said}
         )
-    page = await stage.open("/chats/long")
+    page = await stage.open("/runs")
+    await page.route("**/events?*", late)
+    await page.goto("/chats/long")
+    await expect(turns(page)).to_have_count(8)
+    gate.open()
     await expect(turns(page).nth(7).get_by_role("button", name="Retry")).to_be_in_viewport()
     first = turns(page).nth(0)
     await expect(first).to_have_text("…")

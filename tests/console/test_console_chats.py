@@ -13,6 +13,7 @@ pytestmark = IN_ONE_BROWSER
 
 async def test_chats_are_listed_opened_and_deleted_after_a_question(stage_of: StageOf) -> None:
     stage = await stage_of(Listening("Yes."))
+    stage.watch.expects("404")
     page = await stage.open("/")
     chats = page.get_by_role("navigation", name="Chats")
     for title in ("Apples", "Pears"):
@@ -23,6 +24,8 @@ async def test_chats_are_listed_opened_and_deleted_after_a_question(stage_of: St
 
     await chats.get_by_role("link", name="Apples").click()
     await expect(turns(page)).to_contain_text("Apples")
+    tab = await stage.open(page.url, context=page.context)
+    await answered(tab, 1)
     await expect(page.get_by_role("heading", name="Apples")).to_be_visible()
     remove = chats.get_by_role("button", name="Delete Apples")
     await remove.click()
@@ -33,6 +36,7 @@ async def test_chats_are_listed_opened_and_deleted_after_a_question(stage_of: St
     await chats.get_by_role("button", name="Delete", exact=True).click()
     await expect(chats.locator(".chats-title")).to_have_text(["Pears"])
     await expect(page).to_have_url(stage.origin + "/")
+    await expect(tab.get_by_text("There is no such chat")).to_be_visible()
     await expect(turns(page)).to_have_count(0)
     await page.reload()
     await expect(chats.locator(".chats-title")).to_have_text(["Pears"])

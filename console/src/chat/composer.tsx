@@ -10,6 +10,8 @@ import { NOTHING, isEmpty } from "./request";
 import { settings } from "./settings";
 import { Writing } from "./writing";
 
+const TIP = "Enter sends, Shift+Enter makes a new line.";
+
 type Panel = "" | "tools" | "settings";
 
 export function Composer({ conversation, onSent }: { conversation: Conversation; onSent: () => void }) {
@@ -66,7 +68,9 @@ export function Composer({ conversation, onSent }: { conversation: Conversation;
         {opener("tools", toolsInWords())}
         {opener("settings", "Settings")}
         <span class="grow" />
-        <span id={reasonId} class="hint composer-why">{live ? "" : why}</span>
+        <span id={reasonId} class={why === TIP ? "hint composer-tip" : "hint composer-why"}>
+          {live ? "" : why}
+        </span>
         {live ? <StopButton conversation={conversation} /> : (
           <button type="button" class="main" disabled={why !== ""} aria-describedby={reasonId} onClick={() => void send()}>
             Send
@@ -93,5 +97,5 @@ function whyNot(conversation: Conversation): string {
   if (conversation.sending.value) return "Sending…";
   const wrong = firstWrong(settings.value);
   if (wrong) return wrong;
-  return isEmpty(conversation.draft.value) ? "Enter sends, Shift+Enter makes a new line." : "";
+  return isEmpty(conversation.draft.value) ? TIP : "";
 }

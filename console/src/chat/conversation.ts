@@ -178,7 +178,7 @@ export function beginAnew(): void {
 }
 
 export function sentence(error: unknown): string {
-  if (error instanceof TypeError) return "The gateway cannot be reached. Nothing was sent.";
+  if (error instanceof TypeError) return "The gateway cannot be reached. Try again when it is back.";
   return error instanceof Error ? error.message : String(error);
 }
 

@@ -1,5 +1,5 @@
 // One turn of a conversation: what the person asked, and the run that answers.
-import { useRef, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { CopyButton } from "../parts/code";
 import { useAnnounced } from "../run/announced";
 import { RunBody } from "../run/body";
@@ -35,7 +35,7 @@ function Shown({ conversation, runId, run }: { conversation: Conversation; runId
   const going = view.endedAt === undefined && run.connection.value !== "refused";
   const now = useNow(going);
   useAnnounced(view);
-  const said = view.lastSeq ? asked(view.messages) : conversation.sent(runId);
+  const said = useMemo(() => (view.startedAt ? asked(view.messages) : conversation.sent(runId)), [view.messages]);
   const idle = conversation.live.value === undefined && !conversation.sending.value;
   const resend = async (draft: Draft) => {
     if (await conversation.send(draft, runId)) focusWriting();
@@ -45,8 +45,10 @@ function Shown({ conversation, runId, run }: { conversation: Conversation; runId
     conversation.draft.value = { text: written ? `${written}\n\n${text}` : text, images };
     focusWriting();
   };
+  // As high as before until there is something: else all that is above would come near, and be loaded.
+  const waiting = going && !view.startedAt && isEmpty(said);
   return (
-    <>
+    <div class={waiting ? "turn-far" : ""}>
       <Asked said={said} editable={idle} onResend={(draft) => void resend(draft)} />
       <RunBody view={view} followed={run} runId={runId} live={going} now={now} onTell={tell} />
       {!going && (
@@ -58,7 +60,7 @@ function Shown({ conversation, runId, run }: { conversation: Conversation; runId
           <a class="small" href={`/runs/${runId}`}>Run</a>
         </div>
       )}
-    </>
+    </div>
   );
 }
 

@@ -1,7 +1,7 @@
 // The chat: conversations beside, one of them in the middle, and what is written next beneath it.
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { loadModels, tools } from "../chat/catalog";
+import { loadModels, noModels, tools } from "../chat/catalog";
 import { chats, hear, kept, refreshChats } from "../chat/chats";
 import { Composer } from "../chat/composer";
 import { conversationAt, type Conversation } from "../chat/conversation";
@@ -61,7 +61,7 @@ export function ChatPage({ chatId }: { chatId?: string }) {
 
 function Talk({ conversation }: { conversation: Conversation }) {
   const runIds = conversation.runIds.value;
-  if (runIds.length) {
+  if (runIds.length && conversation.standing.value !== "missing") {
     return (
       <>
         {runIds.map((runId, index) => (
@@ -121,6 +121,7 @@ function useUpToDate(conversation: Conversation, chatId: string | undefined): vo
   }), [conversation]);
   useRefresh(() => {
     if (kept.value) void refreshChats();
+    if (noModels.value) void loadModels();
   }, LOOK_AGAIN);
   useEffect(() => {
     const listed = chats.value?.find(({ id }) => id === chatId);
@@ -135,7 +136,8 @@ function useUpToDate(conversation: Conversation, chatId: string | undefined): vo
 function useEscapeStops(conversation: Conversation): void {
   useEffect(() => {
     const key = (event: KeyboardEvent) => {
-      if (event.key === "Escape" && !event.defaultPrevented && conversation.live.value) void conversation.stop();
+      const closes = event.defaultPrevented || event.isComposing || event.target instanceof HTMLSelectElement;
+      if (event.key === "Escape" && !closes) void conversation.stop();
     };
     document.addEventListener("keydown", key);
     return () => document.removeEventListener("keydown", key);
