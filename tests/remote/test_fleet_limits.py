@@ -13,6 +13,7 @@ from tests.gateway.asgi import Answer
 from tests.remote.limited import ask, limited_gateway, limited_key
 
 from windlass import tool
+from windlass.gateway import fleet
 from windlass.gateway.app import App
 from windlass.gateway.fleet import FleetTally
 from windlass.gateway.keys import new_key
@@ -24,6 +25,12 @@ ROOT = Path(__file__).parent.parent.parent
 SECRET, _ = new_key()
 SECONDS = 30
 Open = Callable[..., App]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine NATS may seem to be away."""
+    monkeypatch.setattr(fleet, "PATIENCE", 60.0)
 
 
 @pytest.fixture

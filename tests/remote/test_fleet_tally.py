@@ -109,6 +109,12 @@ async def until(happened: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine NATS may seem to be away."""
+    monkeypatch.setattr(fleet, "PATIENCE", 60.0)
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[NatsServer]:
     with asyncio.Runner() as runner:
@@ -260,7 +266,6 @@ async def test_while_nats_is_away_each_gateway_counts_for_itself_and_then_togeth
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(fleet, "AGAIN_SECONDS", 0.02)
-    monkeypatch.setattr(fleet, "PATIENCE", 1.0)
     caplog.set_level(logging.INFO, "windlass.gateway")
     async with NatsServer(store=tmp_path) as server:
         url, port = server.url, int(server.url.rpartition(":")[2])
@@ -271,6 +276,8 @@ async def test_while_nats_is_away_each_gateway_counts_for_itself_and_then_togeth
         assert await one.spend("x", 1) == 0.0
         assert not await other.take("x", 1)
         assert await other.spend("x", 1) > 0
+        for tally in (one, other):
+            tally._entries.bucket._js._timeout = 0.1
     assert await other.take("x", 1)
     assert await other.spend("x", 1) == 0.0
     assert await other.spend("x", 1) > 0
