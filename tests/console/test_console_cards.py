@@ -1,14 +1,20 @@
 """Cards of calls: what the tools do, while they do it."""
 
 import re
+from base64 import b64decode
 
 from playwright.async_api import expect
 from tests.console.conftest import StageOf
 from tests.console.stage import IN_ONE_BROWSER, card, ended, state_of
 
-from windlass.testing import call, calls, raw_call, slow, think
+from windlass.content import FileData, InlineData
+from windlass.testing import Turn, call, calls, raw_call, slow, think
 
 pytestmark = IN_ONE_BROWSER
+
+PIXEL = b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 async def test_a_call_is_seen_while_it_is_written_while_it_runs_and_when_it_is_done(
@@ -116,3 +122,15 @@ async def test_thoughts_are_folded_and_can_be_read(stage_of: StageOf) -> None:
     await expect(page.get_by_text("The person means Rome.")).to_have_count(0)
     await page.locator("summary", has_text="Thoughts").press("Enter")
     await expect(page.get_by_text("The person means Rome.")).to_be_visible()
+
+
+async def test_pictures_of_the_model_are_shown_and_addresses_are_not_asked_for(
+    stage_of: StageOf,
+) -> None:
+    elsewhere = FileData("https://example.org/picture.png", "image/png")
+    stage = await stage_of(Turn(parts=(InlineData(PIXEL, "image/png"), elsewhere)))
+    page = await stage.open(f"/runs/{await stage.start()}")
+    await ended(page)
+    picture = page.get_by_role("img", name="An image by the model")
+    assert await picture.evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 1
+    await expect(page.get_by_text("A file at https://example.org/picture.png")).to_be_visible()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from playwright.async_api import FilePayload, Page, expect
+from tests.console.axe import axe
 from tests.console.conftest import StageOf
 from tests.console.stage import IN_ONE_BROWSER, Stage, card, ended, state_of
 
@@ -12,6 +13,12 @@ from windlass.runs.export import read_export
 from windlass.testing import call, calls
 
 pytestmark = IN_ONE_BROWSER
+
+DROPPED = """(text) => {
+  const data = new DataTransfer();
+  data.items.add(new File([text], "run.json", { type: "application/json" }));
+  return data;
+}"""
 
 
 async def exported(stage: Stage, folder: Path) -> dict[str, Any]:
@@ -61,6 +68,7 @@ async def test_an_exported_run_is_played_again_without_its_gateway(
     await expect(page.get_by_role("region", name="Question")).to_have_text("Weather, and pay.")
     await page.get_by_role("button", name="To the end").click()
     await ended(page)
+    await axe(page)
     await expect(page.get_by_text("Sunny, and paid.")).to_be_visible()
     await expect(page.get_by_role("button", name="Run again")).to_have_count(0)
     await place.fill("0")
@@ -98,3 +106,13 @@ async def test_a_file_that_is_no_export_is_refused_in_words_and_leaves_the_page_
         await open_file(page, content, "photo.png")
         await expect(page.locator("main").get_by_role("alert")).to_contain_text(why)
     await expect(page.get_by_role("group", name="Player")).to_have_count(0)
+
+
+async def test_a_file_can_be_dropped_on_the_page(stage_of: StageOf, tmp_path: Path) -> None:
+    stage = await stage_of([call("pay", amount=5), "Paid."])
+    text = json.dumps(await exported(stage, tmp_path))
+    page = await stage.open("/replay")
+    files = await page.evaluate_handle(DROPPED, text)
+    await page.locator(".run-page").dispatch_event("drop", {"dataTransfer": files})
+    await page.get_by_role("button", name="To the end").click()
+    await ended(page)

@@ -152,3 +152,19 @@ async def test_a_run_is_deleted_only_when_one_is_sure(stage_of: StageOf) -> None
     stage.watch.expects("404")
     await page.goto(f"/runs/{run_id}")
     await expect(page.get_by_role("heading", name="No such run")).to_be_visible()
+
+
+async def test_of_hundreds_of_calls_the_last_are_shown_and_the_others_on_demand(
+    stage_of: StageOf,
+) -> None:
+    many = [call("quote", text=f"number {number}") for number in range(230)]
+    stage = await stage_of([calls(*many), "That was a lot."])
+    page = await shown(stage)
+    await ended(page)
+    await expect(card(page, "quote")).to_have_count(200)
+    await expect(card(page, "quote").first).to_contain_text("number 30")
+    await page.get_by_role("button", name="Show the 30 things before").click()
+    await expect(card(page, "quote").first).to_contain_text("number 0")
+    await expect(rows(page)).to_have_count(60)
+    await page.get_by_role("button", name="Show the 172 rows before").click()
+    await expect(rows(page)).to_have_count(232)

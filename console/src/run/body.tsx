@@ -8,6 +8,7 @@ import { Folded } from "./folded";
 import { Foot } from "./foot";
 import type { Followed } from "./follow";
 import { kept } from "./kept";
+import { useLatest } from "./latest";
 import { Stopped } from "./stopped";
 import type { CallView, Item, RoundView, RunView } from "./view";
 import "../styles/run.css";
@@ -28,14 +29,15 @@ export interface RunBodyProps {
 export function RunBody({ view, followed, runId, live, now, onTell }: RunBodyProps) {
   const tell = useSteady(onTell);
   const card = { runId, live, again: followed !== undefined, now, onTell: tell };
-  const goes = view.endedAt === undefined;
+  const connection = followed?.connection.value;
+  const goes = view.endedAt === undefined && connection !== "refused";
   return (
     <div class="run" data-run={view.id} data-reason={view.reason} aria-busy={goes}>
       {view.rounds.map((round, index) => (
         <Round key={index} view={view} round={round} talking={goes && index === view.rounds.length - 1} card={card} />
       ))}
       {goes && <Waiting view={view} />}
-      {followed && <Connection followed={followed} />}
+      {connection === "reconnecting" && <p class="connection">The connection is lost. Trying again…</p>}
       {view.resumedAt.length > 0 && <p class="hint">The gateway was restarted, and the run went on.</p>}
       <Stopped view={view} />
       {view.startedAt > 0 && <Foot view={view} now={now} />}
@@ -52,10 +54,20 @@ interface RoundProps {
   card: CardProps;
 }
 
+/** More than these in a round are shown when somebody asks for them. */
+const ITEMS = 200;
+
 function Round({ view, round, talking, card }: RoundProps) {
+  const { hidden, more } = useLatest(round.items, ITEMS, "things");
   const last = round.items.length - 1;
-  const items = () =>
-    round.items.map((item, index) => <Said key={index} item={item} call={callOf(view, item)} busy={talking && index === last} {...card} />);
+  const items = () => (
+    <>
+      {more}
+      {round.items.slice(hidden).map((item, index) => (
+        <Said key={hidden + index} item={item} call={callOf(view, item)} busy={talking && hidden + index === last} {...card} />
+      ))}
+    </>
+  );
   if (!round.superseded) {
     return (
       <section class="round" data-round={round.number}>
@@ -114,13 +126,6 @@ function Waiting({ view }: { view: RunView }) {
   const round = view.rounds.at(-1);
   if (round && (round.items.length > 0 || round.endedAt !== undefined)) return null;
   return <p class="waiting">{round ? "Waiting for the model" : "Starting"}</p>;
-}
-
-function Connection({ followed }: { followed: Followed }) {
-  const connection = followed.connection.value;
-  if (connection === "reconnecting") return <p class="connection">The connection is lost. Trying again…</p>;
-  if (connection === "refused") return <p class="connection">{followed.problem.value}</p>;
-  return null;
 }
 
 /** The same function as long as there is one: cards are drawn again only when they change. */

@@ -4,12 +4,16 @@ import { Component, h, type ComponentType } from "preact";
 export function kept<Props extends object>(drawn: ComponentType<Props>): ComponentType<Props> {
   return class Kept extends Component<Props> {
     override shouldComponentUpdate(next: Readonly<Props>): boolean {
-      const names = new Set([...Object.keys(this.props), ...Object.keys(next)]);
-      return [...names].some((name) => this.props[name as keyof Props] !== next[name as keyof Props]);
+      return !contains(this.props, next) || !contains(next, this.props);
     }
 
     override render() {
       return h(drawn, this.props);
     }
   };
+}
+
+function contains<T extends object>(whole: T, part: T): boolean {
+  for (const name in part) if (whole[name] !== part[name]) return false;
+  return true;
 }

@@ -4,6 +4,7 @@ import type { ComponentChildren, CSSProperties } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { rowsOf, tickWords, ticksOf, toldRow, type Bar, type Row } from "./axis";
 import { Elapsed } from "./elapsed";
+import { useLatest } from "./latest";
 import { durationOf, effectOf } from "./words";
 import type { RunView } from "./view";
 
@@ -16,10 +17,9 @@ interface WaterfallProps {
 const ROWS = 60;
 
 export function Waterfall({ view, now }: WaterfallProps) {
-  const [all, setAll] = useState(false);
   const [pointed, setPointed] = useState<string>();
   const rows = useMemo(() => rowsOf(view), [view.rounds, view.calls, view.endedAt]);
-  const hidden = all ? 0 : Math.max(0, rows.length - ROWS);
+  const { hidden, more } = useLatest(rows, ROWS, "rows");
   const row = rows.find(({ key }) => key === pointed);
   // Bars stand at seconds, not at places: as time goes on, the axis alone is drawn again.
   const drawn = useMemo(
@@ -28,11 +28,7 @@ export function Waterfall({ view, now }: WaterfallProps) {
   );
   return (
     <div class="waterfall">
-      {hidden > 0 && (
-        <button type="button" class="plain small" onClick={() => setAll(true)}>
-          Show the {hidden} rows before
-        </button>
-      )}
+      {more}
       <Axis view={view} now={now}>
         <ol class="wf-rows" aria-label="Waterfall: rounds of the model and runs of tools" onMouseLeave={() => setPointed(undefined)}>
           {drawn}
