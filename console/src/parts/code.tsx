@@ -48,7 +48,7 @@ function copiedFromField(text: string): boolean {
 }
 
 /** A block of code, or of any text that keeps its spaces. */
-export function Code({ text, language }: { text: string; language?: string }) {
+export function Code({ text, language = "" }: { text: string; language?: string }) {
   return (
     <figure class="code">
       <figcaption class="code-top">
