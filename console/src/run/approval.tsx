@@ -62,8 +62,8 @@ export function ApprovalPanel({ call, runId, card }: ApprovalProps) {
           <input class="grow" ref={reason} autocomplete="off" aria-label="Reason for a no, which the model reads" placeholder="Reason for a no" />
         </form>
       )}
-      {ready && !editing && (
-        <p class="hint">
+      {!editing && (
+        <p class="hint" data-ready={ready}>
           <kbd>a</kbd> approve, <kbd>e</kbd> edit, <kbd>d</kbd> deny
         </p>
       )}
@@ -144,11 +144,7 @@ function useSchema(name: string): Record<string, unknown> | undefined {
 
 /** Single keys while the card has the focus; true when they are listened to. */
 function useKeys(card: RefObject<HTMLElement | null>, choices: Choices, back: (() => void) | undefined): boolean {
-  const [ready, setReady] = useState(false);
-  useEffect(() => {
-    const timer = setTimeout(() => setReady(true), READING);
-    return () => clearTimeout(timer);
-  }, []);
+  const ready = useRead(card);
   const latest = useRef({ ready, choices, back });
   latest.current = { ready, choices, back };
   useEffect(() => {
@@ -168,6 +164,33 @@ function useKeys(card: RefObject<HTMLElement | null>, choices: Choices, back: ((
     const element = card.current;
     element?.addEventListener("keydown", pressed);
     return () => element?.removeEventListener("keydown", pressed);
+  }, []);
+  return ready;
+}
+
+/** Whether the focus has been in the card for long enough to read it. */
+function useRead(card: RefObject<HTMLElement | null>): boolean {
+  const [ready, setReady] = useState(false);
+  useEffect(() => {
+    const element = card.current;
+    let timer = 0;
+    const came = () => {
+      clearTimeout(timer);
+      timer = window.setTimeout(() => setReady(true), READING);
+    };
+    const went = (event: FocusEvent) => {
+      if (element?.contains(event.relatedTarget as Node | null)) return;
+      clearTimeout(timer);
+      setReady(false);
+    };
+    element?.addEventListener("focusin", came);
+    element?.addEventListener("focusout", went);
+    if (element?.contains(document.activeElement)) came();
+    return () => {
+      clearTimeout(timer);
+      element?.removeEventListener("focusin", came);
+      element?.removeEventListener("focusout", went);
+    };
   }, []);
   return ready;
 }

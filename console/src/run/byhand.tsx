@@ -40,7 +40,7 @@ export function Again({ call, hand }: { call: CallView; hand: Hand }) {
     );
   }
   return (
-    <button type="button" class="plain small" onClick={() => (call.approval ? setAsking(true) : run())}>
+    <button type="button" class="plain small" aria-label={`Run again: ${call.name}`} onClick={() => (call.approval ? setAsking(true) : run())}>
       Run again
     </button>
   );
