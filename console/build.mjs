@@ -8,20 +8,6 @@ import { gzipSync } from "node:zlib";
 const here = new URL("./", import.meta.url);
 const target = process.argv[2] ? pathToFileURL(`${resolve(process.argv[2])}/`) : new URL("../src/windlass/gateway/static/", here);
 
-// The page makes its elements of marked's tokens. The rest of marked, which writes HTML, stays out:
-// its module hangs it all on one function at its end, so that no bundler can see that it is not used.
-const lexerAlone = {
-  name: "lexer-alone",
-  setup({ onLoad }) {
-    onLoad({ filter: /\/marked\.esm\.js$/ }, async ({ path }) => {
-      const text = await readFile(path, "utf8");
-      const parts = /^(.+)var \w+=new \w+;function .+[{,](\w+) as Lexer,/s.exec(text);
-      if (!parts) throw new Error("marked has changed: its lexer is not where it was");
-      return { contents: `${parts[1]}export{${parts[2]} as Lexer};` };
-    });
-  },
-};
-
 await mkdir(target, { recursive: true });
 const { metafile } = await build({
   absWorkingDir: fileURLToPath(here),
@@ -36,7 +22,6 @@ const { metafile } = await build({
   jsxImportSource: "preact",
   legalComments: "none",
   charset: "utf8",
-  plugins: [lexerAlone],
 });
 for (const name of ["index.html", "favicon.svg"]) {
   await copyFile(new URL(`src/${name}`, here), new URL(name, target));
