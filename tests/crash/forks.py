@@ -79,7 +79,7 @@ class ForkedProcess:
         loop = asyncio.get_running_loop()
         self._began, self._ended = loop.create_future(), loop.create_future()
         self._forks.fork(self, self._arguments)
-        await self._began
+        await asyncio.shield(self._began)
 
     async def ready(self) -> None:
         """Waits until it can be reached. Raises `AssertionError` if it ends instead."""
@@ -118,5 +118,5 @@ class ForkedProcess:
             return None
         self.listens.clear()
         if not self._ended.done():
-            os.kill(await self._began, number)
-        return await self._ended
+            os.kill(await asyncio.shield(self._began), number)
+        return await asyncio.shield(self._ended)

@@ -15,7 +15,7 @@ __all__ = ["Keepers"]
 
 SUBJECT = "windlass.v1.keeper"
 ASK_SECONDS = 0.5
-GRACE_SECONDS = 1.0
+GRACE_SECONDS = 2.0
 """How long one whose lease is over may be unreachable, as while its connection comes back."""
 
 
@@ -61,7 +61,7 @@ class Keepers:
                 end = loop.time() + GRACE_SECONDS
             elif loop.time() >= end:
                 break
-            await asyncio.sleep(GRACE_SECONDS / 4)
+            await asyncio.sleep(ASK_SECONDS)
         return missing
 
     async def _keep(self) -> None:

@@ -26,6 +26,7 @@ __all__ = ["JetStreamLog"]
 
 LEASE_SECONDS = 3.0
 """A process that has not said for so long that it lives is asked; without an answer it is gone."""
+UNBEGUN_SECONDS = 120.0
 CLOSE_SECONDS = 5.0
 """For the last words of a process that ends."""
 NOBODY = b""
@@ -57,6 +58,8 @@ class JetStreamLog:
         """Runs that are ours, and are about to go on here."""
         self._left: set[str] = set()
         """Runs that are ours, and do not go any more."""
+        self._unbegun: dict[str, float] = {}
+        """Since when runs are known to be open without any event."""
         self._lives = False
         self._starting = asyncio.Lock()
 
@@ -119,9 +122,10 @@ class JetStreamLog:
 
     async def status(self, run_id: str) -> RunRecord:
         found = await self._streams.records.get(run_id)
-        if found is None:
+        record = found and await self._newest(_records.decode(found.value))
+        if not record or not record.events:
             raise RunNotFound(f"no run {run_id!r} is known here")
-        return await self._newest(_records.decode(found.value))
+        return record
 
     async def list(
         self,
@@ -129,12 +133,14 @@ class JetStreamLog:
         owner: str | None = None,
         chat: str | None = None,
         open: bool | None = None,
+        before: float | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
         kept = await self._streams.records.all()
         records = [_records.decode(entry.value) for entry in kept.values()]
         records = await asyncio.gather(*map(self._newest, records))
-        return chosen(records, owner=owner, chat=chat, open=open, limit=limit)
+        begun = [record for record in records if record.events]
+        return chosen(begun, owner=owner, chat=chat, open=open, before=before, limit=limit)
 
     async def order(self, run_id: str, order: Order) -> None:
         if not self._obey(run_id, order) and (await self.status(run_id)).ended is None:
@@ -196,18 +202,27 @@ class JetStreamLog:
         await self._orders.forget(record.id)
 
     async def _unfinished(self, run_id: str) -> RunRecord | None:
-        """An open run; None if it has ended or never begun, and then it is not open any more."""
+        """An open run; None if it has ended or not begun."""
         try:
             record = await self.status(run_id)
         except RunNotFound:
-            record = None
-        if record is None or not record.events:  # nobody was told of it
-            await self._streams.purge(run_id)
+            await self._forget_unbegun(run_id)
             return None
+        self._unbegun.pop(run_id, None)
         if record.ended is not None:  # it was written to its end, and no further
             await self._close(record)
             return None
         return record
+
+    async def _forget_unbegun(self, run_id: str) -> None:
+        """A run whose process was gone before its first event was kept: nobody was told of it.
+
+        Nothing is hurried here: what is on its way to a cluster may take its time.
+        """
+        now = asyncio.get_running_loop().time()
+        if now - self._unbegun.setdefault(run_id, now) >= UNBEGUN_SECONDS:
+            await self._streams.purge(run_id)
+            del self._unbegun[run_id]
 
     async def _newest(self, record: RunRecord) -> RunRecord:
         """What is written of a run that goes is older than its events."""

@@ -1,0 +1,205 @@
+"""The log of a fleet: who has a run, and what becomes of half-done writes and lost servers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from tests.remote.mortal_nats import MortalNats
+from tests.runs.sample_runs import STARTED, begin, ended_run, kept, record
+
+from windlass.errors import RunNotFound, StorageError
+from windlass.events import RunEnded, RunResumed, TextDelta
+from windlass.jsontext import encode_json
+from windlass.runs.jetstream import JetStreamLog
+from windlass.runs.jetstream import log as jetstream_log
+from windlass.runs.jetstream.streams import Append
+from windlass.runs.jetstream.writer import RunWriter
+from windlass.runs.log import Follower
+from windlass.runs.records import Order
+from windlass.runs.stored import Batch
+
+TEXT, END = TextDelta("a"), RunEnded("answer")
+Open = Callable[[], JetStreamLog]
+
+
+@pytest.fixture
+async def mortal(tmp_path: Path) -> AsyncIterator[MortalNats]:
+    async with MortalNats(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+async def open_log(mortal: MortalNats) -> AsyncIterator[Open]:
+    """Logs of several processes, as it were."""
+    made: list[JetStreamLog] = []
+
+    def make() -> JetStreamLog:
+        made.append(JetStreamLog(mortal.url))
+        return made[-1]
+
+    yield make
+    for log in made:
+        await log.aclose()
+
+
+async def die(log: JetStreamLog) -> None:
+    """As the others see it: it says nothing any more, and its runs stay as they are."""
+    log._left.clear()
+    for run in list(log._live.values()):
+        run.close()
+    log._left.clear()
+    await log._keepers.leave()
+
+
+async def claimed(log: JetStreamLog) -> list[str]:
+    return [record.id for record in await log.claim()]
+
+
+async def test_a_run_of_a_process_that_is_gone_is_claimed_once(open_log: Open) -> None:
+    one, *others = [open_log() for _ in range(4)]
+    await kept(begin(one), STARTED, TEXT)
+    await die(one)
+    found = await asyncio.gather(*map(claimed, others))
+    assert sorted(found) == [[], [], ["run_1"]]
+
+
+async def test_a_process_without_a_lease_that_answers_keeps_its_runs(open_log: Open) -> None:
+    """As after JetStream was away for longer than a lease lasts."""
+    one, other = open_log(), open_log()
+    await kept(begin(one), STARTED, TEXT)
+    await one._streams.leases.drop(one.keeper)
+    assert await claimed(other) == []
+
+
+async def test_a_process_that_ends_in_order_leaves_its_runs_at_once(open_log: Open) -> None:
+    one, other = open_log(), open_log()
+    await kept(begin(one), STARTED, TEXT)
+    await one.aclose()
+    entry = await other._streams.open_runs.get("run_1")
+    assert entry is not None
+    assert entry.value == b""
+    assert await claimed(other) == ["run_1"]
+
+
+async def test_a_run_that_was_never_begun_holds_up_no_other_and_is_forgotten_after_a_while(
+    open_log: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = open_log(), open_log()
+    await one.live()
+    for run_id in ("run_a", "run_b"):
+        await one._streams.open_runs.put(run_id, one.keeper.encode())
+    await one._streams.records.put("run_b", encode_json(record("run_b", 1.0)))
+    await kept(begin(one, "run_c"), STARTED, TEXT)
+    await die(one)
+    assert await claimed(other) == ["run_c"]
+    for run_id in ("run_a", "run_b"):
+        with pytest.raises(RunNotFound):
+            await other.status(run_id)
+    assert [record.id for record in await other.list()] == ["run_c"]
+    assert len(await other._streams.open_runs.all()) == 3
+    monkeypatch.setattr(jetstream_log, "UNBEGUN_SECONDS", 0.0)
+    assert await claimed(other) == []
+    assert list(await other._streams.open_runs.all()) == ["run_c"]
+    assert list(await other._streams.records.all()) == ["run_c"]
+
+
+async def test_a_run_that_is_ours_and_does_not_go_is_claimed_again(open_log: Open) -> None:
+    """The answer to the first claim was lost, or what came after it failed."""
+    one, other = open_log(), open_log()
+    await kept(begin(one), STARTED, TEXT)
+    await die(one)
+    await other._streams.open_runs.put("run_1", other.keeper.encode())
+    assert await claimed(other) == ["run_1"]
+    assert await claimed(other) == []  # it is about to go on
+    run = await other.reopen("run_1")
+    assert await claimed(other) == []
+    run.close(StorageError("the log is away"))
+    assert await claimed(other) == ["run_1"]
+
+
+async def test_what_another_has_written_in_a_place_is_not_taken_for_one_s_own(
+    open_log: Open,
+) -> None:
+    one, other = open_log(), open_log()
+    run = begin(one)
+    await kept(run, STARTED)
+    taken = await other.reopen("run_1")
+    await kept(taken, RunResumed(1))
+    with pytest.raises(StorageError, match="taken the run run_1 over"):
+        await kept(run, TEXT)
+    assert [type(event) for event in await other.read("run_1")] == [type(STARTED), RunResumed]
+    assert run.closed
+
+
+async def test_nothing_is_written_behind_a_gap() -> None:
+    written: list[str] = []
+    told: list[StorageError | None] = []
+
+    async def write(_: Batch, append: Append) -> int:
+        written.append(append.id)
+        raise StorageError("JetStream does not answer")
+
+    writer = RunWriter("run_1", write)
+
+    def tell(batch: Batch, failure: StorageError | None) -> None:
+        told.append(failure)
+
+    for number in (1, 2):
+        event = TextDelta("a", seq=number)
+        writer.put(Batch("run_1", [event], b"[]", tell, asyncio.get_running_loop()))
+    assert writer._task is not None
+    await writer._task
+    assert len(written) == 1
+    assert [str(failure) for failure in told] == ["JetStream does not answer"]
+
+
+async def test_a_run_and_its_readers_outlive_their_server(
+    mortal: MortalNats, open_log: Open
+) -> None:
+    one, other = open_log(), open_log()
+    run = begin(one)
+    await kept(run, STARTED)
+    reader = other.follow("run_1")
+    assert (await anext(reader)).seq == 1
+    await mortal.kill()
+    run.append(TEXT)
+    reading = asyncio.create_task(_rest(reader))
+    await mortal.come_back()
+    await kept(run, TEXT, END)
+    assert await reading == [2, 3, 4]
+    assert [event.seq for event in await other.read("run_1")] == [1, 2, 3, 4]
+    assert await claimed(other) == []
+
+
+async def test_an_order_that_nobody_heard_waits_for_whoever_takes_the_run_over(
+    open_log: Open,
+) -> None:
+    one, other, asking = open_log(), open_log(), open_log()
+    await kept(begin(one), STARTED)
+    await die(one)
+    await asking.order("run_1", Order(kind="stop"))
+    assert await claimed(other) == ["run_1"]
+    run = await other.reopen("run_1")
+    obeyed: asyncio.Queue[Order] = asyncio.Queue()
+    run.on_order = obeyed.put_nowait
+    assert (await obeyed.get()).kind == "stop"
+    await kept(run, END)
+    assert await other._streams.orders.all() == {}
+
+
+async def test_many_runs_are_listed_and_nothing_is_left_of_those_that_are_deleted(
+    open_log: Open,
+) -> None:
+    log = open_log()
+    names = [f"run_{number}" for number in range(300)]
+    await asyncio.gather(*(ended_run(log, name) for name in names))
+    assert {record.id for record in await log.list()} == set(names)
+    await log.delete("run_7")
+    assert len(await log.list()) == 299
+    assert await log._streams.open_runs.all() == {}
+    assert len(await log._streams.records.all()) == 299
+
+
+async def _rest(reader: Follower) -> list[int]:
+    return [event.seq async for event in reader]
