@@ -198,8 +198,12 @@ async def test_calls_of_models_lead_to_their_runs_and_back_into_the_form(stage_o
     await page.locator(".tools-list summary").click()
     link = page.get_by_role("link", name="The run that called it")
     await expect(link).to_have_attribute("href", f"/runs/{run_id}")
+    await page.get_by_role("button", name="Edit as JSON").click()
+    await page.get_by_label("Arguments as JSON").fill("{")
     await page.get_by_role("button", name="Put into the form").click()
     await expect(page.get_by_label("city")).to_have_value("Lima")
+    await page.get_by_role("button", name="Call", exact=True).click()
+    await expect(page.locator(".tools-result pre")).to_contain_text("Lima")
 
 
 async def test_a_tool_that_is_not_there_is_said_to_be_not_there(stage_of: StageOf) -> None:

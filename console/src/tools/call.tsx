@@ -13,16 +13,22 @@ import { serverNow, useNow } from "../wire/clock";
 import type { Tool } from "../wire/types";
 import { refusal } from "./loading";
 
+/** What stands in the form. */
+export interface Given {
+  value: Fields;
+  /** Whether all of it could be read. */
+  valid: boolean;
+}
+
 interface CallByHandProps {
   tool: Tool;
-  given: Fields;
-  setGiven: (given: Fields) => void;
+  given: Given;
+  setGiven: (given: Given) => void;
   /** A call has ended: its tool has one more. */
   called: () => void;
 }
 
 export function CallByHand({ tool, given, setGiven, called }: CallByHandProps) {
-  const [readable, setReadable] = useState(true);
   const [tried, setTried] = useState(false);
   const hand = useHand(tool, called);
   const form = useRef<HTMLFormElement>(null);
@@ -30,23 +36,19 @@ export function CallByHand({ tool, given, setGiven, called }: CallByHandProps) {
     event.preventDefault();
     if (hand.startedAt !== undefined) return;
     setTried(true);
-    if (!readable || problemsIn(fieldsOf(tool.parameters) ?? [], given).size) {
+    if (!given.valid || problemsIn(fieldsOf(tool.parameters) ?? [], given.value).size) {
       announce("Something in the form is not right yet.");
       requestAnimationFrame(() => form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus());
       return;
     }
-    void hand.run(given);
-  };
-  const change = (value: Fields, valid: boolean) => {
-    setGiven(value);
-    setReadable(valid);
+    void hand.run(given.value);
   };
   const sendOnEnter = (event: KeyboardEvent) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.current?.requestSubmit();
   };
   return (
     <form ref={form} class="tools-call" noValidate onSubmit={submit} onKeyDown={sendOnEnter}>
-      <SchemaForm schema={tool.parameters} value={given} onChange={change} checked={tried} />
+      <SchemaForm schema={tool.parameters} value={given.value} onChange={(value, valid) => setGiven({ value, valid })} checked={tried} />
       {tool.approve && <p class="hint">A model has to ask before it runs this. If you call it here, that is your yes.</p>}
       <div class="row">
         <button type="submit" class="main" title="Call (Ctrl+Enter)" disabled={hand.startedAt !== undefined}>

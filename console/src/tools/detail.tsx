@@ -1,10 +1,11 @@
 // One tool: what it is, a form to call it by hand, what was last done with it.
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { announce } from "../announce";
 import { Value } from "../parts/value";
 import { fieldsOf, initialOf, type Fields } from "../parts/schema";
 import { offeredTool } from "../wire/tools";
 import type { Tool } from "../wire/types";
-import { CallByHand } from "./call";
+import { CallByHand, type Given } from "./call";
 import { LastCalls } from "./last";
 import { useLoaded } from "./loading";
 import { homeOf } from "./words";
@@ -31,16 +32,21 @@ export function ToolDetail({ name }: { name: string }) {
 }
 
 function Known({ tool, again }: { tool: Tool; again: () => void }) {
-  const begin = useMemo(() => initialOf(fieldsOf(tool.parameters) ?? []), [tool.name]);
-  const [given, setGiven] = useState<Fields>(begin);
+  const [given, setGiven] = useState<Given>(() => ({ value: initialOf(fieldsOf(tool.parameters) ?? []), valid: true }));
+  const form = useRef<HTMLHeadingElement>(null);
+  const reuse = (value: Fields) => {
+    setGiven({ value, valid: true });
+    form.current?.scrollIntoView();
+    announce("The arguments are in the form.");
+  };
   return (
     <>
       <p class="tools-description">{tool.description}</p>
       <Facts tool={tool} />
-      <h2>Call it</h2>
+      <h2 ref={form}>Call it</h2>
       <CallByHand tool={tool} given={given} setGiven={setGiven} called={again} />
       <h2>Last calls</h2>
-      <LastCalls calls={tool.calls} reuse={setGiven} />
+      <LastCalls calls={tool.calls} reuse={reuse} />
       <h2>Schema</h2>
       <Value value={tool.parameters} label="JSON Schema of the arguments" />
     </>
