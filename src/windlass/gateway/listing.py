@@ -1,10 +1,11 @@
 """The runs of a key, and which of them are asked for."""
 
 from collections.abc import Mapping
-from typing import cast, get_args
+from typing import get_args
 
 from msgspec import Struct
 
+from windlass.errors import RunNotFound
 from windlass.events import StopReason
 from windlass.gateway.exchange import query_number
 from windlass.gateway.found import FoundRun, KeptHere, KnownHere, RunStatus
@@ -12,7 +13,7 @@ from windlass.gateway.gateway import Gateway
 from windlass.gateway.problems import bad_request
 from windlass.models.fields import JsonObject
 
-__all__ = ["RunQuery", "listed_runs", "read_query", "runs_of"]
+__all__ = ["RunQuery", "listed_runs", "newest_runs", "read_query"]
 
 LISTED = 1_000
 """How many runs a list has at most, unless it is asked for fewer."""
@@ -35,7 +36,8 @@ class RunQuery(Struct, frozen=True, kw_only=True):
 
     @property
     def chooses(self) -> bool:
-        return any((self.before, self.status, self.reason, self.model, self.tool, self.q))
+        """Whether only some of the runs are wanted that there are."""
+        return any((self.status, self.reason, self.model, self.tool, self.q))
 
     def wants(self, run: JsonObject) -> bool:
         """Whether a run is one of them, as far as its fields tell."""
@@ -69,45 +71,55 @@ def _word(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
     return word
 
 
-async def runs_of(gateway: Gateway, owner: str, limit: int | None = None) -> list[FoundRun]:
-    """Newest first: those that go here, and those that the log knows."""
+async def newest_runs(gateway: Gateway, owner: str, limit: int, before: str = "") -> list[FoundRun]:
+    """So many runs of a key, newest first; with `before`, of those that began before that run.
+
+    They go here, or the log knows them. Raises `RunNotFound` if the run is unknown.
+    """
     here = {run.id: KnownHere(run) for run in gateway.runs.all() if run.owner == owner}
-    if gateway.durable is None:
-        return cast("list[FoundRun]", list(reversed(here.values()))[:limit])
-    records = await gateway.durable.log.list(owner=owner, limit=limit)
-    return [here.get(record.id) or KeptHere(record, gateway.durable) for record in records]
+    durable = gateway.durable
+    if durable is None:
+        ids = list(reversed(here))
+        if before and before not in here:
+            raise RunNotFound(f"no run {before!r} is known here")
+        begin = ids.index(before) + 1 if before else 0
+        return [here[each] for each in ids[begin : begin + limit]]
+    time = (await durable.find(before, owner)).created if before else None
+    records = await durable.log.list(owner=owner, before=time, limit=limit)
+    return [here.get(record.id) or KeptHere(record, durable) for record in records]
 
 
 async def listed_runs(gateway: Gateway, owner: str, query: RunQuery) -> list[JsonObject]:
-    """What is told of the runs that are asked for. Raises `Refused`.
-
-    Whether a run has called a tool stands in its events: those of so many runs are read at most.
-    """
-    runs = await runs_of(gateway, owner, None if query.chooses else query.limit)
+    """What is told of the runs that are asked for. Raises `Refused`."""
+    size = LISTED if query.chooses else query.limit
     listed: list[JsonObject] = []
-    read = 0
-    for run in _after(runs, query.before):
-        fields = await run.fields(whole=False)
-        if not query.wants(fields):
-            continue
-        if query.tool or query.summary:
-            summary = await gateway.summaries.of(run)
-            read += 1
-            if summary is not None and query.summary:
-                fields["summary"] = summary.fields()
-            if query.tool and not (summary and summary.calls_tool(query.tool)):
-                fields = None
-        if fields is not None:
-            listed.append(fields)
-        if len(listed) == query.limit or read == LISTED:
-            break
+    before, more = query.before, True
+    while more:
+        try:
+            runs = await newest_runs(gateway, owner, size, before)
+        except RunNotFound:
+            raise bad_request(f"before: no run {before[:100]!r} is known here", "before") from None
+        for run in runs:
+            fields = await _told(gateway, run, query)
+            if fields is not None:
+                listed.append(fields)
+            if len(listed) == query.limit:
+                return listed
+        # Whether a tool was called stands in a run's events: not all that are kept can be read.
+        more = len(runs) == size and not query.tool
+        before = runs[-1].id if runs else ""
     return listed
 
 
-def _after(runs: list[FoundRun], before: str) -> list[FoundRun]:
-    if not before:
-        return runs
-    for position, run in enumerate(runs, start=1):
-        if run.id == before:
-            return runs[position:]
-    raise bad_request(f"before: no run {before[:100]!r} is known here", "before")
+async def _told(gateway: Gateway, run: FoundRun, query: RunQuery) -> JsonObject | None:
+    """What is told of the run, if it is one of those that are asked for."""
+    fields = await run.fields(whole=False)
+    if not query.wants(fields):
+        return None
+    if query.tool or query.summary:
+        summary = await gateway.summaries.of(run)
+        if summary is None or (query.tool and not summary.calls_tool(query.tool)):
+            return None
+        if query.summary:
+            fields["summary"] = summary.fields()
+    return fields

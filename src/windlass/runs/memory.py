@@ -48,10 +48,11 @@ class MemoryRunLog:
         owner: str | None = None,
         chat: str | None = None,
         open: bool | None = None,
+        before: float | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
         records = [_now(*run) for run in self._runs.values()]
-        return chosen(records, owner=owner, chat=chat, open=open, limit=limit)
+        return chosen(records, owner=owner, chat=chat, open=open, before=before, limit=limit)
 
     async def order(self, run_id: str, order: Order) -> None:
         log = self._run(run_id)[1]

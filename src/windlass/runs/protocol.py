@@ -43,9 +43,10 @@ class RunLog(Protocol):
         owner: str | None = None,
         chat: str | None = None,
         open: bool | None = None,
+        before: float | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
-        """The runs that are kept, newest first; None does not choose."""
+        """The runs that are kept, newest first; `before` is a time. None does not choose."""
         ...
 
     async def order(self, run_id: str, order: Order) -> None:

@@ -60,9 +60,10 @@ def chosen(
     owner: str | None,
     chat: str | None,
     open: bool | None,
+    before: float | None,
     limit: int | None,
 ) -> Sequence[RunRecord]:
-    """Those that are asked for, newest first; None does not choose."""
+    """Those that are asked for, newest first; `before` is a time. None does not choose."""
     newest = sorted(records, key=lambda record: record.created, reverse=True)
     found = [
         record
@@ -70,6 +71,7 @@ def chosen(
         if owner in (None, record.owner)
         and chat in (None, record.chat)
         and open in (None, record.ended is None)
+        and (before is None or record.created < before)
     ]
     return found[:limit]
 

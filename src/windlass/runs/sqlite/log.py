@@ -112,9 +112,12 @@ class SQLiteLog:
         owner: str | None = None,
         chat: str | None = None,
         open: bool | None = None,
+        before: float | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
-        choose = partial(queries.records, owner=owner, chat=chat, open=open, limit=limit)
+        choose = partial(
+            queries.records, owner=owner, chat=chat, open=open, before=before, limit=limit
+        )
         return await self._read(choose)
 
     async def order(self, run_id: str, order: Order) -> None:

@@ -54,13 +54,14 @@ def records(
     owner: str | None,
     chat: str | None,
     open: bool | None,
+    before: float | None,
     limit: int | None,
 ) -> Sequence[RunRecord]:
     """The chosen runs, newest first."""
     conditions, values = ["TRUE"], list[Any]()
-    for column, value in (("owner", owner), ("chat", chat)):
+    for condition, value in (("owner = ?", owner), ("chat = ?", chat), ("created < ?", before)):
         if value is not None:
-            conditions.append(f"{column} = ?")
+            conditions.append(condition)
             values.append(value)
     if open is not None:
         conditions.append("ended IS NULL" if open else "ended IS NOT NULL")
