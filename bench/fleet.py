@@ -19,10 +19,23 @@ from report import Verdict
 
 PROMPT = "What is the weather in Paris, and do my notes say anything about it? Mail me both."
 LOADS = 2
-CONCURRENCY = 16
-"""Of each load."""
 GOAL = 1.15
 """CPU of a run with two gateways, as a multiple of one's: what one more costs all the others."""
+
+
+class Scenario(NamedTuple):
+    title: str
+    model: str
+    setups: tuple[str, ...]
+    concurrency: int  # of each load
+    requests: int
+    samples: int
+
+
+SCENARIOS = {
+    "burst": Scenario("one tool, then 100 tokens", "tool", tuple(SETUPS), 16, 128, 7),
+    "live": Scenario("100 tokens in 2 s", "live", ("own", "sqlite", "nats", "two"), 64, 64, 2),
+}
 
 
 class Figures(NamedTuple):
@@ -61,12 +74,14 @@ def asked(
     return [load.heard() for load in senders]
 
 
-def sample(running: Fleet, name: str, senders: list[Worker], requests: int) -> Figures:
+def sample(
+    running: Fleet, name: str, senders: list[Worker], what: Scenario, requests: int
+) -> Figures:
     gateways = running.gateways[name]
     groups = [[server.pid for server in gateways], [running.worker], [running.nats]]
     before = [sum(map(cpu_seconds, group)) for group in groups]
-    heard = asked(senders, gateways, "tool", CONCURRENCY, requests)
-    runs = LOADS * (requests + CONCURRENCY)  # those that warm up have cost as much
+    heard = asked(senders, gateways, what.model, what.concurrency, requests)
+    runs = LOADS * (requests + what.concurrency)  # those that warm up have cost as much
     after = [sum(map(cpu_seconds, group)) for group in groups]
     spent = [(end - begin) / runs for begin, end in zip(before, after, strict=True)]
     rate = sum(requests / each["seconds"] for each in heard)
@@ -74,18 +89,17 @@ def sample(running: Fleet, name: str, senders: list[Worker], requests: int) -> F
     return Figures(rate, spent[0], spent[1], spent[2], p50, p99)
 
 
-def measured(quick: bool) -> dict[str, Figures]:
+def measured(
+    running: Fleet, senders: list[Worker], what: Scenario, quick: bool
+) -> dict[str, Figures]:
     """The medians of interleaved samples, by setup."""
-    heard: dict[str, list[Figures]] = {name: [] for name in SETUPS}
-    names = list(SETUPS)
-    samples, requests = (2, 48) if quick else (9, 160)
-    with fleet(SETUPS) as running, loads() as senders:
-        for number in range(samples + 1):
-            turn = number % len(names)
-            for name in names[turn:] + names[:turn]:
-                figures = sample(running, name, senders, requests)
-                if number:  # the first is to warm up
-                    heard[name].append(figures)
+    heard: dict[str, list[Figures]] = {name: [] for name in what.setups}
+    names = list(what.setups)
+    requests = max(what.requests // 4, what.concurrency) if quick else what.requests
+    for number in range(1 if quick else what.samples):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            heard[name].append(sample(running, name, senders, what, requests))
     return {
         name: Figures(*(median(values) for values in zip(*found, strict=True)))
         for name, found in heard.items()
@@ -93,9 +107,20 @@ def measured(quick: bool) -> dict[str, Figures]:
 
 
 def show(quick: bool) -> list[Verdict]:
-    by_name = measured(quick)
+    with fleet(SETUPS) as running, loads() as senders:
+        burst = SCENARIOS["burst"]
+        for name in SETUPS:  # to warm up
+            sample(running, name, senders, burst, burst.concurrency)
+        found = {key: measured(running, senders, what, quick) for key, what in SCENARIOS.items()}
+    for key, by_name in found.items():
+        show_figures(SCENARIOS[key], by_name)
+    ratio = found["burst"]["two"].cpu / found["burst"]["nats"].cpu
+    return [Verdict("a run on two gateways, CPU to one's", ratio, GOAL, "x")]
+
+
+def show_figures(what: Scenario, by_name: dict[str, Figures]) -> None:
     columns = ["runs/s", "CPU ms", "gateway", "worker", "NATS", "x own", "p50 ms", "p99 ms"]
-    title = f"one tool, then 100 tokens; {LOADS * CONCURRENCY} at once"
+    title = f"{what.title}; {LOADS * what.concurrency} at once"
     print(f"\n{title:<40}" + "".join(f"{column:>9}" for column in columns))
     for name, its in by_name.items():
         spent = [its.cpu, its.gateways, its.worker, its.nats]
@@ -103,5 +128,3 @@ def show(quick: bool) -> list[Verdict]:
         cells += f"{its.cpu / by_name['own'].cpu:>9.2f}"
         later = "".join(f"{seconds * 1e3:>9.1f}" for seconds in (its.p50, its.p99))
         print(f"  {SETUPS[name].title:<38}{its.rate:>9.0f}{cells}{later}")
-    ratio = by_name["two"].cpu / by_name["nats"].cpu
-    return [Verdict("a run on two gateways, CPU to one's", ratio, GOAL, "x")]

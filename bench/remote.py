@@ -33,7 +33,7 @@ class Sizes(NamedTuple):
     at_once: int
 
 
-WHOLE = Sizes(15, 100, 20 * CALLERS)
+WHOLE = Sizes(11, 100, 20 * CALLERS)
 QUICK = Sizes(3, 50, 5 * CALLERS)
 
 

@@ -32,13 +32,16 @@ def show_kept(by_log: dict[str, Kept]) -> None:
 def show_gateways(its: sizing_gateways.Figures) -> None:
     print(f"\n{'memory':<44}{'kB':>9}")
     sizes = {
+        "a gateway": its.gateway_mb * 1024,
+        "a NATS server": its.nats_mb * 1024,
+        "a worker": its.worker_mb * 1024,
         "a run that waits for its tool": its.run_kb,
         "  and what NATS has of it": its.run_nats_kb,
         "a reader, at the gateway of the run": its.here_kb,
         "a reader, at another": its.there_kb,
     }
     for what, kilobytes in sizes.items():
-        print(f"  {what:<42}{kilobytes:>9.1f}")
+        print(f"  {what:<42}{kilobytes:>9,.0f}")
     print(f"\n{'CPU':<44}{'us':>9}")
     spent = {
         "an event for a reader, at the run's gateway": its.here_event,
@@ -52,8 +55,9 @@ def show_gateways(its: sizing_gateways.Figures) -> None:
 
 
 def show_tending(quick: bool) -> None:
-    found = asyncio.run(tending(*((500, 50) if quick else (2000, 200))))
+    found, kept_kb = asyncio.run(tending(*((500, 50) if quick else (2000, 200))))
     found["a worker's announcement, 3 tools"] = asyncio.run(announcement(500 if quick else 5000))
     print(f"\n{'what is done again and again':<44}{'CPU us':>9}{'NATS us':>9}")
     for what, cost in found.items():
         print(f"  {what:<42}{cost.gateway * 1e6:>9.0f}{cost.nats * 1e6:>9.0f}")
+    print(f"  {'memory of NATS for a run that is kept, kB':<42}{'':>9}{kept_kb:>9.1f}")

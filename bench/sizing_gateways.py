@@ -22,6 +22,9 @@ READING = 100
 
 
 class Figures(NamedTuple):
+    gateway_mb: float  # with nothing to do
+    nats_mb: float
+    worker_mb: float
     run_kb: float  # a run that waits for its tool
     run_nats_kb: float
     idle: float  # CPU seconds a second of a gateway that does nothing
@@ -103,11 +106,15 @@ async def _measured(clients: Clients, running: Fleet, runs: int, readers: int) -
     here_event, _ = await per_event(clients, first, first, nats)
     there_event, there_nats = await per_event(clients, first, second, nats)
     return Figures(
-        run_kb,
-        run_nats_kb,
-        idle,
-        idle_beside,
-        *reader_kb,
+        gateway_mb=sizes[0],
+        nats_mb=sizes[1],
+        worker_mb=resident_mb(running.worker),
+        run_kb=run_kb,
+        run_nats_kb=run_nats_kb,
+        idle=idle,
+        idle_beside=idle_beside,
+        here_kb=reader_kb[0],
+        there_kb=reader_kb[1],
         here_event=here_event,
         there_event=there_event,
         there_nats=there_nats,

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from gateway_load import cpu_seconds
+from gateway_servers import resident_mb
 from gateway_tools import get_weather, search_notes, send_mail
 
 from windlass.events import RunEnded, RunStarted
@@ -33,15 +34,20 @@ class Cost(NamedTuple):
         return Cost((self.gateway - other.gateway) / parts, (self.nats - other.nats) / parts)
 
 
-async def tending(ended: int, going: int) -> dict[str, Cost]:
-    """Of one kept run and of one that goes, each time that they are looked at."""
+async def tending(ended: int, going: int) -> tuple[dict[str, Cost], float]:
+    """Of one kept run and of one that goes, each time that they are looked at.
+
+    And the memory that NATS has more for one that is kept, in kB.
+    """
     async with NatsServer() as server:
         writer, reader = JetStreamLog(server.url), JetStreamLog(server.url)
         retention = Retention(max_age=KEEP_SECONDS)
         try:
             await filled(writer, 0, AT_ONCE, end=True)
             none = await cost(lambda: reader.expire(retention), server.process_id)
+            before = resident_mb(server.process_id)
             await filled(writer, AT_ONCE, ended, end=True)
+            kept_kb = (resident_mb(server.process_id) - before) * 1024 / ended
             kept = await cost(lambda: reader.expire(retention), server.process_id)
             alone = await cost(reader.claim, server.process_id)
             await filled(writer, AT_ONCE + ended, going, end=False)
@@ -50,11 +56,12 @@ async def tending(ended: int, going: int) -> dict[str, Cost]:
         finally:
             await writer.aclose()
             await reader.aclose()
-    return {
+    costs = {
         "expiry, of a kept run": kept.less(none, ended),
         "takeover, of a run that goes": claim.less(alone, going),
         "a chat's runs found, of a kept run": listed.less(none, ended + going),
     }
+    return costs, kept_kb
 
 
 async def filled(log: JetStreamLog, begin: int, count: int, *, end: bool) -> None:
