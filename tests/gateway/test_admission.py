@@ -74,17 +74,18 @@ def test_clocks_that_do_not_agree_never_make_a_rate_larger(
     bucket, now, allowed = Bucket(per_minute, 1000.0), 1000.0, 0
     for who, seconds in steps:
         now += seconds
-        bucket, wait = bucket.less_one(per_minute, now + skews[who % len(skews)])
-        allowed += not wait
+        bucket, taken, _ = bucket.less(2, per_minute, now + skews[who % len(skews)])
+        allowed += taken
     most_elapsed = now - 1000.0 + max(0.0, *skews, 0.0)
     assert allowed <= per_minute + most_elapsed * per_minute / 60 + 1e-6
 
 
 def test_a_clock_that_is_far_ahead_locks_nobody_out() -> None:
-    bucket, _ = Bucket(1.0, 5000.0).less_one(1, 5000.0)
-    bucket, wait = bucket.less_one(1, 1000.0)
-    assert wait == 60.0
-    assert bucket.less_one(1, 1060.0)[1] == 0.0
+    bucket, taken, _ = Bucket(1.0, 5000.0).less(1, 1, 5000.0)
+    assert taken == 1
+    bucket, taken, wait = bucket.less(1, 1, 1000.0)
+    assert (taken, wait) == (0, 60.0)
+    assert bucket.less(1, 1, 1060.0)[1] == 1
 
 
 async def test_each_key_has_a_rate_of_its_own() -> None:

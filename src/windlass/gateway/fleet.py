@@ -2,18 +2,21 @@
 
 An entry of places says how many each gateway holds. A gateway writes its own number alone, always
 the whole of it: a write that was lost, or came twice, is put right by the next. The numbers of
-gateways that are gone, as their leases say, do not count.
+gateways that are gone, as their leases say, do not count. Requests that come at once are counted by
+one write, so that gateways meet at an entry once in a round trip, however many ask.
 """
 
 import asyncio
+import functools
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from windlass.errors import WindlassError
 from windlass.gateway.config import RunsConfig
+from windlass.gateway.desk import Desk
 from windlass.gateway.entries import Entries, Entry
 from windlass.gateway.tally import Bucket, LocalTally, Tally
 from windlass.messaging.connection import NatsError
@@ -65,6 +68,8 @@ class FleetTally:
         self._keeper, self._live, self._clock = keeper, live, clock
         self._entries = Entries(servers, replicas, PATIENCE, connection)
         self._here = LocalTally()
+        self._rates: dict[str, Desk[float | None]] = {}
+        self._places: dict[str, Desk[bool | None]] = {}
         self._unwritten: set[str] = set()
         """Names of which this gateway may hold another number than is written."""
         self._ready, self._news = asyncio.Event(), asyncio.Event()
@@ -72,11 +77,21 @@ class FleetTally:
         self._task: asyncio.Task[None] | None = None
 
     async def spend(self, name: str, per_minute: int) -> float:
-        seconds = await self._shared(f"rate {name}", lambda entry: self._spent(entry, per_minute))
+        desk = self._rates.get(name)
+        if desk is None:
+            work = functools.partial(self._spent, per_minute)
+            desk = self._rates[name] = Desk(self._serving(f"rate {name}", work), lambda _: None)
+        seconds = await desk.ask()
         return await self._here.spend(name, per_minute) if seconds is None else seconds
 
     async def take(self, name: str, most: int) -> bool:
-        taken = await self._shared(name, lambda entry: self._taken(entry, name, most))
+        desk = self._places.get(name)
+        if desk is None:
+            work = functools.partial(self._taken, name, most)
+            desk = self._places[name] = Desk(
+                self._serving(name, work), lambda taken: self.give_back(name) if taken else None
+            )
+        taken = await desk.ask()
         if taken is None and (taken := await self._here.take(name, most)):
             self._write_soon(name)
         return taken
@@ -98,57 +113,62 @@ class FleetTally:
             await asyncio.wait([self._task])
         await self._entries.aclose()
 
-    async def _shared(self, name: str, work: Callable[[Entry], Awaitable[T]]) -> T | None:
-        """What comes of it with NATS; None while that is away."""
-        if self._away:
-            return None
-        self._begin()
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await self._ready.wait()
-            entry = self._entry(name)
-            async with entry.lock:
-                return None if self._away else await work(entry)
-        except (NatsError, TimeoutError) as error:
-            self._lost(error)
-            return None
+    def _serving(
+        self, name: str, work: Callable[[Entry, int], Awaitable[Sequence[T]]]
+    ) -> Callable[[int], Awaitable[Sequence[T | None]]]:
+        """What comes of the work for so many; nothing for each of them while NATS is away."""
 
-    async def _spent(self, entry: Entry, per_minute: int) -> float:
+        async def serve(many: int) -> Sequence[T | None]:
+            if not self._away:
+                self._begin()
+                try:
+                    async with asyncio.timeout(PATIENCE):
+                        await self._ready.wait()
+                    entry = self._entry(name)
+                    async with entry.lock:
+                        return await work(entry, many)
+                except (NatsError, TimeoutError) as error:
+                    self._lost(error)
+            return [None] * many
+
+        return serve
+
+    async def _spent(self, per_minute: int, entry: Entry, many: int) -> Sequence[float]:
         while True:
             now = self._clock()
             bucket = entry.value(Bucket) or Bucket(per_minute, now)
-            bucket, seconds = bucket.less_one(per_minute, now)
+            bucket, taken, seconds = bucket.less(many, per_minute, now)
             # Where nothing was left when it was last seen, others have not left more.
-            if seconds or await entry.write(bucket):
-                return seconds
+            if not taken or await entry.write(bucket):
+                return [0.0] * taken + [seconds] * (many - taken)
             await entry.read()
 
-    async def _taken(self, entry: Entry, name: str, most: int) -> bool:
-        self._here.hold(name)
+    async def _taken(self, name: str, most: int, entry: Entry, many: int) -> Sequence[bool]:
         try:
-            taken = await self._fits(entry, name, most)
+            taken = await self._granted(entry, name, most, many)
         except BaseException:
-            self.give_back(name)  # it may have been written
+            self._write_soon(name)  # they may have been written
             raise
-        if not taken:
-            self._here.give_back(name)
-        return taken
+        for _ in range(taken):
+            self._here.hold(name)
+        return [True] * taken + [False] * (many - taken)
 
-    async def _fits(self, entry: Entry, name: str, most: int) -> bool:
-        """Writes what is held here, if that is not too much beside what the others hold."""
+    async def _granted(self, entry: Entry, name: str, most: int, many: int) -> int:
+        """How many of so many there is room for beside what the others hold: they are written."""
         fresh = False
         gone: set[str] = set()
         while True:
             others = {each: n for each, n in self._others(entry).items() if each not in gone}
-            if sum(others.values()) + self._here.places[name] <= most:
-                if await self._wrote(entry, name, others):
-                    return True
-            elif fresh:
-                dead = {each for each in others if not await self._entries.lives(each)}
-                if not dead:
-                    return False
-                gone |= dead
-                continue
+            room = most - sum(others.values()) - self._here.places[name]
+            granted = min(many, max(0, room))
+            if granted == many or fresh:
+                if granted < many:
+                    dead = {each for each in others if not await self._entries.lives(each)}
+                    if dead:
+                        gone |= dead
+                        continue
+                if not granted or await self._wrote(entry, name, others, granted):
+                    return granted
             await entry.read()
             fresh = True
 
@@ -168,11 +188,12 @@ class FleetTally:
                 await entry.read()
                 fresh = True
 
-    async def _wrote(self, entry: Entry, name: str, others: Holders) -> bool:
-        number = self._here.places[name]
+    async def _wrote(self, entry: Entry, name: str, others: Holders, more: int = 0) -> bool:
+        held = self._here.places[name]
+        number = held + more
         if not await entry.write({**others, self._keeper: number} if number else others):
             return False
-        if self._here.places[name] == number:
+        if self._here.places[name] == held:
             self._unwritten.discard(name)
         return True
 
@@ -219,7 +240,7 @@ class FleetTally:
     def _lost(self, error: Exception) -> None:
         self._ready.clear()
         self._news.set()
-        if not self._away:
+        if not self._away and not self._closed:
             self._away = True
             said = str(error) or type(error).__name__
             log.warning("NATS is away, and limits count this gateway alone: %s", said)

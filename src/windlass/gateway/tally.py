@@ -40,15 +40,15 @@ class Bucket(Struct, frozen=True):
     left: float
     at: float
 
-    def less_one(self, per_minute: int, now: float) -> "tuple[Bucket, float]":
-        """With one less, and 0; or as full as it is now, and the seconds until there is one."""
+    def less(self, many: int, per_minute: int, now: float) -> "tuple[Bucket, int, float]":
+        """With so many less, as far as it has them; how many; and the seconds until the next."""
         # Clocks of a fleet do not agree: time never runs back, and none is ahead by a minute.
         since = now if self.at > now + A_MINUTE else self.at
         left = min(float(per_minute), self.left + max(0.0, now - since) * per_minute / A_MINUTE)
         then = max(now, since)
-        if left >= 1:
-            return Bucket(left - 1, then), 0.0
-        return Bucket(left, then), (1 - left) * A_MINUTE / per_minute
+        taken = min(many, int(left))
+        left -= taken
+        return Bucket(left, then), taken, max(0.0, 1 - left) * A_MINUTE / per_minute
 
 
 class LocalTally:
@@ -63,8 +63,8 @@ class LocalTally:
     async def spend(self, name: str, per_minute: int) -> float:
         now = self._clock()
         bucket = self._buckets.get(name) or Bucket(per_minute, now)
-        self._buckets[name], seconds = bucket.less_one(per_minute, now)
-        return seconds
+        self._buckets[name], taken, seconds = bucket.less(1, per_minute, now)
+        return 0.0 if taken else seconds
 
     async def take(self, name: str, most: int) -> bool:
         if self.places[name] >= most:
