@@ -5,13 +5,12 @@ import contextlib
 import logging
 import signal
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from windlass.content import FunctionCall, FunctionResponse
+from windlass.content import FunctionCall
 from windlass.errors import ConfigError, ToolError
 from windlass.events import RunEvent, ToolRunProgress
 from windlass.jsontext import compact_json
@@ -44,6 +43,7 @@ from windlass.toolsets.remote.frames import (
     spec_of,
 )
 from windlass.toolsets.remote.toolset import DEFAULT_SERVER
+from windlass.worker.answers import GivenAnswers, failure
 from windlass.worker.host import current_host
 
 __all__ = ["Worker", "serve"]
@@ -51,10 +51,6 @@ __all__ = ["Worker", "serve"]
 log = logging.getLogger("windlass.worker")
 
 ANNOUNCE_SECONDS = 2.0
-REMEMBERED = 1_000
-"""Answers that are kept for callers who ask again."""
-REMEMBERED_BYTES = 1 << 20
-"""The largest of them."""
 HOST_SECONDS = 300.0
 
 
@@ -90,7 +86,7 @@ class Worker:
         self._announcing: asyncio.Task[None] | None = None
         self._calls: dict[str, asyncio.Task[None]] = {}
         self._askers: dict[str, list[str]] = {}
-        self._answers: OrderedDict[str, bytes] = OrderedDict()
+        self._answers = GivenAnswers()
         self._sending: set[asyncio.Task[None]] = set()
         self._leaves = False
         self.ended = asyncio.Event()
@@ -162,8 +158,8 @@ class Worker:
         """Begins a call, unless its key is known: then its one answer goes to this caller too."""
         if not reply:
             raise BadFrame("a call says where its answer goes")
-        if call.key in self._answers:
-            await self._say(reply, self._answers[call.key])
+        if (given := self._answers.to(call.key)) is not None:
+            await self._say(reply, given)
         elif call.key in self._calls:
             if reply not in self._askers[call.key]:
                 self._askers[call.key].append(reply)
@@ -180,7 +176,7 @@ class Worker:
             async with self._places:
                 answer = await self._run(call)
         except asyncio.CancelledError:
-            answer = ToolAnswer(_failure(call, "stopped"), "stopped")
+            answer = ToolAnswer(failure(call, "stopped"), "stopped")
         finally:
             del self._calls[call.key]
         frame = Result(response=answer.response, outcome=answer.outcome)
@@ -188,22 +184,13 @@ class Worker:
         data = encode(frame)
         if len(data) > connection.max_payload:
             text = f"the result takes {len(data)} bytes; the server takes {connection.max_payload}"
-            data = encode(Result(response=_failure(call, text), outcome="error"))
+            data = encode(Result(response=failure(call, text), outcome="error"))
         if answer.outcome != "stopped":  # whoever asks again after that means it
-            self._remember(call, data)
+            self._answers.keep(call, data)
         if self._sending:
             await asyncio.wait(self._sending)  # what it has reported comes before its answer
         for reply in self._askers.pop(call.key):
             await self._say(reply, data)
-
-    def _remember(self, call: Call, data: bytes) -> None:
-        """Keeps the answer for callers who ask again: the call is not run again for them."""
-        if len(data) > REMEMBERED_BYTES:
-            text = f"its answer was lost on the way, and at {len(data)} bytes too large to be kept"
-            data = encode(Result(response=_failure(call, text), outcome="error"))
-        self._answers[call.key] = data
-        if len(self._answers) > REMEMBERED:
-            self._answers.popitem(last=False)
 
     async def _run(self, call: Call) -> ToolAnswer:
         """The answer of the tool, by the same rules as in the loop itself."""
@@ -310,7 +297,3 @@ def _bare(tool: Tool) -> Tool:
         tool.options, approve=False, cache=None, retries=0, serial=False, after=(), timeout=None
     )
     return tool.replace(options=options)
-
-
-def _failure(call: Call, text: str) -> FunctionResponse:
-    return FunctionResponse(call.name, {"error": text}, call.call_id or call.key)

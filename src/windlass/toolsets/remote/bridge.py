@@ -11,13 +11,19 @@ from windlass.jsontext import compact_json
 from windlass.messaging.connection import Connection, Msg, NatsError, connect
 from windlass.tool import Tool, ToolContext
 from windlass.toolsets.remote import subjects
-from windlass.toolsets.remote.calls import Answer, Calls, Lost, NotThere, Stopped
-from windlass.toolsets.remote.directory import Directory, Member, NobodyThere
+from windlass.toolsets.remote.calls import (
+    Answer,
+    Calls,
+    Lost,
+    NotThere,
+    Stopped,
+    repeatable,
+    response_of,
+)
+from windlass.toolsets.remote.directory import Directory, Member
 from windlass.toolsets.remote.frames import (
     HOST_CALL,
-    NOTICE,
     Affinity,
-    Announcement,
     BadFrame,
     Busy,
     Call,
@@ -26,21 +32,17 @@ from windlass.toolsets.remote.frames import (
     Refused,
     Result,
     ToolSpec,
-    checked,
     decode,
     encode,
 )
+from windlass.toolsets.remote.presence import Presence
 
 __all__ = ["Bridge", "HostHandler"]
 
 log = logging.getLogger("windlass.remote")
 
-DISCOVERY_SECONDS = 0.5
-"""How long a session that nobody knows is asked for."""
 WATCH_SECONDS = 0.2
 """How often workers that have calls are looked after: one that was killed is known after this."""
-NOBODY_SECONDS = 3.0
-"""How long a call waits for a worker where there is none, as when the only one is restarted."""
 MOST_ATTEMPTS = 3
 
 HostHandler = Callable[[str, HostCall], Awaitable[Result | Refused]]
@@ -73,8 +75,8 @@ class Bridge:
         self._starting = asyncio.Lock()
         self._id = subjects.new_id("gateway")
         self._directory = Directory()
+        self._presence = Presence(self._directory, affinity)
         self._calls = Calls(self._id, lambda each: self._directory.left(each.session, each.id))
-        self._news = asyncio.Event()
         self._used: dict[str, float] = {}
         self._tools: dict[str, dict[str, tuple[ToolSpec, Tool]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,7 +92,7 @@ class Bridge:
             connection = await connect(self._servers, "windlass gateway", self._options)
             connection.on_return = self._returned
             connection.is_idle = lambda: not self._lasting and not self._calls.sessions
-            await connection.subscribe(subjects.any_announcement(), self._on_notice)
+            await connection.subscribe(subjects.any_announcement(), self._presence.on_notice)
             await connection.subscribe(subjects.replies(self._id), self._on_reply)
             if self._on_host_call is not None:
                 await connection.subscribe(subjects.host("*"), self._on_host, "hosts")
@@ -113,7 +115,7 @@ class Bridge:
         await self.start()
         self._touch(session)
         if not self._directory.members(session):
-            await self._discover(session)
+            await self._presence.discover(self._connected(), session)
         return self._directory.tools(session)
 
     async def tools(self, session: str) -> list[Tool]:
@@ -140,14 +142,14 @@ class Bridge:
         key = context.call_key if context and context.run_id else subjects.new_id("call")
         tried: set[str] = set()
         while True:
-            member = await self._somebody(session, spec, tried)
+            member = await self._presence.somebody(self._connected(), session, spec, tried)
             frame = self._frame(spec, arguments, context, key)
             try:
-                return _response(await self._ask(member, spec, frame, context), spec)
+                return response_of(await self._ask(member, spec, frame, context), spec)
             except Lost as loss:
                 self._directory.left(session, member.id)
                 tried.add(member.id)
-                safe = _repeatable(spec) and len(tried) < MOST_ATTEMPTS
+                safe = repeatable(spec) and len(tried) < MOST_ATTEMPTS
                 if not safe and not isinstance(loss, NotThere):
                     raise ToolError(
                         f"{spec.name} was interrupted, effect unknown: the worker {member.id}"
@@ -208,7 +210,7 @@ class Bridge:
             )
         try:
             answer = await self._calls.ask(
-                connection, member, data, context, again=_repeatable(spec)
+                connection, member, data, context, again=repeatable(spec)
             )
         except asyncio.CancelledError:
             await self._cancel(member, frame.key)
@@ -238,25 +240,6 @@ class Bridge:
     async def _on_reply(self, message: Msg) -> None:
         await self._calls.on_reply(self._connected(), message)
 
-    async def _on_notice(self, message: Msg) -> None:
-        session, worker = subjects.worker_in(message.subject)
-        try:
-            notice = decode(message.data, NOTICE)
-            if isinstance(notice, Announcement):
-                known = self._directory.member(session, worker)
-                if known is None or not known.repeated_by(notice):
-                    checked(notice, session, worker)
-        except BadFrame as error:
-            log.warning("A worker of the session %s was refused: %s", session, error)
-            if message.reply:
-                await message.respond(encode(Refused(reason=str(error))))
-            return
-        if isinstance(notice, Announcement):
-            if self._directory.heard(notice, asyncio.get_running_loop().time()):
-                self._news.set()
-        else:
-            self._directory.left(session, worker)
-
     async def _on_host(self, message: Msg) -> None:
         session = message.subject.rsplit(".", 1)[1]
         task = asyncio.create_task(self._host(session, message))
@@ -271,37 +254,6 @@ class Bridge:
         except BadFrame as error:
             answer = Refused(reason=str(error))
         await message.respond(encode(answer))
-
-    async def _somebody(self, session: str, spec: ToolSpec, tried: set[str]) -> Member:
-        """Who is to run it; where nobody is, a worker that comes is waited for."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + NOBODY_SECONDS
-        while True:
-            try:
-                return self._directory.pick(session, spec, self._affinity, tried)
-            except NobodyThere:
-                if loop.time() >= end:
-                    raise
-            await self._connected().publish(subjects.hello(session))
-            await self._hear_news()
-
-    async def _discover(self, session: str) -> None:
-        connection = self._connected()
-        await connection.publish(subjects.hello(session))
-        end = asyncio.get_running_loop().time() + DISCOVERY_SECONDS
-        while not self._directory.members(session) and await self._hear_news(end):
-            pass
-
-    async def _hear_news(self, until: float | None = None) -> bool:
-        """Waits until somebody new is there, for a while; whether that is so."""
-        until = until or asyncio.get_running_loop().time() + DISCOVERY_SECONDS
-        self._news.clear()
-        try:
-            async with asyncio.timeout_at(until):
-                await self._news.wait()
-        except TimeoutError:
-            return False
-        return True
 
     async def _look_after(self) -> None:
         while True:
@@ -332,20 +284,3 @@ class Bridge:
     def _connected(self) -> Connection:
         assert self._connection is not None
         return self._connection
-
-
-def _repeatable(spec: ToolSpec) -> bool:
-    """Whether a call that was cut off may be made again, with the same key."""
-    return spec.idempotent or spec.on_interrupt == "retry"
-
-
-def _response(answer: Answer, spec: ToolSpec) -> FunctionResponse:
-    match answer:
-        case Busy():
-            raise ToolError(f"the worker of {spec.name} is busy")
-        case Refused(reason=reason):
-            raise ToolError(f"{spec.name} was not run: {reason}")
-        case Result(outcome="ok", response=response):
-            return response
-        case Result(response=response, retryable=retryable):
-            raise ToolError(response.error or f"{spec.name} failed", retryable=retryable)

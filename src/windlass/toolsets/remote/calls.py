@@ -8,6 +8,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from windlass.content import FunctionResponse
+from windlass.errors import ToolError
 from windlass.messaging.connection import Connection, Msg, is_nobody
 from windlass.tool import ToolContext
 from windlass.toolsets.remote import subjects
@@ -21,10 +23,11 @@ from windlass.toolsets.remote.frames import (
     Progress,
     Refused,
     Result,
+    ToolSpec,
     decode,
 )
 
-__all__ = ["Answer", "Calls", "Lost", "NotThere", "Stopped"]
+__all__ = ["Answer", "Calls", "Lost", "NotThere", "Stopped", "repeatable", "response_of"]
 
 log = logging.getLogger("windlass.remote")
 
@@ -201,3 +204,21 @@ def _pong(message: Msg) -> Pong:
         return decode(message.data, PONG)
     except BadFrame:
         return Pong()
+
+
+def repeatable(spec: ToolSpec) -> bool:
+    """Whether a call that was cut off may be made again, with the same key."""
+    return spec.idempotent or spec.on_interrupt == "retry"
+
+
+def response_of(answer: Answer, spec: ToolSpec) -> FunctionResponse:
+    """What the tool returned. Raises `ToolError` for any other answer."""
+    match answer:
+        case Busy():
+            raise ToolError(f"the worker of {spec.name} is busy")
+        case Refused(reason=reason):
+            raise ToolError(f"{spec.name} was not run: {reason}")
+        case Result(outcome="ok", response=response):
+            return response
+        case Result(response=response, retryable=retryable):
+            raise ToolError(response.error or f"{spec.name} failed", retryable=retryable)
