@@ -21,7 +21,7 @@ MEASURED := --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install run examples console screenshots test check format bench bench-local bench-peers bfcl crash docs clean
+.PHONY: help install run examples console screenshots test check format bench bench-local bench-peers bfcl crash crash-fleet docs clean
 
 help:
 	@echo "make run     the gateway with a model of this machine and a few tools; MODEL=smol for the light one"
@@ -34,6 +34,7 @@ help:
 	@echo "make bench-local   the embedded models: which tools they choose, and the whole loop"
 	@echo "make bfcl    every gold call of BFCL in every format, and its tasks"
 	@echo "make crash   kills a gateway 300 times, or KILLS, and looks whether anything is lost"
+	@echo "make crash-fleet   the same for gateways, workers and NATS servers of a fleet"
 	@echo "make docs    run every example in the documentation"
 	@echo "make clean   remove what the other targets made"
 
@@ -87,6 +88,9 @@ bench-peers: $(INSTALLED)
 
 crash: $(INSTALLED)
 	@WINDLASS_CRASH_KILLS=$(KILLS) $(BIN)/pytest -q -s -n0 tests/crash/test_crashes.py $(ARGS)
+
+crash-fleet: $(INSTALLED)
+	@WINDLASS_FLEET_KILLS=$(KILLS) WINDLASS_CLUSTER_KILLS=$$(($(KILLS) / 4 + 1)) $(BIN)/pytest -q -s -n0 tests/crash/test_fleet_crashes.py $(ARGS)
 
 bfcl: $(INSTALLED)
 	@BFCL_WHOLE=1 $(BIN)/pytest -q -n $(WORKERS) tests/bfcl $(ARGS)
