@@ -14,20 +14,20 @@ said with `stage.watch.expects(pattern)`.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.async_api import Browser, BrowserContext, Locator, Page, ViewportSize, expect
 from tests.console.toolbox import Toolbox
 from tests.console.watching import Watch
 from tests.gateway.serving import Serving, config_of
 from tests.gateway.talking import asking
 
 from windlass.gateway.config import KeyConfig, ModelConfig, RunsConfig, ServerConfig
-from windlass.model import ModelRequest
+from windlass.model import Model, ModelRequest
 from windlass.testing import Script, ScriptedModel
 
 __all__ = [
@@ -45,8 +45,8 @@ __all__ = [
 
 IN_ONE_BROWSER = pytest.mark.asyncio(loop_scope="session")
 MODEL = "scripted"
-PHONE = {"width": 390, "height": 844}
-DESK = {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+DESK: ViewportSize = {"width": 1280, "height": 800}
 PATIENCE = 20_000
 """Milliseconds for what happens by itself: a busy machine is no reason to fail."""
 
@@ -127,20 +127,27 @@ class Stage(Pages):
         keys: Sequence[KeyConfig] = (),
         extra: Mapping[str, Script[ModelRequest]] | None = None,
         more_tools: Sequence[Any] = (),
+        shown: Callable[[Toolbox], Sequence[Any]] = lambda _: (),
+        speaker: Model | None = None,
         server: Mapping[str, Any] | None = None,
         **model: Any,
     ) -> "Stage":
-        """Serves `scripted` with all the tools, and the `extra` models with none."""
+        """Serves `scripted` with all the tools, and the `extra` models with none.
+
+        There are `more_tools`, and those that are `shown` are made with the toolbox. A `speaker`
+        takes the script's place. What else is said is for the model's configuration.
+        """
         box = Toolbox()
-        tools = [*box.tools(), *more_tools]
+        tools = [*box.tools(), *more_tools, *shown(box)]
         names = tuple(tool.name for tool in tools)
+        name = model.get("name", MODEL)
         served = [
             ModelConfig(**{"name": MODEL, "target": "scripted/model", "tools": names, **model})
         ]
-        models = {MODEL: ScriptedModel(script)}
-        for name, said in (extra or {}).items():
-            served.append(ModelConfig(name=name, target=f"scripted/{name}"))
-            models[name] = ScriptedModel(said)
+        models: dict[str, Model] = {name: speaker or ScriptedModel(script)}
+        for other, said in (extra or {}).items():
+            served.append(ModelConfig(name=other, target=f"scripted/{other}"))
+            models[other] = ScriptedModel(said)
         config = config_of(
             *served,
             keys=tuple(keys),
