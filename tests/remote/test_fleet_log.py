@@ -188,6 +188,17 @@ async def test_an_order_that_nobody_heard_waits_for_whoever_takes_the_run_over(
     assert await other._streams.orders.all() == {}
 
 
+async def test_an_order_that_came_too_late_is_taken_away(open_log: Open) -> None:
+    one, asking = open_log(), open_log()
+    await kept(begin(one, "run_1"), STARTED)
+    await ended_run(one, "run_2")
+    for run_id in ("run_1", "run_2"):
+        await asking._orders.give(run_id, Order(kind="stop"))
+    await asking._orders.tidy()
+    left = await asking._streams.orders.all()
+    assert [key.partition(".")[0] for key in left] == ["run_1"]
+
+
 async def test_many_runs_are_listed_and_nothing_is_left_of_those_that_are_deleted(
     open_log: Open,
 ) -> None:

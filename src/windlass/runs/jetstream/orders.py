@@ -21,6 +21,8 @@ log = logging.getLogger("windlass.runs")
 LOOK_SECONDS = 1.0
 """How often those are looked for that were not heard: of a run that was taken over, above all."""
 
+LOOKS_TO_TIDY = 60
+
 Obey = Callable[[str, Order], bool]
 """Does what is asked of a run; False if that does not go here."""
 _order = msgspec.json.Decoder(Order)
@@ -64,14 +66,25 @@ class Orders:
             self._take(self._streams.orders.key_in(message.subject), message.data)
 
     async def _look(self) -> None:
+        looks = 0
         while True:
             await asyncio.sleep(LOOK_SECONDS)
+            looks += 1
             with contextlib.suppress(StorageError):
-                for key, entry in (await self._streams.orders.all()).items():
+                waiting = await self._streams.orders.all()
+                for key, entry in waiting.items():
                     self._take(key, entry.value)
+                if waiting and looks % LOOKS_TO_TIDY == 0:
+                    await self.tidy()
+
+    async def tidy(self) -> None:
+        """Takes those away that came too late: their runs have ended."""
+        asked = {_run_in(key) for key in await self._streams.orders.all()}
+        for run_id in asked.difference(await self._streams.open_runs.all()):
+            await self._streams.orders.drop(f"{run_id}.>")
 
     def _take(self, key: str, data: bytes) -> None:
-        run_id = key.partition(".")[0]
+        run_id = _run_in(key)
         if key in self._obeyed.get(run_id, ()):
             return
         try:
@@ -81,3 +94,7 @@ class Orders:
             return
         if self._obey(run_id, order):
             self._obeyed.setdefault(run_id, set()).add(key)
+
+
+def _run_in(key: str) -> str:
+    return key.partition(".")[0]

@@ -31,8 +31,6 @@ REQUEST_SECONDS = 2.0
 PATIENCE = 30.0
 """Seconds for which it is tried again: a cluster that has lost its leader chooses another."""
 AGAIN_SECONDS = 0.1
-ORDER_SECONDS = 7 * 86_400.0
-"""Orders that nobody has taken away, as of runs that ended in the same moment, go by themselves."""
 HOPELESS = (ConnectionClosedError, MaxPayloadError)
 
 T = TypeVar("T")
@@ -80,7 +78,7 @@ class Streams:
         self.records = Bucket(self, RECORDS, replicas)
         self.open_runs = Bucket(self, OPEN, replicas)
         self.leases = Bucket(self, LEASES, replicas, lease)
-        self.orders = Bucket(self, ORDERS, replicas, ORDER_SECONDS)
+        self.orders = Bucket(self, ORDERS, replicas)
 
     async def connection(self) -> Connection:
         await self._ready()
