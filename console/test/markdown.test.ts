@@ -115,8 +115,16 @@ test("headings never skip a level, whatever the model skips", () => {
   assert.deepEqual(levels("### a\n###### b\n# c\n## d\n## e"), [2, 3, 2, 3, 3]);
 });
 
+test("nothing is nested so deep that a page could not show it", () => {
+  const depthOf = (value: unknown): number =>
+    typeof value === "object" && value !== null ? 1 + Math.max(0, ...Object.values(value).map(depthOf)) : 0;
+  for (const text of [`${"*".repeat(9_000)}a${"*".repeat(9_000)}`, `${"*a ".repeat(400)}${"b* ".repeat(400)}`, "> ".repeat(9_000), `${"- ".repeat(900)}a`]) {
+    assert(depthOf(shown(text)) < 200, text.slice(0, 20));
+  }
+});
+
 test("what is meant to take forever comes to an end", () => {
-  for (const piece of ["> ", "- ", "[", "![", "*a ", "a* ", "a*b", "**a _b ", "`", "` `` ", "a@", "<a", "&#", "\\", "| a ", "(", "www."]) {
+  for (const piece of ["> ", "- ", "[", "![", "*", "*a ", "a* ", "a*b", "**a _b ", "`", "` `` ", "a@", "<a", "&#", "\\", "| a ", "(", "www."]) {
     shown(piece.repeat(30_000 / piece.length));
   }
 });

@@ -39,6 +39,8 @@ const TICKS = /`+/g;
 const LONGEST_LABEL = 500;
 /** In words and marks. */
 const FARTHEST = 500;
+/** Marks that are nested deeper than anybody can see are text: a page cannot show them either. */
+const DEEPEST = 16;
 const ENTITIES: Record<string, string> = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0" };
 
 /** The text with its marks read; a link has no links in it. */
@@ -173,7 +175,9 @@ function close(closer: Mark, open: Node[]): void {
     if (!isMark(opener)) return;
     const used = closer.char === "~" ? closer.length : Math.min(2, opener.length, closer.length);
     const kind = closer.char === "~" ? "del" : used === 2 ? "strong" : "em";
-    const inner = plain(open.splice(back + 1));
+    const inner = plain(open.slice(back + 1));
+    if (depthOf(inner) >= DEEPEST) return;
+    open.length = back + 1;
     opener.length -= used;
     closer.length -= used;
     if (!opener.length) open.pop();
@@ -188,6 +192,10 @@ function openerOf(closer: Mark, open: readonly Node[]): number {
     if (isMark(node) && isPair(node, closer)) return at;
   }
   return -1;
+}
+
+function depthOf(nodes: readonly Inline[]): number {
+  return Math.max(0, ...nodes.map((node) => (typeof node === "object" && "inner" in node ? 1 + depthOf(node.inner) : 0)));
 }
 
 function isMark(node: Node | undefined): node is Mark {
