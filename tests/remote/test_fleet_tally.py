@@ -222,6 +222,27 @@ async def test_who_is_cancelled_while_asking_leaves_no_place_taken(
     assert await other.take(name, 1)
 
 
+async def test_a_write_that_nobody_knows_the_end_of_leaves_no_place_taken(
+    gateways: Fleet, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "AGAIN_SECONDS", 0.02)
+    one, other = gateways.gateway(), gateways.gateway()
+    await one.spend(name, 1)
+    update = one._entries.bucket.update
+
+    async def not_answered(*args: Any, **more: Any) -> int:
+        await update(*args, **more)
+        asking.cancel()
+        raise TimeoutError
+
+    one._entries.bucket.update = not_answered
+    asking = asyncio.create_task(one.take(name, 1))
+    await asyncio.wait([asking])
+    await until(lambda: not one._away)
+    await written(one)
+    assert await other.take(name, 1)
+
+
 async def test_a_keeper_of_the_numbers_that_has_ended_is_followed_by_another(
     gateways: Fleet, name: str
 ) -> None:
@@ -282,6 +303,7 @@ async def test_while_nats_is_away_each_gateway_counts_for_itself_and_then_togeth
     assert await other.spend("x", 1) == 0.0
     assert await other.spend("x", 1) > 0
     assert not await other.take("x", 1)
+    assert await other.take("y", 1)
     one.give_back("x")
     assert await one.take("x", 1)
     said = [record.message for record in caplog.records]
@@ -289,6 +311,11 @@ async def test_while_nats_is_away_each_gateway_counts_for_itself_and_then_togeth
     async with NatsServer(store=tmp_path, port=port):
         await until(lambda: not (one._away or other._away))
         await written(one, other)
+        third = gateways.gateway()
+        assert [await third.take("x", 3) for _ in range(2)] == [True, False]
+        assert not await third.take("y", 1)
+        third.give_back("x")
+        await written(third)
         other.give_back("x")
         await written(other)
         assert not await other.take("x", 1)

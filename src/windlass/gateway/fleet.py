@@ -68,8 +68,8 @@ class FleetTally:
         self._keeper, self._live, self._clock = keeper, live, clock
         self._entries = Entries(servers, replicas, PATIENCE, connection)
         self._here = LocalTally()
-        self._rates: dict[str, Desk[float | None]] = {}
-        self._places: dict[str, Desk[bool | None]] = {}
+        self._rates: dict[tuple[str, int], Desk[float | None]] = {}
+        self._places: dict[tuple[str, int], Desk[bool | None]] = {}
         self._unwritten: set[str] = set()
         """Names of which this gateway may hold another number than is written."""
         self._ready, self._news = asyncio.Event(), asyncio.Event()
@@ -77,18 +77,19 @@ class FleetTally:
         self._task: asyncio.Task[None] | None = None
 
     async def spend(self, name: str, per_minute: int) -> float:
-        desk = self._rates.get(name)
+        desk = self._rates.get((name, per_minute))
         if desk is None:
             work = functools.partial(self._spent, per_minute)
-            desk = self._rates[name] = Desk(self._serving(f"rate {name}", work), lambda _: None)
+            serve = self._serving(f"rate {name}", work)
+            desk = self._rates[name, per_minute] = Desk(serve, lambda _: None)
         seconds = await desk.ask()
         return await self._here.spend(name, per_minute) if seconds is None else seconds
 
     async def take(self, name: str, most: int) -> bool:
-        desk = self._places.get(name)
+        desk = self._places.get((name, most))
         if desk is None:
             work = functools.partial(self._taken, name, most)
-            desk = self._places[name] = Desk(
+            desk = self._places[name, most] = Desk(
                 self._serving(name, work), lambda taken: self.give_back(name) if taken else None
             )
         taken = await desk.ask()
