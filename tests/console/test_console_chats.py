@@ -42,6 +42,24 @@ async def test_chats_are_listed_opened_and_deleted_after_a_question(stage_of: St
     await expect(chats.locator(".chats-title")).to_have_text(["Pears"])
 
 
+async def test_what_was_written_is_there_again_when_one_comes_back(stage_of: StageOf) -> None:
+    stage = await stage_of(Listening(call("get_weather", city="Rome"), "Sunny."))
+    rome = stage.tools.hold("Rome")
+    page = await stage.open("/")
+    await ask(page, "Weather")
+    await page.get_by_role("button", name="Stop", exact=True).wait_for()
+    await message_box(page).fill("Half a sen")
+    await expect(page.get_by_text("Wait for the answer, or stop it.")).to_be_visible()
+    await message_box(page).press("Enter")
+    await page.get_by_role("link", name="New chat").click()
+    await expect(message_box(page)).to_have_value("")
+    await page.get_by_role("link", name="Weather running").click()
+    await expect(message_box(page)).to_have_value("Half a sen")
+    rome.open()
+    await answered(page, 1)
+    await expect(turns(page)).to_contain_text("Sunny.")
+
+
 async def test_a_chat_that_goes_cannot_be_deleted_and_says_why(stage_of: StageOf) -> None:
     stage = await stage_of(Listening(call("get_weather", city="Rome"), "Sunny."))
     stage.watch.expects("409")

@@ -69,7 +69,7 @@ export function Composer({ conversation, onSent }: { conversation: Conversation;
         {opener("settings", "Settings")}
         <span class="grow" />
         <span id={reasonId} class={why === TIP ? "hint composer-tip" : "hint composer-why"}>
-          {live ? "" : why}
+          {why}
         </span>
         {live ? <StopButton conversation={conversation} /> : (
           <button type="button" class="main" disabled={why !== ""} aria-describedby={reasonId} onClick={() => void send()}>
@@ -84,7 +84,13 @@ export function Composer({ conversation, onSent }: { conversation: Conversation;
 function StopButton({ conversation }: { conversation: Conversation }) {
   const stopping = conversation.stopping.value !== "";
   return (
-    <button type="button" class="danger" disabled={stopping} title="Stop this run (Escape)" onClick={() => void conversation.stop()}>
+    <button
+      type="button"
+      class="danger"
+      disabled={stopping}
+      title="Stop this run (Escape)"
+      onClick={() => void conversation.stop()}
+    >
       {stopping ? "Stopping…" : "Stop"}
     </button>
   );
@@ -95,7 +101,7 @@ function whyNot(conversation: Conversation): string {
   if (noModels.value) return noModels.value;
   if (!models.value || !model.value) return "Looking for models…";
   if (conversation.sending.value) return "Sending…";
-  const wrong = firstWrong(settings.value);
-  if (wrong) return wrong;
-  return isEmpty(conversation.draft.value) ? TIP : "";
+  const empty = isEmpty(conversation.draft.value);
+  if (conversation.live.value) return empty ? "" : "Wait for the answer, or stop it.";
+  return firstWrong(settings.value) || (empty ? TIP : "");
 }

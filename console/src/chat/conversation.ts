@@ -1,21 +1,26 @@
 // One conversation: its runs, what is being written, and what is sent.
-import { computed, effect, signal } from "@preact/signals";
+import { computed, effect, signal, type Signal } from "@preact/signals";
 import { follow, type Followed } from "../run/follow";
 import { go, path } from "../router";
 import { ApiError, api } from "../wire/api";
-import type { ChatMessage, Run } from "../wire/types";
+import type { ChatCompletionRequest, ChatMessage, Run } from "../wire/types";
 import { model } from "./catalog";
 import { kept, refreshChats, tell } from "./chats";
 import { NOTHING, messageOf, requestFor, turnsOf, type Draft } from "./request";
 import { settings } from "./settings";
 
+/** What was written and not sent, by chat: it is there again when one comes back. */
+const drafts = new Map<string, Signal<Draft>>();
+
 export type Standing = "new" | "loading" | "ready" | "missing" | "away";
+
+type Ask = (messages: ChatMessage[]) => ChatCompletionRequest;
 
 export class Conversation {
   readonly standing = signal<Standing>("new");
   readonly title = signal("");
   readonly runIds = signal<readonly string[]>([]);
-  readonly draft = signal<Draft>(NOTHING);
+  readonly draft: Signal<Draft>;
   readonly sending = signal(false);
   /** Why the last thing that was tried did not work. */
   readonly problem = signal("");
@@ -33,7 +38,10 @@ export class Conversation {
   private listedAs = "";
   private sends = 0;
 
-  constructor(readonly id: string) {}
+  constructor(readonly id: string) {
+    this.draft = drafts.get(id) ?? signal(NOTHING);
+    drafts.set(id, this.draft);
+  }
 
   /** A run as it is followed, from the first time that somebody wants to see it. */
   run(runId: string): Followed {
@@ -77,12 +85,14 @@ export class Conversation {
 
   /** Asks the model; `replaces` names the run from which on the conversation is to be another. */
   async send(draft: Draft, replaces?: string): Promise<boolean> {
-    if (!model.value || this.sending.value) return false;
+    const chosen = model.value;
+    if (!chosen || this.sending.value) return false;
     this.sending.value = true;
     this.problem.value = "";
     try {
       const before = replaces ? this.runIds.value.slice(0, this.runIds.value.indexOf(replaces)) : this.runIds.value;
-      const run = await this.start(messageOf(draft), before, replaces);
+      const ask = (messages: ChatMessage[]) => requestFor(chosen, settings.value, messages);
+      const run = await this.start(ask, messageOf(draft), before, replaces);
       this.sends++;
       this.said.set(run.id, draft);
       this.show([...before, run.id]);
@@ -118,8 +128,7 @@ export class Conversation {
     }
   }
 
-  private async start(message: ChatMessage, before: readonly string[], replaces?: string): Promise<Run> {
-    const ask = (messages: ChatMessage[]) => requestFor(model.value!, settings.value, messages);
+  private async start(ask: Ask, message: ChatMessage, before: readonly string[], replaces?: string): Promise<Run> {
     if (kept.value) {
       try {
         return await api.start({ ...ask([message]), chat_id: this.id, ...(replaces && { replaces }) });
@@ -128,8 +137,13 @@ export class Conversation {
         kept.value = false;
       }
     }
-    const history = before.flatMap((runId) => [messageOf(this.sent(runId)), ...turnsOf(this.run(runId).view.value)]);
-    return api.start(ask([...history, message]));
+    return api.start(ask([...before.flatMap((runId) => this.historyOf(runId)), message]));
+  }
+
+  /** As in a chat that is kept, what has failed is not told to the model. */
+  private historyOf(runId: string): ChatMessage[] {
+    const view = this.run(runId).view.value;
+    return view.reason === "error" ? [] : [messageOf(this.sent(runId)), ...turnsOf(view)];
   }
 
   private show(runIds: readonly string[]): void {

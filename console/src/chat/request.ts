@@ -83,5 +83,6 @@ export function turnsOf(view: RunView): ChatMessage[] {
 
 /** All that the model has said in a run, without its thoughts. */
 export function answerOf(view: RunView): string {
-  return turnsOf(view).flatMap((turn) => (turn.role === "assistant" && typeof turn.content === "string" ? [turn.content] : [])).join("\n\n");
+  const said = turnsOf(view).filter(({ role }) => role === "assistant");
+  return said.flatMap(({ content }) => (typeof content === "string" ? [content] : [])).join("\n\n");
 }

@@ -27,12 +27,17 @@ export function Sidebar({ here, open }: SidebarProps) {
     event.preventDefault();
     open.value = false;
   };
+  const begin = (event: MouseEvent) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    beginAnew();
+    open.value = false;
+  };
   const listed = chats.value ?? [];
   return (
     <nav class="chats" id="chats" ref={place} aria-label="Chats" data-open={open.value} onKeyDown={leave}>
       {open.value && <h1 class="unseen">Chats</h1>}
       <div class="row">
-        <a class="chats-new grow" href="/" onClick={() => beginAnew()}>
+        <a class="chats-new grow" href="/" onClick={begin}>
           New chat
         </a>
         <button type="button" class="plain chats-close" aria-label="Close the list of chats" onClick={() => (open.value = false)}>
@@ -76,7 +81,14 @@ function Entry({ chat, here, onGo }: { chat: Chat; here: boolean; onGo: () => vo
         <span class="chats-title">{name}</span>
         <span class="chats-when">{chat.status === "running" ? "running" : ago(chat.updated)}</span>
       </a>
-      <button type="button" class="plain small" ref={remover} aria-label={`Delete ${name}`} title="Delete" onClick={() => (asking.value = true)}>
+      <button
+        type="button"
+        class="plain small"
+        ref={remover}
+        aria-label={`Delete ${name}`}
+        title="Delete"
+        onClick={() => (asking.value = true)}
+      >
         ×
       </button>
     </li>

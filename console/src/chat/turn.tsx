@@ -21,11 +21,11 @@ interface TurnProps {
 /** Is followed when it comes near to the screen: a long chat opens as fast as a short one. */
 export function Turn({ conversation, runId, last }: TurnProps) {
   const place = useRef<HTMLElement>(null);
-  const near = useNear(place);
-  const shown = near || last;
+  const shown = useNear(place) || last;
   return (
     <article class="turn" ref={place} data-turn={runId}>
-      {shown ? <Shown conversation={conversation} runId={runId} run={conversation.run(runId)} /> : <p class="hint turn-far">…</p>}
+      {!shown && <p class="hint turn-far">…</p>}
+      {shown && <Shown conversation={conversation} runId={runId} run={conversation.run(runId)} />}
     </article>
   );
 }
@@ -53,7 +53,13 @@ function Shown({ conversation, runId, run }: { conversation: Conversation; runId
       <RunBody view={view} followed={run} runId={runId} live={going} now={now} onTell={tell} />
       {!going && (
         <div class="row turn-foot">
-          <button type="button" class="plain small" disabled={!idle || isEmpty(said)} onClick={() => void resend(said)}>
+          <button
+            type="button"
+            class="plain small"
+            title="Ask the same again, from here"
+            disabled={!idle || isEmpty(said)}
+            onClick={() => void resend(said)}
+          >
             Retry
           </button>
           <CopyButton text={() => answerOf(view)} label="Copy answer" />
@@ -78,7 +84,8 @@ function Asked({ said, editable, onResend }: AskedProps) {
   const edit = useRef<HTMLButtonElement>(null);
   useFocusBack(edited !== undefined, edit);
   if (edited) {
-    return <Edited draft={edited} allowed={editable} onChange={setEdited} onSend={() => onResend(edited)} onLeave={() => setEdited(undefined)} />;
+    const leave = () => setEdited(undefined);
+    return <Edited draft={edited} allowed={editable} onChange={setEdited} onSend={() => onResend(edited)} onLeave={leave} />;
   }
   const text = whole ? said.text : said.text.slice(0, SHOWN);
   return (

@@ -24,6 +24,9 @@ export function ChatPage({ chatId }: { chatId?: string }) {
   useEscapeStops(conversation);
   useEffect(() => {
     document.title = conversation.title.value ? `${conversation.title.value} · Windlass` : "Windlass";
+    return () => {
+      document.title = "Windlass";
+    };
   }, [conversation.title.value]);
   return (
     <div class="chat" onClick={(event) => event.target === event.currentTarget && (drawer.value = false)}>
@@ -86,13 +89,13 @@ function Talk({ conversation }: { conversation: Conversation }) {
   }
 }
 
+const WITH_TOOLS = "The model may use these tools, and you see what they do while they do it:";
+
 function Welcome() {
   return (
     <div class="talk-empty">
       <h2>What shall be done?</h2>
-      <p class="hint">
-        {tools.value.length ? "The model may use these tools, and you see what they do while they do it:" : "Write a message to begin."}
-      </p>
+      <p class="hint">{tools.value.length ? WITH_TOOLS : "Write a message to begin."}</p>
       <ul class="talk-tools">
         {tools.value.map((name) => (
           <li key={name}>

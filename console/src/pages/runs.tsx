@@ -20,6 +20,9 @@ export function RunsPage() {
   useEffect(() => {
     document.title = "Runs · Windlass";
     void loadModels();
+    return () => {
+      document.title = "Windlass";
+    };
   }, []);
   useEffect(() => {
     const typed = setTimeout(() => void list.show(filters), list.runs.value ? TYPING : 0);
@@ -53,16 +56,22 @@ function inWords(runs: readonly Run[] | null, filters: Filters): string {
 
 function FilterForm({ filters, runs }: { filters: Filters; runs: readonly Run[] }) {
   const set = (patch: Partial<Filters>) => go(addressOf({ ...filters, ...patch }), "replace");
-  const tools = models.value?.flatMap((model) => model.windlass.tools) ?? [];
+  const served = models.value ?? [];
+  const tools = served.flatMap((model) => model.windlass.tools);
   const used = runs.flatMap((run) => Object.keys(run.summary?.tools ?? {}));
   return (
     <form class="row runs-filters" role="search" aria-label="Runs" onSubmit={(event) => event.preventDefault()}>
       <label class="grow">
         Search
-        <input type="search" placeholder="Words of the question" value={filters.q} onInput={(event) => set({ q: event.currentTarget.value })} />
+        <input
+          type="search"
+          placeholder="Words of the question"
+          value={filters.q}
+          onInput={(event) => set({ q: event.currentTarget.value })}
+        />
       </label>
       <Choice label="Status" value={filters.status} options={STATUSES} onChange={(status) => set({ status })} />
-      <Choice label="Model" value={filters.model} options={models.value?.map(({ id }) => id) ?? []} onChange={(model) => set({ model })} />
+      <Choice label="Model" value={filters.model} options={served.map(({ id }) => id)} onChange={(model) => set({ model })} />
       <Choice label="Tool" value={filters.tool} options={[...tools, ...used]} onChange={(tool) => set({ tool })} />
     </form>
   );

@@ -25,7 +25,8 @@ export class RunList {
 
   /** Looks for what is new. */
   async refresh(): Promise<void> {
-    if (this.filters) await this.ask(this.filters, undefined, (page) => (page.length < PAGE ? page : merged(page, this.runs.value ?? [])));
+    if (!this.filters) return;
+    await this.ask(this.filters, undefined, (page) => (page.length < PAGE ? page : merged(page, this.runs.value ?? [])));
   }
 
   async older(): Promise<void> {

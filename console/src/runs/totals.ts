@@ -31,8 +31,10 @@ function added(one: ToolUse = { calls: 0, failures: 0, seconds: 0 }, other: Tool
   return { calls: one.calls + other.calls, failures: one.failures + other.failures, seconds: one.seconds + other.seconds };
 }
 
+type Listed = Pick<Run, "id" | "created">;
+
 /** The newest page as it is now, with the older ones that are known already. */
-export function merged<Listed extends { id: string; created: number }>(newest: readonly Listed[], known: readonly Listed[]): Listed[] {
+export function merged<One extends Listed>(newest: readonly One[], known: readonly One[]): One[] {
   const oldest = newest.at(-1)?.created ?? -Infinity;
   const there = new Set(newest.map(({ id }) => id));
   return [...newest, ...known.filter(({ id, created }) => created <= oldest && !there.has(id))];
