@@ -26,9 +26,9 @@ function draftOf(field: Field, value: unknown): Draft {
       return at < 0 ? undefined : String(at);
     }
     case "list":
-      return Array.isArray(value) ? value.map((one) => draftOf(field.item, one)) : undefined;
+      return Array.isArray(value) ? value.map((one) => draftOf(field.item(), one)) : undefined;
     case "object":
-      return draftsOf(field.fields, record(value));
+      return draftsOf(field.fields(), record(value));
     case "json":
       return JSON.stringify(value, null, 2);
     default:
@@ -88,9 +88,9 @@ function read(field: Field, draft: Draft, at: string, problems: Map<string, stri
         return undefined;
       }
     case "list":
-      return (draft as readonly Draft[]).map((one, index) => read(field.item, one, inside(at, index), problems));
+      return (draft as readonly Draft[]).map((one, index) => read(field.item(), one, inside(at, index), problems));
     case "object":
-      return readFields(field.fields, draft as Drafts, at, problems);
+      return readFields(field.fields(), draft as Drafts, at, problems);
   }
 }
 
@@ -105,9 +105,9 @@ function check(field: Field, value: unknown, at: string, problems: Map<string, s
   if (problem) {
     if (!problems.has(at)) problems.set(at, problem);
   } else if (field.kind === "list") {
-    (value as unknown[]).forEach((one, index) => check(field.item, one, inside(at, index), problems));
+    (value as unknown[]).forEach((one, index) => check(field.item(), one, inside(at, index), problems));
   } else if (field.kind === "object") {
-    checkFields(field.fields, value as Fields, at, problems);
+    checkFields(field.fields(), value as Fields, at, problems);
   }
 }
 

@@ -86,7 +86,7 @@ function ListField({ field, at, draft, set, state, label }: FieldProps & { field
         <div class="form-item">
           <div class="grow">
             <FieldView
-              field={field.item}
+              field={field.item()}
               at={inside(at, index)}
               draft={item}
               label={`${name} ${index + 1}`}
@@ -97,7 +97,7 @@ function ListField({ field, at, draft, set, state, label }: FieldProps & { field
           <Step name={`Remove ${name} ${index + 1}`} does={() => set(items.length > 1 || field.required ? items.toSpliced(index, 1) : undefined)} />
         </div>
       ))}
-      <Step name={`Add to ${name}`} does={() => set([...items, begun(field.item)])} />
+      <Step name={`Add to ${name}`} does={() => set([...items, begun(field.item())])} />
     </Group>
   );
 }
@@ -108,7 +108,7 @@ function ObjectField({ field, at, draft, set, state, label }: FieldProps & { fie
   return (
     <Group field={field} at={at} state={state} name={name}>
       {given &&
-        field.fields.map((part) => (
+        field.fields().map((part) => (
           <FieldView
             field={part}
             at={inside(at, part.name)}
@@ -124,7 +124,7 @@ function ObjectField({ field, at, draft, set, state, label }: FieldProps & { fie
 }
 
 function begun(field: Field): Draft {
-  return field.kind === "object" ? draftsOf(field.fields, initialOf(field.fields)) : undefined;
+  return field.kind === "object" ? draftsOf(field.fields(), initialOf(field.fields())) : undefined;
 }
 
 function Step({ name, does }: { name: string; does: () => void }) {

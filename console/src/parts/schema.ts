@@ -9,8 +9,8 @@ export type Field = Common &
     | { kind: "text"; secret: boolean }
     | { kind: "number"; whole: boolean; least: number | null; most: number | null }
     | { kind: "choice"; choices: readonly unknown[] }
-    | { kind: "list"; item: Field }
-    | { kind: "object"; fields: readonly Field[] }
+    | { kind: "list"; item: () => Field }
+    | { kind: "object"; fields: () => readonly Field[] }
     | { kind: "json" }
   );
 
@@ -24,29 +24,32 @@ interface Common {
   default: unknown;
 }
 
-const DEEPEST = 6;
+/** How deep a form is filled in before anybody has asked for it. */
+const FILLED_IN = 3;
 
 /** The fields of the arguments that the schema describes; null if it does not name them. */
 export function fieldsOf(schema: Schema): readonly Field[] | null {
-  if (!isRecord(resolved(schema, schema)["properties"])) return null;
-  const field = fieldOf("", schema, true, schema, 0);
-  return field.kind === "object" ? field.fields : null;
+  const { properties } = resolved(schema, schema);
+  if (!isRecord(properties)) return null;
+  const field = fieldOf("", schema, true, schema);
+  return field.kind === "object" ? field.fields() : [];
 }
 
 /** What a form begins with: the defaults, and what can only be one thing. */
-export function initialOf(fields: readonly Field[]): Fields {
-  const values = fields.map((field) => [field.name, initial(field)] as const);
+export function initialOf(fields: readonly Field[], depth = 0): Fields {
+  const values = fields.map((field) => [field.name, initial(field, depth)] as const);
   return Object.fromEntries(values.filter(([, value]) => value !== undefined && value !== null));
 }
 
-function initial(field: Field): unknown {
+function initial(field: Field, depth: number): unknown {
   if (field.default !== undefined || !field.required || field.nullable) return field.default;
   if (field.kind === "list") return [];
-  if (field.kind === "object") return initialOf(field.fields);
+  if (field.kind === "object") return depth < FILLED_IN ? initialOf(field.fields(), depth + 1) : undefined;
   return field.kind === "choice" && field.choices.length === 1 ? field.choices[0] : undefined;
 }
 
-function fieldOf(name: string, given: Schema, required: boolean, root: Schema, depth: number): Field {
+/** What is inside of it is read when somebody looks: a schema may refer to itself. */
+function fieldOf(name: string, given: Schema, required: boolean, root: Schema): Field {
   const { schema, nullable } = withoutNull(resolved(given, root), root);
   const common: Common = {
     name,
@@ -66,18 +69,25 @@ function fieldOf(name: string, given: Schema, required: boolean, root: Schema, d
       return { ...common, kind: "number", whole: schema["type"] === "integer", least: number(schema["minimum"]), most: number(schema["maximum"]) };
     case "boolean":
       return { ...common, kind: "choice", choices: [true, false] };
-    case "array":
-      if (depth >= DEEPEST || !isRecord(schema["items"])) break;
-      return { ...common, kind: "list", item: fieldOf("", schema["items"], true, root, depth + 1) };
+    case "array": {
+      const items = schema["items"];
+      if (!isRecord(items)) break;
+      return { ...common, kind: "list", item: once(() => fieldOf("", items, true, root)) };
+    }
     case "object": {
       const properties = Object.entries(record(schema["properties"]));
-      if (depth >= DEEPEST || (depth > 0 && !properties.length)) break;
+      if (!properties.length) break;
       const needed = new Set(Array.isArray(schema["required"]) ? schema["required"] : []);
-      const fields = properties.map(([key, property]) => fieldOf(key, record(property), needed.has(key), root, depth + 1));
-      return { ...common, kind: "object", fields };
+      const fields = () => properties.map(([key, property]) => fieldOf(key, record(property), needed.has(key), root));
+      return { ...common, kind: "object", fields: once(fields) };
     }
   }
   return { ...common, kind: "json" };
+}
+
+function once<T>(make: () => T): () => T {
+  let made: T | undefined;
+  return () => (made ??= make());
 }
 
 /** What the schema refers to; what stands beside the reference has the last word. */
@@ -93,8 +103,8 @@ function resolved(schema: Schema, root: Schema): Schema {
 }
 
 function referred(reference: unknown, root: Schema): Schema | null {
-  if (typeof reference !== "string" || !reference.startsWith("#/")) return null;
-  const names = reference.slice(2).split("/");
+  if (typeof reference !== "string" || !/^#(\/|$)/.test(reference)) return null;
+  const names = reference.split("/").slice(1);
   return names.reduce<Schema>((at, name) => record(at[name.replace(/~1/g, "/").replace(/~0/g, "~")]), root);
 }
 
