@@ -15,6 +15,7 @@ from windlass.gateway.config import ModelConfig, RunsConfig
 from windlass.gateway.gateway import Gateway
 from windlass.messaging.embedded import NatsServer
 from windlass.runs.jetstream import JetStreamLog
+from windlass.runs.jetstream.streams import subject_of
 from windlass.testing import Gate, ScriptedModel, call, slow
 
 ASK = {"model": "m", "messages": [{"role": "user", "content": "Go!"}]}
@@ -158,8 +159,9 @@ async def test_a_gateway_that_wakes_too_late_cannot_write_to_its_run(open_gatewa
     [old] = one.gateway.runs.all()
     await asyncio.wait([old.task])
     assert "taken the run" in str(old.run.error)
-    shown = (await request(other, "GET", f"/v1/runs/{run_id}")).json
-    assert shown["response"]["choices"][0]["message"]["content"] == "New answer."
+    for gateway in (one, other):
+        shown = (await request(gateway, "GET", f"/v1/runs/{run_id}")).json
+        assert shown["response"]["choices"][0]["message"]["content"] == "New answer."
     events = await log_of(other).read(run_id)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
 
@@ -186,3 +188,17 @@ async def test_stop_and_approve_reach_the_gateway_that_has_the_run(open_gateway:
             break
     stopped = await request(other, "POST", f"/v1/runs/{run_id}/stop")
     assert stopped.json["stop_reason"] == "stopped"
+
+
+async def test_a_run_that_cannot_be_taken_up_holds_up_no_other(
+    open_gateway: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = open_gateway(slow("Never.", Gate())), open_gateway(["Done."])
+    damaged, sound = await start(one), await start(one)
+    await die(one)
+    log = log_of(other)
+    await log._streams.patiently(lambda js: js.publish(subject_of(damaged), b"["))
+    [run] = await other.gateway.resume()
+    assert (run.id, (await run.run.result()).text) == (sound, "Done.")
+    assert await other.gateway.resume() == []
+    assert sum("cannot be gone on with" in record.message for record in caplog.records) == 1

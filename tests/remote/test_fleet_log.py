@@ -11,7 +11,7 @@ from tests.runs.sample_runs import STARTED, begin, ended_run, kept, record
 from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEnded, RunResumed, TextDelta
 from windlass.jsontext import encode_json
-from windlass.runs.jetstream import JetStreamLog
+from windlass.runs.jetstream import JetStreamLog, streams
 from windlass.runs.jetstream import log as jetstream_log
 from windlass.runs.jetstream.streams import Append
 from windlass.runs.jetstream.writer import RunWriter
@@ -170,6 +170,23 @@ async def test_a_run_and_its_readers_outlive_their_server(
     assert await reading == [2, 3, 4]
     assert [event.seq for event in await other.read("run_1")] == [1, 2, 3, 4]
     assert await claimed(other) == []
+
+
+async def test_a_run_whose_server_was_away_for_too_long_is_taken_up_again(
+    mortal: MortalNats, open_log: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log()
+    run = begin(log)
+    await kept(run, STARTED)
+    monkeypatch.setattr(streams, "PATIENCE", 0.0)
+    await mortal.kill()
+    with pytest.raises(StorageError):
+        await kept(run, TEXT)
+    monkeypatch.undo()
+    await mortal.come_back()
+    assert await claimed(log) == ["run_1"]
+    await kept(await log.reopen("run_1"), RunResumed(1), END)
+    assert [event.seq for event in await log.read("run_1")] in ([1, 2, 3], [1, 2, 3, 4])
 
 
 async def test_an_order_that_nobody_heard_waits_for_whoever_takes_the_run_over(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,8 @@ from windlass.runs.stored import Batch, StoredLog
 
 __all__ = ["JetStreamLog"]
 
+log = logging.getLogger("windlass.runs")
+
 LEASE_SECONDS = 3.0
 """A process that has not said for so long that it lives is asked; without an answer it is gone."""
 UNBEGUN_SECONDS = 120.0
@@ -34,6 +37,10 @@ NOBODY = b""
 
 _events: msgspec.json.Decoder[list[RunEvent]] = msgspec.json.Decoder(list[RunEvent])
 _records = msgspec.json.Decoder(RunRecord)
+
+
+class Damaged(StorageError):
+    """What is kept of a run cannot be read."""
 
 
 class JetStreamLog:
@@ -60,14 +67,15 @@ class JetStreamLog:
         """Runs that are ours, and do not go any more."""
         self._unbegun: dict[str, float] = {}
         """Since when runs are known to be open without any event."""
+        self._noted: set[str] = set()
         self._lives = False
         self._starting = asyncio.Lock()
 
     def begin(self, record: RunRecord) -> MemoryLog:
         writer = RunWriter(record.id, self._written)
-        log = StoredLog(record.id, writer, record=record, clock=self._clock, on_end=self._let_go)
-        self._live[record.id] = log
-        return log
+        run = StoredLog(record.id, writer, record=record, clock=self._clock, on_end=self._let_go)
+        self._live[record.id] = run
+        return run
 
     async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
         await self.live()
@@ -80,7 +88,12 @@ class JetStreamLog:
             free = keeper in (NOBODY, self.keeper.encode()) or keeper.decode() in gone
             if not free or run_id in self._live or run_id in self._claimed:
                 continue
-            if (record := await self._unfinished(run_id)) is None or not wanted(record):
+            try:
+                record = await self._unfinished(run_id)
+            except Damaged as error:  # which is no other run's trouble
+                self._note(error)
+                continue
+            if record is None or not wanted(record):
                 continue
             if await self._streams.open_runs.replace(run_id, self.keeper.encode(), revision):
                 self._claimed.add(run_id)
@@ -93,21 +106,25 @@ class JetStreamLog:
         after = size = 0
         try:
             async for number, data in self._streams.batches(run_id, whole=True):
-                events += _events.decode(data)
+                events += _decoded(run_id, data)
                 after, size = number, size + len(data)
-        finally:
+        except Damaged:
+            raise  # it stays claimed: nobody can go on with it
+        except BaseException:
             self._claimed.discard(run_id)
+            raise
+        self._claimed.discard(run_id)
         writer = RunWriter(run_id, self._written, after, size)
         self._left.discard(run_id)
         self._orders.begin_again(run_id)
-        log = StoredLog(run_id, writer, events, clock=self._clock, on_end=self._let_go)
-        self._live[run_id] = log
-        return log
+        run = StoredLog(run_id, writer, events, clock=self._clock, on_end=self._let_go)
+        self._live[run_id] = run
+        return run
 
     async def read(self, run_id: str, after: int = 0, limit: int | None = None) -> list[RunEvent]:
         events: list[RunEvent] = []
         async for _, data in self._streams.batches(run_id, whole=True):
-            events += [event for event in _events.decode(data) if event.seq > after]
+            events += [event for event in _decoded(run_id, data) if event.seq > after]
             if limit is not None and len(events) >= limit:
                 break
         if not events:
@@ -138,8 +155,8 @@ class JetStreamLog:
     ) -> Sequence[RunRecord]:
         kept = await self._streams.records.all()
         records = [_records.decode(entry.value) for entry in kept.values()]
-        records = await asyncio.gather(*map(self._newest, records))
-        begun = [record for record in records if record.events]
+        newest = await asyncio.gather(*map(self._readable, records))
+        begun = [record for record in newest if record and record.events]
         return chosen(begun, owner=owner, chat=chat, open=open, before=before, limit=limit)
 
     async def order(self, run_id: str, order: Order) -> None:
@@ -161,9 +178,9 @@ class JetStreamLog:
         self._orders.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
-                for log in list(self._live.values()):
+                for run in list(self._live.values()):
                     with contextlib.suppress(StorageError):
-                        await log.leave()
+                        await run.leave()
                 if self._lives:
                     with contextlib.suppress(StorageError):
                         await asyncio.gather(*map(self._release, self._left))
@@ -229,30 +246,48 @@ class JetStreamLog:
         last = None if record.ended else await self._streams.last(record.id)
         return _up_to(record, last) if last else record
 
+    async def _readable(self, record: RunRecord) -> RunRecord | None:
+        try:
+            return await self._newest(record)
+        except Damaged:
+            return None
+
     async def _release(self, run_id: str) -> None:
         """Lets others go on with a run of ours, now and not when we are gone."""
         found = await self._streams.open_runs.get(run_id)
         if found is not None and found.value == self.keeper.encode():
             await self._streams.open_runs.replace(run_id, NOBODY, found.revision)
 
+    def _note(self, damage: Damaged) -> None:
+        if str(damage) not in self._noted:
+            self._noted.add(str(damage))
+            log.error("A run cannot be gone on with: %s", damage)
+
     def _obey(self, run_id: str, order: Order) -> bool:
-        log = self._live.get(run_id)
-        if log is None or log.on_order is None:
+        run = self._live.get(run_id)
+        if run is None or run.on_order is None:
             return False
-        log.on_order(order)
+        run.on_order(order)
         return True
 
     def _let_go(self, run_id: str) -> None:
         """Nothing more is written of it here."""
-        log = self._live.pop(run_id, None)
-        if log is not None and log.closed:
+        run = self._live.pop(run_id, None)
+        if run is not None and run.closed:
             self._left.add(run_id)
 
 
 def _up_to(record: RunRecord, last: Last) -> RunRecord:
     """What is known of a run whose log has come to this batch."""
-    event = _events.decode(last.data)[-1]
+    event = _decoded(record.id, last.data)[-1]
     record = replace(record, events=event.seq, size=last.size)
     if not isinstance(event, RunEnded):
         return record
     return replace(record, ended=event.time, reason=event.reason, error=event.error)
+
+
+def _decoded(run_id: str, data: bytes) -> Sequence[RunEvent]:
+    try:
+        return _events.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Damaged(f"the log of the run {run_id} is damaged: {error}") from error
