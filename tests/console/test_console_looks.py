@@ -22,6 +22,8 @@ BUSY = calls(
     text="Let me do **all** of that.",
     thoughts="There is a lot to do.",
 )
+MIXED = think("Hm.", calls(call("get_weather", city="Rome"), call("divide", dividend=1, divisor=0)))
+QUESTION = "A question " + "that is quite long " * 20 + "x" * 200
 ANSWER = (
     "# It is done\n\nAll of it:\n\n- [x] files\n- [ ] mail\n\n| tool | result |\n|---|---|\n"
     "| divide | *nothing* |\n\n> Almost.\n\n```python\nprint('a line of code that is quite long,"
@@ -95,16 +97,8 @@ async def test_every_state_of_a_call_is_shown_to_everybody(stage_of: StageOf) ->
     await is_for_everybody(page)
 
 
-async def test_every_page_is_for_everybody_and_fits_on_a_phone(stage_of: StageOf) -> None:
-    stage = await stage_of(
-        [
-            think(
-                "Hm.",
-                calls(call("get_weather", city="Rome"), call("divide", dividend=1, divisor=0)),
-            ),
-            say(ANSWER),
-        ]
-    )
+async def test_the_chat_is_for_everybody_and_fits_on_a_phone(stage_of: StageOf) -> None:
+    stage = await stage_of([MIXED, say(ANSWER)])
     page = await stage.open("/", **PHONES)
     await fits(page)
     await is_for_everybody(page)
@@ -112,15 +106,21 @@ async def test_every_page_is_for_everybody_and_fits_on_a_phone(stage_of: StageOf
         await page.locator(f"[data-panel={panel}]").tap()
         await fits(page)
         await axe(page)
-    await ask(page, "A question " + "that is quite long " * 20 + "x" * 200)
+    await ask(page, QUESTION)
     await ended(page)
-    run_id = await page.locator(".run").get_attribute("data-run")
     await expect(page.locator("pre").first).to_be_visible()
     await fits(page)
     await is_for_everybody(page)
+
+
+async def test_every_other_page_is_for_everybody_and_fits_on_a_phone(stage_of: StageOf) -> None:
+    stage = await stage_of([MIXED, say(ANSWER)])
+    run_id = await stage.start(QUESTION)
+    page = await stage.open(f"/runs/{run_id}", **PHONES)
+    await ended(page)
     for path, shown in {
-        "/runs": "A question",
         f"/runs/{run_id}": "It is done",
+        "/runs": "A question",
         "/tools": "pay",
         "/tools/divide": "1 call, 1 failed",
         "/replay": "Replay",

@@ -1,11 +1,13 @@
-"""The page as such: it comes, and asks for nothing but itself."""
+"""The page as such: it comes quickly, and every address of it shows what it names."""
 
-from playwright.async_api import expect
-from tests.console.axe import axe
+from playwright.async_api import Request, expect
 from tests.console.conftest import StageOf
 from tests.console.stage import IN_ONE_BROWSER
 
 pytestmark = IN_ONE_BROWSER
+
+MOST_SENT = 60_000
+"""Bytes of the whole page, packed."""
 
 
 async def test_every_address_shows_its_page(stage_of: StageOf) -> None:
@@ -16,4 +18,16 @@ async def test_every_address_shows_its_page(stage_of: StageOf) -> None:
     for path, here in [("/runs", "Runs"), ("/tools", "Tools"), ("/replay", "Runs"), ("/", "Chat")]:
         await page.goto(path)
         await expect(pages.locator("[aria-current=page]")).to_have_text(here)
-        await axe(page)
+
+
+async def test_the_page_is_there_after_four_small_files(stage_of: StageOf) -> None:
+    stage = await stage_of("Hello.")
+    context = await stage.context()
+    loaded: list[Request] = []
+    context.on("requestfinished", lambda request: loaded.append(request))
+    page = await stage.open("/", context=context)
+    await expect(page.get_by_role("textbox", name="Message", exact=True)).to_be_visible()
+    files = [request for request in loaded if "/v1/" not in request.url]
+    sizes = {file.url: (await file.sizes())["responseBodySize"] for file in files}
+    assert len(sizes) <= 4, sizes
+    assert 0 < sum(sizes.values()) < MOST_SENT, sizes
