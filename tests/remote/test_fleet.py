@@ -202,3 +202,21 @@ async def test_a_run_that_cannot_be_taken_up_holds_up_no_other(
     assert (run.id, (await run.run.result()).text) == (sound, "Done.")
     assert await other.gateway.resume() == []
     assert sum("cannot be gone on with" in record.message for record in caplog.records) == 1
+
+
+async def test_a_look_for_runs_that_fails_is_not_the_last(
+    open_gateway: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = open_gateway([]).gateway
+    looks = asyncio.Semaphore(0)
+
+    async def left_open() -> list[Any]:
+        looks.release()
+        raise RuntimeError("nobody has thought of this")
+
+    monkeypatch.setattr(gateway._takeover, "left_open", left_open)
+    monkeypatch.setattr("windlass.gateway.gateway.TEND_SECONDS", 0.0)
+    tending = asyncio.create_task(gateway.tend())
+    for _ in range(3):
+        await looks.acquire()
+    tending.cancel()

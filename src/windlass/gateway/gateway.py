@@ -199,6 +199,8 @@ class Gateway:
                     await self.durable.expire()
             except WindlassError as error:
                 log.error("The log of runs cannot be tended: %s", error)
+            except Exception:  # whatever that was: without the next look, runs would be lost
+                log.exception("The log of runs cannot be tended")
             looks += 1
             await asyncio.sleep(TEND_SECONDS)
 
