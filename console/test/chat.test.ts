@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { boundaries } from "../src/chat/boundaries";
+import { boundaries } from "../src/run/boundaries";
 import { firstWrong, numberOf, wrongWith } from "../src/chat/parameters";
 import { answerOf, asked, messageOf, requestFor, toolChoice, turnsOf } from "../src/chat/request";
 import type { Settings } from "../src/chat/settings";

@@ -130,7 +130,7 @@ test("the last round is known to be without tools", () => {
     numbered(
       ...begun,
       { event: "status", message: "Maximum tool execution rounds reached. Generating final response..." },
-      { event: "round_started", round: 2, phase: "awaiting_final_response" },
+      { event: "round_started", round: 2, phase: "awaiting_final_response", tools_off: true },
     ),
   );
   assert.deepEqual(view.rounds.map((round) => round.toolsOff), [false, true]);

@@ -178,6 +178,8 @@ class RoundStarted(Event, frozen=True, omit_defaults=True, tag="round_started"):
 
     round: int
     phase: Phase
+    tools_off: bool = False
+    """It offers no tools: the model has to answer."""
 
 
 class RunResumed(Event, frozen=True, omit_defaults=True, tag="run_resumed"):
@@ -191,6 +193,7 @@ class RoundRestarted(Event, frozen=True, omit_defaults=True, tag="round_restarte
 
     round: int
     phase: Phase
+    tools_off: bool = False
 
 
 class Status(Event, frozen=True, omit_defaults=True, tag="status"):

@@ -1,6 +1,6 @@
 import { useEffect, useRef } from "preact/hooks";
 import { announce } from "../announce";
-import { boundaries } from "../chat/boundaries";
+import { boundaries } from "./boundaries";
 import type { RunView } from "./view";
 
 /** Says the boundaries of a run that goes while the page is open. */

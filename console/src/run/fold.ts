@@ -16,9 +16,6 @@ const STATE_OF: Record<ToolRunEnded["outcome"], CallState> = {
 
 const NO_USAGE: Usage = {};
 
-/** How the loop says, before its last request, that no tools are offered in it. */
-const LAST_REQUEST = "Generating final response...";
-
 /** Rounds and calls are replaced when they change, never altered: an equal value is the same one. */
 export class RunFold {
   private run: RunView = emptyRun();
@@ -62,11 +59,11 @@ export class RunFold {
         this.run.resumedAt = [...this.run.resumedAt, event.time];
         break;
       case "round_started":
-        this.beginRound(event.round, event.time, this.run.status.endsWith(LAST_REQUEST));
+        this.beginRound(event.round, event.time, event.tools_off ?? false);
         break;
       case "round_restarted":
         this.supersedeRound();
-        this.beginRound(event.round, event.time, this.rounds.at(-1)?.toolsOff ?? false);
+        this.beginRound(event.round, event.time, event.tools_off ?? false);
         break;
       case "text_delta":
         this.say("text", event.text);

@@ -543,6 +543,7 @@ export type RoundStarted = {
   event: "round_started";
   round: number;
   phase: "awaiting_final_response" | "awaiting_model_call" | "ended" | "executing_tools";
+  tools_off?: boolean;
   seq: number;
   time: number;
   type: "control";
@@ -554,6 +555,7 @@ export type RoundRestarted = {
   event: "round_restarted";
   round: number;
   phase: "awaiting_final_response" | "awaiting_model_call" | "ended" | "executing_tools";
+  tools_off?: boolean;
   seq: number;
   time: number;
   type: "control";

@@ -237,7 +237,7 @@ class Loop:
             raise self._history.refusal
         self.phase = "awaiting_final_response" if self._rounds_run else "awaiting_model_call"
         begins = RoundStarted if recorded is None else RoundRestarted
-        self.emit(begins(calls.number, self.phase))
+        self.emit(begins(calls.number, self.phase, tools_off))
         if self._settled is not None:
             await self._settled()
         return await self._ask(calls, tools_off)

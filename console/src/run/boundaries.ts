@@ -1,5 +1,5 @@
 // What is worth saying aloud of a run: its boundaries, never its text. Pure.
-import type { CallState, RunView } from "../run/view";
+import type { CallState, RunView } from "./view";
 
 const NOW: Partial<Record<CallState, string>> = {
   running: "runs",
