@@ -31,8 +31,8 @@ async def test_the_model_is_offered_the_tools_that_are_ticked(stage_of: StageOf)
     page = await stage.open("/")
     await ask(page, "All?")
     await answered(page, 1)
-    everything = [tool.name for tool in model.requests[-1].tools]
-    assert {"get_weather", "pay"} <= set(everything)
+    everything = [tool.name for tool in stage.tools.tools()]
+    assert len(model.requests[-1].tools) == len(everything)
 
     tools = page.get_by_role("button", name=f"{len(everything)} tools")
     await tools.click()

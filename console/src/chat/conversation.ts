@@ -28,13 +28,15 @@ export class Conversation {
   /** The run that goes, if one does. */
   readonly live = computed(() => {
     const last = this.last.value;
-    const over = last?.view.value.endedAt !== undefined || last?.connection.value === "refused";
-    return over ? undefined : this.runIds.value.at(-1);
+    const goes = last && last.view.value.endedAt === undefined && last.connection.value !== "refused";
+    return goes ? this.runIds.value.at(-1) : undefined;
   });
 
   private readonly last = signal<Followed | undefined>(undefined);
   private readonly followed = new Map<string, Followed>();
   private readonly said = new Map<string, Draft>();
+  /** Whether somebody looks: an answer that comes later opens no connection. */
+  private seen = false;
   private listedAs = "";
   private sends = 0;
 
@@ -57,6 +59,7 @@ export class Conversation {
 
   /** Follows again what goes on, after the page was left. */
   enter(): void {
+    this.seen = true;
     this.show(this.runIds.value);
   }
 
@@ -122,6 +125,7 @@ export class Conversation {
 
   /** Gives the connections back; what has ended stays as it is known. */
   rest(): void {
+    this.seen = false;
     for (const [runId, run] of this.followed) {
       run.close();
       if (run.view.value.endedAt === undefined) this.followed.delete(runId);
@@ -149,7 +153,7 @@ export class Conversation {
   private show(runIds: readonly string[]): void {
     this.runIds.value = runIds;
     const last = runIds.at(-1);
-    this.last.value = last ? this.run(last) : undefined;
+    this.last.value = last && this.seen ? this.run(last) : undefined;
   }
 
   /** A first message gives the chat its address. */
