@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from tests.gateway.asgi import Answer, request
 from tests.gateway.restarting import Place, places_on
+from tests.gateway.serving import config_of
 
 from windlass.events import ToolRunEnded
+from windlass.gateway import listing
+from windlass.gateway.config import ModelConfig
 from windlass.gateway.summaries import Summaries, summary_of
 from windlass.runs.export import read_export
 from windlass.testing import Gate, Script, call, calls, refuse, slow
@@ -79,6 +82,15 @@ async def test_a_list_goes_on_where_the_last_one_ended(place: Listed) -> None:
     assert await place.ids(f"before={place.rome}") == []
 
 
+async def test_a_list_is_read_in_pieces_but_for_what_stands_in_events(
+    place: Listed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "LISTED", 2)
+    assert await place.ids("q=weather") == [place.oslo, place.rome]
+    assert await place.ids("tool=lookup") == [place.oslo]
+    assert await place.ids("model=other") == []
+
+
 async def test_a_value_that_cannot_be_is_refused_with_its_name(place: Listed) -> None:
     for name, value in (
         ("status", "gone"),
@@ -138,6 +150,17 @@ async def test_a_run_that_goes_is_listed_and_exported_as_far_as_it_is() -> None:
     [run] = (await place.get("/v1/runs?summary=true")).json["data"]
     assert run["summary"]["seconds"] > 0
     await place.gateway.aclose()
+
+
+async def test_a_run_that_took_too_long_has_failed_wherever_it_is_read(tmp_path: Path) -> None:
+    config = config_of(ModelConfig(name="m", target="scripted/model", run_timeout=0.01))
+    async with places_on(tmp_path / "runs.db") as places:
+        place, later = places.open([slow("Late.", Gate())], config=config), places.open()
+        run = await place.ended(await place.start("Hi"))
+        for each in (place, later):
+            [listed] = (await each.get("/v1/runs?status=failed&reason=deadline")).json["data"]
+            assert (listed["id"], listed["error"]["code"]) == (run["id"], "run_timeout")
+            assert (await each.get("/v1/runs?status=ended")).json["data"] == []
 
 
 async def test_another_key_s_run_is_exported_to_nobody_else() -> None:

@@ -156,6 +156,7 @@ async def test_a_deleted_run_leaves_no_call_behind(place: Place) -> None:
     assert (await place.get("/v1/tools/lookup")).json["calls"]["count"] == 1
     await request(place.app, "DELETE", f"/v1/runs/{run['id']}")
     assert (await place.get("/v1/tools/lookup")).json["calls"]["count"] == 0
+    assert run["id"] not in place.gateway.summaries._kept
 
 
 async def test_a_tool_runs_by_hand_as_it_does_for_a_model(place: Place) -> None:

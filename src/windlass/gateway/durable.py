@@ -168,10 +168,6 @@ class DurableRuns:
         if record is None or record.chat != request.chat:
             message = f"replaces: this chat has no run {request.replaces[:100]!r}"
             raise Refused(Problem(404, message, "run_not_found", "replaces"))
-        if record.ended is None:
-            raise Refused(
-                Problem(409, "replaces: this run has not ended: stop it.", "run_goes", "replaces")
-            )
         return record
 
     async def conversation(
