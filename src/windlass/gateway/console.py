@@ -1,5 +1,6 @@
 """The console: a page at `/`, served out of the package. It holds no secrets, and asks for none."""
 
+import functools
 import gzip
 import hashlib
 import re
@@ -52,7 +53,7 @@ class Asset(Struct, frozen=True):
 
 
 class Console:
-    """The page's files, read and packed once."""
+    """The page's files, which a process reads and packs once."""
 
     def __init__(self) -> None:
         self._assets = _assets()
@@ -72,6 +73,7 @@ class Console:
         return _answer(found, request)
 
 
+@functools.cache
 def _assets() -> dict[str, Asset]:
     folder = resources.files("windlass.gateway") / "static"
     found: dict[str, Asset] = {}
