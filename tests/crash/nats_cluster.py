@@ -16,6 +16,7 @@ server_name: "n{number}"
 cluster {{ name: "drill", listen: "127.0.0.1:{port}", routes: [{routes}] }}
 """
 STREAM = "WINDLASS_LOG"
+BUCKETS = ("RUNS", "OPEN", "LEASES", "ORDERS")
 
 
 class NatsCluster:
@@ -54,20 +55,21 @@ class NatsCluster:
 
     async def leader(self) -> int:
         """The server that leads the stream of events, waited for if there is none."""
-        return (await self._members())[0]
+        return (await self._members(STREAM))[0]
 
     async def whole(self) -> None:
-        """Waits until every server has all of the stream."""
-        while (await self._members())[1] < SIZE - 1:
-            await asyncio.sleep(0.2)
+        """Waits until every server has everything."""
+        for stream in (STREAM, *(f"KV_WINDLASS_{name}" for name in BUCKETS)):
+            while (await self._members(stream))[1] < SIZE - 1:
+                await asyncio.sleep(0.2)
 
-    async def _members(self) -> tuple[int, int]:
+    async def _members(self, stream: str) -> tuple[int, int]:
         """Who leads the stream, and how many others are up to date."""
         connection = await connect(self.servers, "drill", {"error_cb": _ignore})
         try:
             while True:
                 try:
-                    info = await connection.jetstream(2.0).stream_info(STREAM)
+                    info = await connection.jetstream(2.0).stream_info(stream)
                 except (NatsError, TimeoutError):
                     info = None
                 if info is not None and info.cluster is not None and info.cluster.leader:

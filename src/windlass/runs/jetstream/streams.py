@@ -191,9 +191,13 @@ class Streams:
         buckets = (self.records, self.open_runs, self.leases, self.orders)
         for config in (log, *(bucket.stream for bucket in buckets)):
             try:
-                await js.stream_info(str(config.name))
+                known = (await js.stream_info(str(config.name))).config
             except NotFoundError:
                 await js.add_stream(config)  # pyright: ignore[reportUnknownMemberType]
+            else:
+                if (known.num_replicas or 1) < self._replicas:
+                    known.num_replicas = self._replicas
+                    await js.update_stream(known)  # pyright: ignore[reportUnknownMemberType]
 
 
 async def _patiently(attempt: Callable[[], Awaitable[T]]) -> T:
