@@ -10,6 +10,7 @@ import { useRefresh } from "../chat/refresh";
 import { useStickyEnd } from "../chat/scroll";
 import { Sidebar } from "../chat/sidebar";
 import { Turn } from "../chat/turn";
+import { useTitle } from "../title";
 import "../styles/chat.css";
 
 const LOOK_AGAIN = 4_000;
@@ -22,12 +23,7 @@ export function ChatPage({ chatId }: { chatId?: string }) {
   const { list, atEnd, toEnd } = useStickyEnd();
   useUpToDate(conversation, chatId);
   useEscapeStops(conversation);
-  useEffect(() => {
-    document.title = conversation.title.value ? `${conversation.title.value} · Windlass` : "Windlass";
-    return () => {
-      document.title = "Windlass";
-    };
-  }, [conversation.title.value]);
+  useTitle(conversation.title.value);
   return (
     <div class="chat" onClick={(event) => event.target === event.currentTarget && (drawer.value = false)}>
       <Sidebar here={chatId} open={drawer} />

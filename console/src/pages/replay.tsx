@@ -5,6 +5,7 @@ import { RunBody } from "../run/body";
 import { Question } from "../run/question";
 import { Player, readExport, type RunExport } from "../run/replay";
 import { lasted } from "../run/words";
+import { useTitle } from "../title";
 
 const SPEEDS = [1, 4, 16] as const;
 /** The file that is open, which stays while one looks at another page. */
@@ -12,6 +13,7 @@ const opened = signal<RunExport>();
 
 export function ReplayPage() {
   const [problem, setProblem] = useState("");
+  useTitle("Replay");
   const open = async (file: File | undefined) => {
     if (!file) return;
     try {

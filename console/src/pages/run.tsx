@@ -6,8 +6,8 @@ import { useAnnounced } from "../run/announced";
 import { RunBody } from "../run/body";
 import { follow } from "../run/follow";
 import { Question } from "../run/question";
-import { refusal } from "../tools/loading";
-import { api, request } from "../wire/api";
+import { useTitle } from "../title";
+import { api, refusal, request } from "../wire/api";
 import { useNow } from "../wire/clock";
 import type { Run } from "../wire/types";
 
@@ -19,6 +19,7 @@ export function RunPage({ runId }: { runId: string }) {
   const now = useNow(goes);
   const run = useRun(runId, goes);
   useAnnounced(view);
+  useTitle(run?.title || "Run");
   if (followed.connection.value === "refused") return <Missing why={followed.problem.value} />;
   return (
     <section class="page run-page">

@@ -8,6 +8,7 @@ import { STATUSES, addressOf, filtersIn, type Filters } from "../runs/filters";
 import { RunList } from "../runs/list";
 import { RunsTable } from "../runs/table";
 import { totalsOf } from "../runs/totals";
+import { useTitle } from "../title";
 import type { Run } from "../wire/types";
 import "../styles/runs.css";
 
@@ -17,12 +18,9 @@ const TYPING = 200;
 export function RunsPage() {
   const list = useMemo(() => new RunList(), []);
   const filters = filtersIn(query.value);
+  useTitle("Runs");
   useEffect(() => {
-    document.title = "Runs · Windlass";
     void loadModels();
-    return () => {
-      document.title = "Windlass";
-    };
   }, []);
   useEffect(() => {
     const typed = setTimeout(() => void list.show(filters), list.runs.value ? TYPING : 0);

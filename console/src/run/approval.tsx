@@ -2,9 +2,7 @@
 import type { RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { SchemaForm } from "../parts/form";
-import { refusal } from "../tools/loading";
-import { ApiError, api } from "../wire/api";
-import { offeredTool } from "../wire/tools";
+import { api, ApiError, refusal } from "../wire/api";
 import { argumentsOf, type Arguments } from "./payload";
 import type { CallView } from "./view";
 
@@ -134,7 +132,7 @@ function Edit({ call, sent, approve, back }: EditProps) {
 function useSchema(name: string): Record<string, unknown> | undefined {
   const [schema, setSchema] = useState<Record<string, unknown>>();
   useEffect(() => {
-    offeredTool(name).then(
+    api.tool(name).then(
       (tool) => setSchema(tool.parameters),
       () => setSchema({ type: "object" }),
     );

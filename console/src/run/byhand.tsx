@@ -1,14 +1,11 @@
 // A tool run again by a person, beneath the card of the call that it repeats.
-import { useEffect, useRef, useState } from "preact/hooks";
-import { announce } from "../announce";
+import { useState } from "preact/hooks";
 import { Value } from "../parts/value";
-import { refusal } from "../tools/loading";
-import { argumentsOf, errorIn, resultOf, toldByHand, type Arguments } from "./payload";
-import { callByHand, type HandCall } from "./tools";
+import type { ToolAnswer } from "../wire/types";
+import type { Hand } from "./hand";
+import { argumentsOf, errorIn, resultOf, toldByHand } from "./payload";
 import { OUTCOME_WORDS, lasted } from "./words";
 import type { CallView } from "./view";
-
-export type Hand = ReturnType<typeof useHand>;
 
 /** Runs a finished call's tool once more, with the same arguments. */
 export function Again({ call, hand }: { call: CallView; hand: Hand }) {
@@ -19,7 +16,7 @@ export function Again({ call, hand }: { call: CallView; hand: Hand }) {
     setAsking(false);
     void hand.run(given, call.approval !== undefined);
   };
-  if (hand.running) {
+  if (hand.startedAt !== undefined) {
     return (
       <button type="button" class="plain small" onClick={hand.cancel}>
         Cancel
@@ -54,14 +51,14 @@ interface ByHandProps {
 
 /** What came of it; the model is told if one likes. */
 export function ByHand({ call, hand, onTell }: ByHandProps) {
-  const { running, problem, result } = hand;
-  if (running) return <p class="hint">Running by hand…</p>;
+  const { startedAt, problem, result } = hand;
+  if (startedAt !== undefined) return <p class="hint">Running by hand…</p>;
   if (problem) return <p class="card-error">{problem}</p>;
   return result ? <HandResult call={call} result={result} onTell={onTell} /> : null;
 }
 
 interface HandResultProps extends Omit<ByHandProps, "hand"> {
-  result: HandCall;
+  result: ToolAnswer;
 }
 
 function HandResult({ call, result, onTell }: HandResultProps) {
@@ -83,30 +80,4 @@ function HandResult({ call, result, onTell }: HandResultProps) {
       {error === undefined ? <Value value={value} /> : <p class="card-error">{error}</p>}
     </section>
   );
-}
-
-/** A tool that a person runs, one at a time. */
-export function useHand(call: CallView) {
-  const [running, setRunning] = useState(false);
-  const [result, setResult] = useState<HandCall>();
-  const [problem, setProblem] = useState("");
-  const cancelling = useRef<AbortController>(undefined);
-  useEffect(() => () => cancelling.current?.abort(), []);
-  const run = async (given: Arguments, approved: boolean) => {
-    const cancel = new AbortController();
-    cancelling.current = cancel;
-    setRunning(true);
-    setProblem("");
-    setResult(undefined);
-    try {
-      const result = await callByHand(call.name, given, approved, cancel.signal);
-      setResult(result);
-      announce(`${call.name}, run by hand: ${OUTCOME_WORDS[result.outcome].toLowerCase()}.`);
-    } catch (error) {
-      setProblem(cancel.signal.aborted ? "Cancelled. The tool may have had its effect." : refusal(error));
-    } finally {
-      setRunning(false);
-    }
-  };
-  return { running, result, problem, run, cancel: () => cancelling.current?.abort() };
 }

@@ -4,9 +4,10 @@ import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { Value } from "../parts/value";
 import { ApprovalPanel } from "./approval";
-import { Again, ByHand, useHand } from "./byhand";
+import { Again, ByHand } from "./byhand";
 import { Elapsed } from "./elapsed";
 import { Folded, oneLine } from "./folded";
+import { useHand } from "./hand";
 import { kept } from "./kept";
 import { argumentsOf, errorIn, resultOf } from "./payload";
 import { effectOf, effectWords, plural, stateOf } from "./words";
@@ -26,7 +27,7 @@ export interface CallCardProps {
 
 export const CallCard = kept(function CallCard({ call, runId, live, again, now, onTell }: CallCardProps) {
   const card = useRef<HTMLElement>(null);
-  const hand = useHand(call);
+  const hand = useHand(call.name);
   const effect = effectOf(call);
   const repeatable = again && call.outcome !== undefined && call.outcome !== "unknown_tool";
   const waiting = call.state === "approval-requested";

@@ -1,17 +1,16 @@
 // A tool that a person calls by hand.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { announce } from "../announce";
 import { problemsIn } from "../parts/draft";
 import { SchemaForm } from "../parts/form";
 import { fieldsOf, type Fields } from "../parts/schema";
 import { Value } from "../parts/value";
 import { Elapsed } from "../run/elapsed";
+import { useHand } from "../run/hand";
 import { errorIn, resultOf } from "../run/payload";
-import { callByHand, type HandCall } from "../run/tools";
 import { OUTCOME_WORDS, lasted } from "../run/words";
-import { serverNow, useNow } from "../wire/clock";
-import type { Tool } from "../wire/types";
-import { refusal } from "./loading";
+import { useNow } from "../wire/clock";
+import type { Tool, ToolAnswer } from "../wire/types";
 
 /** What stands in the form. */
 export interface Given {
@@ -30,7 +29,7 @@ interface CallByHandProps {
 
 export function CallByHand({ tool, given, setGiven, called }: CallByHandProps) {
   const [tried, setTried] = useState(false);
-  const hand = useHand(tool, called);
+  const hand = useHand(tool.name, tool.idempotent);
   const form = useRef<HTMLFormElement>(null);
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -41,7 +40,7 @@ export function CallByHand({ tool, given, setGiven, called }: CallByHandProps) {
       requestAnimationFrame(() => form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus());
       return;
     }
-    void hand.run(given.value);
+    void hand.run(given.value, tool.approve).then(called);
   };
   const sendOnEnter = (event: KeyboardEvent) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.current?.requestSubmit();
@@ -76,7 +75,7 @@ function Running({ startedAt, cancel }: { startedAt: number; cancel: () => void 
   );
 }
 
-function Result({ result }: { result: HandCall }) {
+function Result({ result }: { result: ToolAnswer }) {
   const error = errorIn(result.response);
   return (
     <section class="tools-result" aria-label="What the call came to" data-outcome={result.outcome}>
@@ -87,35 +86,4 @@ function Result({ result }: { result: HandCall }) {
       {error === undefined ? <Value value={resultOf(result)} label="Result" /> : <p class="tools-problem">{error}</p>}
     </section>
   );
-}
-
-function useHand(tool: Tool, called: () => void) {
-  const [startedAt, setStartedAt] = useState<number>();
-  const [result, setResult] = useState<HandCall>();
-  const [problem, setProblem] = useState("");
-  const cancelling = useRef<AbortController>(undefined);
-  useEffect(() => () => cancelling.current?.abort(), []);
-  const run = async (given: Fields) => {
-    const cancel = new AbortController();
-    cancelling.current = cancel;
-    setStartedAt(serverNow());
-    setResult(undefined);
-    setProblem("");
-    announce(`${tool.name} runs.`);
-    try {
-      const result = await callByHand(tool.name, given, tool.approve, cancel.signal);
-      setResult(result);
-      announce(`${tool.name}: ${OUTCOME_WORDS[result.outcome].toLowerCase()}.`);
-    } catch (error) {
-      setProblem(cancel.signal.aborted ? cancelled(tool) : refusal(error));
-      announce(cancel.signal.aborted ? `${tool.name} is cancelled.` : `${tool.name} was not called.`);
-    }
-    setStartedAt(undefined);
-    called();
-  };
-  return { startedAt, result, problem, run, cancel: () => cancelling.current?.abort() };
-}
-
-function cancelled(tool: Tool): string {
-  return tool.idempotent ? "Cancelled. It is safe to call it again." : "Cancelled. It may have had its effect before that.";
 }

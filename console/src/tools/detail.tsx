@@ -1,9 +1,10 @@
 // One tool: what it is, a form to call it by hand, what was last done with it.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { announce } from "../announce";
 import { Value } from "../parts/value";
 import { fieldsOf, initialOf, type Fields } from "../parts/schema";
-import { offeredTool } from "../wire/tools";
+import { useTitle } from "../title";
+import { api } from "../wire/api";
 import type { Tool } from "../wire/types";
 import { CallByHand, type Given } from "./call";
 import { LastCalls } from "./last";
@@ -11,13 +12,8 @@ import { useLoaded } from "./loading";
 import { homeOf } from "./words";
 
 export function ToolDetail({ name }: { name: string }) {
-  const { value: tool, problem, again } = useLoaded(name, () => offeredTool(name));
-  useEffect(() => {
-    document.title = `${name} · Windlass`;
-    return () => {
-      document.title = "Windlass";
-    };
-  }, [name]);
+  const { value: tool, problem, again } = useLoaded(name, () => api.tool(name));
+  useTitle(name);
   return (
     <section class="page tools">
       <a class="hint" href="/tools">

@@ -2,14 +2,16 @@
 import { useEffect, useState } from "preact/hooks";
 import { announce } from "../announce";
 import { plural } from "../run/words";
-import { offeredTools } from "../wire/tools";
+import { useTitle } from "../title";
+import { api } from "../wire/api";
 import type { Tool } from "../wire/types";
 import { useLoaded } from "./loading";
 import { homeOf, isFound, shortly } from "./words";
 
 export function ToolList() {
-  const { value: tools, problem } = useLoaded("all", offeredTools);
+  const { value: tools, problem } = useLoaded("all", api.tools);
   const [sought, setSought] = useState("");
+  useTitle("Tools");
   const found = (tools ?? []).filter((tool) => isFound(sought, tool));
   useEffect(() => {
     if (sought) announce(`${plural(found.length, "tool")} found`);

@@ -1,6 +1,6 @@
 // What a page asks the gateway for, once and again.
 import { useEffect, useState } from "preact/hooks";
-import { ApiError } from "../wire/api";
+import { refusal } from "../wire/api";
 
 export interface Loaded<T> {
   value?: T;
@@ -25,9 +25,4 @@ export function useLoaded<T>(name: string, load: () => Promise<T>): Loaded<T> {
   }, [name, asked]);
   const known = state.name === name ? state : { problem: "" };
   return { ...known, again: () => setAsked(asked + 1) };
-}
-
-/** Why the gateway did not do it, in its own words where it has said anything. */
-export function refusal(error: unknown): string {
-  return error instanceof ApiError ? error.message : "The gateway cannot be reached.";
 }

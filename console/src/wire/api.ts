@@ -1,5 +1,5 @@
 // The gateway's endpoints, as functions.
-import type { Chat, ChatCompletionRequest, ChatList, Decision, Model, ModelList, Run, RunEvent, RunList } from "./types";
+import type { Chat, ChatCompletionRequest, ChatList, Decision, HandCall, Model, ModelList, Run, RunEvent, RunList, Tool, ToolAnswer, ToolList } from "./types";
 import { learnTime } from "./clock";
 import { EventParser } from "./sse";
 
@@ -14,6 +14,11 @@ export class ApiError extends Error {
   ) {
     super(message);
   }
+}
+
+/** Why the gateway did not do it, in its own words where it has said anything. */
+export function refusal(error: unknown): string {
+  return error instanceof ApiError ? error.message : "The gateway cannot be reached.";
 }
 
 export function accessKey(): string {
@@ -55,6 +60,9 @@ export const api = {
   start: (body: ChatCompletionRequest): Promise<Run> => post("/v1/runs", body),
   stop: (id: string): Promise<Run> => post(`/v1/runs/${encodeURIComponent(id)}/stop`, {}),
   approve: (id: string, decision: Decision): Promise<unknown> => post(`/v1/runs/${encodeURIComponent(id)}/approve`, decision),
+  tools: async (): Promise<Tool[]> => (await json<ToolList>("/v1/tools")).data,
+  tool: (name: string): Promise<Tool> => json(`/v1/tools/${encodeURIComponent(name)}`),
+  callTool: (name: string, call: HandCall, signal: AbortSignal): Promise<ToolAnswer> => post(`/v1/tools/${encodeURIComponent(name)}/call`, call, { signal }),
   deleteRun: (id: string): Promise<unknown> => json(`/v1/runs/${encodeURIComponent(id)}`, { method: "DELETE" }),
 };
 
