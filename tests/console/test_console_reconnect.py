@@ -6,7 +6,7 @@ import httpx2
 from playwright.async_api import Browser, Page, expect
 from tests.console.conftest import StageOf
 from tests.console.process import GatewayProcess, gateway_process
-from tests.console.stage import IN_ONE_BROWSER, MODEL, Pages, card, ended, state_of
+from tests.console.stage import IN_ONE_BROWSER, MODEL, Pages, ask, card, ended, state_of
 from tests.gateway.talking import asking
 
 from windlass.testing import FakeOpenAI, call, calls, slow
@@ -61,14 +61,15 @@ async def test_a_page_goes_on_by_itself_when_its_gateway_is_killed_while_tools_r
             await pages.aclose()
 
 
-async def test_a_page_drops_what_was_said_when_its_gateway_is_killed_while_the_model_talks(
+async def test_a_chat_drops_what_was_said_when_its_gateway_is_killed_while_the_model_talks(
     browser: Browser, tmp_path: Path
 ) -> None:
-    with FakeOpenAI([slow("Half of an answer", after=2), "A whole answer."]) as model:
+    with FakeOpenAI([slow("Half of an answer", after=2), "A whole answer.", "And more."]) as model:
         async with gateway_process(tmp_path, model.base_url) as gateway:
             pages = Pages(browser, gateway.url)
             pages.watch.expects(LOST)
-            page = await pages.open(f"/runs/{await started(gateway)}")
+            page = await pages.open("/")
+            await ask(page, "Go.")
             await stays(page)
             await expect(page.get_by_text("Half of")).to_be_visible()
             await gateway.restart()
@@ -76,6 +77,8 @@ async def test_a_page_drops_what_was_said_when_its_gateway_is_killed_while_the_m
             await ended(page)
             await expect(page.get_by_text("Half of")).not_to_be_visible()
             await expect(page.get_by_text("Round 1 was cut off")).to_be_visible()
+            await ask(page, "Go on.")
+            await expect(page.get_by_text("And more.")).to_be_visible()
             assert await stayed(page)
             await pages.aclose()
 
