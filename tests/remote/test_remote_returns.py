@@ -153,6 +153,25 @@ async def test_a_call_whose_large_answer_was_lost_is_not_run_again(
     assert len(times) == 1
 
 
+async def test_that_a_server_is_away_is_said_once(
+    mortal: MortalNats, bridge_of: MakeBridge, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "windlass.messaging")
+    bridge = bridge_of(mortal.url)
+    await bridge.start()
+    assert bridge._connection is not None
+    await mortal.kill()
+    while bridge._connection._client.server_pool[0].reconnects < 3:
+        await asyncio.sleep(0)
+    await mortal.come_back()
+    while not bridge._connection.reconnects:
+        await asyncio.sleep(0)
+    await bridge._connection.flush()
+    said = [record.message for record in caplog.records if record.message.startswith("NATS")]
+    assert len(said) in (2, 3)  # that it was lost, perhaps also how the first try failed
+    assert said[-1] == "NATS is there again"
+
+
 async def test_a_session_that_nobody_uses_does_not_look_for_its_lost_server(
     mortal: MortalNats, session: str, caplog: pytest.LogCaptureFixture
 ) -> None:

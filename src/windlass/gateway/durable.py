@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -103,9 +103,11 @@ class DurableRuns:
             )
         )
 
-    async def left_open(self) -> Sequence[RunRecord]:
-        """The runs of a gateway that is gone. They are ours now."""
-        return await self.log.claim(lambda record: record.origin.get("kind") == KIND)
+    async def left_open(self, wanted: Callable[[RunRecord], bool]) -> Sequence[RunRecord]:
+        """The runs of a gateway that is gone, if they are wanted. They are ours now."""
+        return await self.log.claim(
+            lambda record: record.origin.get("kind") == KIND and wanted(record)
+        )
 
     async def take_up(self, record: RunRecord) -> tuple[MemoryLog, History, Origin]:
         """All that is known of a run that was left open."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
 from windlass.client.resume import refusal_of
@@ -20,6 +21,9 @@ __all__ = ["Takeover"]
 
 log = logging.getLogger("windlass.gateway")
 
+REST_SECONDS = 60.0
+"""A run that could not be made again, for a reason that nobody has thought of, rests so long."""
+
 
 class Takeover:
     """Finds a run's model and tools by their names, as they are configured now."""
@@ -36,7 +40,8 @@ class Takeover:
         self._durable, self._catalog = durable, catalog
         self._sessions, self._turns = sessions, turns
         self._began = began
-        self._damaged: set[str] = set()
+        self._failed: dict[str, float] = {}
+        """When runs could not be made again, by their ids."""
         self._tasks: set[asyncio.Task[GatewayRun | None]] = set()
 
     async def left_open(self) -> list[asyncio.Task[GatewayRun | None]]:
@@ -44,8 +49,7 @@ class Takeover:
         to come back, which is no reason for the others to wait."""
         tasks = [
             asyncio.create_task(self._taken_up(record))
-            for record in await self._durable.left_open()
-            if record.id not in self._damaged
+            for record in await self._durable.left_open(self._may_try)
         ]
         for task in tasks:
             self._tasks.add(task)
@@ -73,10 +77,14 @@ class Takeover:
         self._began(run)
         return run
 
+    def _may_try(self, record: RunRecord) -> bool:
+        failed = self._failed.get(record.id)
+        return failed is None or time.monotonic() - failed > REST_SECONDS
+
     def _cannot(self, record: RunRecord, error: Exception) -> None:
-        """A log that is away for a while can be read later; what is damaged stays so."""
+        """A log that is away can be read as soon as it is back; anything else may last."""
         if not isinstance(error, StorageError):
-            self._damaged.add(record.id)
+            self._failed[record.id] = time.monotonic()
         log.error(
             "A run cannot be gone on with: %s",
             error,

@@ -39,6 +39,7 @@ class Connection:
         self.is_idle: Callable[[], bool] = lambda: False
         """Whether nobody needs it now. It is closed then when it is lost, and not tried again."""
         self._quiet = True
+        self._away = False
 
     async def open(self, addresses: list[str], options: dict[str, Any]) -> None:
         """Connects. Raises whatever comes of it: that is not said twice."""
@@ -130,12 +131,18 @@ class Connection:
             self._keep(asyncio.create_task(self.close()))
 
     async def _returned(self) -> None:
+        if self._away:
+            self._away = False
+            log.info("NATS is there again")
         if self.on_return is not None:
             self._keep(asyncio.create_task(_quietly(self.on_return())))
 
     async def _note(self, error: Exception) -> None:
-        if not self._quiet and not self.is_idle():
-            await _note(error)
+        """One that is away is tried again and again: that is said once."""
+        if self._quiet or self._away or self.is_idle():
+            return
+        self._away = not self.connected
+        _warn(error)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
@@ -162,10 +169,10 @@ async def _quietly(work: Awaitable[None]) -> None:
     try:
         await work
     except NatsError as error:  # it is lost again
-        await _note(error)
+        _warn(error)
 
 
-async def _note(error: Exception) -> None:
+def _warn(error: Exception) -> None:
     """What goes wrong on a connection that tries again by itself. It names no address."""
     log.warning("NATS: %s", error or type(error).__name__)
 
