@@ -13,14 +13,22 @@
 """
 
 import math
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal, get_args
 
 from msgspec import Struct
 
 from windlass.errors import ConfigError
 
-__all__ = ["FunctionCallingSettings", "Mode", "function_calling_settings", "mode_from"]
+__all__ = [
+    "FunctionCallingSettings",
+    "Mode",
+    "function_calling_settings",
+    "mode_from",
+    "state_directory",
+]
 
 Mode = Literal["auto", "native", "emulated"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -108,3 +116,11 @@ class _Given:
         if not (math.isfinite(seconds) and seconds >= 0):
             raise ConfigError(f"{name} must be a number of seconds, 0 or more, not {text!r}")
         return seconds
+
+
+def state_directory() -> Path:
+    """`WINDLASS_STATE_DIR`, else a directory of the user's for what is kept between two starts."""
+    if given := os.environ.get("WINDLASS_STATE_DIR"):
+        return Path(given)
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "windlass"

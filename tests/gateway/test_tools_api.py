@@ -11,7 +11,7 @@ from tests.gateway.restarting import Place
 from tests.gateway.serving import config_of
 from tests.gateway.talking import Body, asking
 
-from windlass import ToolContext, ToolError, tool
+from windlass import Part, ToolContext, ToolError, tool
 from windlass.gateway.config import KeyConfig, LimitsConfig, McpConfig, ModelConfig
 from windlass.gateway.keys import new_key
 from windlass.testing import Gate, call, calls
@@ -159,6 +159,19 @@ async def test_a_deleted_run_leaves_no_call_behind(place: Place) -> None:
     assert run["id"] not in place.gateway.summaries._kept
 
 
+async def test_pictures_of_a_tool_that_runs_by_hand_come_along() -> None:
+    @tool
+    def draw() -> Any:
+        """Draws a dot."""
+        return ["a dot", Part.from_bytes(b"dot", "image/png")]
+
+    model = ModelConfig(name="one", target="scripted/model", tools=("draw",))
+    place = Place(None, script, config=config_of(model), tools=[draw])
+    drawn = (await by_hand(place, "draw")).json
+    assert drawn["parts"] == [{"type": "inline_data", "data": "ZG90", "mime_type": "image/png"}]
+    await place.gateway.aclose()
+
+
 async def test_a_tool_runs_by_hand_as_it_does_for_a_model(place: Place) -> None:
     answer = (await by_hand(place, "lookup", arguments={"city": "Rome"})).json
     assert answer == {
@@ -166,6 +179,7 @@ async def test_a_tool_runs_by_hand_as_it_does_for_a_model(place: Place) -> None:
         "name": "lookup",
         "outcome": "ok",
         "response": {"output": "sunny in Rome"},
+        "parts": [],
         "seconds": answer["seconds"],
         "effect_unknown": False,
         "progress": [],

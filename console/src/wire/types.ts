@@ -339,6 +339,7 @@ export type ToolAnswer = {
   name: string;
   outcome: Outcome;
   response: Record<string, unknown>;
+  parts: Array<InlineData | FileData>;
   seconds: number;
   effect_unknown: boolean;
   progress: Array<{

@@ -11,7 +11,7 @@ from windlass.gateway.config import GatewayConfig, ModelConfig, RunsConfig, Serv
 from windlass.gateway.observe.access_log import configure_logging
 from windlass.models import create_model
 from windlass.models.local.model import LocalModel
-from windlass.toolsets.mcp.pins import state_directory
+from windlass.settings import state_directory
 
 __all__ = ["configure", "run"]
 

@@ -139,6 +139,7 @@ def _fields(call: FunctionCall, answer: ToolAnswer, log: MemoryLog) -> JsonObjec
         "name": call.name,
         "outcome": answer.outcome,
         "response": answer.response.response,
+        "parts": [part.to_dict() for part in answer.response.parts],
         "seconds": answer.seconds,
         "effect_unknown": answer.effect_unknown,
         "progress": [{name: each.get(name) for name in names} for each in told],

@@ -244,6 +244,7 @@ _RUNS: JsonObject = {
             "name": TEXT,
             "outcome": ref("Outcome"),
             "response": OBJECT,
+            "parts": list_of({"anyOf": [ref("InlineData"), ref("FileData")]}),
             "seconds": NUMBER,
             "effect_unknown": FLAG,
             "progress": list_of(

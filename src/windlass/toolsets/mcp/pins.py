@@ -6,7 +6,6 @@ it is chosen can say something else a month later; what it says then needs someb
 
 import hashlib
 import logging
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from msgspec import Struct
 from windlass.content import Schema
 from windlass.errors import ConfigError
 
-__all__ = ["Pin", "Pins", "pin_of", "state_directory"]
+__all__ = ["Pin", "Pins", "pin_of"]
 
 log = logging.getLogger("windlass.mcp")
 
@@ -35,14 +34,6 @@ class Pin(Struct, frozen=True):
 def pin_of(description: str, parameters: Schema) -> Pin:
     said = msgspec.json.encode([description, parameters], order="deterministic")
     return Pin(hashlib.sha256(said).hexdigest(), description, parameters)
-
-
-def state_directory() -> Path:
-    """`WINDLASS_STATE_DIR`, else a directory of the user's for such files."""
-    if given := os.environ.get("WINDLASS_STATE_DIR"):
-        return Path(given)
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "windlass"
 
 
 class Pins:
