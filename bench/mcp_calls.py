@@ -85,7 +85,7 @@ async def windlass_call(place: list[str] | str, era: Any) -> AsyncGenerator[Call
                 (response,) = await client.execute(
                     [Part.from_function_call("echo", {"text": "x"})], tools=tools
                 )
-                assert response.output == "x"
+                assert response.output == "x", response
 
             yield call
 

@@ -15,8 +15,8 @@ SETUP = {"two": Setup("2 gateways", runs="nats", gateways=2)}
 PROMPT = "What is the weather in Paris, and do my notes say anything about it? Mail me both."
 AT_ONCE = 32
 SETTLE_SECONDS = 1.0
-IDLE_SECONDS = 10.0
-"""Twice as long as the gateways leave between two looks at what others have left."""
+IDLE_SECONDS = 6.0
+"""Several times as long as gateways leave between two looks at what others have left."""
 READING = 100
 """Readers of one run whose events come while they read."""
 
