@@ -66,6 +66,8 @@ class FleetDrill(Drill):
         super().__init__(fleet.gateways, session, seed)
         self._fleet, self._cluster = fleet, cluster
         self._leader_share = leader_share
+        self._down: set[str] = set()
+        """Who was struck and is not back yet."""
         self._whole = asyncio.Event()
         """Set while all servers are there."""
         self._whole.set()
@@ -109,10 +111,11 @@ class FleetDrill(Drill):
         self, some: Sequence[ForkedProcess], kind: str, *, order: float, spare: int
     ) -> None:
         """One of those that can be reached, of which so many are spared."""
-        reachable = [each for each in some if each.listens.is_set()]
+        reachable = [each for each in some if each.name not in self._down]
         if len(reachable) <= spare:
             return
         victim = self._chance.choice(reachable)
+        self._down.add(victim.name)
         if self._chance.random() < order:
             await victim.end()
             self.ends[kind] += 1
@@ -131,4 +134,5 @@ class FleetDrill(Drill):
             self.kills[f"{kind}, while it started"] += 1
             await process.start()
         await process.ready()
+        self._down.discard(process.name)
         await self._adopt()
