@@ -9,6 +9,7 @@ from typing import Any
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
+from nats.errors import StaleConnectionError
 from nats.js import JetStreamContext
 
 from windlass.errors import ConfigError
@@ -139,7 +140,8 @@ class Connection:
 
     async def _note(self, error: Exception) -> None:
         """One that is away is tried again and again: that is said once."""
-        if self._quiet or self._away or self.is_idle():
+        lost = isinstance(error, OSError | StaleConnectionError)
+        if self._quiet or self._away or (lost and self.is_idle()):
             return
         self._away = not self.connected
         _warn(error)

@@ -5,7 +5,6 @@ reason to, and a worker that knows its key answers again, and does not run it ag
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from windlass.content import FunctionResponse
@@ -28,8 +27,6 @@ from windlass.toolsets.remote.frames import (
 )
 
 __all__ = ["Answer", "Calls", "Lost", "NotThere", "Stopped", "repeatable", "response_of"]
-
-log = logging.getLogger("windlass.remote")
 
 RETURN_SECONDS = 2.0
 """How long a worker may be away, as while its connection comes back, before a call counts as lost
