@@ -47,10 +47,12 @@ async def request(
     pieces: Iterable[bytes] = (b"",),
     ends: bool = True,
     leaves: asyncio.Event | None = None,
+    root_path: str = "",
 ) -> Answer:
     """The answer to one request, whose body comes in these pieces; without `ends`, not whole.
 
-    The client goes away when `leaves` is set; without it, it stays for its answer.
+    The client goes away when `leaves` is set; without it, it stays for its answer. The application
+    is mounted at `root_path`.
     """
     waiting = deque(pieces)
     status = 0
@@ -85,7 +87,7 @@ async def request(
         "server": ("127.0.0.1", 8080),
         "scheme": "http",
         "http_version": "1.1",
-        "root_path": "",
+        "root_path": root_path,
         "asgi": {"version": "3.0"},
     }
     async with asyncio.timeout(SECONDS):

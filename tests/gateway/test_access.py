@@ -12,6 +12,7 @@ from tests.gateway.serving import config_of
 from windlass.errors import ConfigError
 from windlass.gateway import App, create_app, load_config
 from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig, ServerConfig
+from windlass.gateway.console import PAGES
 from windlass.gateway.keys import new_key
 from windlass.testing import FakeGemini, FakeOpenAI, ScriptedModel, call, refuse
 
@@ -32,10 +33,19 @@ GUARDED = [
     ("GET", "/v1/runs/run_x/events"),
     ("POST", "/v1/runs/run_x/stop"),
     ("POST", "/v1/runs/run_x/approve"),
+    ("GET", "/v1/runs/run_x/export"),
+    ("DELETE", "/v1/runs/run_x"),
+    ("GET", "/v1/tools"),
+    ("GET", "/v1/tools/x"),
+    ("POST", "/v1/tools/x/call"),
+    ("GET", "/v1/chats"),
+    ("GET", "/v1/chats/x"),
+    ("DELETE", "/v1/chats/x"),
     ("GET", "/metrics"),
     ("GET", "/openapi.json"),
     ("GET", "/nowhere"),
 ]
+HEALTH = ("/health", "/health/live", "/health/ready")
 
 
 def app_of(config: GatewayConfig | None = None) -> App:
@@ -97,8 +107,36 @@ async def test_without_a_right_key_nothing_is_answered(
     assert answer.error["code"] == "invalid_api_key"
 
 
+def test_every_endpoint_is_held_to_this(with_keys: App) -> None:
+    named = {
+        (method, route.path)
+        for route in with_keys.routes
+        for method, path in GUARDED
+        if route.path_regex.match(path) and method in (route.methods or ())
+    }
+    there = {
+        (method, route.path)
+        for route in with_keys.routes
+        for method in route.methods or ("GET",)
+        if method != "HEAD"
+    }
+    asks_nobody = {("GET", path) for path in (*PAGES, *HEALTH, "/console/{path:path}")}
+    assert there - named == asks_nobody
+
+
+@pytest.mark.parametrize("mounted", ["/console", "/tools", "/runs", "/chats"])
+@pytest.mark.parametrize(("method", "path"), GUARDED)
+async def test_a_gateway_below_another_application_asks_for_its_keys_too(
+    with_keys: App, mounted: str, method: str, path: str
+) -> None:
+    for where in (path, mounted + path):
+        answer = await request(with_keys, method, where, root_path=mounted)
+        assert answer.status == 401
+    assert (await request(with_keys, "GET", f"{mounted}/health", root_path=mounted)).status == 200
+
+
 async def test_health_asks_nobody_for_a_key(with_keys: App) -> None:
-    for path in ("/health", "/health/live", "/health/ready"):
+    for path in HEALTH:
         answer = await get(with_keys, path)
         assert (answer.status, answer.json) == (200, {"status": "ok"})
 

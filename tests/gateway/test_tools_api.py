@@ -213,13 +213,42 @@ async def test_a_tool_that_asks_for_a_yes_gets_it_in_the_call(place: Place) -> N
         (b'{"arguments": []}', "arguments"),
         (b'{"arguments": {}, "approved": "yes"}', "approved"),
         (b'{"argument": {}}', "argument"),
+        (b'{"arguments": {"city": %b1%b}}' % (b"[" * 70, b"]" * 70), "arguments"),
+        (b'{"arguments": {"city": %b1%b}}' % (b"[" * 50_000, b"]" * 50_000), None),
     ],
+    ids=lambda value: str(value)[:40],
 )
 async def test_a_body_that_is_no_call_is_refused(
     place: Place, body: bytes, param: str | None
 ) -> None:
     answer = await post(place.app, body, "/v1/tools/lookup/call")
     assert (answer.status, answer.error["param"]) == (400, param)
+
+
+@pytest.mark.parametrize("kind", [b"text/plain", b"application/x-www-form-urlencoded"])
+async def test_a_form_of_a_web_page_is_no_call(place: Place, kind: bytes) -> None:
+    path, body = "/v1/tools/erase/call", b'{"arguments": {"path": "form"}, "approved": true}'
+    headers = [(b"content-type", kind)]
+    answer = await request(place.app, "POST", path, headers=headers, pieces=[body])
+    assert (answer.status, answer.error["code"]) == (415, "unsupported_media_type")
+    assert "form" not in erased
+
+
+async def test_a_yes_is_to_the_call_and_to_nothing_that_its_tool_asks() -> None:
+    asked: list[tuple[bool, str | None]] = []
+
+    @tool(approve=True)
+    async def ask(context: ToolContext) -> str:
+        """Asks for more than it was called for."""
+        decision = await context.ask(Part.from_function_call("ask:changed", {}))
+        asked.append((decision.approved, decision.reason))
+        return "asked"
+
+    model = ModelConfig(name="one", target="scripted/model", tools=("ask",))
+    place = Place(None, script, config=config_of(model), tools=[ask])
+    assert (await by_hand(place, "ask", approved=True)).json["outcome"] == "ok"
+    assert asked == [(False, "the yes was to the call itself")]
+    await place.gateway.aclose()
 
 
 def waiting(gate: Gate) -> Place:

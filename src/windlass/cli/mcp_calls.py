@@ -8,9 +8,8 @@ from mcp_types import Result
 from windlass.content import FunctionCall, FunctionResponse, new_call_id
 from windlass.errors import ToolError
 from windlass.events import RunEvent, ToolRunProgress
-from windlass.loop.approval import Approvals
-from windlass.loop.dependencies import Dependencies
-from windlass.loop.executor import RunContext, ToolExecutor, ToolJob
+from windlass.loop.executor import ToolExecutor, ToolJob
+from windlass.loop.outside import outside_a_run, yes_to
 from windlass.loop.policy import Policy
 from windlass.tool import Tool
 from windlass.toolsets.mcp.serving.progress import ProgressRelay
@@ -38,17 +37,14 @@ class Executions:
             if isinstance(event, ToolRunProgress):
                 relay.report(event.progress, event.message, event.data)
 
-        async with Dependencies() as dependencies:
-            run = RunContext(
-                run_id=f"mcp_{self._count}",
-                tools={tool.name: tool},
-                policy=self._policy,
-                emit=emit,
-                # Whoever is to say yes was asked over MCP before this.
-                approvals=Approvals(lambda call: True, wait=False, timeout=1.0),
-                dependencies=dependencies,
-                slots=self._slots,
-            )
+        async with outside_a_run(
+            f"mcp_{self._count}",
+            {tool.name: tool},
+            self._policy,
+            approve=yes_to(call),  # whoever is to say that was asked over MCP before this
+            emit=emit,
+            slots=self._slots,
+        ) as run:
             try:
                 answer = await self._executor.execute(ToolJob(call, tool, 1, run))
             except _Whole as whole:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
 
 from windlass.gateway.chat import ChatCompletions
 from windlass.gateway.chat_routes import ChatRoutes
@@ -70,10 +70,9 @@ class App:
         self.gateway = gateway
         self._chat = Route("/v1/chat/completions", ChatCompletions(gateway), methods=["POST"])
         info = InfoRoutes(gateway)
-        open_routes = _open_routes(gateway, info)
-        self._open = [route.path_regex for route in open_routes]
-        routes = [self._chat, *_guarded_routes(gateway, info), *open_routes]
-        self._router = Router(routes, redirect_slashes=False, lifespan=_lifespan(gateway))
+        self._open = _open_routes(gateway, info)
+        self.routes = [self._chat, *_guarded_routes(gateway, info), *self._open]
+        self._router = Router(self.routes, redirect_slashes=False, lifespan=_lifespan(gateway))
         self._answer = self._exchange
         origins = gateway.config.server.cors_origins
         if origins:
@@ -127,7 +126,7 @@ class App:
             self.gateway.metrics.refused("headers_too_large")
             raise Refused(headers_too_large(limit))
         path = scope["path"]
-        if path != self._chat.path and any(each.match(path) for each in self._open):
+        if path != self._chat.path and self._is_open(scope):
             return
         if self.gateway.keys.required:
             exchange.key = self.gateway.keys.find(presented_key(exchange.headers))
@@ -141,6 +140,10 @@ class App:
             raise Refused(Problem(403, message, "foreign_origin"))
         if self.gateway.draining and scope["method"] == "POST" and not _is_steering(path):
             raise Refused(SHUTTING_DOWN)
+
+    def _is_open(self, scope: Scope) -> bool:
+        """Asked of the routes themselves: wherever we are mounted, they see what a router sees."""
+        return any(route.matches(scope)[0] is not Match.NONE for route in self._open)
 
     async def _failed(self, error: Exception, exchange: Exchange, send: Send) -> None:
         if isinstance(error, HTTPException):

@@ -118,10 +118,11 @@ def _deeper(value: object, levels: int) -> bool:
     return any(type(each) in (dict, list) for each in layer)
 
 
-def read_as(kind: type[T], body: bytes, said: str) -> T:
+def read_as(kind: type[T], body: bytes, said: str, max_depth: int) -> T:
     """The body as a value of that type, which `said` names. Raises `Refused`."""
+    fields = fields_of(body, max_depth)
     try:
-        return msgspec.convert(decode_json(body), kind)
-    except (ValueError, msgspec.ValidationError) as error:
+        return msgspec.convert({name: fields.any(name) for name in fields.names}, kind)
+    except msgspec.ValidationError as error:
         field = _FIELD.search(str(error))
         raise bad_request(f"The body is not {said}: {error}", field[1] if field else None) from None

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from asyncio import FIRST_COMPLETED
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from msgspec import Struct
@@ -16,9 +16,8 @@ from windlass.gateway.exchange import ClientGone
 from windlass.gateway.observe.metrics import Metrics
 from windlass.gateway.problems import SHUTTING_DOWN, Refused
 from windlass.gateway.summaries import CallSummary, cut_arguments, cut_response
-from windlass.loop.approval import Approvals
-from windlass.loop.dependencies import Dependencies
-from windlass.loop.executor import RunContext, ToolExecutor
+from windlass.loop.executor import ToolExecutor
+from windlass.loop.outside import outside_a_run, yes_to
 from windlass.loop.policy import Policy
 from windlass.loop.results import ToolAnswer
 from windlass.loop.round import answers_to
@@ -37,7 +36,7 @@ class HandCall(Struct, forbid_unknown_fields=True):
 
     arguments: dict[str, Any] = {}
     approved: bool = False
-    """Whether the caller says yes, where a tool asks for somebody's."""
+    """Whether the caller says yes to the call, where a tool asks for somebody's."""
 
 
 class HandCalls:
@@ -60,9 +59,9 @@ class HandCalls:
         *,
         model: ModelConfig,
         owner: str,
-        gone: Coroutine[Any, Any, None],
+        gone: Callable[[], Coroutine[Any, Any, None]],
     ) -> JsonObject:
-        """What is told of the call when it is answered. It is called off when `gone` ends.
+        """What is told of the call when it is answered. It is called off when the client is `gone`.
 
         Raises `ClientGone`, and `Refused` if the gateway ends meanwhile.
         """
@@ -70,8 +69,10 @@ class HandCalls:
         log = MemoryLog()
         log.listen(self._metrics.run(model=model.name, live=False), kinds={ToolRunEnded})
         task = asyncio.create_task(self._answer(call, tool, model, asked.approved, log))
-        leaving = asyncio.create_task(gone)
         self.going.add(task)
+        task.add_done_callback(self.going.discard)
+        task.add_done_callback(lambda _: self._remember(owner, call, log))
+        leaving = asyncio.create_task(gone())
         try:
             await asyncio.wait((task, leaving), return_when=FIRST_COMPLETED)
         finally:
@@ -79,8 +80,6 @@ class HandCalls:
             leaving.cancel()
             task.cancel()
             await asyncio.wait([task])
-            self.going.discard(task)
-            self._remember(owner, call, log)
         if task.cancelled():
             raise ClientGone if left else Refused(SHUTTING_DOWN)
         return _fields(call, task.result(), log)
@@ -93,21 +92,13 @@ class HandCalls:
     async def _answer(
         self, call: FunctionCall, tool: Tool, model: ModelConfig, approved: bool, log: MemoryLog
     ) -> ToolAnswer:
-        policy = Policy(tool_timeout=model.tool_timeout, approval_timeout=model.approval_timeout)
-
-        async def decide(_: FunctionCall) -> bool:
-            return approved
-
-        async with Dependencies() as dependencies:
-            run = RunContext(
-                run_id=f"hand_{secrets.token_hex(12)}",
-                tools={tool.name: tool},
-                policy=policy,
-                emit=log.append,
-                approvals=Approvals(decide, wait=False, timeout=policy.approval_timeout),
-                dependencies=dependencies,
-                slots=asyncio.Semaphore(1),
-            )
+        async with outside_a_run(
+            f"hand_{secrets.token_hex(12)}",
+            {tool.name: tool},
+            Policy(tool_timeout=model.tool_timeout, approval_timeout=model.approval_timeout),
+            approve=yes_to(call) if approved else None,
+            emit=log.append,
+        ) as run:
             [answer] = await answers_to([call], self._executor, run)
         return answer
 

@@ -69,9 +69,9 @@ class RunRoutes:
 
     async def approve(self, request: Request) -> Response:
         run = await self._run(request)
-        most = self._gateway.config.limits.max_body_bytes
-        body = await read_body(request.scope, request.receive, most)
-        decision = read_as(Decision, body, "a decision")
+        limits = self._gateway.config.limits
+        body = await read_body(request.scope, request.receive, limits.max_body_bytes)
+        decision = read_as(Decision, body, "a decision", limits.max_json_depth)
         if not await run.approve(decision):
             message = f"No call {decision.call_id[:100]!r} of this run waits for a decision."
             raise Refused(Problem(409, message, "nothing_to_approve", "call_id"))

@@ -1,5 +1,6 @@
 """`/v1/tools`: the tools that a key may use, what was last done with them, and calls by hand."""
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -48,26 +49,21 @@ class ToolRoutes:
         gateway, exchange = self._gateway, exchange_of(request.scope)
         await gateway.admission.count(exchange.key)
         offered = await offered_tool(gateway, exchange, request.path_params["name"])
-        most = gateway.config.limits.max_body_bytes
-        body = await read_body(request.scope, request.receive, most)
-        asked = read_as(HandCall, body, "a call")
+        limits = gateway.config.limits
+        body = await read_body(request.scope, request.receive, limits.max_body_bytes)
+        asked = read_as(HandCall, body, "a call", limits.max_json_depth)
         if offered.tool.options.approve and not asked.approved:
             message = 'This tool asks for a yes before it runs: send "approved": true.'
             raise Refused(Problem(409, message, "approval_needed", "approved"))
         model = offered.models[0].config
         exchange.model = model.name
-        leave = await gateway.admission.enter(
-            exchange.key, model, lambda: disconnected(request.receive)
-        )
+        gone = functools.partial(disconnected, request.receive)
+        leave = await gateway.admission.enter(exchange.key, model, gone)
         try:
             if gateway.draining:  # it came in before, and its turn after
                 raise Refused(SHUTTING_DOWN)
             answer = await gateway.hand_calls.run(
-                offered.tool,
-                asked,
-                model=model,
-                owner=exchange.owner,
-                gone=disconnected(request.receive),
+                offered.tool, asked, model=model, owner=exchange.owner, gone=gone
             )
         finally:
             leave()

@@ -7,9 +7,8 @@ from typing import Any
 
 from windlass.content import FunctionCall
 from windlass.gateway.config import WorkersConfig
-from windlass.loop.approval import Approvals
-from windlass.loop.dependencies import Dependencies
-from windlass.loop.executor import RunContext, ToolExecutor
+from windlass.loop.executor import ToolExecutor
+from windlass.loop.outside import outside_a_run
 from windlass.loop.policy import Policy
 from windlass.loop.round import answers_to
 from windlass.messaging.embedded import NatsServer
@@ -93,16 +92,7 @@ class Workers:
         if call.name not in self._host_tools:
             return Refused(reason=f"the host has no {call.name!r} for workers")
         said = FunctionCall(call.name, call.arguments, f"host-{call.key}")
-        policy = Policy()
-        async with Dependencies() as dependencies:
-            run = RunContext(
-                run_id=call.key.partition(":")[0],
-                tools=self._host_tools,
-                policy=policy,
-                emit=lambda _: None,
-                approvals=Approvals(None, wait=False, timeout=policy.approval_timeout),
-                dependencies=dependencies,
-                slots=asyncio.Semaphore(1),
-            )
+        run_id = call.key.partition(":")[0]
+        async with outside_a_run(run_id, self._host_tools, Policy()) as run:
             [answer] = await answers_to([said], self._executor, run)
         return Result(response=answer.response, outcome=answer.outcome)

@@ -1,0 +1,25 @@
+"""Calls that come over MCP: what somebody has said yes to, and what not."""
+
+from typing import Any
+
+from windlass import Part, ToolContext, tool
+from windlass.cli.mcp_calls import Executions
+from windlass.content import FunctionResponse
+
+NO_RELAY: Any = None
+
+
+async def test_a_yes_over_mcp_is_to_the_call_and_to_nothing_that_its_tool_asks() -> None:
+    asked: list[bool] = []
+
+    @tool(approve=True)
+    async def ask(context: ToolContext) -> str:
+        """Asks for more than it was called for."""
+        decision = await context.ask(Part.from_function_call("ask:changed", {}))
+        asked.append(decision.approved)
+        return "asked"
+
+    answer = await Executions()(ask, "{}", NO_RELAY)
+    assert isinstance(answer, FunctionResponse)
+    assert answer.output == "asked"
+    assert asked == [False]
