@@ -14,6 +14,7 @@ MODEL ?=
 PORT ?= 8080
 KILLS ?= 300
 COVERAGE ?=
+WHOLE ?=
 COVERAGE_FLOOR := 95
 MEASURED := --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
 
@@ -27,7 +28,7 @@ help:
 	@echo "make run     the gateway with a model of this machine and a few tools; MODEL=smol for the light one"
 	@echo "make examples   small programs against a scripted model"
 	@echo "make console   the page at /, built into the package; make screenshots   its pictures in docs/images"
-	@echo "make test    the tests; COVERAGE=1 for coverage and its floor, which takes twice as long"
+	@echo "make test    the tests; COVERAGE=1 for coverage and its floor, WHOLE=1 for what is sampled otherwise"
 	@echo "make check   lint, formatting, types, import layers"
 	@echo "make format  put right what ruff can"
 	@echo "make bench   Windlass beside a raw aiohttp loop and the openai SDK"
@@ -60,7 +61,7 @@ screenshots: $(INSTALLED)
 # A file's tests share a gateway or a browser. By their number, the few and slow ones would come last.
 test: $(INSTALLED)
 	@$(NEED) libgomp.so.1:libgomp1 tmux:tmux chromium:chromium
-	@$(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(COVERAGE),$(MEASURED)) $(ARGS)
+	@WINDLASS_TEST_WHOLE=$(WHOLE) $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(COVERAGE),$(MEASURED)) $(ARGS)
 
 check: $(INSTALLED)
 	@$(BIN)/ruff check

@@ -7,15 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.plain_text import PlainTextModel
+from tests.thoroughness import WHOLE
 
 from windlass import AsyncClient, RunEvent
 from windlass.testing import ScriptedModel
 
 MakeClient = Callable[..., AsyncClient]
-
-ON_PAGE = ("test_loop.py", "test_stream.py")
-"""What runs on the AI Studio page too; with WINDLASS_TEST_PAGE=all, everything of the loop does."""
-
 
 # A machine that is busy is no reason for a test to fail.
 settings.register_profile("windlass", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,6 +20,7 @@ settings.load_profile("windlass")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "on_page: the AI Studio page carries it in every run")
     config.addinivalue_line("markers", "no_page(reason): what the AI Studio page cannot carry")
 
 
@@ -33,14 +31,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     kinds = ["native"]
     if metafunc.definition.get_closest_marker("native") is None:
         kinds.append("emulated")
-    if metafunc.definition.get_closest_marker("no_page") is None and _is_on_page(metafunc):
+    if _is_on_page(metafunc.definition):
         kinds.append("page")
     metafunc.parametrize("calling", kinds)
 
 
-def _is_on_page(metafunc: pytest.Metafunc) -> bool:
-    is_core = metafunc.definition.path.name in ON_PAGE
-    return is_core or os.environ.get("WINDLASS_TEST_PAGE") == "all"
+def _is_on_page(test: pytest.Item) -> bool:
+    if WHOLE or os.environ.get("WINDLASS_TEST_PAGE") == "all":
+        return test.get_closest_marker("no_page") is None
+    return test.get_closest_marker("on_page") is not None
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,7 @@ def broken() -> str:
     raise RuntimeError("password=hunter2")
 
 
+@pytest.mark.on_page
 async def test_a_tool_is_run_and_its_result_handed_back(client_of: MakeClient) -> None:
     client = client_of([call("get_weather", city="Paris"), "It is sunny."])
     reply = await client.generate("Weather in Paris?", tools=[get_weather])
@@ -86,6 +87,7 @@ async def test_every_follow_up_holds_all_earlier_rounds_unmodified(client_of: Ma
     assert [r.output for r in third.messages[4].responses] == ["sunny in B", "sunny in C"]
 
 
+@pytest.mark.on_page
 async def test_results_come_back_in_call_order_not_in_order_of_completion(
     client_of: MakeClient,
 ) -> None:
@@ -123,6 +125,7 @@ async def test_every_bad_call_gets_an_answer_that_the_model_can_use(
     assert "hunter2" not in str(reply.messages)
 
 
+@pytest.mark.on_page
 @pytest.mark.native  # in a text, a name that nobody declared is just text
 async def test_a_call_of_an_unknown_tool_is_answered_with_the_known_ones(
     client_of: MakeClient,
@@ -141,6 +144,7 @@ async def test_a_crash_is_logged_in_full_and_told_without_internals(
     assert reply.results[0].error == "broken failed with an internal error."
 
 
+@pytest.mark.on_page
 async def test_the_text_of_a_tool_error_reaches_the_model(client_of: MakeClient) -> None:
     def find(title: str) -> str:
         raise ToolError(f"no book {title!r}; try another title")
@@ -243,6 +247,7 @@ async def test_on_limit_error_is_silent_when_the_model_answers_in_time(
     assert (reply.text, reply.stop_reason) == ("done", "answer")
 
 
+@pytest.mark.on_page
 async def test_on_limit_return_calls_hands_the_last_calls_back(client_of: MakeClient) -> None:
     client = client_of([call("get_weather", city="x"), call("get_weather", city="y"), "done"])
     reply = await client.generate("?", tools=[get_weather], max_rounds=1, on_limit="return_calls")
@@ -269,6 +274,7 @@ async def test_a_forced_call_is_forced_once(client_of: MakeClient, choice: str) 
     assert second.tool_choice.mode == "auto"
 
 
+@pytest.mark.on_page
 async def test_tool_choice_none_stays_none(client_of: MakeClient) -> None:
     client = client_of(["x"])
     await client.generate("?", tools=[get_weather], tool_choice="none")
@@ -396,6 +402,7 @@ async def test_a_model_that_fails_raises_its_error(client_of: MakeClient) -> Non
     assert caught.value.status == 401
 
 
+@pytest.mark.on_page
 async def test_a_failing_follow_up_does_not_run_the_first_rounds_tools_again(
     client_of: MakeClient,
 ) -> None:
@@ -434,6 +441,7 @@ async def test_debug_logs_show_the_arguments_and_streams_say_so(
 # Whose call is it
 
 
+@pytest.mark.on_page
 async def test_a_declared_tool_without_a_function_is_handed_back(client_of: MakeClient) -> None:
     theirs = FunctionDeclaration("theirs", "Runs at the caller's.")
     client = client_of(
@@ -492,6 +500,7 @@ async def test_the_model_gets_the_head_and_tail_of_a_big_result_and_the_record_a
     assert len(copy) < 1_100
 
 
+@pytest.mark.on_page
 async def test_every_call_is_answered_exactly_once(client_of: MakeClient) -> None:
     turn = calls(
         call("get_weather", city="a", id="1"),

@@ -52,6 +52,7 @@ async def test_text_of_every_round_streams_and_only_the_last_event_is_done(
     assert sum(isinstance(e, TurnEnded) for e in events) == 2
 
 
+@pytest.mark.on_page
 async def test_events_come_in_the_documented_order_numbered_from_one(
     client_of: MakeClient,
 ) -> None:
@@ -110,6 +111,7 @@ async def test_phases_are_visible_on_the_run(client_of: MakeClient) -> None:
     assert run.phase == "ended"
 
 
+@pytest.mark.on_page
 async def test_text_reaches_the_reader_while_the_model_still_writes(client_of: MakeClient) -> None:
     gate = Gate()
     client = client_of([slow(say("one two three"), gate=gate, after=1)])
@@ -262,6 +264,7 @@ async def test_a_cut_stream_raises_after_the_text_that_came(client_of: MakeClien
     assert seen[-1].error
 
 
+@pytest.mark.on_page
 async def test_leaving_a_stream_early_stops_its_run(client_of: MakeClient) -> None:
     client = client_of([slow(say("one two three"), gate=Gate(), after=1)])
     async with client.stream("?") as stream:
@@ -273,6 +276,7 @@ async def test_leaving_a_stream_early_stops_its_run(client_of: MakeClient) -> No
     assert len(asyncio.all_tasks()) == 1
 
 
+@pytest.mark.on_page
 async def test_cancelling_the_reader_stops_the_run(client_of: MakeClient) -> None:
     ran = asyncio.Event()
 

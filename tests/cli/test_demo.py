@@ -13,11 +13,23 @@ from typing import Any
 import aiohttp
 import openai
 import pytest
+from tests.thoroughness import WHOLE
 
 from windlass import ConfigError
 from windlass.cli import demo
 
 pytestmark = pytest.mark.timeout(400)
+
+DEMO = ["-m", "windlass", "demo", "--port", "0"]
+
+WITH_TWO_TOOLS = """
+import sys
+from windlass.cli import demo_tools, main
+
+demo_tools.TOOLS = demo_tools.TOOLS[:2]
+sys.exit(main(["demo", "--port", "0"]))
+"""
+"""The demo, all but for three of its tools: reading about five takes the model twice as long."""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +37,7 @@ def banner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """What a demo on a free port has printed, while it runs."""
     folder = tmp_path_factory.mktemp("demo")
     log = folder / "stderr"
-    command = [sys.executable, "-m", "windlass", "demo", "--port", "0"]
+    command = [sys.executable, *(DEMO if WHOLE else ["-c", WITH_TWO_TOOLS])]
     # Tests run side by side: threads of one model that wait for each other would take their time.
     environ = {
         **os.environ,

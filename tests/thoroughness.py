@@ -1,0 +1,6 @@
+"""How much of what is sampled by default a run of the tests goes through."""
+
+import os
+
+WHOLE = bool(os.environ.get("WINDLASS_TEST_WHOLE"))
+"""`make test WHOLE=1`: nothing is sampled."""
