@@ -35,8 +35,8 @@ class Sizes(NamedTuple):
     at_once: int
 
 
-WHOLE = Sizes(11, 100, 16 * CALLERS)
-QUICK = Sizes(3, 50, 5 * CALLERS)
+WHOLE = Sizes(11, 240, 16 * CALLERS)
+QUICK = Sizes(3, 80, 8 * CALLERS)
 
 
 class Spent:
@@ -96,9 +96,7 @@ async def measured(sizes: Sizes) -> tuple[dict[str, Figures], dict[str, Figures]
 async def sampled(
     found: dict[str, Way], samples: int, calls: int, callers: int
 ) -> dict[str, Figures]:
-    """Each way in turn, beginning with another each time; the first of each is to warm up."""
-    for way in found.values():
-        await Spent().sample(way, calls, callers)
+    """Each way in turn, beginning with another each time, and each time warm."""
     spent = {name: Spent() for name in found}
     names = list(found)
     for number in range(samples):
@@ -106,6 +104,7 @@ async def sampled(
         for name in names[turn:] + names[:turn]:
             share = MCP_SHARE if name.startswith("MCP") else 1
             fewer = max(calls // share // callers, 1) * callers
+            await Spent().sample(found[name], max(fewer // 8, callers), callers)
             await spent[name].sample(found[name], fewer, callers)
     return {name: each.figures() for name, each in spent.items()}
 
