@@ -10,8 +10,10 @@ from tests.remote.mortal_nats import MortalNats
 from tests.remote.remote_tools import get_weather, spec_named
 
 from windlass import ToolContext, ToolError, tool
+from windlass.content import FunctionResponse
 from windlass.messaging.connection import Connection, Msg
-from windlass.toolsets.remote import RemoteSession, execute_in_session, subjects
+from windlass.toolsets.remote import RemoteSession, calls, execute_in_session, subjects
+from windlass.toolsets.remote import bridge as bridge_module
 from windlass.toolsets.remote.bridge import Bridge
 from windlass.toolsets.remote.frames import REPLY, Announcement, Busy, Call, Result, decode, encode
 from windlass.worker import Worker
@@ -151,6 +153,43 @@ async def test_a_call_whose_large_answer_was_lost_is_not_run_again(
     assert isinstance(again, Result)
     assert "lost on the way" in str(again.response.error)
     assert len(times) == 1
+
+
+async def test_a_worker_that_is_slow_to_answer_pings_is_not_lost(
+    nats: str,
+    session: str,
+    bridge_of: MakeBridge,
+    wire: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each answer comes when the next ping has been sent already."""
+    monkeypatch.setattr(calls, "SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(bridge_module, "WATCH_SECONDS", 0.02)
+    bridge, late, asked = bridge_of(), asyncio.Queue[Msg](), asyncio.Queue[Msg]()
+    pings = asyncio.Semaphore(0)
+
+    async def ping(message: Msg) -> None:
+        pings.release()
+        late.put_nowait(message)
+        if late.qsize() > 3:
+            await late.get_nowait().respond(b"{}")
+
+    async def call(message: Msg) -> None:
+        asked.put_nowait(message)
+
+    async with Worker([get_weather], nats=nats, session=session):
+        spec = await spec_named(bridge, session, "get_weather")
+    await wire.subscribe(subjects.to_worker(session, "slow", "ping"), ping)
+    await wire.subscribe(subjects.to_worker(session, "slow", "call"), call)
+    slow = Announcement(worker="slow", session=session, tools=(spec,))
+    await wire.publish(subjects.announce(session, "slow"), encode(slow))
+    running = asyncio.create_task(bridge.call(session, spec, {"city": "Rome"}, CONTEXT))
+    message = await asked.get()
+    for _ in range(75):  # longer than anybody may be silent
+        await pings.acquire()
+    done = FunctionResponse("get_weather", {"output": "sunny"}, "call_1")
+    await message.respond(encode(Result(response=done)))
+    assert (await running).output == "sunny"
 
 
 async def test_that_a_server_is_away_is_said_once(

@@ -275,6 +275,7 @@ class JetStreamLog:
         run = self._live.pop(run_id, None)
         if run is not None and run.closed:
             self._left.add(run_id)
+            self._orders.begin_again(run_id)
 
 
 def _up_to(record: RunRecord, last: Last) -> RunRecord:

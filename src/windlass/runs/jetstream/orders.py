@@ -57,7 +57,7 @@ class Orders:
             await self._streams.orders.drop(f"{run_id}.>")
 
     def begin_again(self, run_id: str) -> None:
-        """The run has come here anew."""
+        """The run is not here any more, or anew."""
         self._obeyed.pop(run_id, None)
 
     async def _heard(self, message: Msg) -> None:

@@ -79,7 +79,8 @@ class Calls:
     def __init__(self, gateway: str, left: Callable[[Member], None]) -> None:
         self._gateway, self._left = gateway, left
         self._pending: dict[int, _Pending] = {}
-        self._pings: dict[int, Member] = {}
+        self._pings: dict[int, tuple[Member, float]] = {}
+        """Those that were not answered yet, and when they were sent."""
         self._count = 0
 
     @property
@@ -115,8 +116,8 @@ class Calls:
         if not number.isdigit():
             return
         lost = is_nobody(message)
-        if (member := self._pings.pop(int(number), None)) is not None:
-            await self._ponged(connection, member, None if lost else _pong(message))
+        if (ping := self._pings.pop(int(number), None)) is not None:
+            await self._ponged(connection, ping[0], None if lost else _pong(message))
             return
         pending = self._pending.get(int(number))
         if pending is None or pending.member.session != session or pending.answer.done():
@@ -138,13 +139,14 @@ class Calls:
     async def look_after(self, connection: Connection) -> None:
         """Finds workers that are gone: calls that they have would otherwise wait for ever."""
         now = asyncio.get_running_loop().time()
-        self._pings.clear()
+        oldest = now - SILENT_SECONDS
+        self._pings = {n: ping for n, ping in self._pings.items() if ping[1] > oldest}
         for member in {id(each.member): each.member for each in self._pending.values()}.values():
             if now - member.seen > SILENT_SECONDS:
                 self._lose(member)
             else:
                 number, reply = self._next(member)
-                self._pings[number] = member
+                self._pings[number] = member, now
                 subject = subjects.to_worker(member.session, member.id, "ping")
                 await connection.publish(subject, b"", reply)
         for pending in list(self._pending.values()):
