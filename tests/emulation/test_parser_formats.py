@@ -187,7 +187,13 @@ OTHER_TEXTS: dict[str, list[tuple[str, list[tuple[str, Any]]]]] = {
         ('<|tool_call_start|>[{"name": "ping", "arguments": {}}]<|tool_call_end|>', [("ping", {})])
     ],
     "tool_code": [('```tool_code\nprint(default_api.get_weather(city="Paris"))\n```', PARIS)],
-    "json-fence": [('```\n[{"name": "ping", "arguments": {}}]\n```', [("ping", {})])],
+    "json-fence": [
+        ('```\n[{"name": "ping", "arguments": {}}]\n```', [("ping", {})]),
+        (
+            '```json\n{"name": "ping", "arguments": {}}\n\n{"name": "ping", "arguments": {}}\n```',
+            [("ping", {}), ("ping", {})],
+        ),
+    ],
     "request-function-call": [
         ("Request function call: ping\nParameters:\n```json\n{}\n```", [("ping", {})]),
         ("call:default_api:get_weather{city:<ctrl46>Paris<ctrl46>}", PARIS),

@@ -71,13 +71,15 @@ class JsonCalls:
 
     def read(self, reading: Reading, marker: Match[str]) -> Step[None]:
         calls, source = _Calls(reading, self.keyed), reading.source
+        # Between two marks only calls are expected; in the open, two objects may be anything.
+        separator = _NEXT if reading.implicit and reading.ends is None else _NEXT_MARKED
         if (yield from source.peek_past_space()) == "[":
             yield from calls.read_list()
             return
         yield from calls.read_item()
         while reading.calls:
             source.keep()
-            if not (yield from source.match(_NEXT if reading.implicit else _NEXT_MARKED)):
+            if not (yield from source.match(separator)):
                 source.forget()
                 return
             yield from calls.read_item()
