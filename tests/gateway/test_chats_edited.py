@@ -11,6 +11,7 @@ from tests.gateway.asgi import bearer, post, request
 from tests.gateway.restarting import SERVED, Place, Places, places_on
 from tests.gateway.talking import Body, asking
 
+from windlass.gateway import durable
 from windlass.gateway.chat_line import line
 from windlass.gateway.config import KeyConfig
 from windlass.gateway.keys import new_key
@@ -92,6 +93,52 @@ async def test_the_same_words_can_be_replaced_again_and_so_can_a_replacement(
     last = await say(place, "d", replaces=second)
     assert asked(place) == ["one", "1", "d"]
     assert (await chat(place))["run_ids"] == [first, last]
+
+
+async def test_what_was_replaced_can_be_gone_on_from_in_its_own_line(places: Places) -> None:
+    place = places.open(["1", "2", "1b", "2b", "2c", "3c"])
+    first, second = [await say(place, prompt) for prompt in ("one", "two")]
+    await say(place, "ONE", replaces=first)
+    await say(place, "zwei")
+    back = await say(place, "TWO", replaces=second)
+    assert asked(place) == ["one", "1", "TWO"]
+    shown = await chat(place)
+    assert (shown["title"], shown["run_ids"]) == ("one", [first, back])
+    await say(place, "three")
+    assert asked(place) == ["one", "1", "TWO", "2c", "three"]
+
+
+async def test_a_chat_goes_on_in_order_where_a_clock_is_behind(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, here = places.open(["1"]), places.open(["2", "3"])
+    first = await say(there, "one")
+    monkeypatch.setattr(durable, "time", Behind())
+    second = await say(here, "two")
+    third = await say(here, "three")
+    assert asked(here) == ["one", "1", "two", "2", "three"]
+    assert (await chat(there))["run_ids"] == [first, second, third]
+
+
+class Behind:
+    """A clock that has not been set."""
+
+    def time(self) -> float:
+        return 1.0
+
+
+async def test_of_two_replacements_at_once_a_chat_takes_one(places: Places) -> None:
+    gate = Gate()
+    place = places.open(["1", slow("1b", gate)])
+    first = await say(place, "one")
+    body = asking("ONE", chat_id="c", replaces=first)
+    both = [asyncio.create_task(post(place.app, body, "/v1/runs")) for _ in range(2)]
+    answers = [await answer for answer in both]
+    assert sorted(answer.status for answer in answers) == [202, 409]
+    gate.open()
+    [started] = [answer.json["id"] for answer in answers if answer.status == 202]
+    await place.ended(started)
+    assert (await chat(place))["run_ids"] == [started]
 
 
 async def test_a_replacement_that_fails_is_replaced_like_any_other(places: Places) -> None:

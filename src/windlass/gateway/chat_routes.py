@@ -42,7 +42,7 @@ class ChatRoutes:
         fields = chat_fields(runs)
         # While a run of it goes, the conversation is what that run began with.
         told = line(runs)
-        messages = await durable.seen(told)
+        messages = await durable.chats.seen(told)
         fields["messages"] = [
             fields for message in messages for fields in wire.encode_message(message)
         ]

@@ -1,9 +1,9 @@
 """Runs and chats of a gateway that are kept in a log: begun, found, taken up again."""
 
-import contextlib
 import logging
+import math
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from windlass.content import Message
 from windlass.errors import ConfigError, RunInterrupted, RunNotFound, StorageError
 from windlass.gateway.answer import Head, completion_fields
-from windlass.gateway.chat_line import line
+from windlass.gateway.chats import Chats
 from windlass.gateway.config import GatewayConfig, RunsConfig
-from windlass.gateway.problems import MALFORMED_CALL, Problem, Refused
+from windlass.gateway.problems import MALFORMED_CALL, Problem
 from windlass.gateway.request import ChatRequest
-from windlass.gateway.turns import CallIds, KeptTurns, kept_turn, run_of, seen_by_client
+from windlass.gateway.turns import CallIds, KeptTurns, kept_turn, run_of
 from windlass.jsontext import decode_json
 from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
@@ -81,21 +81,22 @@ class DurableRuns:
 
     def __init__(self, kept: RunLog, config: RunsConfig) -> None:
         self.log = kept
-        self._chats: set[tuple[str, str]] = set()
+        self.chats = Chats(kept)
         self._retention = Retention(
             max_age=None if config.keep_days is None else config.keep_days * A_DAY,
             max_runs=config.max_runs,
             max_bytes=config.max_bytes,
         )
 
-    def begin(self, plan: RunPlan, owner: str, origin: Origin) -> MemoryLog:
+    def begin(self, plan: RunPlan, owner: str, origin: Origin, after: float = 0.0) -> MemoryLog:
+        """The log of a new run. It begins after that time: the clocks of a fleet do not agree."""
         request = origin.request
         bare = replace(origin, request=replace(request, messages=()))
         return self.log.begin(
             RunRecord(
                 id=plan.run_id,
                 model=request.model,
-                created=time.time(),
+                created=max(time.time(), math.nextafter(after, math.inf)),
                 owner=owner,
                 chat=request.chat,
                 title=title_of(plan.messages),
@@ -148,53 +149,6 @@ class DurableRuns:
             if turn is not None:
                 turns.keep(owner, turn)
 
-    @contextlib.contextmanager
-    def only_run_of(self, owner: str, chat: str) -> Generator[None]:
-        """Keeps a chat for one run, from before it is begun. Raises `Refused` if one has it."""
-        if (owner, chat) in self._chats:
-            raise _busy("A run of this chat has not ended.")
-        self._chats.add((owner, chat))
-        try:
-            yield
-        finally:
-            self._chats.discard((owner, chat))
-
-    async def replaced(self, owner: str, request: ChatRequest) -> RunRecord | None:
-        """The run whose place this request takes. Raises `Refused` if there is no such run."""
-        if not request.replaces:
-            return None
-        try:
-            record = await self.find(request.replaces, owner)
-        except RunNotFound:
-            record = None
-        if record is None or record.chat != request.chat:
-            message = f"replaces: this chat has no run {request.replaces[:100]!r}"
-            raise Refused(Problem(404, message, "run_not_found", "replaces"))
-        return record
-
-    async def conversation(
-        self, owner: str, chat: str, before: RunRecord | None = None
-    ) -> tuple[Message, ...]:
-        """What has been said in a chat, or was before a run. Raises `Refused` while one goes."""
-        runs = await self.log.list(owner=owner, chat=chat)
-        if runs and runs[0].ended is None:
-            raise _busy(f"The run {runs[0].id} of this chat has not ended.")
-        runs = line(runs)
-        if before is not None:
-            runs = [record for record in runs if record.created < before.created]
-        return await self.seen(runs)
-
-    async def seen(self, runs: Sequence[RunRecord]) -> tuple[Message, ...]:
-        """The conversation as a client has it after these runs, newest first."""
-        for record in runs:
-            if record.reason == "error":
-                continue  # a failure leaves the conversation as it was
-            history = History(await self.log.read(record.id))
-            if record.ended is None:
-                return history.started.messages if history.started else ()
-            return seen_by_client(history.reply(), history.asked, CallIds(record.id))
-        return ()
-
     async def expire(self) -> None:
         """Forgets what is too old or too much."""
         try:
@@ -204,10 +158,6 @@ class DurableRuns:
             return
         if gone:
             log.info("Old runs were deleted", extra={"runs": gone})
-
-
-def _busy(message: str) -> Refused:
-    return Refused(Problem(409, message, "chat_is_busy", "chat_id"))
 
 
 class _GoneModel:

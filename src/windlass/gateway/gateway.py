@@ -1,6 +1,7 @@
 """What a gateway holds: its models, its tools, its keys, and the runs that go."""
 
 import asyncio
+import functools
 import logging
 import os
 import secrets
@@ -8,20 +9,20 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from windlass.content import Message
-from windlass.errors import ConfigError, RunNotFound, WindlassError
+from windlass.errors import RunNotFound, WindlassError
 from windlass.gateway.admission import Admission
 from windlass.gateway.by_hand import HandCalls
 from windlass.gateway.catalog import Catalog
 from windlass.gateway.config import GatewayConfig
-from windlass.gateway.durable import DurableRuns, Origin, run_log
+from windlass.gateway.durable import DurableRuns, run_log
 from windlass.gateway.exchange import Exchange, Receive, disconnected
 from windlass.gateway.found import FoundRun, KeptHere, KnownHere
 from windlass.gateway.keys import KeyRing
 from windlass.gateway.observe.access_log import AccessLog
 from windlass.gateway.observe.metrics import Metrics
 from windlass.gateway.observe.tracing import Tracing, tracing_from
-from windlass.gateway.problems import SHUTTING_DOWN, Problem, Refused, bad_request
+from windlass.gateway.preparation import Preparation
+from windlass.gateway.problems import SHUTTING_DOWN, Refused
 from windlass.gateway.request import ChatRequest, Limits
 from windlass.gateway.run import GatewayRun
 from windlass.gateway.served import ServedModel
@@ -29,19 +30,16 @@ from windlass.gateway.sessions import Sessions
 from windlass.gateway.summaries import Summaries
 from windlass.gateway.takeover import Takeover
 from windlass.gateway.tally import LocalTally, Tally
-from windlass.gateway.turns import KeptTurns, continued
+from windlass.gateway.turns import KeptTurns
 from windlass.model import Model
 from windlass.runs.log import Follower
 from windlass.runs.protocol import RunLog
-from windlass.runs.records import RunRecord
 from windlass.runs.store import RunStore
-from windlass.settings import Mode, mode_from
 
 __all__ = ["Gateway"]
 
 log = logging.getLogger("windlass.gateway")
 
-MODE_HEADER = b"x-function-calling-mode"
 TRACE_HEADERS = ("traceparent", "tracestate")
 TEND_SECONDS = 1.0
 """How often runs are looked for that another process has left."""
@@ -86,6 +84,7 @@ class Gateway:
         self.durable = self._durable(log)
         self.catalog = Catalog(config, self.limits, models or {}, tools, environ)
         self.sessions = Sessions(config, self.catalog)
+        self._preparation = Preparation(self.sessions, self.turns, self.durable)
         self._takeover = (
             Takeover(self.durable, self.catalog, self.sessions, self.turns, self._took_up)
             if self.durable
@@ -116,44 +115,30 @@ class Gateway:
         """
         served = self.catalog.served(request.model, exchange.key)
         exchange.model = served.name
-        asked = self._asked_mode(exchange)
         with ExitStack() as entered:
             if self.durable is not None and request.chat:
-                entered.enter_context(self.durable.only_run_of(exchange.owner, request.chat))
-            session = self.sessions.named(exchange)
-            replaced = await self._replaced(exchange.owner, request)
-            plan = served.plan(
+                chats = self.durable.chats
+                entered.enter_context(chats.only_run_of(exchange.owner, request.chat))
+            prepared = await self._preparation.of(
                 request,
+                exchange,
+                served,
                 run_id=f"run_{secrets.token_hex(12)}",
-                messages=await self._conversation(exchange.owner, request, replaced),
-                mode=asked,
                 live=live,
-                remote=await self.sessions.tools(served, session),
+                background=background,
             )
-            entered.callback(
-                await self.admission.enter(
-                    exchange.key, served.config, lambda: disconnected(receive)
-                )
-            )
+            gone = functools.partial(disconnected, receive)
+            entered.callback(await self.admission.enter(exchange.key, served.config, gone))
             if self.draining:  # it came in before, and its turn after
                 raise Refused(SHUTTING_DOWN)
-            origin = Origin(
-                request=request,
-                tools=tuple(plan.tools),
-                session=session,
-                mode=asked,
-                background=background,
-                live=live,
-                replaced_since=replaced.created if replaced else 0.0,
-            )
             run = GatewayRun(
-                plan,
+                prepared.plan,
                 request,
                 owner=exchange.owner,
-                asked_mode=asked or served.mode,
+                asked_mode=prepared.origin.mode or served.mode,
                 turns=self.turns,
                 background=background,
-                log=self.durable.begin(plan, exchange.owner, origin) if self.durable else None,
+                log=self._preparation.log_of(prepared, exchange.owner),
             )
             leave = entered.pop_all().close
         run.task.add_done_callback(lambda _: leave())
@@ -261,34 +246,6 @@ class Gateway:
         from windlass.gateway.fleet import fleet_tally
 
         return fleet_tally(runs, self.durable.log)
-
-    async def _replaced(self, owner: str, request: ChatRequest) -> RunRecord | None:
-        return await self.durable.replaced(owner, request) if self.durable else None
-
-    async def _conversation(
-        self, owner: str, request: ChatRequest, replaced: RunRecord | None
-    ) -> tuple[Message, ...]:
-        """All that the model is to read: what the request brings, and what is kept of it here."""
-        messages = request.messages
-        if self.durable is None:
-            if request.chat:
-                message = "chat_id: this gateway keeps no chats ([runs] path)"
-                raise Refused(Problem(404, message, "no_chats", "chat_id"))
-        else:
-            if request.chat:
-                kept = await self.durable.conversation(owner, request.chat, replaced)
-                messages = continued(kept, messages)
-            await self.durable.recall(owner, messages, self.turns)
-        return self.turns.restored(owner, messages)
-
-    def _asked_mode(self, exchange: Exchange) -> Mode | None:
-        asked = exchange.header(MODE_HEADER)
-        if not asked:
-            return None
-        try:
-            return mode_from(asked, "X-Function-Calling-Mode")
-        except ConfigError as error:
-            raise bad_request(str(error), "X-Function-Calling-Mode") from None
 
     def _take_in(self, run: GatewayRun) -> None:
         """A run that was begun elsewhere counts here, and is observed, like any other."""
