@@ -51,6 +51,15 @@ async def test_tab_reaches_all_that_can_be_pressed(stage_of: StageOf) -> None:
         await is_reached_by_tab(page)
 
 
+async def test_the_first_tab_skips_to_the_content(stage_of: StageOf) -> None:
+    stage = await stage_of("Hello.")
+    page = await stage.open("/runs")
+    await expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("main")).to_be_focused()
+
+
 async def test_a_listener_hears_boundaries_and_never_the_words_as_they_come(
     stage_of: StageOf,
 ) -> None:
