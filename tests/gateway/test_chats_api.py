@@ -80,6 +80,22 @@ async def test_chats_are_told_apart_and_a_request_without_one_is_of_none(places:
     assert [chat["id"] for chat in listed] == ["b", "a"]
 
 
+async def test_a_list_of_chats_goes_on_where_the_last_one_ended(places: Places) -> None:
+    place = places.open(["Hi."] * 4)
+    for name in ("a", "b", "c", "a"):
+        await place.ask("Hello", chat_id=name)
+
+    async def ids(query: str) -> list[str]:
+        return [chat["id"] for chat in (await place.get(f"/v1/chats?{query}")).json["data"]]
+
+    assert await ids("") == ["a", "c", "b"]
+    assert await ids("limit=2") == ["a", "c"]
+    assert await ids("limit=2&before=c") == ["b"]
+    for query, name in (("limit=x", "limit"), ("before=unknown", "before")):
+        refused = await place.get(f"/v1/chats?{query}")
+        assert (refused.status, refused.error["param"]) == (400, name)
+
+
 @restarting
 async def test_a_chat_is_listed_and_shown_with_what_was_said(
     places: Places, restarted: bool

@@ -94,6 +94,8 @@ def schema(gateway: Serving) -> OpenApiSchema:
     schemas["ChatFunction"]["properties"]["parameters"] = {"enum": [{"type": "object"}]}
     audio = schemas["ContentPart"]["anyOf"][2]["properties"]
     audio["input_audio"] = {"enum": [{"data": "aGk=", "format": "wav"}]}
+    chats = document["paths"]["/v1/chats"]["get"]
+    chats["parameters"] = [each for each in chats["parameters"] if each["name"] != "before"]
     for methods in document["paths"].values():
         for operation in methods.values():
             for parameter in operation.get("parameters", ()):

@@ -14,6 +14,7 @@ from windlass.events import ToolRunEnded
 from windlass.gateway import listing
 from windlass.gateway.config import ModelConfig
 from windlass.gateway.summaries import Summaries, summary_of
+from windlass.jsontext import encode_json
 from windlass.runs.export import read_export
 from windlass.testing import Gate, Script, call, calls, refuse, slow
 
@@ -89,6 +90,22 @@ async def test_a_list_is_read_in_pieces_but_for_what_stands_in_events(
     assert await place.ids("q=weather") == [place.oslo, place.rome]
     assert await place.ids("tool=lookup") == [place.oslo]
     assert await place.ids("model=other") == []
+
+
+async def test_a_run_that_is_deleted_while_others_are_looked_at_is_no_trouble(
+    place: Listed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "LISTED", 2)
+    told = listing._told
+
+    async def deleting(gateway: Any, run: Any, query: Any) -> Any:
+        fields = await told(gateway, run, query)
+        if run.id == place.failed:  # the last of its piece
+            await gateway.forget(run.id)
+        return fields
+
+    monkeypatch.setattr(listing, "_told", deleting)
+    assert await place.ids("q=weather") == [place.oslo, place.rome]
 
 
 async def test_a_value_that_cannot_be_is_refused_with_its_name(place: Listed) -> None:
@@ -189,7 +206,7 @@ async def test_an_ended_run_is_read_once_and_the_summaries_are_bounded() -> None
     events = place.gateway.runs.get(run_id).run.log.recorded()
     runs: list[Any] = [Told(str(number), events) for number in range(3)]
     going: Any = Told("going", events[:-1])
-    summaries = Summaries(most=2)
+    summaries = Summaries(max_bytes=2 * len(encode_json(summary_of("0", events))))
     for _ in range(2):
         await summaries.of(runs[0])
         await summaries.of(going)
@@ -197,6 +214,19 @@ async def test_an_ended_run_is_read_once_and_the_summaries_are_bounded() -> None
     for run in (*runs, runs[0], runs[2]):
         await summaries.of(run)
     assert [run.read for run in runs] == [2, 1, 1]
+    await place.gateway.aclose()
+
+
+async def test_runs_of_many_calls_are_remembered_in_less_number() -> None:
+    place = Place(None, [calls(*(call("lookup", city="x" * 1_000) for _ in range(50))), "Done."])
+    run_id = await place.start("Many?")
+    await place.ended(run_id)
+    events = place.gateway.runs.get(run_id).run.log.recorded()
+    summaries = Summaries(max_bytes=300_000)
+    for number in range(20):
+        run: Any = Told(str(number), events)
+        await summaries.of(run)
+    assert 1 <= len(summaries._kept) <= 3
     await place.gateway.aclose()
 
 

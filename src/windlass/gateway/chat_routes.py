@@ -1,15 +1,18 @@
 """`/v1/chats`: conversations of many runs that the log keeps."""
 
+import contextlib
 from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from windlass.errors import RunNotFound
 from windlass.gateway.chat_line import line
 from windlass.gateway.durable import DurableRuns
 from windlass.gateway.exchange import exchange_of, json_response
 from windlass.gateway.gateway import Gateway
-from windlass.gateway.problems import Problem, Refused
+from windlass.gateway.listing import read_limit
+from windlass.gateway.problems import Problem, Refused, bad_request
 from windlass.models.fields import JsonObject
 from windlass.models.openai import wire
 from windlass.runs.records import RunRecord
@@ -24,16 +27,19 @@ class ChatRoutes:
         self._gateway = gateway
 
     async def list(self, request: Request) -> Response:
-        """The newest first."""
-        if self._gateway.durable is None:
-            return json_response({"object": "list", "data": []})
+        """Those whose last runs began last come first."""
+        given = request.query_params
+        limit, before = read_limit(given), given.get("before", "")
         chats: dict[str, list[RunRecord]] = {}
-        for record in await self._gateway.durable.log.list(owner=exchange_of(request.scope).owner):
+        for record in await self._runs_of(exchange_of(request.scope).owner):
             if record.chat:
                 chats.setdefault(record.chat, []).append(record)
-        return json_response(
-            {"object": "list", "data": [chat_fields(runs) for runs in chats.values()]}
-        )
+        if before and before not in chats:
+            raise bad_request(f"before: no chat {before[:100]!r} is known here", "before")
+        ids = list(chats)
+        begin = ids.index(before) + 1 if before else 0
+        data = [chat_fields(chats[each]) for each in ids[begin : begin + limit]]
+        return json_response({"object": "list", "data": data})
 
     async def show_or_delete(self, request: Request) -> Response:
         durable, runs = await self._chat(request)
@@ -53,16 +59,20 @@ class ChatRoutes:
         if going := next((record.id for record in runs if record.ended is None), None):
             raise Refused(Problem(409, f"Its run {going} has not ended: stop it.", "run_goes"))
         for record in runs:
-            await self._gateway.forget(record.id)
+            with contextlib.suppress(RunNotFound):  # it was deleted meanwhile
+                await self._gateway.forget(record.id)
         return json_response({"id": runs[0].chat, "object": "chat.deleted", "deleted": True})
 
     async def _chat(self, request: Request) -> tuple[DurableRuns, Sequence[RunRecord]]:
         chat, owner = request.path_params["chat_id"], exchange_of(request.scope).owner
-        durable = self._gateway.durable
-        runs = await durable.log.list(owner=owner, chat=chat) if durable else ()
+        durable, runs = self._gateway.durable, await self._runs_of(owner, chat)
         if durable is None or not runs:
             raise Refused(Problem(404, f"No chat {chat[:100]!r} is known here.", "chat_not_found"))
         return durable, runs
+
+    async def _runs_of(self, owner: str, chat: str | None = None) -> Sequence[RunRecord]:
+        durable = self._gateway.durable
+        return await durable.log.list(owner=owner, chat=chat) if durable else ()
 
 
 def chat_fields(runs: Sequence[RunRecord]) -> JsonObject:

@@ -1,6 +1,8 @@
 """The runs of a key, and which of them are asked for."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import get_args
 
 from msgspec import Struct
@@ -13,10 +15,14 @@ from windlass.gateway.gateway import Gateway
 from windlass.gateway.problems import bad_request
 from windlass.models.fields import JsonObject
 
-__all__ = ["RunQuery", "listed_runs", "newest_runs", "read_query"]
+__all__ = ["Newest", "RunQuery", "listed_runs", "read_limit", "read_query"]
 
 LISTED = 1_000
-"""How many runs a list has at most, unless it is asked for fewer."""
+"""How many a list has at most, unless it is asked for fewer."""
+LARGEST_PIECE = 16 * LISTED
+"""Of what is looked through at once: the more there is, the larger are the pieces."""
+AT_A_STRETCH = 500
+"""So many runs are looked at before others get their turn."""
 
 
 class RunQuery(Struct, frozen=True, kw_only=True):
@@ -51,9 +57,8 @@ class RunQuery(Struct, frozen=True, kw_only=True):
 
 def read_query(given: Mapping[str, str]) -> RunQuery:
     """The query string. Raises `Refused`, which names the parameter."""
-    limit = query_number(given.get("limit"), "limit")
     return RunQuery(
-        limit=min(limit or LISTED, LISTED),
+        limit=read_limit(given),
         before=given.get("before", ""),
         status=_word(given, "status", get_args(RunStatus)),
         reason=_word(given, "reason", get_args(StopReason)),
@@ -64,6 +69,11 @@ def read_query(given: Mapping[str, str]) -> RunQuery:
     )
 
 
+def read_limit(given: Mapping[str, str]) -> int:
+    """How many a list is to have. Raises `Refused`."""
+    return min(query_number(given.get("limit"), "limit") or LISTED, LISTED)
+
+
 def _word(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
     word = given.get(name, "")
     if word and word not in words:
@@ -71,44 +81,68 @@ def _word(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
     return word
 
 
-async def newest_runs(gateway: Gateway, owner: str, limit: int, before: str = "") -> list[FoundRun]:
-    """So many runs of a key, newest first; with `before`, of those that began before that run.
+class Newest:
+    """The runs of a key, newest first, in pieces. They go here, or the log knows them."""
 
-    They go here, or the log knows them. Raises `RunNotFound` if the run is unknown.
-    """
-    here = {run.id: KnownHere(run) for run in gateway.runs.all() if run.owner == owner}
-    durable = gateway.durable
-    if durable is None:
-        ids = list(reversed(here))
-        if before and before not in here:
-            raise RunNotFound(f"no run {before!r} is known here")
-        begin = ids.index(before) + 1 if before else 0
-        return [here[each] for each in ids[begin : begin + limit]]
-    time = (await durable.find(before, owner)).created if before else None
-    records = await durable.log.list(owner=owner, before=time, limit=limit)
-    return [here.get(record.id) or KeptHere(record, durable) for record in records]
+    def __init__(
+        self, gateway: Gateway, owner: str, before: str = "", *, running: bool = False
+    ) -> None:
+        """They begin after the run `before`; `running` leaves out those that have long ended."""
+        self._gateway, self._owner, self._running = gateway, owner, running
+        self._before = before
+        self._time: float | None = None
+        """When the last of them began."""
+        self._rest: Iterator[FoundRun] | None = None
+
+    async def some(self, size: int) -> list[FoundRun]:
+        """The next so many; fewer, and these are the last. Raises `RunNotFound` for `before`."""
+        runs = self._gateway.runs.all()
+        here = {run.id: KnownHere(run) for run in runs if run.owner == self._owner}
+        durable = self._gateway.durable
+        if durable is None:
+            if self._rest is None:
+                self._rest = self._remaining([*here.values()][::-1])
+            return list(islice(self._rest, size))
+        if self._before:
+            self._time = (await durable.find(self._before, self._owner)).created
+            self._before = ""
+        records = await durable.log.list(
+            owner=self._owner, open=self._running or None, before=self._time, limit=size
+        )
+        if records:
+            self._time = records[-1].created
+        return [here.get(record.id) or KeptHere(record, durable) for record in records]
+
+    def _remaining(self, runs: Sequence[KnownHere]) -> Iterator[KnownHere]:
+        ids = [run.id for run in runs]
+        if self._before and self._before not in ids:
+            raise RunNotFound(f"no run {self._before!r} is known here")
+        return iter(runs[ids.index(self._before) + 1 :] if self._before else runs)
 
 
 async def listed_runs(gateway: Gateway, owner: str, query: RunQuery) -> list[JsonObject]:
     """What is told of the runs that are asked for. Raises `Refused`."""
     size = LISTED if query.chooses else query.limit
+    newest = Newest(gateway, owner, query.before, running=query.status == "running")
     listed: list[JsonObject] = []
-    before, more = query.before, True
-    while more:
+    while True:
         try:
-            runs = await newest_runs(gateway, owner, size, before)
+            runs = await newest.some(size)
         except RunNotFound:
-            raise bad_request(f"before: no run {before[:100]!r} is known here", "before") from None
-        for run in runs:
+            unknown = f"before: no run {query.before[:100]!r} is known here"
+            raise bad_request(unknown, "before") from None
+        for number, run in enumerate(runs):
+            if number % AT_A_STRETCH == 0:
+                await asyncio.sleep(0)
             fields = await _told(gateway, run, query)
             if fields is not None:
                 listed.append(fields)
             if len(listed) == query.limit:
                 return listed
         # Whether a tool was called stands in a run's events: not all that are kept can be read.
-        more = len(runs) == size and not query.tool
-        before = runs[-1].id if runs else ""
-    return listed
+        if len(runs) < size or query.tool:
+            return listed
+        size = min(2 * size, LARGEST_PIECE)
 
 
 async def _told(gateway: Gateway, run: FoundRun, query: RunQuery) -> JsonObject | None:

@@ -72,26 +72,36 @@ class RunSummary(Struct, frozen=True, kw_only=True):
 class Summaries:
     """Reads a run once: the summaries of ended runs are kept, those that were last asked for."""
 
-    def __init__(self, most: int = 2_000) -> None:
-        self._most = most
-        self._kept: dict[str, RunSummary] = {}
+    def __init__(self, max_bytes: int = 32 * 2**20) -> None:
+        """`max_bytes` is what all of them may take, about: one may have thousands of calls."""
+        self._max_bytes, self._bytes = max_bytes, 0
+        self._kept: dict[str, tuple[RunSummary, int]] = {}
 
     async def of(self, run: FoundRun) -> RunSummary | None:
         """None if the run was deleted meanwhile."""
-        summary = self._kept.pop(run.id, None)
-        if summary is None:
-            try:
-                summary = summary_of(run.id, await run.events())
-            except RunNotFound:
-                return None
+        known = self._kept.pop(run.id, None)
+        if known is not None:
+            self._kept[run.id] = known  # the last one now
+            return known[0]
+        try:
+            summary = summary_of(run.id, await run.events())
+        except RunNotFound:
+            return None
         if summary.ended:
-            self._kept[run.id] = summary
-            if len(self._kept) > self._most:
-                del self._kept[next(iter(self._kept))]
+            self._keep(run.id, summary)
         return summary
 
     def forget(self, run_id: str) -> None:
-        self._kept.pop(run_id, None)
+        if (known := self._kept.pop(run_id, None)) is not None:
+            self._bytes -= known[1]
+
+    def _keep(self, run_id: str, summary: RunSummary) -> None:
+        self.forget(run_id)  # somebody else may have read it at the same time
+        size = len(encode_json(summary))
+        self._kept[run_id] = (summary, size)
+        self._bytes += size
+        while self._bytes > self._max_bytes:
+            self.forget(next(iter(self._kept)))
 
 
 def summary_of(run_id: str, events: Sequence[RunEvent]) -> RunSummary:

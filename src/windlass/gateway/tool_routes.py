@@ -12,7 +12,7 @@ from windlass.gateway.body import read_as
 from windlass.gateway.by_hand import HandCall
 from windlass.gateway.exchange import disconnected, exchange_of, json_response, read_body
 from windlass.gateway.gateway import Gateway
-from windlass.gateway.listing import newest_runs
+from windlass.gateway.listing import Newest
 from windlass.gateway.offered import OfferedTool, offered_tool, offered_tools
 from windlass.gateway.problems import SHUTTING_DOWN, Problem, Refused
 from windlass.gateway.summaries import CallSummary
@@ -73,7 +73,7 @@ class ToolRoutes:
 async def _calls_of(gateway: Gateway, owner: str) -> dict[str, list[CallSummary]]:
     """The calls of this key's newest runs, and those by its own hand, by the tool's name."""
     calls: dict[str, list[CallSummary]] = defaultdict(list)
-    for run in await newest_runs(gateway, owner, RUNS):
+    for run in await Newest(gateway, owner).some(RUNS):
         summary = await gateway.summaries.of(run)
         for call in summary.calls if summary else ():
             if call.outcome is not None:

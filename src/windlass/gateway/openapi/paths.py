@@ -38,8 +38,10 @@ _RUN_ID = parameter("run_id", "path", "The run's id.", _TEXT)
 _CHAT_ID = parameter("chat_id", "path", "The chat's id.", _TEXT)
 _TOOL_NAME = parameter("name", "path", "The tool's name.", _TEXT)
 _STOPPED_AT = "The number of the last event that was read; those after it are sent."
-
-
+_CHAT_QUERY = (
+    parameter("limit", "query", "How many, at most 1,000.", _NUMBER),
+    parameter("before", "query", "A chat: those that come after it in the list.", TEXT),
+)
 _RUN_QUERY = tuple(
     parameter(name, "query", says, schema)
     for name, says, schema in (
@@ -210,7 +212,11 @@ PATHS: dict[str, dict[str, Operation]] = {
     },
     "/v1/chats": {
         "get": Operation(
-            id="listChats", says="The stored chats of this key.", answer=json_answer("ChatList")
+            id="listChats",
+            says="The stored chats of this key; that with the newest run is the first.",
+            parameters=_CHAT_QUERY,
+            answer=json_answer("ChatList"),
+            problems=(400, *GUARDED),
         )
     },
     "/v1/chats/{chat_id}": {
