@@ -8,9 +8,10 @@ import pytest
 from tests.remote.mortal_nats import MortalNats
 from tests.runs.sample_runs import STARTED, begin, ended_run, kept, record
 
-from windlass.errors import RunNotFound, StorageError
+from windlass.errors import ConfigError, RunNotFound, StorageError
 from windlass.events import RunEnded, RunResumed, TextDelta
 from windlass.jsontext import encode_json
+from windlass.messaging.connection import Connection
 from windlass.runs.jetstream import JetStreamLog, streams
 from windlass.runs.jetstream import log as jetstream_log
 from windlass.runs.jetstream.streams import Append
@@ -132,6 +133,18 @@ async def test_what_another_has_written_in_a_place_is_not_taken_for_one_s_own(
     assert run.closed
 
 
+async def test_a_batch_whose_answer_was_lost_is_written_once(open_log: Open) -> None:
+    """It is sent again: JetStream refuses it, since another message is the last one now."""
+    log = open_log()
+    first = Append("run_1", b"[]", after=0, size=2, id="a")
+    number = await log._streams.append(first)
+    assert await log._streams.append(first) == number
+    second = Append("run_1", b"[]", after=number, size=4, id="b")
+    assert await log._streams.append(second) == number + 1
+    with pytest.raises(StorageError, match="taken the run run_1 over"):
+        await log._streams.append(first)
+
+
 async def test_nothing_is_written_behind_a_gap() -> None:
     written: list[str] = []
     told: list[StorageError | None] = []
@@ -214,6 +227,14 @@ async def test_an_order_that_came_too_late_is_taken_away(open_log: Open) -> None
     await asking._orders.tidy()
     left = await asking._streams.orders.all()
     assert [key.partition(".")[0] for key in left] == ["run_1"]
+
+
+async def test_a_server_that_is_too_old_is_an_error_that_says_so(
+    open_log: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "version", (2, 10))
+    with pytest.raises(ConfigError, match=r"version 2\.11 or later, and this one is of 2\.10"):
+        await open_log().list()
 
 
 async def test_many_runs_are_listed_and_nothing_is_left_of_those_that_are_deleted(

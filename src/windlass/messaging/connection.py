@@ -60,6 +60,12 @@ class Connection:
         return self._client.max_payload
 
     @property
+    def version(self) -> tuple[int, int]:
+        """Of the server."""
+        version = self._client.connected_server_version
+        return version.major, version.minor
+
+    @property
     def closed(self) -> bool:
         return self._client.is_closed
 

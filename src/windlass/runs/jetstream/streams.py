@@ -12,7 +12,7 @@ import nats.js.api as api
 from nats.errors import ConnectionClosedError, MaxPayloadError
 from nats.js.errors import APIError, NotFoundError
 
-from windlass.errors import StorageError
+from windlass.errors import ConfigError, StorageError
 from windlass.messaging.connection import Connection, JetStreamContext, NatsError, connect
 from windlass.runs.jetstream.buckets import WRONG_SEQUENCE, Bucket
 from windlass.runs.jetstream.reading import Kept, page
@@ -25,12 +25,14 @@ OPEN = "WINDLASS_OPEN"
 LEASES = "WINDLASS_LEASES"
 ORDERS = "WINDLASS_ORDERS"
 PREFIX = "windlass.v1.log"
-SIZE = "Windlass-Size"
+SIZE, ID = "Windlass-Size", "Windlass-Batch"
 REQUEST_SECONDS = 2.0
 """How long one try waits for its answer: it may have gone to a server that is no more."""
 PATIENCE = 30.0
 """Seconds for which it is tried again: a cluster that has lost its leader chooses another."""
 AGAIN_SECONDS = 0.1
+OLDEST = (2, 11)
+"""The first version of NATS that gives many messages at once."""
 HOPELESS = (ConnectionClosedError, MaxPayloadError)
 
 T = TypeVar("T")
@@ -49,7 +51,7 @@ class Append(NamedTuple):
     size: int
     """Of the whole log with it."""
     id: str
-    """A try whose answer was lost is found by it, and not written twice."""
+    """By it, a try whose answer was lost is found again."""
 
 
 class Last(NamedTuple):
@@ -58,6 +60,7 @@ class Last(NamedTuple):
     number: int
     data: bytes
     size: int
+    id: str = ""
 
 
 def subject_of(run_id: str) -> str:
@@ -65,7 +68,10 @@ def subject_of(run_id: str) -> str:
 
 
 class Streams:
-    """Made at the first use, by whoever comes first. Every method raises `StorageError`."""
+    """Made at the first use, by whoever comes first.
+
+    Every method raises `StorageError`, and `ConfigError` where there is no server that will do.
+    """
 
     def __init__(
         self, servers: str | list[str], replicas: int, lease: float, options: dict[str, Any]
@@ -93,7 +99,7 @@ class Streams:
     async def append(self, batch: Append) -> int:
         """Writes it; the number of its message. Raises `TakenOver`."""
         headers = {
-            api.Header.MSG_ID.value: batch.id,
+            ID: batch.id,
             api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(batch.after),
             SIZE: str(batch.size),
         }
@@ -102,10 +108,14 @@ class Streams:
             try:
                 return (await js.publish(subject_of(batch.run_id), batch.data, headers=headers)).seq
             except APIError as error:
-                if error.err_code not in WRONG_SEQUENCE:
-                    raise
-                text = f"another process has taken the run {batch.run_id} over"
-                raise TakenOver(text) from error
+                last = await self.last(batch.run_id) or Last(0, b"", 0)
+                if error.err_code not in WRONG_SEQUENCE or last.number == batch.after:
+                    raise  # or what comes behind it is not settled yet
+                # The last one may be this very batch, of a try whose answer was lost.
+                if last.id != batch.id:
+                    text = f"another process has taken the run {batch.run_id} over"
+                    raise TakenOver(text) from error
+                return last.number
 
         return await self.patiently(attempt)
 
@@ -136,7 +146,8 @@ class Streams:
             except NotFoundError:
                 return None
             headers = cast("dict[str, str]", found.headers or {})
-            return Last(found.seq or 0, found.data or b"", int(headers.get(SIZE, "0")))
+            size, name = int(headers.get(SIZE, "0")), headers.get(ID, "")
+            return Last(found.seq or 0, found.data or b"", size, name)
 
         return await self.patiently(attempt)
 
@@ -172,6 +183,7 @@ class Streams:
                 self._connection = await connect(self._servers, "windlass log", self._options)
                 js = self._connection.jetstream(REQUEST_SECONDS)
                 try:
+                    _check(self._connection.version)
                     await _patiently(lambda: self._make(js))
                 except BaseException:
                     await self._connection.close()
@@ -198,6 +210,18 @@ class Streams:
                 if (known.num_replicas or 1) < self._replicas:
                     known.num_replicas = self._replicas
                     await js.update_stream(known)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _check(version: tuple[int, int]) -> None:
+    if version < OLDEST:
+        raise ConfigError(
+            f"runs in NATS need a server of version {_dotted(OLDEST)} or later, and this one is of"
+            f" {_dotted(version)}"
+        )
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
 
 
 async def _patiently(attempt: Callable[[], Awaitable[T]]) -> T:
