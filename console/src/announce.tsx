@@ -6,7 +6,8 @@ const urgent = signal("");
 
 /** Says a short sentence when the listener is free: a start, a tool that runs, an end. */
 export function announce(sentence: string): void {
-  polite.value = sentence;
+  // What is said twice is heard twice only if it is another text.
+  polite.value = sentence === polite.value ? `${sentence}\u00a0` : sentence;
 }
 
 /** Says at once that something went wrong, and shows it. */
@@ -16,6 +17,10 @@ export function alarm(sentence: string): void {
 
 /** The page's two live regions. */
 export function Announcer() {
+  const dismiss = () => {
+    alarm("");
+    document.getElementById("main")?.focus();
+  };
   return (
     <>
       <p class="unseen" aria-live="polite" data-announcer>
@@ -23,7 +28,7 @@ export function Announcer() {
       </p>
       <div role="alert" class="alarm" hidden={!urgent.value}>
         {urgent}
-        <button type="button" class="plain" aria-label="Dismiss" onClick={() => alarm("")}>
+        <button type="button" class="plain" aria-label="Dismiss" onClick={dismiss}>
           ×
         </button>
       </div>

@@ -11,10 +11,14 @@ function arrived(): void {
   query.value = location.search;
 }
 
-/** Goes to another page of the console. */
+/** Goes to another page of the console, and to its top. */
 export function go(to: string, how: "push" | "replace" = "push"): void {
-  if (how === "push") history.pushState(null, "", to);
-  else history.replaceState(null, "", to);
+  const there = to === location.pathname + location.search;
+  if (how === "replace" || there) history.replaceState(null, "", to);
+  else {
+    history.pushState(null, "", to);
+    document.getElementById("main")?.scrollTo(0, 0);
+  }
   arrived();
 }
 
@@ -23,7 +27,7 @@ export function followLink(event: MouseEvent): void {
   const link = (event.target as Element | null)?.closest("a");
   if (!link || event.defaultPrevented || event.button !== 0) return;
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
-  if (link.origin !== location.origin || link.target || link.hasAttribute("download")) return;
+  if (link.origin !== location.origin || link.hash || link.target || link.hasAttribute("download")) return;
   event.preventDefault();
   go(link.pathname + link.search);
 }

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { boundaries } from "../src/run/boundaries";
 import { firstWrong, numberOf, wrongWith } from "../src/chat/parameters";
-import { answerOf, asked, messageOf, requestFor, toolChoice, turnsOf } from "../src/chat/request";
-import type { Settings } from "../src/chat/settings";
+import { answerOf, asked, joined, messageOf, requestFor, toolChoice, turnsOf } from "../src/chat/request";
+import { NO_SETTINGS, settingsIn, type Settings } from "../src/chat/settings";
 import { RunFold, folded } from "../src/run/fold";
 import type { Model } from "../src/wire/types";
 import { begun, called, numbered } from "./events";
@@ -132,4 +132,22 @@ test("who comes to a run that goes hears what goes on now, not what was before",
 
 test("a run that had ended before it was looked at is not announced", () => {
   assert.deepEqual(boundaries(undefined, folded(RUN)), []);
+});
+
+test("what many calls have in common is said once", () => {
+  const many = [1, 2, 3].map((index) => ({ event: "tool_run_started" as const, round: 1, call: called(`call_${index}`) }));
+  const pay = { event: "tool_run_started" as const, round: 1, call: called("call_4", "pay") };
+  const view = folded(numbered(...begun, ...many, pay));
+  assert.deepEqual(boundaries(undefined, view), ["The model is answering.", "look runs, 3 times.", "pay runs."]);
+});
+
+test("settings of another kind than these are left out", () => {
+  assert.deepEqual(settingsIn('{"model": "m", "temperature": 5, "without": "pay", "seed": null, "colour": "red"}'), { ...NO_SETTINGS, model: "m" });
+  for (const text of ["", "null", "[]", "7", "{"]) assert.deepEqual(settingsIn(text), NO_SETTINGS);
+});
+
+test("what was not sent stands before what was written since", () => {
+  const first = { text: "one", images: [PIXEL] };
+  assert.deepEqual(joined(first, { text: "two", images: [] }), { text: "one\n\ntwo", images: [PIXEL] });
+  assert.deepEqual(joined(first, { text: "", images: [] }), first);
 });

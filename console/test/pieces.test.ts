@@ -34,3 +34,8 @@ test("the bytes of images are left out of the text beside them", () => {
   assert.equal(pictures.length, 1);
   assert.deepEqual(rest, { sky: "blue", parts: ["(image/png, 3 kB, shown below)", "text"] });
 });
+
+test("signs that turn the writing round are seen in JSON", () => {
+  assert.equal(textOf({ payee: "\u202eAnn" }), '{\n  "payee": "\\u202eAnn"\n}');
+  assert.deepEqual(JSON.parse(textOf(["\u2066a\u2069"])), ["\u2066a\u2069"]);
+});

@@ -2,11 +2,12 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useId, useRef } from "preact/hooks";
 import { model, models, noModels } from "./catalog";
+import { isFocusFree } from "../focus";
 import type { Conversation } from "./conversation";
 import { focusWriting } from "./focus";
 import { Instructions, ModelPicker, ToolPicker, toolsInWords } from "./options";
 import { firstWrong } from "./parameters";
-import { NOTHING, isEmpty } from "./request";
+import { NOTHING, isEmpty, joined } from "./request";
 import { settings } from "./settings";
 import { Writing } from "./writing";
 
@@ -21,7 +22,7 @@ export function Composer({ conversation, onSent }: { conversation: Conversation;
   const why = whyNot(conversation);
   const live = conversation.live.value;
   useEffect(() => {
-    if (!live && document.activeElement === document.body) focusWriting();
+    if (!live && isFocusFree()) focusWriting();
   }, [live]);
 
   const send = async () => {
@@ -30,7 +31,7 @@ export function Composer({ conversation, onSent }: { conversation: Conversation;
     conversation.draft.value = NOTHING;
     panel.value = "";
     if (await conversation.send(draft)) onSent();
-    else conversation.draft.value = draft;
+    else conversation.draft.value = joined(draft, conversation.draft.value);
   };
   const leavePanel = (event: KeyboardEvent) => {
     if (event.key !== "Escape" || !panel.value) return;
@@ -83,13 +84,18 @@ export function Composer({ conversation, onSent }: { conversation: Conversation;
 
 function StopButton({ conversation }: { conversation: Conversation }) {
   const stopping = conversation.stopping.value !== "";
+  // The button goes with the run: who stops it writes next.
+  const stop = () => {
+    focusWriting();
+    void conversation.stop();
+  };
   return (
     <button
       type="button"
       class="danger"
-      disabled={stopping}
+      aria-disabled={stopping}
       title="Stop this run (Escape)"
-      onClick={() => void conversation.stop()}
+      onClick={stop}
     >
       {stopping ? "Stopping…" : "Stop"}
     </button>

@@ -2,6 +2,7 @@
 import { computed, effect, signal, type Signal } from "@preact/signals";
 import { follow, type Followed } from "../run/follow";
 import { go, path } from "../router";
+import { locked } from "../wire/access";
 import { ApiError, api } from "../wire/api";
 import type { ChatCompletionRequest, ChatMessage, Run } from "../wire/types";
 import { model } from "./catalog";
@@ -60,6 +61,7 @@ export class Conversation {
   /** Follows again what goes on, after the page was left. */
   enter(): void {
     this.seen = true;
+    this.problem.value = "";
     this.show(this.runIds.value);
   }
 
@@ -176,7 +178,10 @@ let open: Conversation | undefined;
 
 /** Connections are few in a browser: none is held for a page that is not seen. */
 effect(() => {
-  if (path.value !== "/" && !path.value.startsWith("/chats/")) open?.rest();
+  const atChat = !locked.value && path.value.startsWith("/chats/");
+  const atNew = !locked.value && path.value === "/";
+  if (!atChat) open?.rest();
+  if (!atNew) unsent.peek().rest();
 });
 
 /** The conversation at an address; one is open at a time. */

@@ -1,13 +1,20 @@
 // Looking again, while somebody looks.
 import { useEffect, useRef } from "preact/hooks";
 
-/** Does the work every so often while the page is seen, and when it comes to be seen again. */
-export function useRefresh(work: () => void, milliseconds: number): void {
+/**
+ * Does the work every so often while the page is seen, and when it comes to be seen again.
+ * A slow gateway is asked no faster than it answers.
+ */
+export function useRefresh(work: () => Promise<unknown>, milliseconds: number): void {
   const latest = useRef(work);
   latest.current = work;
   useEffect(() => {
-    const look = () => {
-      if (!document.hidden) latest.current();
+    let looking = false;
+    const look = async () => {
+      if (document.hidden || looking) return;
+      looking = true;
+      await latest.current();
+      looking = false;
     };
     const timer = setInterval(look, milliseconds);
     document.addEventListener("visibilitychange", look);

@@ -17,6 +17,12 @@ export function isEmpty(draft: Draft): boolean {
   return !draft.text.trim() && !draft.images.length;
 }
 
+/** What was written first, and what was added to it. */
+export function joined(first: Draft, then: Draft): Draft {
+  const text = [first.text, then.text].filter((each) => each.trim()).join("\n\n");
+  return { text, images: [...first.images, ...then.images] };
+}
+
 /** A request with these messages; the system prompt, if there is one, goes before them. */
 export function requestFor(model: Model, settings: Settings, messages: readonly ChatMessage[]): ChatCompletionRequest {
   const system: ChatMessage[] = settings.system.trim() ? [{ role: "system", content: settings.system }] : [];

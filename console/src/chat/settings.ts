@@ -1,5 +1,6 @@
 // How the person wants to be answered: kept in this browser, for every chat.
 import { effect, signal } from "@preact/signals";
+import { keep, stored } from "../stored";
 
 const NAME = "windlass.settings";
 
@@ -25,17 +26,22 @@ export const NO_SETTINGS: Settings = {
   seed: "",
 };
 
-export const settings = signal<Settings>(kept());
+export const settings = signal<Settings>(settingsIn(stored("localStorage", NAME) ?? "{}"));
 
-effect(() => localStorage.setItem(NAME, JSON.stringify(settings.value)));
+effect(() => keep("localStorage", NAME, JSON.stringify(settings.value)));
 
 export function change(patch: Partial<Settings>): void {
   settings.value = { ...settings.value, ...patch };
 }
 
-function kept(): Settings {
+/** What another version has kept may be of another kind: that is left out. */
+export function settingsIn(text: string): Settings {
   try {
-    return { ...NO_SETTINGS, ...(JSON.parse(localStorage.getItem(NAME) ?? "{}") as Partial<Settings>) };
+    const found = (JSON.parse(text) ?? {}) as Record<string, unknown>;
+    const fitting = Object.entries(NO_SETTINGS).filter(([name, value]) => {
+      return typeof found[name] === typeof value && Array.isArray(found[name]) === Array.isArray(value);
+    });
+    return { ...NO_SETTINGS, ...Object.fromEntries(fitting.map(([name]) => [name, found[name]])) };
   } catch {
     return NO_SETTINGS;
   }

@@ -6,7 +6,7 @@ import { go } from "../router";
 import type { Chat } from "../wire/types";
 import { chats, deleteChat } from "./chats";
 import { beginAnew, sentence } from "./conversation";
-import { useFocusBack } from "./focus";
+import { useFocusBack } from "../focus";
 import { ago } from "./when";
 
 const STEP = 100;

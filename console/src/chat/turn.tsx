@@ -1,13 +1,15 @@
 // One turn of a conversation: what the person asked, and the run that answers.
 import { useMemo, useRef, useState } from "preact/hooks";
 import { CopyButton } from "../parts/code";
+import { Long } from "../parts/long";
 import { useAnnounced } from "../run/announced";
 import { RunBody } from "../run/body";
 import type { Followed } from "../run/follow";
 import { useNow } from "../wire/clock";
 import type { Conversation } from "./conversation";
-import { focusWriting, useFocusBack } from "./focus";
-import { answerOf, asked, isEmpty, type Draft } from "./request";
+import { useFocusBack } from "../focus";
+import { focusWriting } from "./focus";
+import { answerOf, asked, isEmpty, joined, type Draft } from "./request";
 import { useNear } from "./scroll";
 import { Writing } from "./writing";
 
@@ -41,8 +43,7 @@ function Shown({ conversation, runId, run }: { conversation: Conversation; runId
     if (await conversation.send(draft, runId)) focusWriting();
   };
   const tell = (text: string) => {
-    const { text: written, images } = conversation.draft.value;
-    conversation.draft.value = { text: written ? `${written}\n\n${text}` : text, images };
+    conversation.draft.value = joined(conversation.draft.value, { text, images: [] });
     focusWriting();
   };
   // As high as before until there is something: else all that is above would come near, and be loaded.
@@ -57,8 +58,8 @@ function Shown({ conversation, runId, run }: { conversation: Conversation; runId
             type="button"
             class="plain small"
             title="Ask the same again, from here"
-            disabled={!idle || isEmpty(said)}
-            onClick={() => void resend(said)}
+            aria-disabled={!idle || isEmpty(said)}
+            onClick={() => idle && !isEmpty(said) && void resend(said)}
           >
             Retry
           </button>
@@ -70,8 +71,6 @@ function Shown({ conversation, runId, run }: { conversation: Conversation; runId
   );
 }
 
-const SHOWN = 4_000;
-
 interface AskedProps {
   said: Draft;
   editable: boolean;
@@ -80,35 +79,28 @@ interface AskedProps {
 
 function Asked({ said, editable, onResend }: AskedProps) {
   const [edited, setEdited] = useState<Draft | undefined>(undefined);
-  const [whole, setWhole] = useState(false);
   const edit = useRef<HTMLButtonElement>(null);
   useFocusBack(edited !== undefined, edit);
   if (edited) {
     const leave = () => setEdited(undefined);
     return <Edited draft={edited} allowed={editable} onChange={setEdited} onSend={() => onResend(edited)} onLeave={leave} />;
   }
-  const text = whole ? said.text : said.text.slice(0, SHOWN);
   return (
     <div class="asked">
       <h2 class="unseen">You asked</h2>
       {said.images.map((url, index) => (
         <AskedPicture key={index} url={url} number={index + 1} />
       ))}
-      {text && <p class="asked-text">{text}</p>}
+      {said.text && <Long class="asked-text" text={said.text} />}
       <div class="row asked-foot">
-        {text.length < said.text.length && (
-          <button type="button" class="plain small" onClick={() => setWhole(true)}>
-            Show all
-          </button>
-        )}
         <CopyButton text={said.text} />
         <button
           type="button"
           class="plain small"
           ref={edit}
-          disabled={!editable}
+          aria-disabled={!editable}
           title={editable ? "Change this message and ask again from here" : "Stop the run first"}
-          onClick={() => setEdited(said)}
+          onClick={() => editable && setEdited(said)}
         >
           Edit
         </button>

@@ -18,6 +18,9 @@ interface WritingProps {
 export function Writing({ draft, label, onChange, onSend, focused = false, children }: WritingProps) {
   const field = useRef<HTMLTextAreaElement>(null);
   const [problem, setProblem] = useState("");
+  // Files take a while to read, and somebody may write meanwhile.
+  const latest = useRef(draft);
+  latest.current = draft;
   useEffect(() => {
     if (focused) field.current?.focus();
   }, []);
@@ -26,7 +29,7 @@ export function Writing({ draft, label, onChange, onSend, focused = false, child
     try {
       const images = await picturesOf(files);
       setProblem("");
-      onChange({ ...draft, images: [...draft.images, ...images] });
+      onChange({ ...latest.current, images: [...latest.current.images, ...images] });
     } catch (error) {
       setProblem((error as Error).message);
     }

@@ -1,11 +1,11 @@
 // The chat: conversations beside, one of them in the middle, and what is written next beneath it.
-import { useSignal } from "@preact/signals";
+import { useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { loadModels, noModels, tools } from "../chat/catalog";
 import { chats, hear, kept, refreshChats } from "../chat/chats";
 import { Composer } from "../chat/composer";
 import { conversationAt, type Conversation } from "../chat/conversation";
-import { useFocusBack } from "../chat/focus";
+import { useFocusBack } from "../focus";
 import { useRefresh } from "../chat/refresh";
 import { useStickyEnd } from "../chat/scroll";
 import { Sidebar } from "../chat/sidebar";
@@ -20,6 +20,7 @@ export function ChatPage({ chatId }: { chatId?: string }) {
   const drawer = useSignal(false);
   const opener = useRef<HTMLButtonElement>(null);
   useFocusBack(drawer.value, opener);
+  useClosedWhenWide(drawer);
   const { list, atEnd, toEnd } = useStickyEnd();
   useUpToDate(conversation, chatId);
   useEscapeStops(conversation);
@@ -110,7 +111,6 @@ function useUpToDate(conversation: Conversation, chatId: string | undefined): vo
   };
   useEffect(() => {
     void loadModels();
-    void refreshChats();
     conversation.enter();
     refresh();
   }, [conversation]);
@@ -118,9 +118,9 @@ function useUpToDate(conversation: Conversation, chatId: string | undefined): vo
     void refreshChats();
     if (changed === chatId) refresh();
   }), [conversation]);
-  useRefresh(() => {
-    if (kept.value) void refreshChats();
-    if (noModels.value) void loadModels();
+  useRefresh(async () => {
+    if (kept.value) await refreshChats();
+    if (noModels.value) await loadModels();
   }, LOOK_AGAIN);
   useEffect(() => {
     const listed = chats.value?.find(({ id }) => id === chatId);
@@ -129,6 +129,16 @@ function useUpToDate(conversation: Conversation, chatId: string | undefined): vo
   useEffect(() => {
     void refreshChats();
   }, [conversation.live.value]);
+}
+
+/** A window that is made wide has the chats beside: what lay under the drawer can be used again. */
+function useClosedWhenWide(drawer: Signal<boolean>): void {
+  useEffect(() => {
+    const narrow = matchMedia("(max-width: 48rem)");
+    const changed = () => (drawer.value &&= narrow.matches);
+    narrow.addEventListener("change", changed);
+    return () => narrow.removeEventListener("change", changed);
+  }, []);
 }
 
 /** Escape is left to whoever is in something that it closes. */

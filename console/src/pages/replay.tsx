@@ -1,6 +1,7 @@
 // A run out of a file, told again with its real timing.
 import { signal, useSignal } from "@preact/signals";
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { Guarded } from "../parts/guarded";
 import { RunBody } from "../run/body";
 import { Question } from "../run/question";
 import { Player, readExport, type RunExport } from "../run/replay";
@@ -8,6 +9,11 @@ import { lasted } from "../run/words";
 import { useTitle } from "../title";
 
 const SPEEDS = [1, 4, 16] as const;
+const DAMAGED = (
+  <p class="card-error" role="alert">
+    An export of a run, but damaged: something in it cannot be shown.
+  </p>
+);
 /** The file that is open, which stays while one looks at another page. */
 const opened = signal<RunExport>();
 
@@ -39,7 +45,11 @@ export function ReplayPage() {
           {problem}
         </p>
       )}
-      {opened.value && <Replayed key={opened.value} told={opened.value} />}
+      {opened.value && (
+        <Guarded key={opened.value} instead={DAMAGED}>
+          <Replayed told={opened.value} />
+        </Guarded>
+      )}
     </section>
   );
 }

@@ -1,6 +1,7 @@
 // One run by itself, with what one can do with it.
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { alarm, announce } from "../announce";
+import { takesFocus, useFocusBack } from "../focus";
 import { go } from "../router";
 import { useAnnounced } from "../run/announced";
 import { RunBody } from "../run/body";
@@ -55,7 +56,10 @@ function Missing({ why }: { why: string }) {
 function Actions({ runId, goes, chatId }: { runId: string; goes: boolean; chatId: string | null }) {
   const [sure, setSure] = useState(false);
   const [stopping, setStopping] = useState(false);
+  const remover = useRef<HTMLButtonElement>(null);
+  useFocusBack(sure, remover);
   const stop = async () => {
+    if (stopping) return;
     setStopping(true);
     await tried(() => api.stop(runId));
     setStopping(false);
@@ -64,7 +68,7 @@ function Actions({ runId, goes, chatId }: { runId: string; goes: boolean; chatId
     <div class="row">
       {chatId && <a href={`/chats/${chatId}`}>Its chat</a>}
       {goes && (
-        <button type="button" disabled={stopping} onClick={() => void stop()}>
+        <button type="button" aria-disabled={stopping} onClick={() => void stop()}>
           {stopping ? "Stopping…" : "Stop"}
         </button>
       )}
@@ -72,7 +76,7 @@ function Actions({ runId, goes, chatId }: { runId: string; goes: boolean; chatId
         Export
       </button>
       {!goes && !sure && (
-        <button type="button" class="danger" onClick={() => setSure(true)}>
+        <button type="button" class="danger" ref={remover} onClick={() => setSure(true)}>
           Delete
         </button>
       )}
@@ -81,7 +85,7 @@ function Actions({ runId, goes, chatId }: { runId: string; goes: boolean; chatId
           <button type="button" class="danger" onClick={() => void tried(() => forget(runId))}>
             Delete for good
           </button>
-          <button type="button" onClick={() => setSure(false)}>
+          <button type="button" ref={takesFocus} onClick={() => setSure(false)}>
             Keep
           </button>
         </>

@@ -26,7 +26,7 @@ export function RunsPage() {
     const typed = setTimeout(() => void list.show(filters), list.runs.value ? TYPING : 0);
     return () => clearTimeout(typed);
   }, [query.value]);
-  useRefresh(() => void list.refresh(), LOOK_AGAIN);
+  useRefresh(() => list.refresh(), LOOK_AGAIN);
   const runs = list.runs.value;
   return (
     <section class="page">

@@ -11,7 +11,14 @@ export interface Picture {
 
 /** A string as it is, and everything else as JSON with its lines indented. */
 export function textOf(value: unknown): string {
-  return typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
+  return typeof value === "string" ? value : jsonOf(value, 2);
+}
+
+/** Signs that turn the writing round are written out: whoever approves a call must read what it says. */
+export function jsonOf(value: unknown, indent = 0): string {
+  const turns = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+  const written = (sign: string) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  return (JSON.stringify(value, null, indent) ?? "").replace(turns, written);
 }
 
 /** So many characters at the most, and never half of one. */

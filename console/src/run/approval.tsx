@@ -25,6 +25,7 @@ export function ApprovalPanel({ call, runId, card }: ApprovalProps) {
   const [problem, setProblem] = useState("");
   const reason = useRef<HTMLInputElement>(null);
   const decide = async (answer: Answer) => {
+    if (sent) return;
     setSent(true);
     setProblem("");
     try {
@@ -91,7 +92,7 @@ interface ChoiceProps {
 
 function Choice({ name, letter, class: kind = "", sent, choose }: ChoiceProps) {
   return (
-    <button type="button" class={kind} title={`${name} (${letter})`} aria-keyshortcuts={letter} disabled={sent} onClick={choose[letter]}>
+    <button type="button" class={kind} title={`${name} (${letter})`} aria-keyshortcuts={letter} aria-disabled={sent} onClick={choose[letter]}>
       {name}
     </button>
   );
@@ -117,7 +118,7 @@ function Edit({ call, sent, approve, back }: EditProps) {
     <form class="approval-edit" onSubmit={submitting(submit)} ref={focusFirst} noValidate>
       <SchemaForm schema={schema} value={edited.value} onChange={(value, valid) => setEdited({ value, valid })} checked={tried} />
       <div class="row">
-        <button type="submit" class="main" disabled={sent}>
+        <button type="submit" class="main" aria-disabled={sent}>
           Approve these
         </button>
         <button type="button" title="Back (Escape)" onClick={back}>

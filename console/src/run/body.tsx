@@ -31,13 +31,17 @@ export function RunBody({ view, followed, runId, live, now, onTell }: RunBodyPro
   const card = { runId, live, again: followed !== undefined, now, onTell: tell };
   const connection = followed?.connection.value;
   const goes = view.endedAt === undefined && connection !== "refused";
+  const { hidden, more } = useLatest(view.rounds, ROUNDS, "rounds");
+  const last = view.rounds.length - 1;
   return (
     <div class="run" data-run={view.id} data-reason={view.reason} aria-busy={goes}>
-      {view.rounds.map((round, index) => (
-        <Round key={index} view={view} round={round} talking={goes && index === view.rounds.length - 1} card={card} />
+      {more}
+      {view.rounds.slice(hidden).map((round, index) => (
+        <Round key={hidden + index} view={view} round={round} talking={goes && hidden + index === last} card={card} />
       ))}
       {goes && <Waiting view={view} />}
       {connection === "reconnecting" && <p class="connection">The connection is lost. Trying again…</p>}
+      {connection === "refused" && <p class="connection">{followed?.problem.value}</p>}
       {view.resumedAt.length > 0 && <p class="hint">The gateway was restarted, and the run went on.</p>}
       <Stopped view={view} />
       {view.startedAt > 0 && <Foot view={view} now={now} />}
@@ -54,7 +58,8 @@ interface RoundProps {
   card: CardProps;
 }
 
-/** More than these in a round are shown when somebody asks for them. */
+/** More than these are shown when somebody asks for them. */
+const ROUNDS = 50;
 const ITEMS = 200;
 
 function Round({ view, round, talking, card }: RoundProps) {

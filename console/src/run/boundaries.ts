@@ -23,11 +23,14 @@ export function boundaries(before: RunView | undefined, after: RunView): string[
   return after.endedAt !== undefined && before.endedAt === undefined ? [...said, ending(after)] : said;
 }
 
+/** What many calls of a tool have in common is said once. */
 function changes(words: typeof SAID, before: RunView | undefined, after: RunView): string[] {
-  return [...after.calls.values()].flatMap((call) => {
+  const times = new Map<string, number>();
+  for (const call of after.calls.values()) {
     const word = before?.calls.get(call.id)?.state === call.state ? undefined : words[call.state];
-    return word ? [`${call.name} ${word}.`] : [];
-  });
+    if (word) times.set(`${call.name} ${word}`, (times.get(`${call.name} ${word}`) ?? 0) + 1);
+  }
+  return [...times].map(([said, count]) => (count > 1 ? `${said}, ${count} times.` : `${said}.`));
 }
 
 function ending(view: RunView): string {

@@ -1,5 +1,7 @@
 // A tool run again by a person, beneath the card of the call that it repeats.
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
+import { takesFocus, useFocusBack } from "../focus";
+import { Failure } from "../parts/failure";
 import { Value } from "../parts/value";
 import type { ToolAnswer } from "../wire/types";
 import type { Hand } from "./hand";
@@ -10,6 +12,8 @@ import type { CallView } from "./view";
 /** Runs a finished call's tool once more, with the same arguments. */
 export function Again({ call, hand }: { call: CallView; hand: Hand }) {
   const [asking, setAsking] = useState(false);
+  const opener = useRef<HTMLButtonElement>(null);
+  useFocusBack(asking, opener);
   const given = argumentsOf(call);
   if (!given) return null;
   const run = () => {
@@ -18,7 +22,7 @@ export function Again({ call, hand }: { call: CallView; hand: Hand }) {
   };
   if (hand.startedAt !== undefined) {
     return (
-      <button type="button" class="plain small" onClick={hand.cancel}>
+      <button type="button" class="plain small" ref={opener} onClick={hand.cancel}>
         Cancel
       </button>
     );
@@ -30,14 +34,14 @@ export function Again({ call, hand }: { call: CallView; hand: Hand }) {
         <button type="button" class="small" onClick={run}>
           Approve and run
         </button>
-        <button type="button" class="plain small" onClick={() => setAsking(false)}>
+        <button type="button" class="plain small" ref={takesFocus} onClick={() => setAsking(false)}>
           Leave it
         </button>
       </span>
     );
   }
   return (
-    <button type="button" class="plain small" aria-label={`Run again: ${call.name}`} onClick={() => (call.approval ? setAsking(true) : run())}>
+    <button type="button" class="plain small" ref={opener} aria-label={`Run again: ${call.name}`} onClick={() => (call.approval ? setAsking(true) : run())}>
       Run again
     </button>
   );
@@ -53,7 +57,7 @@ interface ByHandProps {
 export function ByHand({ call, hand, onTell }: ByHandProps) {
   const { startedAt, problem, result } = hand;
   if (startedAt !== undefined) return <p class="hint">Running by hand…</p>;
-  if (problem) return <p class="card-error">{problem}</p>;
+  if (problem) return <Failure text={problem} />;
   return result ? <HandResult call={call} result={result} onTell={onTell} /> : null;
 }
 
@@ -77,7 +81,7 @@ function HandResult({ call, result, onTell }: HandResultProps) {
           </button>
         )}
       </p>
-      {error === undefined ? <Value value={value} /> : <p class="card-error">{error}</p>}
+      {error === undefined ? <Value value={value} /> : <Failure text={error} />}
     </section>
   );
 }

@@ -2,6 +2,7 @@
 import type { ReadonlySignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
+import { Failure } from "../parts/failure";
 import { Value } from "../parts/value";
 import { ApprovalPanel } from "./approval";
 import { Again, ByHand } from "./byhand";
@@ -130,7 +131,7 @@ function Output({ call }: { call: CallView }) {
   // What is said of its effect says all of these.
   if (!call.response || call.outcome === "stopped" || call.outcome === "interrupted") return null;
   const error = errorIn(call.response.response);
-  if (error !== undefined) return <p class="card-error">{error}</p>;
+  if (error !== undefined) return <Failure text={error} />;
   const result = resultOf(call.response);
   return (
     <Folded label="Result" preview={oneLine(result)}>

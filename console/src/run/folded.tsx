@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
+import { jsonOf } from "../parts/pieces";
 
 interface FoldedProps {
   label: string;
@@ -35,6 +36,6 @@ const LINE = 160;
 
 /** The beginning of a value on one line. */
 export function oneLine(value: unknown): string {
-  const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "");
+  const text = typeof value === "string" ? value : jsonOf(value);
   return text.slice(0, LINE).replace(/\s+/g, " ");
 }

@@ -1,4 +1,7 @@
 // Runs that are followed: from the gateway as they go, whatever becomes of the connection.
+//
+// A browser has six connections to a gateway, for all its tabs together. So a tab that nobody looks at
+// holds none: it goes on behind its last event when it is seen again.
 import { signal, type ReadonlySignal } from "@preact/signals";
 import { ApiError, eventsOf } from "../wire/api";
 import { RunFold, emptyRun } from "./fold";
@@ -8,6 +11,8 @@ export type Connection = "connecting" | "live" | "reconnecting" | "ended" | "ref
 
 const FIRST_WAIT = 250;
 const LONGEST_WAIT = 5_000;
+/** The gateway gives a sign of life four times as often: one that says nothing for so long is lost. */
+const SILENCE = 60_000;
 
 /** A run and its connection, as signals; `close` gives them back. */
 export interface Followed {
@@ -27,35 +32,33 @@ export function follow(runId: string): Followed {
   const fold = new RunFold();
   let painting = 0;
 
-  // One picture a frame, however many events there are; a hidden page has no frames.
+  // One picture a frame, however many events there are.
   const paint = () => {
-    if (painting) return;
-    const shown = () => {
+    painting ||= requestAnimationFrame(() => {
       painting = 0;
       view.value = fold.view();
-    };
-    painting = document.hidden ? window.setTimeout(shown, 100) : requestAnimationFrame(shown);
+    });
   };
 
   const read = async () => {
-    const lost = new AbortController();
-    const giveUp = () => lost.abort();
-    window.addEventListener("offline", giveUp);
+    const lost = new Loss();
     try {
       const either = AbortSignal.any([closing.signal, lost.signal]);
       for await (const events of eventsOf(runId, fold.lastSeq, either)) {
         connection.value = "live";
+        lost.put(SILENCE);
         for (const event of events) fold.add(event);
-        paint();
+        if (events.length) paint();
       }
     } finally {
-      window.removeEventListener("offline", giveUp);
+      lost.close();
     }
   };
 
   const keepOn = async () => {
     let wait = FIRST_WAIT;
     while (!closing.signal.aborted) {
+      if (document.hidden) await happened(document, "visibilitychange", closing.signal);
       const before = fold.lastSeq;
       try {
         await read();
@@ -71,9 +74,10 @@ export function follow(runId: string): Followed {
         connection.value = "ended";
         return;
       }
+      if (document.hidden) continue;
       connection.value = "reconnecting";
       wait = fold.lastSeq > before ? FIRST_WAIT : Math.min(wait * 2, LONGEST_WAIT);
-      await restOrOnline(wait, closing.signal);
+      await happened(window, "online", AbortSignal.any([closing.signal, AbortSignal.timeout(wait)]));
     }
   };
 
@@ -81,17 +85,39 @@ export function follow(runId: string): Followed {
   return { view, connection, problem, close: () => closing.abort() };
 }
 
-/** Waits so long, or until the network is back. */
-function restOrOnline(milliseconds: number, closing: AbortSignal): Promise<void> {
+/** When a connection is given up: the network is gone, nobody looks, or nothing has come for long. */
+class Loss {
+  private readonly lost = new AbortController();
+  private timer = 0;
+  readonly signal = this.lost.signal;
+
+  constructor() {
+    const until = { signal: this.signal };
+    window.addEventListener("offline", () => this.close(), until);
+    document.addEventListener("visibilitychange", () => document.hidden && this.close(), until);
+  }
+
+  put(milliseconds: number): void {
+    clearTimeout(this.timer);
+    this.timer = window.setTimeout(() => this.close(), milliseconds);
+  }
+
+  close(): void {
+    clearTimeout(this.timer);
+    this.lost.abort();
+  }
+}
+
+/** Waits for an event, at most until the signal. */
+function happened(target: EventTarget, event: string, until: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
+    const heard = new AbortController();
     const done = () => {
-      clearTimeout(timer);
-      window.removeEventListener("online", done);
-      closing.removeEventListener("abort", done);
+      heard.abort();
       resolve();
     };
-    const timer = setTimeout(done, milliseconds);
-    window.addEventListener("online", done);
-    closing.addEventListener("abort", done);
+    if (until.aborted) return resolve();
+    target.addEventListener(event, done, { signal: heard.signal });
+    until.addEventListener("abort", done, { signal: heard.signal });
   });
 }

@@ -46,12 +46,16 @@ function Standing({ view, now }: FootProps) {
   );
 }
 
-/** Why it ended, unless it went as it should. */
+function isSilent(view: RunView): boolean {
+  return view.reason === "answer" && !view.rounds.at(-1)?.items.some(({ kind }) => kind === "text" || kind === "media");
+}
+
+/** Why it ended. */
 function Ending({ view }: { view: RunView }) {
   if (!view.reason) return null;
   return (
     <p class="ending" data-reason={view.reason}>
-      {ENDING_WORDS[view.reason]}
+      {isSilent(view) ? "The model ended without a word." : ENDING_WORDS[view.reason]}
       {view.error && <span class="ending-error"> {view.error}</span>}
     </p>
   );

@@ -2,6 +2,7 @@
 import { useRef, useState } from "preact/hooks";
 import { announce } from "../announce";
 import { problemsIn } from "../parts/draft";
+import { Failure } from "../parts/failure";
 import { SchemaForm } from "../parts/form";
 import { fieldsOf, type Fields } from "../parts/schema";
 import { Value } from "../parts/value";
@@ -50,7 +51,7 @@ export function CallByHand({ tool, given, setGiven, called }: CallByHandProps) {
       <SchemaForm schema={tool.parameters} value={given.value} onChange={(value, valid) => setGiven({ value, valid })} checked={tried} />
       {tool.approve && <p class="hint">A model has to ask before it runs this. If you call it here, that is your yes.</p>}
       <div class="row">
-        <button type="submit" class="main" title="Call (Ctrl+Enter)" disabled={hand.startedAt !== undefined}>
+        <button type="submit" class="main" title="Call (Ctrl+Enter)" aria-disabled={hand.startedAt !== undefined}>
           {tool.approve ? "Approve and call" : "Call"}
         </button>
         {hand.startedAt !== undefined && <Running startedAt={hand.startedAt} cancel={hand.cancel} />}
@@ -83,7 +84,7 @@ function Result({ result }: { result: ToolAnswer }) {
         {OUTCOME_WORDS[result.outcome]} in {lasted(result.seconds)}
         {result.effect_unknown && ". It was cut off while it ran, so it may have had its effect"}
       </p>
-      {error === undefined ? <Value value={resultOf(result)} label="Result" /> : <p class="tools-problem">{error}</p>}
+      {error === undefined ? <Value value={resultOf(result)} label="Result" /> : <Failure text={error} />}
     </section>
   );
 }

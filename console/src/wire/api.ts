@@ -1,9 +1,8 @@
 // The gateway's endpoints, as functions.
 import type { Chat, ChatCompletionRequest, ChatList, Decision, HandCall, Model, ModelList, Run, RunEvent, RunList, Tool, ToolAnswer, ToolList } from "./types";
+import { accessKey, locked } from "./access";
 import { learnTime } from "./clock";
 import { EventParser } from "./sse";
-
-const KEY = "windlass.key";
 
 /** What the gateway refuses, in its words. */
 export class ApiError extends Error {
@@ -21,22 +20,17 @@ export function refusal(error: unknown): string {
   return error instanceof ApiError ? error.message : "The gateway cannot be reached.";
 }
 
-export function accessKey(): string {
-  return sessionStorage.getItem(KEY) ?? "";
-}
-
-export function useAccessKey(key: string): void {
-  sessionStorage.setItem(KEY, key);
-}
-
 /** Raises `ApiError` for what is refused, and `TypeError` when the gateway is away. */
 export async function request(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   const key = accessKey();
   if (key) headers.set("Authorization", `Bearer ${key}`);
+  const asked = Date.now();
   const response = await fetch(path, { ...init, headers });
-  learnTime(response.headers.get("Date"));
+  learnTime(response.headers.get("Date"), asked, Date.now());
   if (response.ok) return response;
+  // A key may expire at any moment: whoever is refused is asked for another, wherever that is.
+  if (response.status === 401) locked.value = true;
   const said = await response.json().catch(() => null);
   const error = said?.error ?? {};
   throw new ApiError(response.status, error.message ?? `The gateway answered ${response.status}.`, error.code ?? null);
@@ -66,7 +60,7 @@ export const api = {
   deleteRun: (id: string): Promise<unknown> => json(`/v1/runs/${encodeURIComponent(id)}`, { method: "DELETE" }),
 };
 
-/** The events of a run after that number, in the pieces that they come in, until the stream ends. */
+/** The events of a run after that number, in the pieces that they come in; an empty one is a sign of life. */
 export async function* eventsOf(runId: string, after: number, signal: AbortSignal): AsyncGenerator<RunEvent[]> {
   const response = await request(`/v1/runs/${encodeURIComponent(runId)}/events?after=${after}`, { signal });
   if (!response.body) return;
@@ -76,8 +70,7 @@ export async function* eventsOf(runId: string, after: number, signal: AbortSigna
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      const events = parser.feed(value);
-      if (events.length) yield events.map((event) => JSON.parse(event.data) as RunEvent);
+      yield parser.feed(value).map((event) => JSON.parse(event.data) as RunEvent);
     }
   } finally {
     await reader.cancel().catch(() => undefined);

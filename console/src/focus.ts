@@ -1,0 +1,55 @@
+// Where the focus goes when what had it is gone: without a mouse, one is never nowhere.
+import type { RefObject } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+
+const FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]";
+
+/** Back to what had opened it, when something closes. */
+export function useFocusBack(open: boolean, opener: RefObject<HTMLElement | null>): void {
+  const was = useRef(open);
+  useEffect(() => {
+    if (was.current && !open) opener.current?.focus();
+    was.current = open;
+  }, [open]);
+}
+
+/** As a `ref`: takes the focus as soon as it is there. */
+export function takesFocus(element: HTMLElement | null): void {
+  element?.focus();
+}
+
+/** To the nearest neighbour, within that place, of whatever is taken out of it. */
+export function useFocusKept(place: RefObject<HTMLElement | null>): void {
+  useEffect(() => {
+    const within = place.current;
+    if (!within) return;
+    let had: HTMLElement | undefined;
+    let neighbours: HTMLElement[] = [];
+    const came = (event: FocusEvent) => {
+      const all = [...within.querySelectorAll<HTMLElement>(FOCUSABLE)];
+      had = event.target as HTMLElement;
+      const at = all.indexOf(had);
+      neighbours = [...all.slice(at + 1), ...all.slice(0, Math.max(0, at)).reverse(), within];
+    };
+    const changed = () => {
+      if (!had || had.isConnected || document.activeElement !== document.body) return;
+      neighbours.find(canBeFocused)?.focus({ preventScroll: true });
+    };
+    const watched = new MutationObserver(changed);
+    watched.observe(within, { childList: true, subtree: true });
+    within.addEventListener("focusin", came);
+    return () => {
+      watched.disconnect();
+      within.removeEventListener("focusin", came);
+    };
+  }, []);
+}
+
+function canBeFocused(element: HTMLElement): boolean {
+  return element.isConnected && !element.matches(":disabled") && !element.closest("[inert]") && element.checkVisibility();
+}
+
+/** Whether the focus is nowhere in particular, so that nobody misses it. */
+export function isFocusFree(): boolean {
+  return document.activeElement === document.body || document.activeElement?.id === "main";
+}

@@ -1,0 +1,64 @@
+"""A browser has six connections to a gateway, for all of its tabs: who does not look holds none."""
+
+from typing import Any
+
+from playwright.async_api import Page, expect
+from tests.console.conftest import StageOf
+from tests.console.stage import IN_ONE_BROWSER, ask, card, ended, state_of
+
+from windlass.testing import call
+
+pytestmark = IN_ONE_BROWSER
+
+SEE = """(seen) => {
+  Object.defineProperty(document, "hidden", { get: () => !seen, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+CONNECTIONS = 6
+
+
+def closed(page: Page) -> Any:
+    """`async with closed(page):` waits until the page has given up its connection to a run."""
+    return page.expect_event("requestfailed", lambda request: "/events?" in request.url)
+
+
+async def test_tabs_that_nobody_looks_at_leave_the_connections_to_the_one_that_is_seen(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of([call("get_weather", city="Rome"), "It is sunny."])
+    rome = stage.tools.hold("Rome")
+    run_id = await stage.start()
+    context = await stage.context()
+    unseen: list[Page] = []
+    for _ in range(CONNECTIONS):
+        page = await stage.open(f"/runs/{run_id}", context=context)
+        await state_of(card(page, "get_weather"), "running")
+        async with closed(page):
+            await page.evaluate(SEE, False)
+        unseen.append(page)
+    seen = await stage.open(f"/runs/{run_id}", context=context)
+    await state_of(card(seen, "get_weather"), "running")
+    rome.open()
+    await ended(seen)
+
+    page = unseen[0]
+    await state_of(card(page, "get_weather"), "running")
+    await expect(page.get_by_text("The connection is lost")).to_have_count(0)
+    await page.evaluate(SEE, True)
+    await ended(page)
+    await expect(page.get_by_text("It is sunny.")).to_have_count(1)
+
+
+async def test_a_page_that_is_left_gives_its_connection_back(stage_of: StageOf) -> None:
+    stage = await stage_of([call("get_weather", city="Rome"), "It is sunny."])
+    rome = stage.tools.hold("Rome")
+    page = await stage.open("/")
+    await ask(page, "Weather?")
+    places = page.get_by_role("navigation", name="Pages")
+    for place in ("Tools", "Chat"):
+        await state_of(card(page, "get_weather"), "running")
+        async with closed(page):
+            await places.get_by_role("link", name=place).click()
+        await page.go_back()
+    rome.open()
+    await ended(page)
