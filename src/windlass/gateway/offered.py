@@ -1,6 +1,6 @@
 """The tools that a key may use: those of its models, and those of workers that these may use."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
@@ -42,22 +42,29 @@ class OfferedTool(Struct):
         }
 
 
-async def offered_tools(gateway: Gateway, exchange: Exchange) -> dict[str, OfferedTool]:
-    """Each by its name; of two with one name, that of the first model. Raises `Refused`."""
+async def offered_tools(
+    gateway: Gateway, exchange: Exchange, only: str | None = None
+) -> dict[str, OfferedTool]:
+    """Each by its name, or `only` that one; of two with one name, that of the first model.
+
+    Raises `Refused` for a session of workers that cannot be had.
+    """
     session = gateway.sessions.named(exchange)
     found: dict[str, OfferedTool] = {}
     for name in gateway.catalog.names(exchange.key):
         served = gateway.catalog.models[name]
-        async for tool, origin in _tools_of(gateway, served, session):
-            known = found.setdefault(tool.name, OfferedTool(tool, origin, []))
-            if known.origin == origin and served not in known.models:
+        for tool, origin in await _tools_of(gateway, served, session, only):
+            known = found.get(tool.name)
+            if known is None:
+                found[tool.name] = OfferedTool(tool, origin, [served])
+            elif known.origin == origin and served not in known.models:
                 known.models.append(served)
     return found
 
 
 async def offered_tool(gateway: Gateway, exchange: Exchange, name: str) -> OfferedTool:
     """Raises `Refused` (404) if this key has no such tool."""
-    found = (await offered_tools(gateway, exchange)).get(name)
+    found = (await offered_tools(gateway, exchange, name)).get(name)
     if found is None:
         message = f"The tool {name[:200]!r} does not exist, or this key may not use it."
         raise Refused(Problem(404, message, "tool_not_found", "name"))
@@ -65,20 +72,25 @@ async def offered_tool(gateway: Gateway, exchange: Exchange, name: str) -> Offer
 
 
 async def _tools_of(
-    gateway: Gateway, served: ServedModel, session: str
-) -> AsyncIterator[tuple[Tool, str]]:
+    gateway: Gateway, served: ServedModel, session: str, only: str | None
+) -> list[tuple[Tool, str]]:
     """As a run of this model would have them: the gateway's own stand before those of workers."""
     if not served.config.function_calling:
-        return
-    ours = await gateway.catalog.tools_of(served)
-    for tool in ours:
-        if isinstance(tool.declaration, FunctionDeclaration):
-            yield tool, _home(tool.name, gateway)
+        return []
+    ours = _named(await gateway.catalog.tools_of(served), only)
     names = {tool.name for tool in ours}
-    for each, tools in (await gateway.sessions.by_session(served, session)).items():
-        for tool in tools:
-            if tool.name not in names:
-                yield tool, f"worker:{each}"
+    tools = [
+        (tool, _home(tool.name, gateway))
+        for tool in ours
+        if isinstance(tool.declaration, FunctionDeclaration)
+    ]
+    for each, theirs in (await gateway.sessions.by_session(served, session)).items():
+        tools += [(tool, f"worker:{each}") for tool in _named(theirs, only, but=names)]
+    return tools
+
+
+def _named(tools: Iterable[Tool], only: str | None, but: Collection[str] = ()) -> list[Tool]:
+    return [tool for tool in tools if only in (None, tool.name) and tool.name not in but]
 
 
 def _home(name: str, gateway: Gateway) -> str:

@@ -24,7 +24,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_tools: int = 128
 
 
-class ChatRequest(Struct, frozen=True, kw_only=True):
+class ChatRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a client asks for. `extra` are the fields that we have no word for."""
 
     model: str
