@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -43,7 +44,9 @@ async def _looked_at(drill: Drill, record: RunRecord, events: Sequence[RunEvent]
     """Every reader has seen what is written, and so does whoever looks now."""
     written = [(event.seq, event_to_json(event).decode()) for event in events]
     for reader in drill.readers.get(record.id, ()):
-        assert list(reader.seen) == written, f"a reader of {record.id} has seen something else"
+        both = zip_longest(reader.seen, written)
+        strange = [(seen, kept) for seen, kept in both if seen != kept]
+        assert not strange, f"a reader of {record.id} has seen, and there is: {strange[0]}"
     assert await drill.whole(record.id) == written
     shown = await drill.shown(record.id)
     assert (shown["stop_reason"], shown["events"]) == (record.reason, len(events))

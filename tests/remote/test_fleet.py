@@ -88,6 +88,37 @@ async def test_a_reader_follows_a_run_that_goes_at_another_gateway(open_gateway:
     assert events == await log_of(one).read(run_id)
 
 
+async def test_a_reader_who_comes_from_another_gateway_is_told_nothing_twice(
+    open_gateway: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if it was told there before the gateway of the run knows that it is kept."""
+    gate, held = Gate(), asyncio.Event()
+    one, other = open_gateway([slow("One two three.", gate, after=1)]), open_gateway([])
+    run_id = await start(one)
+    await gate.reached.wait()
+    append = log_of(one)._streams.append
+
+    async def appended(batch: Any) -> int:
+        number = await append(batch)
+        await held.wait()
+        return number
+
+    monkeypatch.setattr(log_of(one)._streams, "append", appended)
+    known = len(log_of(one)._live[run_id].recorded())
+    gate.open()
+    [event, *more] = await log_of(other).follow(run_id, known).some(60)
+    last = [event, *more][-1].seq
+    assert len(log_of(one)._live[run_id].recorded()) == known
+    path = f"/v1/runs/{run_id}/events?after={last}"
+    reading = asyncio.create_task(request(one, "GET", path))
+    while not one.gateway.followers:
+        await asyncio.sleep(0)
+    held.set()
+    told = [int(line[4:]) for line in (await reading).body.split(b"\n") if line[:4] == b"id: "]
+    whole = await log_of(other).read(run_id)
+    assert told == list(range(last + 1, len(whole) + 1))
+
+
 async def test_a_gateway_that_is_gone_is_taken_over_by_another(open_gateway: Open) -> None:
     begun = asyncio.Event()
     ran: list[str] = []

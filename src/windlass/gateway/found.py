@@ -86,7 +86,8 @@ class KnownHere:
         events = log.recorded()
         if events and after >= events[-1].seq and events[-1].done:
             return None
-        return log.follow(min(after, len(events)))
+        # Who comes from another gateway may have read there what is about to be told here.
+        return log.follow(min(after, log.numbered))
 
 
 class KeptHere:

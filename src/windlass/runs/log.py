@@ -69,6 +69,11 @@ class MemoryLog:
         """The events so far."""
         return tuple(self._events)
 
+    @property
+    def numbered(self) -> int:
+        """How many events have a number; readers here may not have been told of the last ones."""
+        return len(self._events)
+
     def append(self, event: RunEvent) -> None:
         """Numbers the event and tells the readers. After the last event there is no other."""
         if self.ended or self.closed:
@@ -157,7 +162,8 @@ class MemoryFollower:
             finally:
                 alarm.cancel()
         events = self._events[self._position :]
-        self._position = len(self._events)
+        # It may be ahead: what is about to come here, the reader has been told elsewhere.
+        self._position = max(self._position, len(self._events))
         return events
 
     @property

@@ -99,6 +99,10 @@ class StoredLog(MemoryLog):
         self._settling: list[tuple[int, asyncio.Future[None]]] = []
         self.settled = self._settle
 
+    @property
+    def numbered(self) -> int:
+        return self._last
+
     def append(self, event: RunEvent) -> None:
         if self.ended or self.closed:
             return
