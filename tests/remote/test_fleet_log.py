@@ -18,6 +18,7 @@ from windlass.runs.jetstream.streams import Append
 from windlass.runs.jetstream.writer import RunWriter
 from windlass.runs.log import Follower
 from windlass.runs.records import Order
+from windlass.runs.store import RunStore
 from windlass.runs.stored import Batch
 
 TEXT, END = TextDelta("a"), RunEnded("answer")
@@ -235,6 +236,30 @@ async def test_a_server_that_is_too_old_is_an_error_that_says_so(
     monkeypatch.setattr(Connection, "version", (2, 10))
     with pytest.raises(ConfigError, match=r"version 2\.11 or later, and this one is of 2\.10"):
         await open_log().list()
+
+
+async def test_a_run_that_was_taken_up_again_is_not_forgotten_with_its_predecessor() -> None:
+    class Going:
+        def __init__(self) -> None:
+            self.id = "run_1"
+            self.end = asyncio.Event()
+            self.task = asyncio.create_task(self._go())
+
+        async def _go(self) -> None:
+            await self.end.wait()
+
+    store = RunStore[Going]()
+    lost, again = Going(), Going()
+    store.add(lost)
+    store.add(again)
+    lost.end.set()
+    await lost.task
+    store.forget("run_1")
+    assert store.get("run_1") is again
+    again.end.set()
+    await again.task
+    store.forget("run_1")
+    assert store.all() == []
 
 
 async def test_many_runs_are_listed_and_nothing_is_left_of_those_that_are_deleted(

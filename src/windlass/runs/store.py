@@ -79,6 +79,8 @@ class RunStore(Generic[R]):
         return list(self._runs.values())
 
     def _finish(self, run: R) -> None:
+        if self._runs.get(run.id) is not run:
+            return  # it was lost and taken up again, which is another one
         size = self._size_of(run)
         self._finished[run.id] = (self._clock(), size)
         self._finished_bytes += size
