@@ -1,6 +1,6 @@
 // The models that this gateway serves, and the one that is chosen.
 import { computed, signal } from "@preact/signals";
-import { api } from "../wire/api";
+import { api, refusal } from "../wire/api";
 import type { Model } from "../wire/types";
 import { settings } from "./settings";
 
@@ -23,6 +23,6 @@ export async function loadModels(): Promise<void> {
     models.value = await api.models();
     noModels.value = models.value.length ? "" : "This gateway serves no model: add one to its configuration.";
   } catch (error) {
-    noModels.value = error instanceof TypeError ? "The gateway cannot be reached." : String((error as Error).message);
+    noModels.value = refusal(error);
   }
 }

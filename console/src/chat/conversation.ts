@@ -3,7 +3,7 @@ import { computed, effect, signal, type Signal } from "@preact/signals";
 import { follow, type Followed } from "../run/follow";
 import { go, path } from "../router";
 import { locked } from "../wire/access";
-import { ApiError, api } from "../wire/api";
+import { ApiError, api, refusal } from "../wire/api";
 import type { ChatCompletionRequest, ChatMessage, Run } from "../wire/types";
 import { model } from "./catalog";
 import { kept, refreshChats, tell } from "./chats";
@@ -104,7 +104,7 @@ export class Conversation {
       this.arrive();
       return true;
     } catch (error) {
-      this.problem.value = sentence(error);
+      this.problem.value = refusal(error);
       if (error instanceof ApiError && error.code === "chat_is_busy") void this.refresh();
       return false;
     } finally {
@@ -119,7 +119,7 @@ export class Conversation {
     try {
       await api.stop(runId);
     } catch (error) {
-      this.problem.value = sentence(error);
+      this.problem.value = refusal(error);
     } finally {
       this.stopping.value = "";
     }
@@ -198,11 +198,6 @@ export function conversationAt(chatId: string | undefined): Conversation {
 export function beginAnew(): void {
   unsent.value.rest();
   unsent.value = new Conversation(newId());
-}
-
-export function sentence(error: unknown): string {
-  if (error instanceof TypeError) return "The gateway cannot be reached. Try again when it is back.";
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** Random, and made where `crypto.randomUUID` is not: on a page that came by plain HTTP. */

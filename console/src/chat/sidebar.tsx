@@ -3,9 +3,10 @@ import { useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { alarm, announce } from "../announce";
 import { go } from "../router";
+import { refusal } from "../wire/api";
 import type { Chat } from "../wire/types";
 import { chats, deleteChat } from "./chats";
-import { beginAnew, sentence } from "./conversation";
+import { beginAnew } from "./conversation";
 import { useFocusBack } from "../focus";
 import { ago } from "./when";
 
@@ -71,7 +72,7 @@ function Entry({ chat, here, onGo }: { chat: Chat; here: boolean; onGo: () => vo
       if (here) go("/");
     } catch (error) {
       asking.value = false;
-      alarm(sentence(error));
+      alarm(refusal(error));
     }
   };
   if (asking.value) return <Confirm name={name} onYes={() => void remove()} onNo={() => (asking.value = false)} />;

@@ -2,6 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { alarm, announce } from "../announce";
 import { takesFocus, useFocusBack } from "../focus";
+import { download } from "../parts/download";
 import { go } from "../router";
 import { useAnnounced } from "../run/announced";
 import { RunBody } from "../run/body";
@@ -104,13 +105,7 @@ async function tried(deed: () => Promise<unknown>): Promise<void> {
 
 /** Through the page, not by a plain link: a link cannot carry the key. */
 async function save(runId: string): Promise<void> {
-  const file = await (await request(`/v1/runs/${encodeURIComponent(runId)}/export`)).blob();
-  const address = URL.createObjectURL(file);
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = `${runId}.json`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+  download(`${runId}.json`, await (await request(`/v1/runs/${encodeURIComponent(runId)}/export`)).blob());
 }
 
 async function forget(runId: string): Promise<void> {

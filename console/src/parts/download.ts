@@ -1,9 +1,10 @@
-/** Hands the person a file that the page has made. */
-export function download(name: string, text: string, type: string): void {
-  const address = URL.createObjectURL(new Blob([text], { type }));
+/** Hands the person a file that the page has. */
+export function download(name: string, file: Blob): void {
+  const address = URL.createObjectURL(file);
   const link = document.createElement("a");
   link.href = address;
   link.download = name;
   link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 0);
+  // The browser reads it a while later.
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
 }

@@ -65,5 +65,6 @@ export function Image({ picture }: { picture: Picture }) {
 
 function save(name: string, value: unknown, text: string): void {
   const plain = typeof value === "string";
-  download(`${name.toLowerCase().replace(/\W+/g, "-")}.${plain ? "txt" : "json"}`, text, plain ? "text/plain" : "application/json");
+  const file = new Blob([text], { type: plain ? "text/plain" : "application/json" });
+  download(`${name.toLowerCase().replace(/\W+/g, "-")}.${plain ? "txt" : "json"}`, file);
 }

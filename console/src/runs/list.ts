@@ -1,6 +1,6 @@
 // The runs that the gateway knows, as far as they are shown.
 import { signal } from "@preact/signals";
-import { api } from "../wire/api";
+import { api, refusal } from "../wire/api";
 import type { Run } from "../wire/types";
 import { listQuery, type Filters } from "./filters";
 import { merged } from "./totals";
@@ -46,7 +46,7 @@ export class RunList {
       this.problem.value = "";
     } catch (error) {
       if (filters !== this.filters) return;
-      this.problem.value = error instanceof TypeError ? "The gateway cannot be reached." : (error as Error).message;
+      this.problem.value = refusal(error);
     }
   }
 }

@@ -1,0 +1,168 @@
+"""What nobody expects: addresses that were cut, damaged files, endless words, and the like."""
+
+import json
+
+from playwright.async_api import Page, Route, expect
+from tests.console.chatting import message_box
+from tests.console.conftest import StageOf
+from tests.console.stage import IN_ONE_BROWSER, PHONE, ask, card, ended, state_of
+
+from windlass import ToolError, tool
+from windlass.testing import call, calls
+
+pytestmark = IN_ONE_BROWSER
+
+LONG = 200_000
+BLOCKED = """
+for (const store of ["localStorage", "sessionStorage"]) {
+  const get = () => { throw new DOMException("Access is denied.", "SecurityError") };
+  Object.defineProperty(window, store, { get });
+}"""
+SLOW_FILES = """() => {
+  const read = FileReader.prototype.readAsDataURL;
+  FileReader.prototype.readAsDataURL = function (file) {
+    window.finish = () => read.call(this, file);
+  };
+}"""
+WIDTHS = "() => [document.querySelector('main').scrollWidth, innerWidth]"
+
+
+@tool
+def refuse_at_length() -> str:
+    """Fails, and says a lot about it."""
+    raise ToolError("No. " * (LONG // 4))
+
+
+def unspaced(number: int) -> str:
+    return f"https://example.org/{'a' * number}"
+
+
+async def fits(page: Page) -> None:
+    """The page is no wider than its window."""
+    wide, window = await page.evaluate(WIDTHS)
+    assert wide <= window
+
+
+async def test_an_address_that_was_cut_off_leads_to_a_page_that_says_so(stage_of: StageOf) -> None:
+    stage = await stage_of()
+    page = await stage.open("/tools/%E0%A4")
+    await expect(page.get_by_role("heading", name="Nothing here")).to_be_visible()
+    await page.get_by_role("link", name="Go to the chat.").click()
+    await expect(message_box(page)).to_be_visible()
+
+
+async def test_a_damaged_export_is_called_damaged_and_the_next_one_is_shown(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of([call("quote", text="a"), "Done."])
+    stage.watch.expects("TypeError")
+    run_id = await stage.start()
+    page = await stage.open(f"/runs/{run_id}")
+    await ended(page)
+    whole = await page.evaluate(
+        "(url) => fetch(url).then((file) => file.text())", f"/v1/runs/{run_id}/export"
+    )
+    await page.goto("/replay")
+
+    async def give(text: str) -> None:
+        file = {"name": "run.json", "mimeType": "application/json", "buffer": text.encode()}
+        await page.locator("input[type=file]").set_input_files(file)  # pyright: ignore[reportArgumentType]
+
+    damaged = json.loads(whole)
+    for event in damaged["events"]:
+        if event["event"] == "run_started":
+            event["messages"] = 7
+    await give(json.dumps(damaged))
+    await expect(page.get_by_text("damaged")).to_be_visible()
+    await give(whole)
+    await page.get_by_role("button", name="To the end").click()
+    await ended(page)
+    await expect(page.get_by_text("damaged")).to_have_count(0)
+
+
+async def test_what_is_endless_is_in_the_page_in_part(stage_of: StageOf) -> None:
+    words = "word " * (LONG // 5)
+    stage = await stage_of([call("refuse_at_length"), "No."], more_tools=[refuse_at_length])
+    page = await stage.open("/")
+    await ask(page, words)
+    await ended(page)
+    await expect(card(page, "refuse_at_length").get_by_text("No. No.")).to_be_visible()
+    chat = page.url
+    run_id = await page.locator(".turn").get_attribute("data-turn")
+    for address in (chat, f"/runs/{run_id}"):
+        await page.goto(address)
+        await ended(page)
+        await expect(page.get_by_role("button", name="Show all")).to_be_visible()
+        assert await page.evaluate("() => document.body.textContent.length") < LONG / 2
+
+
+async def test_words_without_a_space_make_no_page_wider_than_a_phone(stage_of: StageOf) -> None:
+    steps = calls(call("quote", text=unspaced(400)), call("unknown_" + "n" * 60))
+    stage = await stage_of([steps, unspaced(300)])
+    page = await stage.open("/", viewport=PHONE)
+    await ask(page, unspaced(500))
+    await ended(page)
+    await fits(page)
+    run_id = await page.locator(".turn").get_attribute("data-turn")
+    await page.goto(f"/runs/{run_id}")
+    await ended(page)
+    await fits(page)
+    await page.goto("/runs")
+    await expect(page.get_by_role("table", name="Failures by tool")).to_be_visible()
+    await fits(page)
+
+
+async def test_a_browser_that_keeps_nothing_still_chats(stage_of: StageOf) -> None:
+    stage = await stage_of(["Hello."])
+    context = await stage.context()
+    await context.add_init_script(BLOCKED)
+    page = await stage.open("/", context=context)
+    await page.get_by_label("Colours").select_option("dark")
+    await ask(page, "Hi.")
+    await ended(page)
+    await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+async def test_what_is_written_while_a_picture_is_read_stays(stage_of: StageOf) -> None:
+    stage = await stage_of()
+    page = await stage.open("/")
+    await page.evaluate(SLOW_FILES)
+    picture = {"name": "a.svg", "mimeType": "image/svg+xml", "buffer": b"<svg/>"}
+    await page.get_by_label("Pictures", exact=True).set_input_files(picture)  # pyright: ignore[reportArgumentType]
+    await message_box(page).fill("What is this?")
+    await page.evaluate("() => window.finish()")
+    await expect(page.get_by_role("img", name="Picture 1")).to_be_visible()
+    await expect(message_box(page)).to_have_value("What is this?")
+
+
+async def test_what_is_written_while_a_message_is_refused_stays_behind_it(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of()
+    stage.watch.expects("503")
+    page = await stage.open("/")
+
+    async def busy(route: Route) -> None:
+        await message_box(page).fill("Second.")
+        await route.fulfill(status=503, json={"error": {"message": "Too busy."}})
+
+    await page.route("**/v1/runs", busy)
+    await ask(page, "First.")
+    await expect(page.get_by_text("Too busy.")).to_be_visible()
+    await expect(message_box(page)).to_have_value("First.\n\nSecond.")
+
+
+async def test_signs_that_turn_the_writing_round_are_seen_by_who_approves(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of([call("pay", amount=5, payee="\u202ennA"), "Paid."])
+    page = await stage.open(f"/runs/{await stage.start()}")
+    await state_of(card(page, "pay"), "approval-requested")
+    await expect(card(page, "pay")).to_contain_text(r'"payee": "\u202ennA"')
+
+
+async def test_a_model_that_says_nothing_is_said_to_have_said_nothing(stage_of: StageOf) -> None:
+    stage = await stage_of([""])
+    page = await stage.open(f"/runs/{await stage.start()}")
+    await ended(page)
+    await expect(page.get_by_text("The model ended without a word.")).to_be_visible()
