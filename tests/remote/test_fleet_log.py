@@ -12,7 +12,7 @@ from windlass.errors import ConfigError, RunNotFound, StorageError
 from windlass.events import RunEnded, RunResumed, TextDelta
 from windlass.jsontext import encode_json
 from windlass.messaging.connection import Connection
-from windlass.runs.jetstream import JetStreamLog, streams
+from windlass.runs.jetstream import JetStreamLog, reading, streams
 from windlass.runs.jetstream import log as jetstream_log
 from windlass.runs.jetstream.streams import Append
 from windlass.runs.jetstream.writer import RunWriter
@@ -263,16 +263,18 @@ async def test_a_run_that_was_taken_up_again_is_not_forgotten_with_its_predecess
 
 
 async def test_many_runs_are_listed_and_nothing_is_left_of_those_that_are_deleted(
-    open_log: Open,
+    open_log: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Page by page."""
+    monkeypatch.setattr(reading, "PAGE", 16)
     log = open_log()
-    names = [f"run_{number}" for number in range(300)]
+    names = [f"run_{number}" for number in range(40)]
     await asyncio.gather(*(ended_run(log, name) for name in names))
     assert {record.id for record in await log.list()} == set(names)
     await log.delete("run_7")
-    assert len(await log.list()) == 299
+    assert len(await log.list()) == 39
     assert await log._streams.open_runs.all() == {}
-    assert len(await log._streams.records.all()) == 299
+    assert len(await log._streams.records.all()) == 39
 
 
 async def _rest(reader: Follower) -> list[int]:
