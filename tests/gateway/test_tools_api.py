@@ -11,7 +11,7 @@ from tests.gateway.restarting import Place
 from tests.gateway.serving import config_of
 from tests.gateway.talking import Body, asking
 
-from windlass import Part, ToolContext, ToolError, tool
+from windlass import Part, Tool, ToolContext, ToolError, tool
 from windlass.gateway.config import KeyConfig, LimitsConfig, McpConfig, ModelConfig
 from windlass.gateway.keys import new_key
 from windlass.testing import Gate, call, calls
@@ -336,6 +336,64 @@ async def test_a_key_may_call_by_hand_as_often_as_it_may_ask() -> None:
 async def test_a_session_of_workers_needs_workers(place: Place) -> None:
     answer = await request(place.app, "GET", "/v1/tools", headers=[(b"x-windlass-session", b"s1")])
     assert (answer.status, answer.error["code"]) == (404, "no_workers")
+
+
+def found(city: str) -> str:
+    """Finds a city."""
+    return city
+
+
+class FakeWorkers:
+    """Every session has one tool, which bears its name; notes what is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def tools(self, sessions: list[str]) -> tuple[Tool, ...]:
+        self.asked += sessions
+        return tuple(tool(name=f"of_{each}")(found) for each in sessions)
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def test_a_session_that_many_models_have_is_asked_once() -> None:
+    models = [
+        ModelConfig(name=name, target="scripted/model", sessions=("shared", name))
+        for name in ("one", "two", "three")
+    ]
+    place = Place(None, script, config=config_of(*models), tools=())
+    workers: Any = FakeWorkers()
+    place.gateway.sessions.workers = workers
+    tools = await tools_of(place, (b"x-windlass-session", b"own"))
+    assert sorted(workers.asked) == ["one", "own", "shared", "three", "two"]
+    assert {name: (each["origin"], each["models"]) for name, each in tools.items()} == {
+        "of_shared": ("worker:shared", ["one", "two", "three"]),
+        "of_one": ("worker:one", ["one"]),
+        "of_own": ("worker:own", ["one", "two", "three"]),
+        "of_two": ("worker:two", ["two"]),
+        "of_three": ("worker:three", ["three"]),
+    }
+    await place.gateway.aclose()
+
+
+async def test_a_key_sees_and_calls_nothing_of_a_session_that_it_may_not_name() -> None:
+    keys = (KeyConfig(name="web", hash=WEB_HASH, sessions=("mine",)),)
+    place = Place(None, script, config=replace(SERVED, keys=keys), tools=TOOLS)
+    workers: Any = FakeWorkers()
+    place.gateway.sessions.workers = workers
+    for session, status in ((b"mine", 200), (b"theirs", 403)):
+        headers = [bearer(WEB), (b"x-windlass-session", session)]
+        name = f"of_{session.decode()}"
+        for path in ("/v1/tools", f"/v1/tools/{name}"):
+            assert (await request(place.app, "GET", path, headers=headers)).status == status
+        called = await by_hand(place, name, *headers, arguments={"city": "Rome"})
+        assert called.status == status
+    assert (
+        await request(place.app, "GET", "/v1/tools/of_mine", headers=[bearer(WEB)])
+    ).status == 404
+    assert "theirs" not in workers.asked
+    await place.gateway.aclose()
 
 
 async def test_a_model_says_which_tools_it_offers(place: Place) -> None:

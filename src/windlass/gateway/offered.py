@@ -1,6 +1,6 @@
 """The tools that a key may use: those of its models, and those of workers that these may use."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -9,6 +9,7 @@ from windlass.gateway.exchange import Exchange
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.problems import Problem, Refused
 from windlass.gateway.served import ServedModel
+from windlass.gateway.sessions import sessions_of
 from windlass.models.fields import JsonObject
 from windlass.tool import Tool
 from windlass.toolsets.mcp.names import SEPARATOR
@@ -50,10 +51,15 @@ async def offered_tools(
     Raises `Refused` for a session of workers that cannot be had.
     """
     session = gateway.sessions.named(exchange)
+    catalog = gateway.catalog
+    models = [catalog.models[name] for name in catalog.names(exchange.key)]
+    models = [served for served in models if served.config.function_calling]
+    sessions = [each for served in models for each in sessions_of(served, session)]
+    theirs = await gateway.sessions.by_session(sessions)
     found: dict[str, OfferedTool] = {}
-    for name in gateway.catalog.names(exchange.key):
-        served = gateway.catalog.models[name]
-        for tool, origin in await _tools_of(gateway, served, session, only):
+    for served in models:
+        workers = {each: theirs.get(each, ()) for each in sessions_of(served, session)}
+        for tool, origin in await _tools_of(gateway, served, workers, only):
             known = found.get(tool.name)
             if known is None:
                 found[tool.name] = OfferedTool(tool, origin, [served])
@@ -72,11 +78,12 @@ async def offered_tool(gateway: Gateway, exchange: Exchange, name: str) -> Offer
 
 
 async def _tools_of(
-    gateway: Gateway, served: ServedModel, session: str, only: str | None
+    gateway: Gateway,
+    served: ServedModel,
+    workers: Mapping[str, Iterable[Tool]],
+    only: str | None,
 ) -> list[tuple[Tool, str]]:
     """As a run of this model would have them: the gateway's own stand before those of workers."""
-    if not served.config.function_calling:
-        return []
     ours = _named(await gateway.catalog.tools_of(served), only)
     names = {tool.name for tool in ours}
     tools = [
@@ -84,8 +91,8 @@ async def _tools_of(
         for tool in ours
         if isinstance(tool.declaration, FunctionDeclaration)
     ]
-    for each, theirs in (await gateway.sessions.by_session(served, session)).items():
-        tools += [(tool, f"worker:{each}") for tool in _named(theirs, only, but=names)]
+    for session, theirs in workers.items():
+        tools += [(tool, f"worker:{session}") for tool in _named(theirs, only, but=names)]
     return tools
 
 

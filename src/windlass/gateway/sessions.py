@@ -1,6 +1,7 @@
 """Whose workers a run may use: the sessions of its model, and the one that its request names."""
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from windlass.errors import ConfigError
@@ -14,7 +15,7 @@ from windlass.tool import Tool
 if TYPE_CHECKING:
     from windlass.gateway.workers import Workers
 
-__all__ = ["Sessions"]
+__all__ = ["Sessions", "sessions_of"]
 
 HEADER, NAME = b"x-windlass-session", "X-Windlass-Session"
 
@@ -50,7 +51,7 @@ class Sessions:
         Of workers, those that are `expected` are waited for.
         """
         coming = await self._catalog.coming(served)
-        sessions = [*served.config.sessions, *([session] if session else [])]
+        sessions = sessions_of(served, session)
         if self.workers is None or not sessions:
             return coming
         here = {*self._catalog.tools, *(tool.name for tool in coming)}
@@ -60,15 +61,16 @@ class Sessions:
             raise bad_request(str(error), NAME) from None
         return (*coming, *theirs)
 
-    async def by_session(self, served: ServedModel, session: str) -> dict[str, tuple[Tool, ...]]:
-        """The tools of workers for a run, by the session that they are of."""
+    async def by_session(self, sessions: Iterable[str]) -> dict[str, tuple[Tool, ...]]:
+        """The tools of workers by the session that they are of. All are asked at once."""
         if self.workers is None:
             return {}
-        sessions = [*served.config.sessions, *([session] if session else [])]
+        names = list(dict.fromkeys(sessions))
         try:
-            return {each: await self.workers.tools([each]) for each in sessions}
+            found = await asyncio.gather(*(self.workers.tools([each]) for each in names))
         except ConfigError as error:
             raise bad_request(str(error), NAME) from None
+        return dict(zip(names, found, strict=True))
 
     async def start(self) -> None:
         """Raises `ConfigError` if workers cannot be had."""
@@ -78,6 +80,11 @@ class Sessions:
     async def aclose(self) -> None:
         if self.workers is not None:
             await self.workers.aclose()
+
+
+def sessions_of(served: ServedModel, named: str) -> tuple[str, ...]:
+    """The sessions of a run: those of its model, and that which its request names, if it does."""
+    return (*served.config.sessions, *([named] if named else []))
 
 
 def _workers(config: GatewayConfig, catalog: Catalog) -> "Workers | None":

@@ -65,8 +65,9 @@ class Workers:
         """The tools of these sessions; of two with one name, that of the first."""
         assert self._bridge is not None
         found: dict[str, Tool] = {}
-        for session in sessions:
-            for tool in await self._bridge.tools(session):
+        # All at once: one that nobody has come to yet is waited for.
+        for tools in await asyncio.gather(*map(self._bridge.tools, sessions)):
+            for tool in tools:
                 found.setdefault(tool.name, tool)
         return tuple(found.values())
 
