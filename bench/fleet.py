@@ -19,8 +19,9 @@ from report import Verdict
 
 PROMPT = "What is the weather in Paris, and do my notes say anything about it? Mail me both."
 LOADS = 2
-GOAL = 1.15
-"""CPU of a run with two gateways, as a multiple of one's: what one more costs all the others."""
+GOAL = 1.25
+"""CPU of a run with two gateways, as a multiple of one's: with half of the load each, they put less
+together in one write."""
 
 
 class Scenario(NamedTuple):
@@ -33,7 +34,7 @@ class Scenario(NamedTuple):
 
 
 SCENARIOS = {
-    "burst": Scenario("one tool, then 100 tokens", "tool", tuple(SETUPS), 16, 128, 7),
+    "burst": Scenario("one tool, then 100 tokens", "tool", tuple(SETUPS), 16, 128, 5),
     "live": Scenario("100 tokens in 2 s", "live", ("own", "sqlite", "nats", "two"), 64, 64, 2),
 }
 

@@ -35,7 +35,7 @@ class Sizes(NamedTuple):
     at_once: int
 
 
-WHOLE = Sizes(11, 240, 16 * CALLERS)
+WHOLE = Sizes(9, 240, 16 * CALLERS)
 QUICK = Sizes(3, 80, 8 * CALLERS)
 
 
