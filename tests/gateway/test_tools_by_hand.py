@@ -118,7 +118,7 @@ async def test_a_yes_is_to_the_call_and_to_nothing_that_its_tool_asks() -> None:
     await place.gateway.aclose()
 
 
-def waiting(gate: Gate) -> Place:
+def waiting(gate: Gate, **options: Any) -> Place:
     """A gateway with one tool, which goes when the gate opens."""
 
     @tool
@@ -129,7 +129,7 @@ def waiting(gate: Gate) -> Place:
         return "waited"
 
     config = config_of(
-        ModelConfig(name="m", target="scripted/model", tools=("wait",)),
+        ModelConfig(name="m", target="scripted/model", tools=("wait",), **options),
         limits=LimitsConfig(max_running=1, max_queued=0),
     )
     return Place(None, config=config, tools=[wait])
@@ -142,6 +142,14 @@ async def test_what_a_tool_reports_on_the_way_comes_with_its_answer() -> None:
     [progress] = (await by_hand(place, "wait")).json["progress"]
     assert progress.pop("time") > 0
     assert progress == {"progress": 0.5, "message": "half", "data": {"step": 1}}
+    await place.gateway.aclose()
+
+
+async def test_a_tool_that_takes_too_long_is_stopped_by_hand_as_in_a_run() -> None:
+    place = waiting(Gate(), tool_timeout=0.01)
+    late = (await by_hand(place, "wait")).json
+    assert (late["outcome"], late["effect_unknown"]) == ("timeout", True)
+    assert "0.01 seconds" in late["response"]["error"]
     await place.gateway.aclose()
 
 
