@@ -1,7 +1,9 @@
 """What nobody expects: addresses that were cut, damaged files, endless words, and the like."""
 
 import json
+import re
 
+import pytest
 from playwright.async_api import Page, Route, expect
 from tests.console.chatting import message_box
 from tests.console.conftest import StageOf
@@ -24,6 +26,10 @@ SLOW_FILES = """() => {
     window.finish = () => read.call(this, file);
   };
 }"""
+CLOCK_OFF = """(() => {
+  const now = Date.now.bind(Date);
+  Date.now = () => now() + %d;
+})()"""
 WIDTHS = "() => [document.querySelector('main').scrollWidth, innerWidth]"
 
 
@@ -166,3 +172,18 @@ async def test_a_model_that_says_nothing_is_said_to_have_said_nothing(stage_of: 
     page = await stage.open(f"/runs/{await stage.start()}")
     await ended(page)
     await expect(page.get_by_text("The model ended without a word.")).to_be_visible()
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_a_browser_whose_clock_is_wrong_shows_the_time_that_has_passed(
+    stage_of: StageOf, hours: int
+) -> None:
+    stage = await stage_of([call("get_weather", city="Rome"), "It is sunny."])
+    stage.tools.hold("Rome")
+    context = await stage.context()
+    await context.add_init_script(CLOCK_OFF % (hours * 3_600_000))
+    page = await stage.open(f"/runs/{await stage.start()}", context=context)
+    elapsed = card(page, "get_weather").locator(".elapsed")
+    await expect(elapsed).to_have_text(re.compile(r"^[1-9]\d?\.\d s$"))
+    await page.goto("/runs")
+    await expect(page.get_by_role("cell", name=re.compile(r"^\d+\.\d s$"))).to_be_visible()

@@ -15,6 +15,8 @@ SEE = """(seen) => {
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
 CONNECTIONS = 6
+SILENCE = 61_000
+"""Milliseconds after which a page gives up a connection that brings nothing."""
 
 
 def closed(page: Page) -> Any:
@@ -62,3 +64,18 @@ async def test_a_page_that_is_left_gives_its_connection_back(stage_of: StageOf) 
         await page.go_back()
     rome.open()
     await ended(page)
+
+
+async def test_a_connection_that_says_nothing_for_long_is_made_anew(stage_of: StageOf) -> None:
+    stage = await stage_of([call("get_weather", city="Rome"), "It is sunny."])
+    rome = stage.tools.hold("Rome")
+    context = await stage.context()
+    await context.clock.install()
+    page = await stage.open(f"/runs/{await stage.start()}", context=context)
+    await state_of(card(page, "get_weather"), "running")
+    async with page.expect_request("**/events?after=*"), closed(page):
+        await page.clock.fast_forward(SILENCE)
+        await page.clock.fast_forward(SILENCE)
+    rome.open()
+    await ended(page)
+    await expect(page.get_by_text("It is sunny.")).to_have_count(1)
