@@ -16,7 +16,7 @@ from tests.gateway.talking import Body, Scripts, asking, client_of, function, jo
 from windlass import tool
 from windlass.gateway.config import KeyConfig, ModelConfig
 from windlass.gateway.keys import new_key
-from windlass.gateway.turns import NO_RESULT, KeptTurns
+from windlass.gateway.turns import NO_RESULT
 from windlass.models import create_model
 from windlass.models.gemini.parts import PLACEHOLDER_SIGNATURE
 from windlass.testing import FakeGemini, FakeOpenAI, call, calls, say, think
@@ -320,7 +320,7 @@ def test_a_conversation_whose_turns_are_forgotten_goes_on_with_what_the_client_h
     prompt = scripts.prompt(MIXED, "Done.")
     agent = Agent(client, wire, prompt)
     agent.answer(agent.ask())
-    monkeypatch.setattr(serving.gateway, "turns", KeptTurns())
+    monkeypatch.setattr(serving.gateway.turns, "_keep_seconds", -1.0)
     assert agent.ask() == []
     assert told(scripts.requests[prompt][-1]) == [
         ("ring", 1),
