@@ -15,13 +15,27 @@ from windlass.testing import ScriptedModel
 MakeClient = Callable[..., AsyncClient]
 
 # A machine that is busy is no reason for a test to fail.
-settings.register_profile("windlass", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "windlass",
+    max_examples=200 if WHOLE else 40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("windlass")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "whole(where): runs with WHOLE=1; where it holds otherwise")
     config.addinivalue_line("markers", "on_page: the AI Studio page carries it in every run")
     config.addinivalue_line("markers", "no_page(reason): what the AI Studio page cannot carry")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What other tests promise too, in a longer way, is left to a whole run."""
+    left_out = [] if WHOLE else [item for item in items if item.get_closest_marker("whole")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("whole") is None]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -134,8 +134,15 @@ async def test_a_late_first_token_is_waited_for(model_on: MakeModel) -> None:
         assert text_in(await asked) == "Hello."
 
 
-@pytest.mark.parametrize("late", [late_calls, filled_late])
-@pytest.mark.parametrize("text", ["", "Let me see."])
+@pytest.mark.parametrize(
+    ("late", "text"),
+    [
+        (late_calls, ""),
+        (filled_late, "Let me see."),
+        pytest.param(late_calls, "Let me see.", marks=pytest.mark.whole("the two above")),
+        pytest.param(filled_late, "", marks=pytest.mark.whole("the two above")),
+    ],
+)
 async def test_a_call_that_comes_when_the_page_is_idle_already_is_not_missed(
     model_on: MakeModel, late: Any, text: str
 ) -> None:

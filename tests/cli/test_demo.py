@@ -97,6 +97,7 @@ async def test_the_page_stands_first_and_the_runs_are_kept(banner: str) -> None:
         assert "<!doctype html>" in (await response.text()).lower()
 
 
+@pytest.mark.whole("tests/gateway/test_openai_sdk, with a scripted model")
 async def test_the_openai_sdk_gets_an_answer_that_used_a_tool(banner: str) -> None:
     address = address_in(banner)
     # The question of the curl line: what the model has read of it before, it need not read again.

@@ -5,12 +5,13 @@ import json
 
 from hypothesis import HealthCheck, settings
 from tests.gateway.asgi import Answer, post, request
+from tests.thoroughness import WHOLE
 
 from windlass.gateway import App
 
 SHORT = {"model": "scripted", "messages": [{"role": "user", "content": "Hi"}]}
 FUZZ = settings(
-    max_examples=40,
+    max_examples=200 if WHOLE else 40,
     derandomize=True,
     database=None,
     deadline=None,
