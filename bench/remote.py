@@ -16,7 +16,7 @@ from statistics import median, quantiles
 from typing import NamedTuple
 
 from gateway_load import cpu_seconds
-from remote_ways import ALONE, FLOOR, IN_A_RUN, Call, Way, ways
+from remote_ways import ALONE, FLOOR, IN_A_RUN, Call, Way, title, ways
 from report import Verdict
 
 GOAL = 1.5
@@ -83,6 +83,12 @@ def show(quick: bool) -> list[Verdict]:
         Verdict("remote call in a run, p50", ours.p50 / floor.p50, GOAL, "x bare request"),
         Verdict("remote call in a run, p99", ours.p99 / floor.p99, GOAL, "x bare request"),
         Verdict("remote call in a run, CPU", ours.cpu / floor.cpu, GOAL, "x bare request"),
+        Verdict(
+            f"{CALLERS} remote calls at once, CPU",
+            together[title(1)].cpu / together[FLOOR].cpu,
+            GOAL,
+            "x bare request",
+        ),
     ]
 
 
@@ -109,9 +115,9 @@ async def sampled(
     return {name: each.figures() for name, each in spent.items()}
 
 
-def show_figures(title: str, by_name: dict[str, Figures]) -> None:
+def show_figures(what: str, by_name: dict[str, Figures]) -> None:
     columns = ["CPU ms", "x floor", "p50 ms", "x floor", "p99 ms", "x floor", "calls/s", "x floor"]
-    print(f"\n{title:<32}" + "".join(f"{column:>9}" for column in columns))
+    print(f"\n{what:<32}" + "".join(f"{column:>9}" for column in columns))
     floor = by_name[FLOOR]
     for name, its in by_name.items():
         times = zip(its[:3], floor[:3], strict=True)
