@@ -135,6 +135,18 @@ def test_without_a_place_for_its_runs_the_demo_goes_without(
     assert said.startswith("Its runs are not kept: ")
 
 
+def test_a_file_that_cannot_be_its_runs_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WINDLASS_STATE_DIR", str(tmp_path))
+    damaged = tmp_path / "demo.db"
+    damaged.write_text("something else" * 100)
+    runs, said = demo._runs()
+    assert runs.path is None
+    assert said.startswith(f"Its runs are not kept: {damaged}")
+    assert damaged.read_text() == "something else" * 100
+
+
 def test_the_light_model_stands_in_where_the_large_one_cannot_be_had(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

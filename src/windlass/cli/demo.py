@@ -6,11 +6,12 @@ import os
 import sys
 
 from windlass.cli.progress import progress_shown
-from windlass.errors import ConfigError
+from windlass.errors import ConfigError, StorageError
 from windlass.gateway.config import GatewayConfig, ModelConfig, RunsConfig, ServerConfig
 from windlass.gateway.observe.access_log import configure_logging
 from windlass.models import create_model
 from windlass.models.local.model import LocalModel
+from windlass.runs.sqlite.database import connect
 from windlass.settings import state_directory
 
 __all__ = ["configure", "run"]
@@ -92,12 +93,9 @@ def _runs() -> tuple[RunsConfig, str]:
     """Where the demo keeps its runs, and what it says of that."""
     file = state_directory() / FILE
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        return (
-            RunsConfig(),
-            f"Its runs are not kept: {file.parent} cannot be had, {error.strerror}.",
-        )
+        connect(file).close()  # one that cannot be had is better known now than at every request
+    except StorageError as error:
+        return RunsConfig(), f"Its runs are not kept: {error}."
     return RunsConfig(path=str(file)), f"Its runs are kept in {file}."
 
 
