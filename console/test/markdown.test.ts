@@ -127,4 +127,6 @@ test("what is meant to take forever comes to an end", () => {
   for (const piece of ["> ", "- ", "[", "![", "*", "*a ", "a* ", "a*b", "**a _b ", "`", "` `` ", "a@", "<a", "&#", "\\", "| a ", "(", "www."]) {
     shown(piece.repeat(30_000 / piece.length));
   }
+  const spaces = " ".repeat(300_000);
+  for (const piece of ["# a", "```", "a|b\n-", "a", "- ", ">"]) shown(`${piece}${spaces}a\`${spaces}b`);
 });

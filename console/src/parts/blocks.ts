@@ -29,14 +29,15 @@ type Lines = readonly string[];
 type Reader = (lines: Lines, at: number, depth: number) => [block: Block, next: number] | null;
 
 const DEEPEST = 24;
-const FENCE = /^( {0,3})(`{3,}|~{3,})\s*([^`\s]*)[^`]*$/;
-const HEADING = /^ {0,3}(#{1,6})(?:\s+(.*?))??(?:\s+#+)?\s*$/;
+// A model may write spaces without end: no pattern looks at the same ones twice.
+const FENCE = /^( {0,3})(`{3,}|~{3,})([^`]*)$/;
+const HEADING = /^ {0,3}(#{1,6})(?!\S)/;
 const UNDERLINE = /^ {0,3}(={3,}|-{3,})\s*$/;
 const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(?:(\s+)(.*))?$/;
 const TASK = /^\[([ xX])\]\s+(?=\S)/;
-const DELIMITERS = /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
+const DELIMITERS = /^ {0,3}\|?\s*:?-+:?(?:\s*\|\s*:?-+:?)*\s*\|?$/;
 
 /** The blocks of these lines. What is nested deeper than anybody can read is text. */
 export function blocksOf(lines: Lines, depth = 0): Placed[] {
@@ -63,18 +64,20 @@ function blockAt(lines: Lines, at: number, depth: number): [Block, number] {
 }
 
 const fence: Reader = (lines, at) => {
-  const [, space = "", ticks = "", language = ""] = FENCE.exec(lines[at] ?? "") ?? [];
+  const [, space = "", ticks = "", info = ""] = FENCE.exec(lines[at] ?? "") ?? [];
   if (!ticks) return null;
   const closing = new RegExp(`^ {0,3}${ticks[0]}{${ticks.length},}\\s*$`);
   let end = at + 1;
   while (end < lines.length && !closing.test(lines[end] ?? "")) end++;
   const text = lines.slice(at + 1, end).map((line) => line.slice(Math.min(space.length, indent(line))));
-  return [{ kind: "code", text: text.join("\n"), language }, end + 1];
+  return [{ kind: "code", text: text.join("\n"), language: info.trim().split(/\s/, 1)[0] ?? "" }, end + 1];
 };
 
 const heading: Reader = (lines, at) => {
-  const found = HEADING.exec(lines[at] ?? "");
-  return found && [{ kind: "heading", depth: found[1]?.length ?? 1, text: found[2] ?? "" }, at + 1];
+  const [opening, marks] = HEADING.exec(lines[at] ?? "") ?? [];
+  if (!opening || !marks) return null;
+  const text = (lines[at] ?? "").slice(opening.length).trim().replace(/(^|\s)#+$/, "").trimEnd();
+  return [{ kind: "heading", depth: marks.length, text }, at + 1];
 };
 
 const rule: Reader = (lines, at) => (RULE.test(lines[at] ?? "") ? [{ kind: "rule" }, at + 1] : null);
@@ -137,7 +140,7 @@ function itemLines(lines: Lines, at: number): string[] {
 }
 
 const table: Reader = (lines, at) => {
-  const delimiters = lines[at + 1] ?? "";
+  const delimiters = (lines[at + 1] ?? "").trimEnd();
   if (!DELIMITERS.test(delimiters) || !/[:|]/.test(delimiters)) return null;
   const header = cells(lines[at] ?? "");
   const aligns = cells(delimiters).map(alignOf);

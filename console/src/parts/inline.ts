@@ -24,7 +24,7 @@ type Node = Inline | Mark;
 const SPECIAL = new RegExp(
   [
     "\\\\(?<escaped>[!-/:-@[-`{-~])",
-    "(?<broken>\\\\\\n|  +\\n)",
+    "(?<broken>\\\\\\n|(?<! ) {2,}\\n)",
     "(?<ticks>`+)",
     "(?<marks>\\*+|_+|~+)",
     "(?<bracket>!?\\[)",
