@@ -221,6 +221,21 @@ async def test_stop_and_approve_reach_the_gateway_that_has_the_run(open_gateway:
     assert stopped.json["stop_reason"] == "stopped"
 
 
+async def test_who_waits_for_a_stop_at_a_gateway_that_ends_is_told_to_come_back(
+    open_gateway: Open,
+) -> None:
+    one, other = open_gateway([slow("Never.", Gate())]), open_gateway([])
+    run_id = await start(one)
+    log_of(one)._live[run_id].on_order = None  # it is too busy to hear
+    stopping = asyncio.create_task(request(other, "POST", f"/v1/runs/{run_id}/stop"))
+    assert other.gateway.durable is not None
+    while not other.gateway.durable._waiting:
+        await asyncio.sleep(0)
+    await other.gateway.drain(0)
+    assert (await stopping).status == 503
+    assert len(await log_of(one)._streams.orders.all()) == 1
+
+
 async def test_a_run_that_cannot_be_taken_up_holds_up_no_other(
     open_gateway: Open, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,7 +15,7 @@ from windlass.errors import ConfigError, RunInterrupted, RunNotFound, StorageErr
 from windlass.gateway.answer import Head, completion_fields
 from windlass.gateway.chats import Chats
 from windlass.gateway.config import GatewayConfig, RunsConfig
-from windlass.gateway.problems import MALFORMED_CALL, Problem
+from windlass.gateway.problems import MALFORMED_CALL, SHUTTING_DOWN, Problem, Refused
 from windlass.gateway.request import ChatRequest
 from windlass.gateway.turns import CallIds, KeptTurns, kept_turn, run_of
 from windlass.jsontext import decode_json
@@ -26,9 +26,9 @@ from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
 from windlass.model import ModelRequest
 from windlass.models.fields import JsonObject
-from windlass.runs.log import MemoryLog
+from windlass.runs.log import Follower, MemoryLog
 from windlass.runs.protocol import RunLog
-from windlass.runs.records import Retention, RunRecord, title_of
+from windlass.runs.records import Order, Retention, RunRecord, title_of
 from windlass.settings import Mode
 
 __all__ = ["DurableRuns", "Origin", "head_of", "kept_fields", "plan_of_the_gone", "run_log"]
@@ -37,6 +37,7 @@ log = logging.getLogger("windlass.gateway")
 
 KIND = "gateway"
 A_DAY = 86_400.0
+WAIT_SECONDS = 60.0
 CLIENT_LOST = "the gateway ended, and the client that waited for this answer was gone with it"
 
 
@@ -82,6 +83,8 @@ class DurableRuns:
     def __init__(self, kept: RunLog, config: RunsConfig) -> None:
         self.log = kept
         self.chats = Chats(kept)
+        self._waiting: set[Follower] = set()
+        self._closing = False
         self._retention = Retention(
             max_age=None if config.keep_days is None else config.keep_days * A_DAY,
             max_runs=config.max_runs,
@@ -129,6 +132,28 @@ class DurableRuns:
         if record.owner != owner:
             raise RunNotFound(f"no run {run_id!r} is known here")
         return record
+
+    async def stop(self, record: RunRecord) -> None:
+        """Asks the process that a run goes in to end it, and waits for that.
+
+        Raises `Refused` if this gateway ends before: the run is stopped all the same.
+        """
+        await self.log.order(record.id, Order(kind="stop"))
+        events = self.log.follow(record.id, record.events)
+        self._waiting.add(events)
+        try:
+            while not events.over:
+                if self._closing:
+                    raise Refused(SHUTTING_DOWN)
+                await events.some(WAIT_SECONDS)
+        finally:
+            self._waiting.discard(events)
+
+    def close(self) -> None:
+        """Nobody waits here any longer for what others do."""
+        self._closing = True
+        for events in self._waiting:
+            events.wake()
 
     async def recall(self, owner: str, messages: Sequence[Message], turns: KeptTurns) -> None:
         """Reads turns back that these messages answer and that this process does not know."""

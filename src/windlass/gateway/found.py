@@ -110,7 +110,7 @@ class KeptHere:
 
     async def stop(self) -> None:
         if self.record.ended is None:
-            await self._kept.stop()
+            await self._durable.stop(self.record)
 
     async def approve(self, decision: Decision) -> bool:
         """Passed on to the process that has it, if one of its calls waits for that."""

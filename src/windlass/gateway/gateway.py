@@ -175,19 +175,24 @@ class Gateway:
 
     async def tend(self) -> None:
         """Looks after the log for as long as the gateway serves."""
-        looks = 0
-        while self._takeover is not None and self.durable is not None and not self.draining:
+        looks, trouble = 0, ""
+        while self.durable is not None and not self.draining:
             try:
-                if runs := await self._takeover.left_open():
-                    log.info("Runs are taken up again", extra={"runs": len(runs)})
-                if looks % LOOKS_TO_EXPIRE == 0:
-                    await self.durable.expire()
-            except WindlassError as error:
-                log.error("The log of runs cannot be tended: %s", error)
-            except Exception:  # whatever that was: without the next look, runs would be lost
-                log.exception("The log of runs cannot be tended")
+                await self._look_after(self.durable, expire=looks % LOOKS_TO_EXPIRE == 0)
+                trouble = ""
+            except Exception as error:  # whatever it is: without the next look, runs would be lost
+                if repr(error) != trouble:  # which is said once, and not at every look
+                    trouble = repr(error)
+                    unexpected = None if isinstance(error, WindlassError) else error
+                    log.error("The log of runs cannot be tended: %s", error, exc_info=unexpected)
             looks += 1
             await asyncio.sleep(TEND_SECONDS)
+
+    async def _look_after(self, durable: DurableRuns, *, expire: bool) -> None:
+        if self._takeover is not None and (runs := await self._takeover.left_open()):
+            log.info("Runs are taken up again", extra={"runs": len(runs)})
+        if expire:
+            await durable.expire()
 
     async def open(self) -> None:
         """Begins with what needs a running event loop. Raises `ConfigError`."""
@@ -209,6 +214,8 @@ class Gateway:
         self.drained = True
         for follower in self.followers:
             follower.wake()
+        if self.durable is not None:
+            self.durable.close()
 
     async def aclose(self) -> None:
         """Stops what still runs and gives back connections."""
