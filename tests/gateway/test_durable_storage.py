@@ -11,7 +11,7 @@ from tests.gateway.asgi import post, request
 from tests.gateway.restarting import SERVED, Place, Places, content, names, places_on
 from tests.gateway.talking import asking
 
-from windlass.errors import RunNotFound
+from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunStarted
 from windlass.gateway.config import RunsConfig
 from windlass.runs.records import RunRecord
@@ -32,6 +32,31 @@ def file(tmp_path: Path) -> Path:
 async def places(file: Path) -> AsyncIterator[Places]:
     async with asyncio.timeout(30), places_on(file) as places:
         yield places
+
+
+async def test_what_keeps_runs_from_being_tended_is_said_once_while_it_lasts(
+    places: Places, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway = places.open().gateway
+    failures = [StorageError("full"), StorageError("full"), RuntimeError("full"), None]
+    over = asyncio.Event()
+
+    async def left_open() -> list[object]:
+        if not failures:
+            over.set()
+            return []
+        if (failure := failures.pop(0)) is not None:
+            raise failure
+        failures.append(StorageError("full"))  # it is well, and then not again
+        return []
+
+    monkeypatch.setattr(gateway._takeover, "left_open", left_open)
+    monkeypatch.setattr("windlass.gateway.gateway.TEND_SECONDS", 0.0)
+    tending = asyncio.create_task(gateway.tend())
+    await over.wait()
+    tending.cancel()
+    said = [bool(each.exc_info) for each in caplog.records if "tended" in each.message]
+    assert said == [False, True, False]
 
 
 @streaming

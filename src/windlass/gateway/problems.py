@@ -121,7 +121,7 @@ def problem_of(error: BaseException) -> Problem:
         case RunInterrupted():
             return Problem(500, str(error), "run_interrupted")
         case StorageError():  # where the file is, is the operator's to know
-            return Problem(500, "The run could not be written down.", "storage_failed")
+            return Problem(500, "The log of runs cannot be read or written.", "storage_failed")
         case TooManyRuns():
             return Problem(429, str(error), "too_many_runs", retry_after=1)
         case ConfigError():
