@@ -4,37 +4,15 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from agents import (
-    Agent,
-    OpenAIChatCompletionsModel,
-    Runner,
-    function_tool,
-    set_tracing_disabled,
-)
-from agents.items import ToolCallItem, ToolCallOutputItem
-from openai import AsyncOpenAI
 from tests.gateway.wire_helpers import WIRES, Stage, Upstream, declared_names
 
 from windlass import tool
 from windlass.gateway.config import ServerConfig
 from windlass.testing import call, calls, tool_results
 
-DEGREES = {"Paris": 21, "Rome": 18}
 TASK = "Which city is warmer, Paris or Rome, and how many letters has its name?"
 # Signed calls: a turn that is not given back to this model as it said it is refused.
 SIGNED = {"gemini": "gemini/gemini-3-flash"}
-
-
-@function_tool
-def get_weather(city: str) -> int:
-    """The degrees in a city."""
-    return DEGREES[city]
-
-
-@function_tool
-def write_down(note: str) -> str:
-    """Keeps a note."""
-    return f"kept: {note}"
 
 
 @tool
@@ -69,33 +47,25 @@ def upstream(stage: Stage, request: pytest.FixtureRequest) -> Upstream:
 
 
 @pytest.fixture
-async def agent(stage: Stage, upstream: Upstream) -> AsyncIterator[Agent[Any]]:
-    set_tracing_disabled(disabled=True)
-    async with AsyncOpenAI(base_url=stage.base_url, api_key="any", max_retries=0) as client:
-        model = OpenAIChatCompletionsModel(upstream.model_with_tools, client)
-        yield Agent("Geographer", tools=[get_weather, write_down], model=model)
+async def geographer(stage: Stage, upstream: Upstream) -> AsyncIterator[Any]:
+    from tests.gateway.geographer import opened
+
+    async with opened(stage.base_url, upstream.model_with_tools) as geographer:
+        yield geographer
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["blocking", "streamed"])
 async def test_an_agent_does_a_task_with_its_own_tools_and_the_gateways(
-    agent: Agent[Any], upstream: Upstream, streams: bool
+    geographer: Any, upstream: Upstream, streams: bool
 ):
     if streams:
-        result = Runner.run_streamed(agent, TASK)
-        said = [
-            event.data.delta
-            async for event in result.stream_events()
-            if event.type == "raw_response_event"
-            and event.data.type == "response.output_text.delta"
-        ]
-        assert "".join(said) == "I look. Paris is warmer; its name has 5 letters."
+        done = await geographer.does_streamed(TASK)
+        assert done.said == "I look. Paris is warmer; its name has 5 letters."
     else:
-        result = await Runner.run(agent, TASK)
-    assert result.final_output == "Paris is warmer; its name has 5 letters."
-    names = [item.tool_name for item in result.new_items if isinstance(item, ToolCallItem)]
-    outputs = [item.output for item in result.new_items if isinstance(item, ToolCallOutputItem)]
-    assert names == ["get_weather", "get_weather", "write_down"]
-    assert outputs == [21, 18, "kept: Paris"]
+        done = await geographer.does(TASK)
+    assert done.output == "Paris is warmer; its name has 5 letters."
+    assert done.called == ["get_weather", "get_weather", "write_down"]
+    assert done.results == [21, 18, "kept: Paris"]
     _check_what_the_model_was_told(upstream)
 
 
