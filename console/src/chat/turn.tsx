@@ -134,6 +134,7 @@ function Edited({ draft, allowed, onChange, onSend, onLeave }: EditedProps) {
     <div class="asked asked-edited" onKeyDown={leave}>
       <Writing draft={draft} label="Edit the message" onChange={onChange} onSend={() => ready && onSend()} focused>
         <span class="grow" />
+        {!allowed && <span class="hint">Wait for the answer, or stop it.</span>}
         <button type="button" class="small" onClick={onLeave}>Cancel</button>
         <button type="button" class="small main" disabled={!ready} onClick={onSend}>Send again</button>
       </Writing>
