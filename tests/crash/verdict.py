@@ -258,7 +258,7 @@ def _judge_end(run: RunLedger, background: bool, stops: Collection[str]) -> str:
             if record.call.name == "launch" and record.starts and _cuts(run, record)
         ]
         how, said = "a tool was interrupted that must not be", "launch was interrupted"
-        if not failed and not background:
+        if not background:  # nothing is done for it any more, whatever was cut off
             how, said = "its client was gone", CLIENT_LOST
         elif not failed:
             assert _cut_in_a_row(run) > MOST_RESUMPTIONS, f"{run.prompt}: {run.end.error}"
