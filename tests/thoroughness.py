@@ -4,3 +4,6 @@ import os
 
 WHOLE = bool(os.environ.get("WINDLASS_TEST_WHOLE"))
 """`make test WHOLE=1`: nothing is sampled."""
+
+WHOLE_BFCL = WHOLE or bool(os.environ.get("BFCL_WHOLE"))
+"""`make bfcl`: nothing of BFCL is."""

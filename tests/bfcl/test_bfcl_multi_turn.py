@@ -1,4 +1,7 @@
-"""BFCL's 200 base tasks, driven by the real loop over a model that only writes text."""
+"""BFCL's base tasks, driven by the real loop over a model that only writes text.
+
+Every fourth of the 200; `make bfcl` takes them all.
+"""
 
 import json
 from typing import Any
@@ -6,6 +9,7 @@ from typing import Any
 import pytest
 from tests.bfcl.data import Task, exact, tasks
 from tests.bfcl.worlds import World, expected
+from tests.thoroughness import WHOLE_BFCL
 
 from windlass import AsyncClient, Reply
 from windlass.emulation.model import EmulatedModel
@@ -13,16 +17,17 @@ from windlass.emulation.parser import DEFAULT_FORMAT, render_calls
 from windlass.testing import ScriptedModel, say
 
 ANSWER = "That is done."
+SAMPLE = tasks() if WHOLE_BFCL else tasks()[::4]
 
 
-@pytest.mark.parametrize("task", tasks(), ids=lambda task: task.id)
+@pytest.mark.parametrize("task", SAMPLE, ids=lambda task: task.id)
 async def test_a_task_ends_where_its_gold_calls_lead(task: Task) -> None:
     world = World(task)
     replies = await _blocking(task, world)
     _check(task, world, replies)
 
 
-@pytest.mark.parametrize("task", tasks()[::10], ids=lambda task: task.id)
+@pytest.mark.parametrize("task", SAMPLE[::10], ids=lambda task: task.id)
 async def test_a_streamed_task_ends_there_too(task: Task) -> None:
     world = World(task)
     replies = await _streamed(task, world)

@@ -3,20 +3,19 @@
 Each format takes its own part of the cases; `make bfcl` takes them all.
 """
 
-import os
 import random
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from tests.bfcl.data import Case, cases, exact
+from tests.thoroughness import WHOLE_BFCL
 
 from windlass.emulation.parse import parse
 from windlass.emulation.parser import render_calls
 from windlass.emulation.parser.written import WRITTEN
 
-WHOLE = bool(os.environ.get("BFCL_WHOLE"))
-EVERY = 1 if WHOLE else 8
-EVERY_IN_PIECES = 10 if WHOLE else 40
+EVERY = 1 if WHOLE_BFCL else 16
+EVERY_IN_PIECES = 10 if WHOLE_BFCL else 80
 
 # fmt: off
 WANTED = {
