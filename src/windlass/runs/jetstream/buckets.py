@@ -1,5 +1,6 @@
 """What is kept by key: the newest value alone, in a stream laid out like NATS's own buckets."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -14,6 +15,10 @@ __all__ = ["WRONG_SEQUENCE", "Bucket", "Entry", "Place"]
 WRONG_SEQUENCE = (10071, 10164)
 """What JetStream says if another message is the last than the one that was named."""
 
+CATCHING_UP = 20
+"""How often what others write meanwhile is read too; they may never end."""
+AGAIN_SECONDS = 0.05
+
 T = TypeVar("T")
 
 
@@ -21,7 +26,7 @@ class Place(Protocol):
     """Where the streams are: what is done there is tried again for a while."""
 
     async def patiently(self, attempt: Callable[[JetStreamContext], Awaitable[T]]) -> T: ...
-    async def everything(self, stream: str, subject: str) -> list[Kept]: ...
+    async def everything(self, stream: str, subject: str, begin: int) -> list[Kept]: ...
 
 
 class Entry(NamedTuple):
@@ -34,9 +39,13 @@ class Bucket:
 
     def __init__(self, place: Place, name: str, replicas: int, ttl: float | None = None) -> None:
         self._place = place
+        self._known: dict[str, Entry] = {}
+        self._newest = 0
+        self._reading = asyncio.Lock()
         self._prefix = f"$KV.{name}."
+        self._name = f"KV_{name}"
         self.stream = api.StreamConfig(
-            name=f"KV_{name}",
+            name=self._name,
             subjects=[f"{self._prefix}>"],
             storage=api.StorageType.FILE,
             num_replicas=replicas,
@@ -62,7 +71,7 @@ class Bucket:
 
         async def attempt(js: JetStreamContext) -> Entry | None:
             try:
-                found = await js.get_last_msg(str(self.stream.name), self._prefix + key)
+                found = await js.get_last_msg(self._name, self._prefix + key)
             except NotFoundError:
                 return None
             return Entry(found.data or b"", found.seq or 0)
@@ -91,11 +100,39 @@ class Bucket:
     async def drop(self, key: str) -> None:
         """Takes the key out wholly, or all below it if it ends in `.>`."""
         subject = self._prefix + key
-        await self._place.patiently(
-            lambda js: js.purge_stream(str(self.stream.name), subject=subject)
-        )
+        await self._place.patiently(lambda js: js.purge_stream(self._name, subject=subject))
 
     async def all(self) -> dict[str, Entry]:
-        """Everything, by key; what was written in this moment may be missing."""
-        found = await self._place.everything(str(self.stream.name), self.subject)
-        return {self.key_in(each.subject): Entry(each.data, each.number) for each in found}
+        """Everything, by key, as it was written before; only what is new is read."""
+        async with self._reading:
+            await self._catch_up()
+            if len(self._known) != await self._count():  # what is taken out leaves no trace
+                self._known, self._newest = {}, 0
+                await self._catch_up()
+            return dict(self._known)
+
+    async def _catch_up(self) -> None:
+        for _ in range(CATCHING_UP):
+            found = await self._place.everything(self._name, self.subject, self._newest + 1)
+            for each in found:
+                self._known[self.key_in(each.subject)] = Entry(each.data, each.number)
+                self._newest = max(self._newest, each.number)
+            if not await self._has_more():
+                return
+            await asyncio.sleep(0 if found else AGAIN_SECONDS)
+
+    async def _has_more(self) -> bool:
+        """Whether the leader has what the server that was read from did not have yet."""
+
+        async def attempt(js: JetStreamContext) -> bool:
+            try:
+                await js.get_msg(self._name, self._newest + 1, self.subject, next=True)
+            except NotFoundError:
+                return False
+            return True
+
+        return await self._place.patiently(attempt)
+
+    async def _count(self) -> int:
+        info = await self._place.patiently(lambda js: js.stream_info(self._name))
+        return info.state.messages

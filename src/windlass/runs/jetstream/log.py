@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEnded, RunEvent
 from windlass.jsontext import encode_json
+from windlass.runs.jetstream.buckets import Entry
 from windlass.runs.jetstream.follower import stream_follower
 from windlass.runs.jetstream.keepers import Keepers
 from windlass.runs.jetstream.orders import Orders
@@ -68,6 +69,8 @@ class JetStreamLog:
         self._unbegun: dict[str, float] = {}
         """Since when runs are known to be open without any event."""
         self._noted: set[str] = set()
+        self._read: dict[str, tuple[int, RunRecord]] = {}
+        """What is known of runs, with the revision that it was read from."""
         self._lives = False
         self._starting = asyncio.Lock()
 
@@ -154,9 +157,11 @@ class JetStreamLog:
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
         kept = await self._streams.records.all()
-        records = [_records.decode(entry.value) for entry in kept.values()]
-        newest = await asyncio.gather(*map(self._readable, records))
-        begun = [record for record in newest if record and record.events]
+        self._read = {run_id: self._record(run_id, entry) for run_id, entry in kept.items()}
+        records = [record for _, record in self._read.values()]
+        going = [self._readable(record) for record in records if record.ended is None]
+        ended = (record for record in records if record.ended is not None)
+        begun = (each for each in (*ended, *await asyncio.gather(*going)) if each and each.events)
         return chosen(begun, owner=owner, chat=chat, open=open, before=before, limit=limit)
 
     async def order(self, run_id: str, order: Order) -> None:
@@ -245,6 +250,12 @@ class JetStreamLog:
         """What is written of a run that goes is older than its events."""
         last = None if record.ended else await self._streams.last(record.id)
         return _up_to(record, last) if last else record
+
+    def _record(self, run_id: str, entry: Entry) -> tuple[int, RunRecord]:
+        known = self._read.get(run_id)
+        if known is not None and known[0] == entry.revision:
+            return known
+        return entry.revision, _records.decode(entry.value)
 
     async def _readable(self, record: RunRecord) -> RunRecord | None:
         try:

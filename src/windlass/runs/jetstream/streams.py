@@ -157,10 +157,10 @@ class Streams:
         await self.records.drop(run_id)
         await self.open_runs.drop(run_id)
 
-    async def everything(self, stream: str, subject: str) -> list[Kept]:
-        """All messages of a stream, a page after the other."""
+    async def everything(self, stream: str, subject: str, begin: int = 1) -> list[Kept]:
+        """All messages of a stream from number `begin` on, a page after the other."""
         everything: list[Kept] = []
-        on: int | None = 1
+        on: int | None = begin
         while on is not None:
             found, on = await self._page(stream, subject, on)
             everything += found
