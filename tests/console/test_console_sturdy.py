@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import FilePayload, Page, Route, expect
 from tests.console.chatting import message_box
 from tests.console.conftest import StageOf
 from tests.console.stage import IN_ONE_BROWSER, PHONE, ask, card, ended, state_of
@@ -71,8 +71,12 @@ async def test_a_damaged_export_is_called_damaged_and_the_next_one_is_shown(
     await page.goto("/replay")
 
     async def give(text: str) -> None:
-        file = {"name": "run.json", "mimeType": "application/json", "buffer": text.encode()}
-        await page.locator("input[type=file]").set_input_files(file)  # pyright: ignore[reportArgumentType]
+        file: FilePayload = {
+            "name": "run.json",
+            "mimeType": "application/json",
+            "buffer": text.encode(),
+        }
+        await page.locator("input[type=file]").set_input_files(file)
 
     damaged = json.loads(whole)
     for event in damaged["events"]:
@@ -133,8 +137,8 @@ async def test_what_is_written_while_a_picture_is_read_stays(stage_of: StageOf) 
     stage = await stage_of()
     page = await stage.open("/")
     await page.evaluate(SLOW_FILES)
-    picture = {"name": "a.svg", "mimeType": "image/svg+xml", "buffer": b"<svg/>"}
-    await page.get_by_label("Pictures", exact=True).set_input_files(picture)  # pyright: ignore[reportArgumentType]
+    picture: FilePayload = {"name": "a.svg", "mimeType": "image/svg+xml", "buffer": b"<svg/>"}
+    await page.get_by_label("Pictures", exact=True).set_input_files(picture)
     await message_box(page).fill("What is this?")
     await page.evaluate("() => window.finish()")
     await expect(page.get_by_role("img", name="Picture 1")).to_be_visible()
