@@ -246,6 +246,11 @@ def test_the_valid_body_is_answered(gateway: Gateway) -> None:
             assert gateway.post(encoded(body)).status == 200
 
 
+def test_no_stop_words_are_none(gateway: Gateway) -> None:
+    body = {"model": "openai", "messages": [{"role": "user", "content": "Hi"}], "stop": []}
+    assert gateway.post(encoded(body)).status == 200
+
+
 def test_a_truncated_body_is_refused(gateway: Gateway) -> None:
     whole = encoded(VALID)
     for end in range(len(whole)):

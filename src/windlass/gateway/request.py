@@ -208,10 +208,11 @@ def _stop(fields: Fields) -> tuple[str, ...] | None:
     stop = fields.any("stop")
     if stop is None:
         return None
-    texts: list[Any] = as_list(stop) or [stop]
+    listed = as_list(stop)
+    texts: list[Any] = [stop] if listed is None else listed
     if not all(isinstance(text, str) for text in texts):
         raise bad_request("stop: must be a text or a list of texts", "stop")
-    return tuple(texts)
+    return tuple(texts) or None
 
 
 def _response_format(fields: Fields) -> tuple[JsonObject | None, str | None, bool | None]:
