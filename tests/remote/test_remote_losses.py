@@ -10,7 +10,8 @@ from tests.remote.remote_tools import spec_named, worker_process
 from windlass import AsyncClient, ToolContext, ToolError
 from windlass.testing import ScriptedModel, call
 from windlass.toolsets.remote import RemoteSession
-from windlass.toolsets.remote.bridge import Bridge
+from windlass.toolsets.remote.bridge import WATCH_SECONDS, Bridge
+from windlass.toolsets.remote.calls import RETURN_SECONDS
 
 MakeBridge = Callable[..., Bridge]
 
@@ -84,3 +85,7 @@ async def test_a_worker_that_is_asked_to_stop_answers_its_calls_as_stopped(
             await running
         assert await worker.ended() == 0
         assert await bridge.specs(session) == []
+
+
+def test_a_call_that_dies_with_its_worker_is_told_within_a_second() -> None:
+    assert WATCH_SECONDS + RETURN_SECONDS + WATCH_SECONDS < 1

@@ -28,9 +28,11 @@ from windlass.toolsets.remote.frames import (
 
 __all__ = ["Answer", "Calls", "Lost", "NotThere", "Stopped", "repeatable", "response_of"]
 
-RETURN_SECONDS = 2.0
+RETURN_SECONDS = 0.5
 """How long a worker may be away, as while its connection comes back, before a call counts as lost
 that must not be made twice. Others are made elsewhere at once."""
+RETURN_AFTER_BREAK = 2.0
+"""The same just after our own connection was lost: theirs may have been lost with it."""
 SILENT_SECONDS = 5.0
 """How long one may say nothing, though its connection stands, before it counts as lost."""
 AGAIN_SECONDS = 30.0
@@ -82,6 +84,7 @@ class Calls:
         self._pings: dict[int, tuple[Member, float]] = {}
         """Those that were not answered yet, and when they were sent."""
         self._count = 0
+        self._broken_at = float("-inf")
 
     @property
     def sessions(self) -> set[str]:
@@ -155,7 +158,7 @@ class Calls:
 
     async def send_again(self, connection: Connection) -> None:
         """Our own connection was lost, and with it any number of messages."""
-        now = asyncio.get_running_loop().time()
+        self._broken_at = now = asyncio.get_running_loop().time()
         for pending in list(self._pending.values()):
             pending.member.seen, pending.member.missing = now, None
             await _send(connection, pending)
@@ -173,8 +176,11 @@ class Calls:
             for pending in self._at(member):
                 if pending.again:
                     pending.lose(Lost())
-        elif now - member.missing > RETURN_SECONDS:
+        elif now - member.missing > self._patience(now):
             self._lose(member)
+
+    def _patience(self, now: float) -> float:
+        return RETURN_SECONDS if now - self._broken_at > SILENT_SECONDS else RETURN_AFTER_BREAK
 
     def _lose(self, member: Member) -> None:
         self._left(member)
