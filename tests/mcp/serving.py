@@ -1,8 +1,9 @@
 """The sample server, started in the ways that a test asks for."""
 
+import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen
@@ -15,6 +16,21 @@ PREFIX = "sample_server__"
 def tiny(directory: Path) -> list[str]:
     """The command of a server that starts in no time."""
     return [sys.executable, "-I", "-S", str(TINY), str(directory)]
+
+
+def configured(directory: Path, tools: Sequence[str], more: str = "") -> Path:
+    """The configuration of a gateway with that server; `more` ends its section."""
+    file = directory / "windlass.toml"
+    file.write_text(f"""
+[models.m]
+target = "openai/x"
+tools = {json.dumps(tools)}
+
+[mcp.tiny]
+command = {json.dumps(" ".join(tiny(directory)))}
+state_dir = {json.dumps(str(directory))}
+{more}""")
+    return file
 
 
 def command(directory: Path) -> list[str]:

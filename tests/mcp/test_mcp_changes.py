@@ -1,7 +1,6 @@
 """Tools that an MCP server adds, changes and takes away while a gateway serves."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.gateway.asgi import post, request
-from tests.mcp.serving import tiny
+from tests.mcp.serving import configured
 
 from windlass.content import FunctionDeclaration
 from windlass.events import ApprovalRequested
@@ -75,18 +74,7 @@ async def serving(
     changes: str = "yes",
     more: str = "",
 ) -> AsyncIterator[Serving]:
-    file = directory / "windlass.toml"
-    file.write_text(f"""
-[models.m]
-target = "openai/x"
-tools = {json.dumps(tools)}
-
-[mcp.tiny]
-command = {json.dumps(" ".join(tiny(directory)))}
-state_dir = {json.dumps(str(directory))}
-env = {{ CHANGES = "{changes}" }}
-{more}
-""")
+    file = configured(directory, tools, f'env = {{ CHANGES = "{changes}" }}\n{more}')
     model = ScriptedModel(script)
     app = create_app(load_config(file, {"OPENAI_API_KEY": "x"}), models={"m": model})
     yield Serving(app, model)

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 from tests.gateway.serving import Serving
-from tests.mcp.serving import starts, tiny
+from tests.mcp.serving import configured, starts, tiny
 
 from windlass.cli.mcp_servers import servers_from
 from windlass.errors import ConfigError
@@ -18,22 +18,8 @@ from windlass.gateway.toolbox import load_tools, named_tools
 from windlass.testing import FakeOpenAI, ScriptedModel, call
 
 
-def written(directory: Path, tools: list[str], more: str = "") -> Path:
-    file = directory / "windlass.toml"
-    file.write_text(f"""
-[models.m]
-target = "openai/x"
-tools = {json.dumps(tools)}
-
-[mcp.tiny]
-command = {json.dumps(" ".join(tiny(directory)))}
-state_dir = {json.dumps(str(directory))}
-{more}""")
-    return file
-
-
 def problems(directory: Path, tools: list[str], more: str = "") -> list[str]:
-    return [str(each) for each in check_config(written(directory, tools, more), {})]
+    return [str(each) for each in check_config(configured(directory, tools, more), {})]
 
 
 def names_of(file: Path) -> list[str]:
@@ -44,9 +30,9 @@ def names_of(file: Path) -> list[str]:
 
 
 def test_the_tools_of_a_server_are_named_one_by_one_or_as_a_whole(tmp_path: Path) -> None:
-    assert names_of(written(tmp_path, ["tiny__add"])) == ["tiny__add"]
+    assert names_of(configured(tmp_path, ["tiny__add"])) == ["tiny__add"]
     whole = ["tiny__add", "tiny__dies", "tiny__waits", "tiny__ticks"]
-    assert names_of(written(tmp_path, ["tiny__*"])) == whole
+    assert names_of(configured(tmp_path, ["tiny__*"])) == whole
     assert len(starts(tmp_path)) == 1
 
 
@@ -84,7 +70,7 @@ def test_a_mistake_is_said_in_words(tmp_path: Path, more: str, said: str) -> Non
 
 
 def test_a_gateway_runs_the_tools_of_a_server(tmp_path: Path) -> None:
-    config = load_config(written(tmp_path, ["tiny__*"]), {"OPENAI_API_KEY": "x"})
+    config = load_config(configured(tmp_path, ["tiny__*"]), {"OPENAI_API_KEY": "x"})
     model = ScriptedModel([call("tiny__add", a=1, b=2), "It is 3."])
     with Serving(config, models={"m": model}, tools=None) as gateway:
         body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "1+2?"}]}

@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from windlass import ToolContext, ToolError, tool
+from windlass import Tool, ToolContext, ToolError, tool
 from windlass.toolsets.remote.bridge import Bridge
 from windlass.toolsets.remote.frames import ToolSpec
+from windlass.worker import Worker
 
 
 @tool
@@ -32,6 +33,20 @@ async def count_to(number: int, context: ToolContext) -> str:
     return context.call_key
 
 
+def waiting_once(begun: asyncio.Event) -> Tool:
+    """A tool that never comes back the first time, after it has set `begun`."""
+
+    @tool(idempotent=True)
+    async def wait() -> str:
+        """Waits, the first time."""
+        if not begun.is_set():
+            begun.set()
+            await asyncio.Event().wait()
+        return "waited"
+
+    return wait
+
+
 @tool
 def out_of_luck() -> str:
     """Fails."""
@@ -40,6 +55,15 @@ def out_of_luck() -> str:
 
 async def spec_named(bridge: Bridge, session: str, name: str) -> ToolSpec:
     return next(spec for spec in await bridge.specs(session) if spec.name == name)
+
+
+async def weather_of_the_gone(bridge: Bridge, nats: str, session: str) -> ToolSpec:
+    """`get_weather` of a worker that was there, and has left."""
+    async with Worker([get_weather], nats=nats, session=session):
+        spec = await spec_named(bridge, session, "get_weather")
+    while bridge._directory.members(session):
+        await asyncio.sleep(0)
+    return spec
 
 
 class WorkerProcess:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.gateway.asgi import post, request
+from tests.remote.remote_tools import waiting_once
 
 from windlass import tool
 from windlass.events import ApprovalRequested, RunResumed, ToolRunEnded, ToolRunStarted
@@ -129,14 +130,7 @@ async def test_a_gateway_that_is_gone_is_taken_over_by_another(open_gateway: Ope
         ran.append(f"pay {amount}")
         return "paid"
 
-    @tool(idempotent=True)
-    async def wait() -> str:
-        """Waits, the first time."""
-        if not begun.is_set():
-            begun.set()
-            await asyncio.Event().wait()
-        return "waited"
-
+    wait = waiting_once(begun)
     script = [call("pay", amount=1), call("wait")]
     one, other = open_gateway(script, pay, wait), open_gateway(["All done."], pay, wait)
     run_id = await start(one)

@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.gateway.asgi import Answer
 from tests.remote.limited import ask, limited_gateway, limited_key
+from tests.remote.remote_tools import waiting_once
 
-from windlass import tool
 from windlass.gateway import fleet
 from windlass.gateway.app import App
 from windlass.gateway.fleet import FleetTally
@@ -126,15 +126,7 @@ async def test_a_run_that_is_taken_over_counts_is_measured_and_is_traced(
     open_gateway: Open,
 ) -> None:
     begun, gate = asyncio.Event(), Gate()
-
-    @tool(idempotent=True)
-    async def wait() -> str:
-        """Waits, the first time."""
-        if not begun.is_set():
-            begun.set()
-            await asyncio.Event().wait()
-        return "waited"
-
+    wait = waiting_once(begun)
     key, spans = limited_key(SECRET, max_running=1), InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.remote.remote_tools import get_weather, spec_named
+from tests.remote.remote_tools import get_weather, spec_named, weather_of_the_gone
 
 from windlass import ToolContext, ToolError, tool
 from windlass.messaging.connection import Connection, connect
@@ -232,9 +232,6 @@ async def test_a_tool_that_nobody_has_any_more_is_a_tool_error(
     nats: str, session: str, bridge_of: MakeBridge
 ) -> None:
     bridge = bridge_of()
-    async with Worker([get_weather], nats=nats, session=session):
-        spec = await spec_named(bridge, session, "get_weather")
-    while bridge._directory.members(session):
-        await asyncio.sleep(0)
+    spec = await weather_of_the_gone(bridge, nats, session)
     with pytest.raises(ToolError, match="no worker of the session"):
         await bridge.call(session, spec, {"city": "Paris"}, ToolContext(run_id="r"))

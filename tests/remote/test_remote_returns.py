@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.remote.mortal_nats import MortalNats
-from tests.remote.remote_tools import get_weather, spec_named
+from tests.remote.remote_tools import get_weather, spec_named, weather_of_the_gone
 
 from windlass import ToolContext, ToolError, tool
 from windlass.content import FunctionResponse
@@ -103,10 +103,7 @@ async def test_a_call_waits_for_a_worker_where_there_is_none(
     nats: str, session: str, bridge_of: MakeBridge
 ) -> None:
     bridge = bridge_of()
-    async with Worker([get_weather], nats=nats, session=session):
-        spec = await spec_named(bridge, session, "get_weather")
-    while bridge._directory.members(session):
-        await asyncio.sleep(0)
+    spec = await weather_of_the_gone(bridge, nats, session)
     waiting = asyncio.create_task(bridge.call(session, spec, {"city": "Paris"}, CONTEXT))
     async with Worker([get_weather], nats=nats, session=session):
         assert (await waiting).output == {"city": "Paris", "unit": "celsius"}

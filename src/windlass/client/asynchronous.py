@@ -1,6 +1,5 @@
 """`AsyncClient`: a model, its tools, and the verbs that drive them."""
 
-import asyncio
 import logging
 import os
 import secrets
@@ -29,10 +28,10 @@ from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.emulation.mode import Modes
 from windlass.errors import ConfigError, RunInterrupted, RunNotFound, StorageError
 from windlass.loop.approval import Approvals
-from windlass.loop.dependencies import Dependencies
-from windlass.loop.executor import RunContext, ToolExecutor
+from windlass.loop.executor import ToolExecutor
 from windlass.loop.history import History
 from windlass.loop.loop import Loop, RunPlan
+from windlass.loop.outside import outside_a_run
 from windlass.loop.reply import Calls, Reply
 from windlass.loop.round import answers_to
 from windlass.model import Model
@@ -237,18 +236,8 @@ class AsyncClient:
             known = calls.tools
         else:
             known = (await self._offer(tools)).tools
-        async with Dependencies() as dependencies:
-            context = RunContext(
-                run_id=_new_run_id(),
-                tools=known,
-                policy=policy,
-                emit=_ignore,
-                approvals=Approvals(
-                    options.get("approve"), wait=False, timeout=policy.approval_timeout
-                ),
-                dependencies=dependencies,
-                slots=asyncio.Semaphore(policy.max_parallel),
-            )
+        approve = options.get("approve")
+        async with outside_a_run(_new_run_id(), known, policy, approve=approve) as context:
             answers = await answers_to(calls, self._executor, context)
             return tuple(answer.response for answer in answers)
 
