@@ -1,8 +1,10 @@
 """A real NATS server for the tests of workers, one for each process that runs tests."""
 
 import asyncio
+import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,20 +12,26 @@ from windlass.messaging.connection import Connection, connect
 from windlass.messaging.embedded import NatsServer
 from windlass.toolsets.remote.bridge import Bridge
 
-PERMISSIONS = """
-authorization {
+DOCUMENTED = re.search(
+    r"permissions: \{(.*?)\n\} \}", Path("docs/workers.md").read_text(), flags=re.DOTALL
+)
+assert DOCUMENTED is not None
+
+
+def held_to(session: str) -> str:
+    """The permissions that the documentation gives to the workers of a session."""
+    assert DOCUMENTED is not None
+    return re.sub(r"\bA\b", session, DOCUMENTED[1])
+
+
+PERMISSIONS = f"""
+authorization {{
   users = [
-    { user: gateway, password: g, permissions: { publish: ">", subscribe: ">" } }
-    { user: a, password: a, permissions: {
-        publish: ["windlass.v1.announce.A.>", "windlass.v1.reply.*.A.>", "windlass.v1.host.A"]
-        subscribe: ["windlass.v1.worker.A.>", "windlass.v1.hello.*", "windlass.v1.end.A"]
-    } }
-    { user: b, password: b, permissions: {
-        publish: ["windlass.v1.announce.B.>", "windlass.v1.reply.*.B.>", "windlass.v1.host.B"]
-        subscribe: ["windlass.v1.worker.B.>", "windlass.v1.hello.*", "windlass.v1.end.B"]
-    } }
+    {{ user: gateway, password: g, permissions: {{ publish: ">", subscribe: ">" }} }}
+    {{ user: a, password: a, permissions: {{ {held_to("A")} }} }}
+    {{ user: b, password: b, permissions: {{ {held_to("B")} }} }}
   ]
-}
+}}
 """
 
 

@@ -32,6 +32,12 @@ class MortalNats:
         os.kill(self._server.process_id, signal.SIGKILL)
         await self._server.aclose()
 
+    def pause(self) -> None:
+        os.kill(self._server.process_id, signal.SIGSTOP)
+
+    def wake(self) -> None:
+        os.kill(self._server.process_id, signal.SIGCONT)
+
     async def come_back(self) -> None:
         self._server = await self._new().__aenter__()
 

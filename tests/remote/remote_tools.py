@@ -83,6 +83,12 @@ class WorkerProcess:
     def stop(self) -> None:
         os.kill(self._process.pid, signal.SIGTERM)
 
+    def pause(self) -> None:
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def wake(self) -> None:
+        os.kill(self._process.pid, signal.SIGCONT)
+
     async def ended(self) -> int:
         return await self._process.wait()
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.remote.remote_tools import get_weather, spec_named, weather_of_the_gone
 
 from windlass import ToolContext, ToolError, tool
+from windlass.content import FunctionResponse
 from windlass.messaging.connection import Connection, connect
 from windlass.messaging.embedded import NatsServer
 from windlass.toolsets.remote.bridge import Bridge
@@ -16,14 +17,16 @@ from windlass.toolsets.remote.frames import (
     REPLY,
     Announcement,
     BadFrame,
+    HostCall,
     Refused,
+    Result,
     ToolSpec,
     checked,
     decode,
     encode,
     spec_of,
 )
-from windlass.worker import Worker
+from windlass.worker import Worker, call_host_async
 
 MakeBridge = Callable[..., Bridge]
 
@@ -94,6 +97,42 @@ async def test_it_cannot_hear_or_call_the_workers_of_another_session(
     assert heard == []
     assert ran == ["x"]
     assert len(refused) >= 4
+
+
+async def test_it_cannot_read_what_the_host_answers_to_another_session(
+    guarded_server: NatsServer, bridge_of: MakeBridge
+) -> None:
+    """Nor the answers to anybody else, such as those of the gateway's own requests."""
+    heard: list[bytes] = []
+    refused: list[str] = []
+
+    async def note(error: Exception) -> None:
+        refused.append(str(error))
+
+    async def listen(message: Any) -> None:
+        heard.append(message.data)
+
+    async def host(where: str, asked: HostCall) -> Result | Refused:
+        return Result(response=FunctionResponse(asked.name, {"output": f"a secret of {where}"}))
+
+    @tool
+    async def ask() -> str:
+        """Asks the host."""
+        return await call_host_async("secret")
+
+    bridge = bridge_of(address(guarded_server, "gateway"), on_host_call=host)
+    spy = await connect(address(guarded_server, "a"), "spy", {"error_cb": note})
+    for subject in ("windlass.v1.inbox.>", "windlass.v1.inbox.B.>", "_INBOX.>", ">"):
+        await spy.subscribe(subject, listen)
+    await spy.flush()
+    async with Worker([ask], nats=address(guarded_server, "b"), session="B"):
+        spec = await spec_named(bridge, "B", "ask")
+        answer = await bridge.call("B", spec, {}, ToolContext(run_id="r"))
+    await spy.flush()
+    await spy.close()
+    assert answer.output == "a secret of B"
+    assert heard == []
+    assert len(refused) == 4
 
 
 async def test_it_cannot_answer_for_another_session(

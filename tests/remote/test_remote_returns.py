@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -61,6 +62,47 @@ async def test_a_call_survives_the_end_of_its_nats_server(
         holding.let_go.set()
         assert (await running).output == "held"
     assert holding.times == 1
+
+
+async def test_a_pause_of_nats_does_not_count_against_the_workers(
+    mortal: MortalNats, session: str, bridge_of: MakeBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also calls that may be repeated stay with their worker, which runs each once."""
+    monkeypatch.setattr(calls, "SILENT_SECONDS", 0.5)
+    once, often = Holding(), Holding()
+    tools = [tool(name="once")(once.hold), tool(name="often", idempotent=True)(often.hold)]
+    bridge = bridge_of(mortal.url)
+    async with Worker(tools, nats=mortal.url, session=session):
+        specs = [await spec_named(bridge, session, name) for name in ("once", "often")]
+        running = [
+            asyncio.create_task(bridge.call(session, spec, {}, ToolContext("run", spec.name)))
+            for spec in specs
+        ]
+        await once.begun.wait()
+        await often.begun.wait()
+        mortal.pause()
+        done, _ = await asyncio.wait(running, timeout=2.5)
+        assert not done
+        mortal.wake()
+        once.let_go.set()
+        often.let_go.set()
+        assert [answer.output for answer in await asyncio.gather(*running)] == ["held", "held"]
+    assert (once.times, often.times) == (1, 1)
+
+
+async def test_a_pause_of_the_gateway_does_not_count_against_the_workers(
+    nats: str, session: str, bridge_of: MakeBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "SILENT_SECONDS", 0.5)
+    holding = Holding()
+    bridge = bridge_of()
+    async with Worker([tool(holding.hold)], nats=nats, session=session):
+        spec = await spec_named(bridge, session, "hold")
+        running = asyncio.create_task(bridge.call(session, spec, {}, CONTEXT))
+        await holding.begun.wait()
+        time.sleep(1.5)  # noqa: ASYNC251 - it is the event loop that is to stand still
+        holding.let_go.set()
+        assert (await running).output == "held"
 
 
 async def test_a_call_that_may_be_repeated_is_made_elsewhere_when_its_worker_leaves(

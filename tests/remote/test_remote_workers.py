@@ -393,7 +393,7 @@ def test_a_session_s_name_is_a_part_of_a_subject(name: str) -> None:
         windlass.remote(name)
 
 
-async def test_what_is_no_answer_is_not_believed(
+async def test_after_an_unreadable_answer_the_effect_is_unknown(
     nats: str, session: str, bridge_of: MakeBridge, wire: Connection
 ) -> None:
     async def lie(message: Any) -> None:
@@ -412,5 +412,6 @@ async def test_what_is_no_answer_is_not_believed(
     await wire.publish(f"windlass.v1.announce.{session}.liar", forged)
     await wire.flush()
     assert await bridge.specs(session) == [spec]
-    with pytest.raises(ToolError, match="what is no answer"):
+    with pytest.raises(ToolError, match=r"effect unknown.* sent an unreadable answer") as caught:
         await bridge.call(session, spec, {"city": "Paris"}, context())
+    assert caught.value.effect_unknown

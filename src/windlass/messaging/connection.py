@@ -19,6 +19,7 @@ __all__ = ["Connection", "JetStreamContext", "Msg", "NatsError", "connect", "is_
 log = logging.getLogger("windlass.messaging")
 
 CONNECT_SECONDS = 5.0
+PING_SECONDS = 24 * 3600
 OPTIONS: dict[str, Any] = {
     "max_reconnect_attempts": -1,
     "reconnect_time_wait": 0.25,
@@ -41,6 +42,7 @@ class Connection:
         """Whether nobody needs it now. It is closed then when it is lost, and not tried again."""
         self._quiet = True
         self._away = False
+        self._ping: asyncio.Task[None] | None = None
 
     async def open(self, addresses: list[str], options: dict[str, Any]) -> None:
         """Connects. Raises whatever comes of it: that is not said twice."""
@@ -127,8 +129,32 @@ class Connection:
         await self._client.flush()
         await self._client.flush()
 
+    async def server_answers(self, seconds: float) -> bool:
+        """Whether the server answers a ping within that time.
+
+        By then, everything that the server sent before has been handed to its subscription.
+        """
+        if not self.connected:
+            return False
+        if self._ping is None or self._ping.done():
+            self._ping = asyncio.create_task(self._exchange_ping())
+        ping = self._ping
+        await asyncio.wait([ping], timeout=seconds)
+        return ping.done() and not ping.cancelled() and self.connected
+
+    async def _exchange_ping(self) -> None:
+        # Never given up: the client stops reading when a pong comes for a ping that was.
+        await _quietly(self._client.flush(PING_SECONDS))
+
     async def close(self) -> None:
+        self._forget_ping()
         await self._client.close()
+
+    def _forget_ping(self) -> None:
+        """Its pong cannot come any more: the connection that it was sent over is lost."""
+        if self._ping is not None:
+            self._ping.cancel()
+            self._ping = None
 
     # The client waits for what it tells us here: whatever takes longer is a task of its own.
 
@@ -138,6 +164,7 @@ class Connection:
             self._keep(asyncio.create_task(self.close()))
 
     async def _returned(self) -> None:
+        self._forget_ping()
         if self._away:
             self._away = False
             log.info("NATS is there again")
@@ -176,7 +203,7 @@ async def connect(servers: str | Sequence[str], name: str, options: dict[str, An
 async def _quietly(work: Awaitable[None]) -> None:
     try:
         await work
-    except NatsError as error:  # it is lost again
+    except NatsError as error:  # the connection is lost again
         _warn(error)
 
 

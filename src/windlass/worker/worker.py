@@ -51,7 +51,66 @@ __all__ = ["Worker", "serve"]
 log = logging.getLogger("windlass.worker")
 
 ANNOUNCE_SECONDS = 2.0
+TICK_SECONDS = 0.25
+PAUSE_SECONDS = 1.0
+"""A worker that does nothing for longer than this was paused, as by SIGSTOP or a suspended machine:
+calls that came meanwhile may have been given up."""
+CATCH_UP_SECONDS = 10.0
 HOST_SECONDS = 300.0
+
+
+class _Job:
+    """A call that this worker has, and where its answer goes."""
+
+    task: asyncio.Task[None]
+
+    def __init__(self, call: Call, reply: str, age: float) -> None:
+        """`age` is how long ago the caller may have sent it, at most."""
+        self.call, self.replies = call, [reply]
+        self.deadline: float | None = None
+        """By the clock of the event loop."""
+        if call.seconds is not None:
+            self.deadline = asyncio.get_running_loop().time() - age + call.seconds
+        self._begun = self._cancelled = False
+
+    def begin(self) -> None:
+        """Raises `CancelledError` if it was cancelled before."""
+        self._begun = True
+        if self._cancelled:
+            raise asyncio.CancelledError
+
+    def cancel(self) -> None:
+        # A task that is cancelled before its first step would not get to its answer.
+        if self._begun:
+            self.task.cancel()
+        self._cancelled = True
+
+    def seconds_left(self) -> float | None:
+        if self.deadline is None:
+            return None
+        return max(0.0, self.deadline - asyncio.get_running_loop().time())
+
+
+class _PauseClock:
+    """Finds out that this process was paused: nothing has looked at the clock for too long."""
+
+    def __init__(self) -> None:
+        self._looked = time.monotonic()
+        self.pause = 0.0
+        """How old a message may be that is read now, beyond the usual."""
+        self.catching_up: asyncio.Task[None] | None = None
+
+    def paused(self) -> bool:
+        """Whether a pause has ended since the last look."""
+        now = time.monotonic()
+        gap, self._looked = now - self._looked, now
+        if gap < PAUSE_SECONDS:
+            return False
+        self.pause += gap
+        return self.catching_up is None
+
+    def caught_up(self) -> None:
+        self.pause, self.catching_up = 0.0, None
 
 
 class Worker:
@@ -84,8 +143,8 @@ class Worker:
         self._connection: Connection | None = None
         self._dependencies = Dependencies()
         self._announcing: asyncio.Task[None] | None = None
-        self._calls: dict[str, asyncio.Task[None]] = {}
-        self._askers: dict[str, list[str]] = {}
+        self._calls: dict[str, _Job] = {}
+        self._clock = _PauseClock()
         self._answers = GivenAnswers()
         self._sending: set[asyncio.Task[None]] = set()
         self._leaves = False
@@ -103,8 +162,10 @@ class Worker:
         return self._connection
 
     async def __aenter__(self) -> "Worker":
+        # Answers to host calls: an inbox that only users of this session may read.
+        options = {"inbox_prefix": subjects.inbox(self.session), **self._options}
         connection = self._connection = await connect(
-            self._servers, f"windlass worker {self.id}", self._options
+            self._servers, f"windlass worker {self.id}", options
         )
         connection.on_return = self._announce
         await self._dependencies.__aenter__()
@@ -129,9 +190,9 @@ class Worker:
             farewell = Farewell(worker=self.id, session=self.session)
             await connection.publish(subjects.announce(self.session, self.id), encode(farewell))
         running = list(self._calls.values())
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        for job in running:
+            job.cancel()
+        await asyncio.gather(*(job.task for job in running), return_exceptions=True)
         await self._dependencies.__aexit__(None, None, None)
         await connection.close()
 
@@ -144,9 +205,9 @@ class Worker:
                 case "call":
                     await self._called(decode(message.data, CALL), message.reply)
                 case "cancel":
-                    task = self._calls.get(decode(message.data, CANCEL).key)
-                    if task is not None:
-                        task.cancel()
+                    job = self._calls.get(decode(message.data, CANCEL).key)
+                    if job is not None:
+                        job.cancel()
                 case _:
                     raise BadFrame(f"there is no verb {verb!r}")
         except BadFrame as error:
@@ -160,60 +221,73 @@ class Worker:
             raise BadFrame("a call says where its answer goes")
         if (given := self._answers.to(call.key)) is not None:
             await self._say(reply, given)
-        elif call.key in self._calls:
-            if reply not in self._askers[call.key]:
-                self._askers[call.key].append(reply)
+        elif (job := self._calls.get(call.key)) is not None:
+            if reply not in job.replies:
+                job.replies.append(reply)
         elif call.name not in self._tools:
             await self._say(reply, encode(Refused(reason=f"this worker has no {call.name!r}")))
         elif self._leaves or (not call.queue and self._places.locked()):
             await self._say(reply, encode(Busy()))
         else:
-            self._askers[call.key] = [reply]
-            self._calls[call.key] = asyncio.create_task(self._answered(call))
+            self._note_pause()
+            job = self._calls[call.key] = _Job(call, reply, self._clock.pause)
+            job.task = asyncio.create_task(self._answered(job))
 
-    async def _answered(self, call: Call) -> None:
+    async def _answered(self, job: "_Job") -> None:
+        call = job.call
         try:
-            async with self._places:
-                answer = await self._run(call)
+            frame = await self._frame(job)
         except asyncio.CancelledError:
-            answer = ToolAnswer(failure(call, "stopped"), "stopped")
+            frame = Result(response=failure(call, "stopped"), outcome="stopped")
         finally:
             del self._calls[call.key]
-        frame = Result(response=answer.response, outcome=answer.outcome)
-        connection = self._connected
         data = encode(frame)
-        if len(data) > connection.max_payload:
-            text = f"the result takes {len(data)} bytes; the server takes {connection.max_payload}"
+        most = self._connected.max_payload
+        if len(data) > most:
+            text = f"the result takes {len(data)} bytes; the server takes {most}"
             data = encode(Result(response=failure(call, text), outcome="error"))
-        if answer.outcome != "stopped":  # whoever asks again after that means it
+        # A call that was refused or stopped may be repeated, and is run then.
+        if isinstance(frame, Result) and frame.outcome != "stopped":
             self._answers.keep(call, data)
         if self._sending:
             await asyncio.wait(self._sending)  # what it has reported comes before its answer
-        for reply in self._askers.pop(call.key):
+        for reply in job.replies:
             await self._say(reply, data)
 
-    async def _run(self, call: Call) -> ToolAnswer:
+    async def _frame(self, job: "_Job") -> Result | Refused:
+        """Runs the call, unless nobody waits for it any more."""
+        job.begin()
+        if (catching_up := self._clock.catching_up) is not None:
+            await asyncio.wait([catching_up])  # a cancel may have come behind the call
+        async with self._places:
+            if job.seconds_left() == 0:
+                return Refused(reason="its deadline had passed before it could begin")
+            answer = await self._run(job)
+        return Result(response=answer.response, outcome=answer.outcome)
+
+    async def _run(self, job: "_Job") -> ToolAnswer:
         """The answer of the tool, by the same rules as in the loop itself."""
+        call, left = job.call, job.seconds_left()
         said = FunctionCall(call.name, call.arguments, call.call_id or call.key)
         run = RunContext(
             run_id=call.run_id,
             tools=self._tools,
-            policy=replace(self._policy, tool_timeout=call.seconds),
-            emit=lambda event: self._told(call, event),
+            policy=replace(self._policy, tool_timeout=left),
+            emit=lambda event: self._told(job, event),
             approvals=Approvals(None, wait=False, timeout=1.0),
             dependencies=self._dependencies,
             slots=asyncio.Semaphore(1),
-            deadline=None if call.seconds is None else time.monotonic() + call.seconds,
+            deadline=job.deadline,
         )
         loop = asyncio.get_running_loop()
         current_host.set((loop, lambda name, arguments: self._host(call, name, arguments)))
         [answer] = await answers_to([said], self._executor, run, call.round)
         return answer
 
-    def _told(self, call: Call, event: RunEvent) -> None:
+    def _told(self, job: "_Job", event: RunEvent) -> None:
         if isinstance(event, ToolRunProgress):
             frame = Progress(progress=event.progress, message=event.message, data=event.data)
-            for reply in self._askers.get(call.key, ()):
+            for reply in job.replies:
                 task = asyncio.create_task(self._say(reply, encode(frame)))
                 self._sending.add(task)
                 task.add_done_callback(self._sending.discard)
@@ -240,8 +314,8 @@ class Worker:
         await self._announce()
 
     async def _on_end(self, message: Msg) -> None:
-        for task in list(self._calls.values()):
-            task.cancel()
+        for job in list(self._calls.values()):
+            job.cancel()
         self._answers.clear()
         if self._on_session_end is not None:
             self._on_session_end()
@@ -258,10 +332,29 @@ class Worker:
         await self._connected.publish(subjects.announce(self.session, self.id), encode(frame))
 
     async def _keep_announcing(self) -> None:
+        loop = asyncio.get_running_loop()
+        announced = loop.time()
         while True:
-            await asyncio.sleep(ANNOUNCE_SECONDS)
-            with contextlib.suppress(NatsError):
-                await self._announce()
+            await asyncio.sleep(TICK_SECONDS)
+            self._note_pause()
+            if loop.time() - announced >= ANNOUNCE_SECONDS:
+                announced = loop.time()
+                with contextlib.suppress(NatsError):
+                    await self._announce()
+
+    def _note_pause(self) -> None:
+        """After a pause of this process, calls wait until every waiting message is read."""
+        if self._clock.paused():
+            self._clock.catching_up = asyncio.create_task(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        """Reads all that came during the pause: the second ping shows that it was acted on."""
+        for _ in range(2):
+            while not await self._connected.server_answers(CATCH_UP_SECONDS):
+                if self._connected.closed:
+                    return
+                await asyncio.sleep(TICK_SECONDS)
+        self._clock.caught_up()
 
     async def _say(self, reply: str, data: bytes) -> None:
         try:

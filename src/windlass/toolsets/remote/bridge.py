@@ -1,7 +1,9 @@
 """The gateway's side: it knows who is there, sends calls, and sees to it that each is answered."""
 
 import asyncio
+import contextlib
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -43,7 +45,9 @@ log = logging.getLogger("windlass.remote")
 
 WATCH_SECONDS = 0.2
 """How often workers that have calls are looked after: one that was killed is known after this."""
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
+PAUSE_SECONDS = 1.0
+"""A watch that comes later than this was kept from its work, or the server was."""
 
 HostHandler = Callable[[str, HostCall], Awaitable[Result | Refused]]
 
@@ -141,6 +145,7 @@ class Bridge:
         self._touch(session)
         key = context.call_key if context and context.run_id else subjects.new_id("call")
         tried: set[str] = set()
+        absent = Counter[str]()
         while True:
             member = await self._presence.somebody(self._connected(), session, spec, tried)
             frame = self._frame(spec, arguments, context, key)
@@ -148,8 +153,14 @@ class Bridge:
                 return response_of(await self._ask(member, spec, frame, context), spec)
             except Lost as loss:
                 self._directory.left(session, member.id)
-                tried.add(member.id)
-                safe = repeatable(spec) and len(tried) < MOST_ATTEMPTS
+                if isinstance(loss, NotThere):
+                    absent[member.id] += 1
+                    if absent[member.id] >= MAX_ATTEMPTS:
+                        tried.add(member.id)
+                else:
+                    tried.add(member.id)
+                    await self._cancel(member, key)
+                safe = repeatable(spec) and len(tried) < MAX_ATTEMPTS
                 if not safe and not isinstance(loss, NotThere):
                     raise ToolError(
                         f"{spec.name} was interrupted, effect unknown: the worker {member.id}"
@@ -224,18 +235,24 @@ class Bridge:
         return answer
 
     async def _returned(self) -> None:
-        """Our connection was lost: nothing was heard of anybody meanwhile."""
-        now = asyncio.get_running_loop().time()
-        for member in self._directory.everybody():
-            member.seen = now
+        """Our connection was lost and is back."""
+        self._excuse_everybody()
         connection = self._connected()
         await connection.publish(subjects.hello())
         await self._calls.send_again(connection)
 
+    def _excuse_everybody(self) -> None:
+        """Nothing was received for a while, which says nothing about the workers."""
+        now = asyncio.get_running_loop().time()
+        for member in self._directory.everybody():
+            member.seen = now
+
     async def _cancel(self, member: Member, key: str) -> None:
+        """Tells a worker that nobody waits for the call: it must not begin it any more."""
         if self._connection is not None and not self._connection.closed:
             subject = subjects.to_worker(member.session, member.id, "cancel")
-            await self._connection.publish(subject, encode(Cancel(key=key)))
+            with contextlib.suppress(NatsError):
+                await self._connection.publish(subject, encode(Cancel(key=key)))
 
     async def _on_reply(self, message: Msg) -> None:
         await self._calls.on_reply(self._connected(), message)
@@ -256,19 +273,25 @@ class Bridge:
         await message.respond(encode(answer))
 
     async def _look_after(self) -> None:
+        loop = asyncio.get_running_loop()
+        watched = loop.time()
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             connection = self._connected()
-            if not connection.connected:
-                continue  # what is not heard now says nothing of the workers
-            now = asyncio.get_running_loop().time()
-            for member in self._directory.silent(now):
+            if not await connection.server_answers(PAUSE_SECONDS):
+                continue  # the workers cannot be heard either
+            before, watched = watched, loop.time()
+            if watched - before > PAUSE_SECONDS:
+                self._excuse_everybody()
+                self._calls.break_ended()
+                continue
+            for member in self._directory.silent(watched):
                 self._directory.left(member.session, member.id)
             try:
                 await self._calls.look_after(connection)
-                await self._end_unused(now)
+                await self._end_unused(watched)
             except NatsError as error:
-                log.warning("Workers cannot be looked after: %s", error)
+                log.warning("Cannot watch the workers: %s", error)
 
     async def _end_unused(self, now: float) -> None:
         if self._session_ttl is None:

@@ -5,6 +5,7 @@ reason to, and a worker that knows its key answers again, and does not run it ag
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from windlass.content import FunctionResponse
@@ -28,11 +29,13 @@ from windlass.toolsets.remote.frames import (
 
 __all__ = ["Answer", "Calls", "Lost", "NotThere", "Stopped", "repeatable", "response_of"]
 
+log = logging.getLogger("windlass.remote")
+
 RETURN_SECONDS = 0.5
 """How long a worker may be away, as while its connection comes back, before a call counts as lost
 that must not be made twice. Others are made elsewhere at once."""
-RETURN_AFTER_BREAK = 2.0
-"""The same just after our own connection was lost: theirs may have been lost with it."""
+RETURN_AFTER_BREAK = 10.0
+"""How long workers have to come back after a break: their connections may have been lost too."""
 SILENT_SECONDS = 5.0
 """How long one may say nothing, though its connection stands, before it counts as lost."""
 AGAIN_SECONDS = 30.0
@@ -51,6 +54,12 @@ class Stopped(Lost):
     """The worker has ended in order, and the call with it."""
 
     how = "was stopped"
+
+
+class Unreadable(Lost):
+    """The worker sent an answer that cannot be read: the tool may have run."""
+
+    how = "sent an unreadable answer"
 
 
 class NotThere(Lost):
@@ -133,7 +142,9 @@ class Calls:
         try:
             frame = decode(message.data, REPLY)
         except BadFrame as error:
-            frame = Refused(reason=f"its worker answered with what is no answer: {error}")
+            log.warning("Unreadable answer of the worker %s: %s", pending.member.id, error)
+            pending.lose(Unreadable())
+            return
         if not isinstance(frame, Progress):
             pending.answer.set_result(frame)
         elif pending.context is not None:
@@ -156,11 +167,17 @@ class Calls:
             if now - pending.sent_at > AGAIN_SECONDS:
                 await _send(connection, pending)
 
+    def break_ended(self) -> None:
+        """Nothing was received for a while, which says nothing about the workers."""
+        self._broken_at = now = asyncio.get_running_loop().time()
+        self._pings.clear()
+        for pending in self._pending.values():
+            pending.member.seen, pending.member.missing = now, None
+
     async def send_again(self, connection: Connection) -> None:
         """Our own connection was lost, and with it any number of messages."""
-        self._broken_at = now = asyncio.get_running_loop().time()
+        self.break_ended()
         for pending in list(self._pending.values()):
-            pending.member.seen, pending.member.missing = now, None
             await _send(connection, pending)
 
     async def _ponged(self, connection: Connection, member: Member, pong: Pong | None) -> None:
@@ -174,13 +191,13 @@ class Calls:
             member.missing = now
             self._left(member)
             for pending in self._at(member):
-                if pending.again:
+                if pending.again and not self._after_break(now):
                     pending.lose(Lost())
-        elif now - member.missing > self._patience(now):
+        elif now - member.missing > RETURN_SECONDS and not self._after_break(now):
             self._lose(member)
 
-    def _patience(self, now: float) -> float:
-        return RETURN_SECONDS if now - self._broken_at > SILENT_SECONDS else RETURN_AFTER_BREAK
+    def _after_break(self, now: float) -> bool:
+        return now - self._broken_at < RETURN_AFTER_BREAK
 
     def _lose(self, member: Member) -> None:
         self._left(member)

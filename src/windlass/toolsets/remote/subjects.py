@@ -2,7 +2,8 @@
 
 A session stands in each, so that a NATS user can be held to one session by permissions alone:
 whoever may publish to `windlass.v1.announce.A.>` and `windlass.v1.reply.*.A.>`, and subscribe to
-`windlass.v1.worker.A.>`, can neither see, nor call, nor answer for another.
+`windlass.v1.worker.A.>` and `windlass.v1.inbox.A.>`, can neither see, nor call, nor answer for
+another.
 """
 
 import re
@@ -16,6 +17,7 @@ __all__ = [
     "check_token",
     "hello",
     "host",
+    "inbox",
     "new_id",
     "replies",
     "reply",
@@ -73,6 +75,11 @@ def reply(gateway: str, session: str, number: int) -> str:
 
 def host(session: str) -> str:
     return f"{PREFIX}.host.{session}"
+
+
+def inbox(session: str) -> str:
+    """What the subjects of answers to the workers of a session begin with."""
+    return f"{PREFIX}.inbox.{session}"
 
 
 def session_end(session: str) -> str:
