@@ -6,14 +6,15 @@ from pathlib import Path
 
 from tests.crash.gateway_process import free_port
 
-from windlass.messaging.embedded import NatsServer
+from windlass.messaging.embedded import MAX_PAYLOAD, NatsServer
 
 
 class MortalNats:
     """Use it as `async with`."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, max_payload: int = MAX_PAYLOAD) -> None:
         self._store, self._port = store, free_port()
+        self._max_payload = max_payload
         self._server = self._new()
 
     @property
@@ -42,4 +43,4 @@ class MortalNats:
         self._server = await self._new().__aenter__()
 
     def _new(self) -> NatsServer:
-        return NatsServer(port=self._port, store=self._store)
+        return NatsServer(port=self._port, store=self._store, max_payload=self._max_payload)

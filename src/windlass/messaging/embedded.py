@@ -36,10 +36,11 @@ class NatsServer:
         *,
         port: int = 0,
         store: str | os.PathLike[str] | None = None,
+        max_payload: int = MAX_PAYLOAD,
         extra: Sequence[str] = (),
     ) -> None:
         """Port 0 takes any that is free. `extra` are lines for its configuration file."""
-        self._port = port
+        self._port, self._max_payload = port, max_payload
         self._store = store
         self._extra = extra
         self._process: subprocess.Popen[bytes] | None = None
@@ -90,7 +91,7 @@ class NatsServer:
         lines = [
             'host: "127.0.0.1"',
             f"port: {self._port or -1}",
-            f"max_payload: {MAX_PAYLOAD}",
+            f"max_payload: {self._max_payload}",
             f"ports_file_dir: {json.dumps(str(place))}",
             f"jetstream {{ store_dir: {json.dumps(str(store))} }}",
             *self._extra,

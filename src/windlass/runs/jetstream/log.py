@@ -18,7 +18,7 @@ from windlass.runs.jetstream.buckets import Entry
 from windlass.runs.jetstream.follower import stream_follower
 from windlass.runs.jetstream.keepers import Keepers
 from windlass.runs.jetstream.orders import Orders
-from windlass.runs.jetstream.streams import Append, Last, Streams
+from windlass.runs.jetstream.streams import Append, Damaged, Last, Streams
 from windlass.runs.jetstream.writer import RunWriter
 from windlass.runs.log import Follower, MemoryLog
 from windlass.runs.records import Order, Retention, RunRecord, chosen, expired
@@ -38,10 +38,6 @@ NOBODY = b""
 
 _events: msgspec.json.Decoder[list[RunEvent]] = msgspec.json.Decoder(list[RunEvent])
 _records = msgspec.json.Decoder(RunRecord)
-
-
-class Damaged(StorageError):
-    """What is kept of a run cannot be read."""
 
 
 class JetStreamLog:
@@ -141,8 +137,8 @@ class JetStreamLog:
         return stream_follower(self._streams, run_id, after, lambda: self.status(run_id))
 
     async def status(self, run_id: str) -> RunRecord:
-        found = await self._streams.records.get(run_id)
-        record = found and await self._newest(_records.decode(found.value))
+        kept = await self._kept_record(run_id)
+        record = kept and await self._newest(kept)
         if not record or not record.events:
             raise RunNotFound(f"no run {run_id!r} is known here")
         return record
@@ -157,7 +153,8 @@ class JetStreamLog:
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
         kept = await self._streams.records.all()
-        self._read = {run_id: self._record(run_id, entry) for run_id, entry in kept.items()}
+        read = {run_id: await self._record(run_id, entry) for run_id, entry in kept.items()}
+        self._read = {run_id: found for run_id, found in read.items() if found is not None}
         records = [record for _, record in self._read.values()]
         going = [self._readable(record) for record in records if record.ended is None]
         ended = (record for record in records if record.ended is not None)
@@ -208,18 +205,17 @@ class JetStreamLog:
             await self.live()
             # In this order: whoever finds it open finds all that was begun of it.
             await streams.open_runs.put(append.run_id, self.keeper.encode())
-            await streams.records.put(append.run_id, encode_json(batch.record))
+            await self._keep_record(batch.record)
         number = await streams.append(append)
         if isinstance(batch.events[-1], RunEnded) and (
-            found := await streams.records.get(append.run_id)
+            record := await self._kept_record(append.run_id)
         ):
-            last = Last(number, append.data, append.size)
-            await self._close(_up_to(_records.decode(found.value), last))
+            await self._close(_up_to(record, Last(number, append.data, append.size)))
         return number
 
     async def _close(self, record: RunRecord) -> None:
         """Writes down how a run has ended. Done once more, it does no harm."""
-        await self._streams.records.put(record.id, encode_json(record))
+        await self._keep_record(record)
         await self._streams.open_runs.drop(record.id)
         await self._orders.forget(record.id)
 
@@ -251,11 +247,27 @@ class JetStreamLog:
         last = None if record.ended else await self._streams.last(record.id)
         return _up_to(record, last) if last else record
 
-    def _record(self, run_id: str, entry: Entry) -> tuple[int, RunRecord]:
+    async def _record(self, run_id: str, entry: Entry) -> tuple[int, RunRecord] | None:
+        """None for one that cannot be read, as while it is being deleted."""
         known = self._read.get(run_id)
         if known is not None and known[0] == entry.revision:
             return known
-        return entry.revision, _records.decode(entry.value)
+        try:
+            return entry.revision, await self._unpacked_record(run_id, entry)
+        except Damaged as error:
+            self._note(error)
+            return None
+
+    async def _kept_record(self, run_id: str) -> RunRecord | None:
+        entry = await self._streams.records.get(run_id)
+        return entry and await self._unpacked_record(run_id, entry)
+
+    async def _unpacked_record(self, run_id: str, entry: Entry) -> RunRecord:
+        return _records.decode(await self._streams.unpacked(run_id, entry.value))
+
+    async def _keep_record(self, record: RunRecord) -> None:
+        data = await self._streams.packed(record.id, encode_json(record))
+        await self._streams.records.put(record.id, data)
 
     async def _readable(self, record: RunRecord) -> RunRecord | None:
         try:
@@ -272,7 +284,7 @@ class JetStreamLog:
     def _note(self, damage: Damaged) -> None:
         if str(damage) not in self._noted:
             self._noted.add(str(damage))
-            log.error("A run cannot be gone on with: %s", damage)
+            log.error("Cannot read a run: %s", damage)
 
     def _obey(self, run_id: str, order: Order) -> bool:
         run = self._live.get(run_id)

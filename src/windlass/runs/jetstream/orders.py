@@ -49,7 +49,8 @@ class Orders:
 
     async def give(self, run_id: str, order: Order) -> None:
         key = f"{run_id}.{secrets.token_hex(8)}"
-        await self._streams.orders.put(key, encode_json(order))
+        data = await self._streams.packed(run_id, encode_json(order))
+        await self._streams.orders.put(key, data)
 
     async def forget(self, run_id: str) -> None:
         """Its run has ended."""
@@ -63,7 +64,7 @@ class Orders:
     async def _heard(self, message: Msg) -> None:
         """It passes by while it is written."""
         if message.data:
-            self._take(self._streams.orders.key_in(message.subject), message.data)
+            await self._take(self._streams.orders.key_in(message.subject), message.data)
 
     async def _look(self) -> None:
         looks = 0
@@ -71,11 +72,15 @@ class Orders:
             await asyncio.sleep(LOOK_SECONDS)
             looks += 1
             with contextlib.suppress(StorageError):
-                waiting = await self._streams.orders.all()
-                for key, entry in waiting.items():
-                    self._take(key, entry.value)
-                if waiting and looks % LOOKS_TO_TIDY == 0:
+                if await self._look_once() and looks % LOOKS_TO_TIDY == 0:
                     await self.tidy()
+
+    async def _look_once(self) -> bool:
+        """Takes all orders that wait; whether there were any."""
+        waiting = await self._streams.orders.all()
+        for key, entry in waiting.items():
+            await self._take(key, entry.value)
+        return bool(waiting)
 
     async def tidy(self) -> None:
         """Takes those away that came too late: their runs have ended."""
@@ -83,16 +88,16 @@ class Orders:
         for run_id in asked.difference(await self._streams.open_runs.all()):
             await self._streams.orders.drop(f"{run_id}.>")
 
-    def _take(self, key: str, data: bytes) -> None:
+    async def _take(self, key: str, data: bytes) -> None:
         run_id = _run_in(key)
         if key in self._obeyed.get(run_id, ()):
             return
         try:
-            order = _order.decode(data)
+            order = _order.decode(await self._streams.unpacked(run_id, data))
         except msgspec.DecodeError as error:
             log.warning("An order cannot be read: %s", error, extra={"run_id": run_id})
             return
-        if self._obey(run_id, order):
+        if key not in self._obeyed.get(run_id, ()) and self._obey(run_id, order):
             self._obeyed.setdefault(run_id, set()).add(key)
 
 

@@ -1,10 +1,13 @@
-"""What is in JetStream: one stream of events, and four buckets. All that is done with them.
+"""What is in JetStream: a stream of events, one of pieces, and four buckets, and all their uses.
+
+What is larger than a message may be is written in pieces, and a pointer to them in its place.
 
 Every append names the message that it comes after: of two processes that both believe to have a
 run, only one can go on writing.
 """
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -17,14 +20,21 @@ from windlass.messaging.connection import Connection, JetStreamContext, NatsErro
 from windlass.runs.jetstream.buckets import WRONG_SEQUENCE, Bucket
 from windlass.runs.jetstream.reading import Kept, page
 
-__all__ = ["LEASES", "Append", "Last", "Streams", "TakenOver", "subject_of"]
+__all__ = ["LEASES", "Append", "Damaged", "Last", "Streams", "TakenOver", "subject_of"]
 
 STREAM = "WINDLASS_LOG"
+PIECES = "WINDLASS_PIECES"
 RECORDS = "WINDLASS_RUNS"
 OPEN = "WINDLASS_OPEN"
 LEASES = "WINDLASS_LEASES"
 ORDERS = "WINDLASS_ORDERS"
 PREFIX = "windlass.v1.log"
+PIECES_PREFIX = "windlass.v1.pieces"
+POINTER = b"\0"
+"""What a pointer begins with, and JSON never does."""
+PIECE_BYTES = 2**20
+HEADER_BYTES = 4096
+"""Room for the headers of a message, which count towards the server's `max_payload`."""
 SIZE, ID = "Windlass-Size", "Windlass-Batch"
 REQUEST_SECONDS = 2.0
 """How long one try waits for its answer: it may have gone to a server that is no more."""
@@ -33,6 +43,8 @@ PATIENCE = 30.0
 AGAIN_SECONDS = 0.1
 OLDEST = (2, 11)
 """The first version of NATS that gives many messages at once."""
+PIECES_SECONDS = 5.0
+"""How long pieces are waited for: the server that is asked may be behind the one that has them."""
 HOPELESS = (ConnectionClosedError, MaxPayloadError)
 
 T = TypeVar("T")
@@ -40,6 +52,10 @@ T = TypeVar("T")
 
 class TakenOver(StorageError):
     """Another process has written to the run: it has it now."""
+
+
+class Damaged(StorageError):
+    """What is kept of a run cannot be read."""
 
 
 class Append(NamedTuple):
@@ -104,9 +120,11 @@ class Streams:
             SIZE: str(batch.size),
         }
 
+        data = await self.packed(batch.run_id, batch.data)
+
         async def attempt(js: JetStreamContext) -> int:
             try:
-                return (await js.publish(subject_of(batch.run_id), batch.data, headers=headers)).seq
+                return (await js.publish(subject_of(batch.run_id), data, headers=headers)).seq
             except APIError as error:
                 last = await self.last(batch.run_id) or Last(0, b"", 0)
                 if error.err_code not in WRONG_SEQUENCE or last.number == batch.after:
@@ -131,7 +149,7 @@ class Streams:
         while on is not None:
             found, on = await self._page(STREAM, subject_of(run_id), on)
             for each in found:
-                yield each.number, each.data
+                yield each.number, await self.unpacked(run_id, each.data)
                 begin = each.number + 1
             if whole and on is None and (last := await self.last(run_id)) and last.number >= begin:
                 on = begin
@@ -149,11 +167,46 @@ class Streams:
             size, name = int(headers.get(SIZE, "0")), headers.get(ID, "")
             return Last(found.seq or 0, found.data or b"", size, name)
 
-        return await self.patiently(attempt)
+        last = await self.patiently(attempt)
+        return last and last._replace(data=await self.unpacked(run_id, last.data))
+
+    async def packed(self, run_id: str, data: bytes) -> bytes:
+        """The data, or if it is too large for a message, a pointer to its pieces: now written."""
+        most = (await self.connection()).max_payload - HEADER_BYTES
+        if len(data) <= most:
+            return data
+        name, size = secrets.token_hex(8), min(most, PIECE_BYTES)
+        starts = range(0, len(data), size)
+        for start in starts:
+            await self._put_piece(_pieces_of(run_id, name), data[start : start + size], start)
+        return POINTER + f"{name}:{len(starts)}".encode()
+
+    async def unpacked(self, run_id: str, data: bytes) -> bytes:
+        """What was packed. Raises `Damaged` if pieces are missing."""
+        if not data.startswith(POINTER):
+            return data
+        name, count = data[len(POINTER) :].decode().split(":")
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + PIECES_SECONDS
+        while True:
+            pieces = await self.everything(PIECES, _pieces_of(run_id, name))
+            if len(pieces) == int(count):
+                return b"".join(piece.data for piece in pieces)
+            if loop.time() > give_up:
+                found = f"{len(pieces)} of {count}"
+                raise Damaged(f"the log of the run {run_id} has only {found} pieces of an event")
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _put_piece(self, subject: str, piece: bytes, start: int) -> None:
+        # A piece whose answer was lost is written again, and kept once.
+        headers = {api.Header.MSG_ID.value: f"{subject}:{start}"}
+        await self.patiently(lambda js: js.publish(subject, piece, headers=headers))
 
     async def purge(self, run_id: str) -> None:
         """Forgets a run wholly."""
         await self.patiently(lambda js: js.purge_stream(STREAM, subject=subject_of(run_id)))
+        pieces = _pieces_of(run_id, ">")
+        await self.patiently(lambda js: js.purge_stream(PIECES, subject=pieces))
         await self.records.drop(run_id)
         await self.open_runs.drop(run_id)
 
@@ -192,16 +245,19 @@ class Streams:
         return self._js
 
     async def _make(self, js: JetStreamContext) -> None:
-        log = api.StreamConfig(
-            name=STREAM,
-            subjects=[f"{PREFIX}.*"],
-            storage=api.StorageType.FILE,
-            num_replicas=self._replicas,
-            allow_direct=True,
-            duplicate_window=120.0,
-        )
+        streams = [
+            api.StreamConfig(
+                name=name,
+                subjects=[subjects],
+                storage=api.StorageType.FILE,
+                num_replicas=self._replicas,
+                allow_direct=True,
+                duplicate_window=120.0,
+            )
+            for name, subjects in ((STREAM, f"{PREFIX}.*"), (PIECES, f"{PIECES_PREFIX}.>"))
+        ]
         buckets = (self.records, self.open_runs, self.leases, self.orders)
-        for config in (log, *(bucket.stream for bucket in buckets)):
+        for config in (*streams, *(bucket.stream for bucket in buckets)):
             try:
                 known = (await js.stream_info(str(config.name))).config
             except NotFoundError:
@@ -210,6 +266,10 @@ class Streams:
                 if (known.num_replicas or 1) < self._replicas:
                     known.num_replicas = self._replicas
                     await js.update_stream(known)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _pieces_of(run_id: str, name: str) -> str:
+    return f"{PIECES_PREFIX}.{run_id}.{name}"
 
 
 def _check(version: tuple[int, int]) -> None:
