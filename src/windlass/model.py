@@ -21,6 +21,8 @@ class ToolChoice(Struct, frozen=True):
 
     mode: Literal["auto", "none", "required"] = "auto"
     names: tuple[str, ...] = ()
+    only: bool = False
+    """With `required`: once the call was made, the model still may call no tool but `names`."""
 
 
 AUTO = ToolChoice()

@@ -16,7 +16,8 @@ from tests.json_values import any_json
 
 from windlass.gateway import create_app
 from windlass.gateway.config import ModelConfig
-from windlass.testing import FakeGemini, FakeOpenAI, ScriptedModel
+from windlass.model import ModelRequest
+from windlass.testing import FakeGemini, FakeOpenAI, ScriptedModel, Turn, call, say
 
 PATHS = ("/v1/chat/completions", "/v1/runs")
 MODELS = ("scripted", "openai", "gemini")
@@ -77,12 +78,24 @@ odd_values = st.sampled_from(
 )
 
 
+def spoken(request: ModelRequest | dict[str, Any]) -> Turn:
+    """Words, or a call where one is forced: a demand that stays open is the service's failure."""
+    match request:
+        case ModelRequest(tool_choice=choice):
+            forced = choice.mode == "required"
+        case {"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}}:
+            forced = True
+        case _:
+            forced = request.get("tool_choice") in ("required", VALID["tool_choice"])
+    return call("get_weather", city="Paris") if forced else say("Hello.")
+
+
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Gateway]:
     with ExitStack() as stack:
         stack.enter_context(pytest.MonkeyPatch.context()).setenv("FUZZ_KEY", "key")
-        openai = stack.enter_context(FakeOpenAI("Hello."))
-        gemini = stack.enter_context(FakeGemini("Hello."))
+        openai = stack.enter_context(FakeOpenAI(spoken))
+        gemini = stack.enter_context(FakeGemini(spoken))
         config = config_of(
             ModelConfig(
                 name="openai", target="openai/m", base_url=openai.base_url, api_key_env="FUZZ_KEY"
@@ -95,7 +108,7 @@ def gateway() -> Iterator[Gateway]:
             ),
         )
         runner = stack.enter_context(asyncio.Runner())
-        models = {"scripted": ScriptedModel("Hello.", strict=False)}
+        models = {"scripted": ScriptedModel(spoken, strict=False)}
         app = create_app(config, models=models, tools=())
         yield Gateway(app, runner)
         runner.run(app.gateway.aclose())
@@ -242,7 +255,6 @@ def test_the_valid_body_is_answered(gateway: Gateway) -> None:
     for model in MODELS:
         for stream in (False, True):
             body = {**VALID, "model": model, "stream": stream}
-            del body["tool_choice"]  # the scripts make no call
             assert gateway.post(encoded(body)).status == 200
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from windlass.emulation.mode import mode_of
 from windlass.emulation.profile_warming import warmed
-from windlass.errors import NativeModeUnavailable
+from windlass.errors import ModelError, NativeModeUnavailable
 from windlass.events import ModelEvent, ToolCallStarted, TurnEnded
 from windlass.model import Model, ModelRequest
 from windlass.settings import Mode
@@ -19,8 +19,8 @@ class HeldModel:
     """Hears no call that the request rules out, whatever the service makes of the request.
 
     `tool_choice` may allow no calls, or those of named tools alone; `parallel_tool_calls: false`
-    allows one call a turn. Not every service keeps to them. One that `insists` takes no turn
-    without a call where a call is required.
+    allows one call a turn. Not every service keeps to them. One that `insists` raises `ModelError`
+    for a turn without a call where a call is required.
     """
 
     def __init__(self, model: Model, *, insists: bool = False) -> None:
@@ -64,18 +64,23 @@ class HeldModel:
                     else:
                         calls += 1
                 elif type(event) is TurnEnded and required and not calls:
-                    _refuse(event)
+                    self._refuse(event)
                 if getattr(event, "index", None) not in unheard:
                     yield event
+
+    def _refuse(self, end: TurnEnded) -> None:
+        """Raises `ModelError` for a turn that could have had its call."""
+        if end.finish not in ("stop", "tool_calls", "other"):
+            return
+        if self.mode == "native":
+            raise NativeModeUnavailable("the model called no tool, though tool_choice requires it")
+        raise ModelError(
+            "The model was asked again and called no tool, though tool_choice requires it.",
+            code="tool_choice_ignored",
+        )
 
     async def warm(self, request: ModelRequest) -> None:
         await warmed(self._model, request)
 
     async def aclose(self) -> None:
         await self._model.aclose()
-
-
-def _refuse(end: TurnEnded) -> None:
-    """Raises `NativeModeUnavailable` for a turn that could have had its call."""
-    if end.finish in ("stop", "tool_calls", "other"):
-        raise NativeModeUnavailable("the model called no tool, though tool_choice requires it")

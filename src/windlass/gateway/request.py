@@ -157,7 +157,7 @@ def _tool_choice(fields: Fields) -> ToolChoice:
             "type": "allowed_tools",
             "allowed_tools": {"mode": "auto" | "required" as mode, "tools": tools},
         } if allowed := as_list(tools):
-            return ToolChoice(mode, _allowed(allowed))
+            return ToolChoice(mode, _allowed(allowed), only=mode == "required")
         case _:
             raise bad_request(
                 f"{name}: must be 'auto', 'none', 'required' or name a function", name

@@ -127,8 +127,8 @@ class ServedModel:
         has_tools = bool(offer.tools) or any(message.role == "tool" for message in messages)
         # Where no tools are spoken of there is nothing to fall back from.
         model = self._modes.of(mode if has_tools else "native")
-        # What emulation cannot mend, and calls that it reads from text, are held to the request.
-        insists = mode == "native" and request.tool_choice.mode == "required"
+        # The calls that emulation reads from text, and its last answer, are held to the request.
+        insists = request.tool_choice.mode == "required"
         if offer.tools and (insists or request.parallel_tool_calls is False):
             return HeldModel(model, insists=insists)
         return model

@@ -34,12 +34,17 @@ from windlass.loop.history import History, RecordedRound
 from windlass.loop.policy import (
     EMPTY_ANSWER,
     END_REASONS,
+    LIMIT_CALL_STATUS,
     LIMIT_STATUS,
+    REPETITION_CALL_STATUS,
     REPETITION_STATUS,
     Policy,
     Repetition,
     Step,
+    Terms,
+    demand_of,
     next_step,
+    terms_of,
 )
 from windlass.loop.reply import Reply
 from windlass.loop.results import ToolAnswer
@@ -100,6 +105,7 @@ class Loop:
         self._rounds_run = 0
         self._repetition = Repetition(plan.policy.max_repeats)
         self._repeating = False
+        self._demand = demand_of(plan.policy, plan.tools)
         self._open: tuple[Round, Sequence[FunctionCall]] | None = None
         """Calls that must have an answer whatever happens."""
         plan.approvals.expect(self._history.questions, emit)
@@ -181,52 +187,56 @@ class Loop:
         while True:
             number = len(self._said.rounds) + 1
             recorded = self._history.rounds.get(number)
-            tools_off = self._tools_off(say=recorded is None)
+            terms = self._terms(say=recorded is None)
             known = recorded.calls if recorded and recorded.turn else None
             async with Round(number, executor, context, repetition, known) as calls:
-                reason = await self._one_round(calls, tools_off, recorded)
+                reason = await self._one_round(calls, terms, recorded)
             if reason is not None:
                 return reason
 
-    def _tools_off(self, *, say: bool) -> bool:
-        """Whether the next request is the last one, without tools; says so if it is."""
-        if not self._repeating and not self.plan.policy.tools_off(self._rounds_run):
-            return False
-        if say and self._repeating:
-            self.emit(Status(REPETITION_STATUS))
+    def _terms(self, *, say: bool) -> Terms:
+        """The terms of the next request; reports it if that is the last one."""
+        rounds, repeating = self._said.rounds, self._repeating
+        terms = terms_of(
+            self.plan.policy, self._demand, rounds, self._rounds_run, repeating=repeating
+        )
+        if say and terms.is_last and repeating:
+            self.emit(Status(REPETITION_STATUS if terms.tools_off else REPETITION_CALL_STATUS))
             log.warning("The same call keeps failing", extra={"run_id": self.plan.run_id})
-        elif say:
-            self.emit(Status(LIMIT_STATUS))
+        elif say and terms.is_last:
+            self.emit(Status(LIMIT_STATUS if terms.tools_off else LIMIT_CALL_STATUS))
             log.warning("Max tool execution rounds reached", extra={"rounds": self._rounds_run})
-        return True
+        return terms
 
     async def _one_round(
-        self, calls: Round, tools_off: bool, recorded: RecordedRound | None
+        self, calls: Round, terms: Terms, recorded: RecordedRound | None
     ) -> StopReason | None:
         """Asks once and does what the turn asks for; a reason if the run ends here."""
-        turn = await self._turn(calls, tools_off, recorded)
-        match next_step(turn, self.plan.policy, self._rounds_run, tools_off):
+        turn = await self._turn(calls, terms, recorded)
+        theirs = self._theirs(turn)
+        policy, last = self.plan.policy, terms.is_last
+        match next_step(turn, policy, self._rounds_run, terms.tools_off, theirs, is_last=last):
             case Step.END:
                 await self._refuse(calls, turn, LAST_TURN)
-                return self._ending(turn, tools_off, recorded)
+                return self._ending(turn, terms, recorded)
             case Step.HAND_BACK:
-                self._said.add_answers((), pending=turn.calls)
+                self._hand_back(calls, turn, theirs)
                 return "calls"
             case Step.LIMIT:
                 self._said.add_answers((), pending=turn.calls)
-                if self.plan.policy.on_limit == "error":
-                    limit = self.plan.policy.max_rounds
+                if policy.on_limit == "error":
+                    limit = policy.max_rounds
                     raise RoundLimitExceeded(limit, self._said.messages, turn.calls)
                 return "max_rounds"
             case Step.REFUSE_CALLS:
                 self._rounds_run += 1
                 await self._refuse(calls, turn, TRUNCATED)
                 # The caller has seen its own call begin: the cut is the caller's to know.
-                return "length" if self._theirs(turn) else None
+                return "length" if theirs else None
             case Step.RUN_TOOLS:
-                return await self._run_tools(calls, turn, recorded)
+                return await self._run_tools(calls, turn, theirs, recorded)
 
-    async def _turn(self, calls: Round, tools_off: bool, recorded: RecordedRound | None) -> Turn:
+    async def _turn(self, calls: Round, terms: Terms, recorded: RecordedRound | None) -> Turn:
         """What the model says: out of the log if it has said it, else asked for."""
         if recorded is not None and recorded.turn is not None:
             self._said.add_turn(recorded.turn)
@@ -237,23 +247,24 @@ class Loop:
             raise self._history.refusal
         self.phase = "awaiting_final_response" if self._rounds_run else "awaiting_model_call"
         begins = RoundStarted if recorded is None else RoundRestarted
-        self.emit(begins(calls.number, self.phase, tools_off))
+        self.emit(begins(calls.number, self.phase, terms.tools_off))
         if self._settled is not None:
             await self._settled()
-        return await self._ask(calls, tools_off)
+        return await self._ask(calls, terms)
 
-    async def _ask(self, calls: Round, tools_off: bool) -> Turn:
+    async def _ask(self, calls: Round, terms: Terms) -> Turn:
         plan, policy = self.plan, self.plan.policy
         request = ModelRequest(
             messages=self._said.messages,
-            tools=() if tools_off else plan.declarations,
-            tool_choice=policy.choice(self._rounds_run, tools_off),
+            tools=self._offered(terms),
+            tool_choice=terms.choice,
             parallel_tool_calls=policy.parallel_tool_calls,
             settings=plan.settings,
             extra=plan.extra,
             live=plan.live,
         )
-        may_run = policy.execute_tools and not tools_off and self._rounds_run < policy.max_rounds
+        may_run = policy.execute_tools and not terms.is_last
+        may_run = may_run and self._rounds_run < policy.max_rounds
         builder, emit = TurnBuilder(), self.emit
         self._ids.begin_turn()
         try:
@@ -274,9 +285,14 @@ class Loop:
         self._said.add_turn(turn)
         return turn
 
-    def _ending(self, turn: Turn, tools_off: bool, recorded: RecordedRound | None) -> StopReason:
+    def _offered(self, terms: Terms) -> tuple[Declaration, ...]:
+        if terms.offered is None:
+            return self.plan.declarations
+        return tuple(self.plan.tools[name].declaration for name in terms.offered)
+
+    def _ending(self, turn: Turn, terms: Terms, recorded: RecordedRound | None) -> StopReason:
         reason = END_REASONS[turn.finish]
-        if not tools_off or reason in ("content_filter", "malformed_call"):
+        if not terms.is_last or reason in ("content_filter", "malformed_call"):
             return reason
         if not turn.message.text:
             if recorded is None or not recorded.added_text:
@@ -291,15 +307,25 @@ class Loop:
             await calls.stop()
             self._answer(why)
 
-    async def _run_tools(
-        self, calls: Round, turn: Turn, recorded: RecordedRound | None
-    ) -> StopReason | None:
-        """Runs the calls that are ours. The caller's own are handed back, and end the run."""
-        theirs = self._theirs(turn)
-        ours = [call for call in turn.calls if call not in theirs] if theirs else turn.calls
+    def _hand_back(self, calls: Round, turn: Turn, theirs: Sequence[FunctionCall]) -> None:
+        """Leaves the caller its calls; in the last turn, any others are answered but not run."""
+        theirs = theirs if self.plan.policy.execute_tools else turn.calls
+        ours = [call for call in turn.calls if call not in theirs]
         if not ours:
             self._said.add_answers((), pending=theirs)
-            return "calls"
+            return
+        self._open = (calls, ours)
+        self._answer(LAST_TURN, pending=theirs)
+
+    async def _run_tools(
+        self,
+        calls: Round,
+        turn: Turn,
+        theirs: Sequence[FunctionCall],
+        recorded: RecordedRound | None,
+    ) -> StopReason | None:
+        """Runs the calls that are ours. The caller's own are handed back, and end the run."""
+        ours = [call for call in turn.calls if call not in theirs] if theirs else turn.calls
         self._rounds_run += 1
         self.phase = "executing_tools"
         self._open = (calls, turn.calls)

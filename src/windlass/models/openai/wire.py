@@ -60,7 +60,7 @@ class RequestEncoder:
         }
         if request.tools and (tools := self._tools.get(request.tools)) is not None:
             fields["tools"] = tools
-            if (choice := _tool_choice(request.tool_choice)) is not None:
+            if (choice := _tool_choice(request.tool_choice, request.tools)) is not None:
                 fields["tool_choice"] = choice
             if request.parallel_tool_calls is not None:
                 fields["parallel_tool_calls"] = request.parallel_tool_calls
@@ -109,14 +109,16 @@ def encode_tools(tools: tuple[Declaration, ...]) -> Raw | None:
     return Raw(encode_json(functions)) if functions else None
 
 
-def _tool_choice(choice: ToolChoice) -> str | JsonObject | None:
+def _tool_choice(choice: ToolChoice, tools: tuple[Declaration, ...]) -> str | JsonObject | None:
     named: list[JsonObject] = [
         {"type": "function", "function": {"name": name}} for name in choice.names
     ]
-    if choice.mode == "none" or not named:
-        return None if choice.mode == "auto" else choice.mode
     if choice.mode == "required" and len(named) == 1:
         return named[0]
+    functions = {tool.name for tool in tools if isinstance(tool, FunctionDeclaration)}
+    # Few servers besides OpenAI's know allowed_tools: it is sent only where it says something.
+    if choice.mode == "none" or not named or functions <= set(choice.names):
+        return None if choice.mode == "auto" else choice.mode
     return {"type": "allowed_tools", "allowed_tools": {"mode": choice.mode, "tools": named}}
 
 
