@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from agents import (
     Agent,
+    ModelSettings,
     OpenAIChatCompletionsModel,
     Runner,
     function_tool,
@@ -69,8 +70,17 @@ def _done(result: Any, said: str = "") -> Done:
 
 
 @asynccontextmanager
-async def opened(base_url: str, model: str) -> AsyncIterator[Geographer]:
+async def opened(
+    base_url: str, model: str, *, tool_choice: str | None = None, ends_with_tool: bool = False
+) -> AsyncIterator[Geographer]:
     set_tracing_disabled(disabled=True)
     async with AsyncOpenAI(base_url=base_url, api_key="any", max_retries=0) as client:
-        asked = OpenAIChatCompletionsModel(model, client)
-        yield Geographer(Agent("Geographer", tools=[get_weather, write_down], model=asked))
+        yield Geographer(
+            Agent(
+                "Geographer",
+                tools=[get_weather, write_down],
+                model=OpenAIChatCompletionsModel(model, client),
+                model_settings=ModelSettings(tool_choice=tool_choice),
+                tool_use_behavior="stop_on_first_tool" if ends_with_tool else "run_llm_again",
+            )
+        )

@@ -50,6 +50,11 @@ class Upstream:
         self._stepper: Stepper[Body] = Stepper(steps)
         self.fake.requests.clear()
 
+    def answers(self, script: Callable[[Body], Step]) -> None:
+        """A model that decides by the request, for as many requests as come."""
+        self._stepper = Stepper(script)
+        self.fake.requests.clear()
+
     def _step(self, body: Body) -> Turn | Fault | Exception:
         return self._stepper.next(body)
 

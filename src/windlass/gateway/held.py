@@ -56,6 +56,7 @@ class HeldModel:
         required = self._insists and request.tool_choice.mode == "required"
         most = 1 if request.parallel_tool_calls is False else math.inf
         most = 0 if request.tool_choice.mode == "none" else most
+        held: list[ModelEvent] = []
         async with self._model.stream(request) as events:
             async for event in events:
                 if type(event) is ToolCallStarted:
@@ -65,7 +66,14 @@ class HeldModel:
                         calls += 1
                 elif type(event) is TurnEnded and required and not calls:
                     self._refuse(event)
+                elif required and not calls and self.mode == "emulated":
+                    # An emulated turn shows nothing before its call: nor does one without a call.
+                    held.append(event)
+                    continue
                 if getattr(event, "index", None) not in unheard:
+                    for waiting in held:
+                        yield waiting
+                    held.clear()
                     yield event
 
     def _refuse(self, end: TurnEnded) -> None:
