@@ -22,7 +22,7 @@ MEASURED := --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install run examples console screenshots test check format bench bench-local bench-peers bfcl crash crash-fleet docs clean
+.PHONY: help install run examples console screenshots test check format bench bench-local bench-peers clients bfcl crash crash-fleet docs clean
 
 help:
 	@echo "make run     the gateway with a model of this machine and a few tools; MODEL=smol for the light one"
@@ -33,6 +33,7 @@ help:
 	@echo "make format  put right what ruff can"
 	@echo "make bench   Windlass beside a raw aiohttp loop and the openai SDK"
 	@echo "make bench-local   the embedded models: which tools they choose, and the whole loop"
+	@echo "make clients   real clients that demand a call of the gateway, in Python and Node"
 	@echo "make bfcl    every gold call of BFCL in every format, and its tasks"
 	@echo "make crash   kills a gateway 300 times, or KILLS, and looks whether anything is lost"
 	@echo "make crash-fleet   the same for gateways, workers and NATS servers of a fleet"
@@ -87,6 +88,13 @@ bench-peers: $(INSTALLED)
 	@$(UV) venv --quiet --allow-existing bench/.venv-peers
 	@$(UV) pip install --quiet --python bench/.venv-peers/bin/python 'litellm[proxy]==1.106.2' opentelemetry-sdk
 
+# Their packages are pinned in bench/clients, in environments of their own.
+clients: $(INSTALLED)
+	@$(UV) venv --quiet --allow-existing bench/.venv-clients
+	@$(UV) pip sync --quiet --python bench/.venv-clients/bin/python bench/clients/requirements.txt
+	@cd bench/clients && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --no-audit --no-fund --loglevel=error --silent
+	@$(BIN)/python bench/clients/run.py $(ARGS)
+
 crash: $(INSTALLED)
 	@WINDLASS_CRASH_KILLS=$(KILLS) $(BIN)/pytest -q -s -n0 tests/crash/test_crashes.py $(ARGS)
 
@@ -100,7 +108,7 @@ docs: $(INSTALLED)
 	@$(BIN)/pytest -q tests/test_docs.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-tools bench/.venv-peers console/node_modules build dist htmlcov .coverage* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-tools bench/.venv-peers bench/.venv-clients bench/clients/node_modules console/node_modules build dist htmlcov .coverage* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # The lock is the truth: a pyproject.toml that has moved away from it is an error here, not a new lock.

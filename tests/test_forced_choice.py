@@ -77,6 +77,7 @@ async def test_a_call_whose_arguments_are_wrong_is_demanded_again(client_of: Mak
     assert [choice.mode for choice in choices_of(client)] == ["required", "required", "auto"]
 
 
+@pytest.mark.no_page("it shows no finish reason")
 async def test_a_cut_call_is_demanded_again(client_of: MakeClient) -> None:
     cut = calls(call("lookup", city="Rome"), finish="length")
     client = client_of([cut, call("lookup", city="Rome"), "Sunny."])

@@ -29,6 +29,7 @@ from windlass.loop.executor import ToolExecutor
 from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
+from windlass.model import ToolChoice
 from windlass.runs.log import MemoryLog
 from windlass.testing import ScriptedModel, call, calls, say
 
@@ -351,3 +352,20 @@ async def test_a_run_that_never_comes_further_is_given_up(times: int) -> None:
     refusal = refusal_of(History(stuck), [])
     assert (refusal is not None) == (times == 20)
     assert refusal_of(History([*stuck, *events[2:]]), []) is None
+
+
+async def test_a_forced_choice_holds_whatever_the_last_event_was() -> None:
+    """What was demanded, and whether it ran, is known from the log."""
+    choice = ToolChoice("required", ("pay",))
+    script = [call("look", what="a", id="a"), call("pay", amount=1, id="b"), say("Paid.")]
+    events, _ = await whole_run(script, tool_choice=choice)
+    modes = ["required", "required", "auto"]
+    for end in range(1, len(events)):
+        history = History(events[:end])
+        answered = [record for record in history.rounds.values() if record.turn is not None]
+        plan = plan_of(Ledger(), script[len(answered) :], tool_choice=choice)
+        run = AsyncRun(plan, log=MemoryLog(events[:end]), history=history)
+        await run.result()
+        assert isinstance(plan.model, ScriptedModel)
+        asked = [request.tool_choice.mode for request in plan.model.requests]
+        assert asked == modes[len(answered) :], events[end - 1]

@@ -7,6 +7,7 @@ export type ChatCompletionRequest = {
   messages: Array<ChatMessage>;
   /** The client's own tools. Calls of them come back as `tool_calls`. */
   tools?: Array<ChatTool> | null;
+  /** A forced choice holds until its call is made: of the client's tools if it allows any, else of the gateway's. */
   tool_choice?: ToolChoice | null;
   /** The older form of `tools`. */
   functions?: Array<ChatFunction> | null;

@@ -39,7 +39,11 @@ _REQUEST = an_object(
     tools=or_null(
         list_of(ref("ChatTool")), "The client's own tools. Calls of them come back as `tool_calls`."
     ),
-    tool_choice=or_null(ref("ToolChoice")),
+    tool_choice=or_null(
+        ref("ToolChoice"),
+        "A forced choice holds until its call is made: of the client's tools if it allows any,"
+        " else of the gateway's.",
+    ),
     functions=or_null(list_of(ref("ChatFunction")), "The older form of `tools`."),
     function_call=or_null(
         any_of(one_of("auto", "none"), an_object({"name": TEXT})),

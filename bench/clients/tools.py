@@ -1,0 +1,9 @@
+"""The server tool of the gateway that the clients ask."""
+
+from windlass import tool
+
+
+@tool
+def get_weather(city: str) -> str:
+    """The current weather of a city."""
+    return f"21 degrees in {city}"
