@@ -66,15 +66,14 @@ class HeldModel:
                         calls += 1
                 elif type(event) is TurnEnded and required and not calls:
                     self._refuse(event)
-                elif required and not calls and self.mode == "emulated":
-                    # An emulated turn shows nothing before its call: nor does one without a call.
-                    held.append(event)
+                if getattr(event, "index", None) in unheard:
                     continue
-                if getattr(event, "index", None) not in unheard:
-                    for waiting in held:
-                        yield waiting
+                held.append(event)
+                # An emulated turn shows nothing before its call: nor does one without a call.
+                if calls or not required or self.mode != "emulated" or type(event) is TurnEnded:
+                    for each in held:
+                        yield each
                     held.clear()
-                    yield event
 
     def _refuse(self, end: TurnEnded) -> None:
         """Raises `ModelError` for a turn that could have had its call."""
