@@ -25,7 +25,7 @@ from tests.gateway.restarting import (
 from tests.gateway.serving import config_of
 from tests.gateway.talking import SECONDS, asking, function
 
-from windlass import ApprovalRequested
+from windlass import ApprovalRequested, tool
 from windlass.events import RunResumed, TextDelta, ToolRunStarted
 from windlass.gateway import GatewayConfig
 from windlass.gateway.config import KeyConfig, ModelConfig
@@ -114,6 +114,37 @@ async def test_a_run_is_stopped_from_another_process(places: Places) -> None:
     stopped = await post(here.app, {}, f"/v1/runs/{run_id}/stop")
     assert (stopped.status, stopped.json["stop_reason"]) == (200, "stopped")
     assert (await there.ended(run_id))["stop_reason"] == "stopped"
+
+
+@tool
+async def pay(amount: int) -> str:
+    """Pays, and does not come to an end."""
+    return await asyncio.Future[str]()
+
+
+PAYING = config_of(ModelConfig(name="m", target="scripted/model", tools=("pay",)))
+
+
+async def test_a_chat_goes_on_whose_run_was_stopped_as_it_was_resumed(places: Places) -> None:
+    turn = calls(call("pay", amount=1, id="a"), call("pay", amount=2, id="b"))
+    before = places.open([turn], config=PAYING, tools=(pay,))
+    run_id = await before.start(chat_id="c")
+    await before.until(run_id, ToolRunStarted)
+    await before.crash()
+    after = places.open([TEXT], config=PAYING, tools=(pay,))
+    resume = asyncio.create_task(after.resume())
+    while not after.gateway.runs.all():
+        await asyncio.sleep(0)
+    [run] = after.gateway.runs.all()
+    await run.run.stop()
+    await resume
+    told = data(await after.events(run_id))
+    ends = [e["response"]["id"] for e in told if e["event"] == "tool_run_ended"]
+    assert sorted(ends) == ["a", "b"]
+    assert (await after.ask("And now?", chat_id="c"))["content"] == TEXT
+    _, asked, answers, _ = after.model.requests[-1].messages
+    assert [each.id for each in answers.responses] == [each.id for each in asked.calls]
+    assert all("effect unknown" in str(each.error) for each in answers.responses)
 
 
 async def test_a_call_is_decided_about_from_another_process(places: Places) -> None:

@@ -60,10 +60,13 @@ class ToolJob:
     """When the tool itself began; None while nothing can have had an effect."""
     recorded: RecordedCall | None = None
     """How far an earlier process has come with it."""
+    announced: bool = False
+    """Whether the log has its start: then it must have its end too."""
 
     async def start(self) -> None:
         """Says that the tool begins now. From here on a stopped run cannot know its effect."""
         if self.started_at is None:
+            self.announced = True
             self.run.emit(ToolRunStarted(self.call, self.round))
             if self.run.settled is not None:
                 await self.run.settled()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from windlass.content import Message
+from windlass.content import FunctionCall, Message
 from windlass.errors import WindlassError
 from windlass.events import (
     ApprovalRequested,
@@ -16,6 +16,7 @@ from windlass.events import (
     RunResumed,
     RunStarted,
     Status,
+    StopReason,
     TextDelta,
     ToolCallEnded,
     ToolCallStarted,
@@ -26,7 +27,7 @@ from windlass.events import (
 )
 from windlass.loop.approval import Approval
 from windlass.loop.reply import Reply
-from windlass.loop.results import ToolAnswer
+from windlass.loop.results import ToolAnswer, interrupted, not_begun
 from windlass.loop.transcript import Transcript
 from windlass.loop.turn import Turn, TurnBuilder
 from windlass.tool import Tool
@@ -42,6 +43,11 @@ class RecordedCall(Struct):
     """When somebody's yes was asked for."""
     decision: Approval | None = None
     answer: ToolAnswer | None = None
+
+
+_UNKNOWN = RecordedCall()
+_HANDS_BACK: tuple[StopReason, ...] = ("calls", "max_rounds", "error")
+"""How runs end that may leave calls to the caller."""
 
 
 class RecordedRound(Struct):
@@ -109,18 +115,24 @@ class History:
                 continue
             said.add_turn(record.turn)
             if record.turn.calls:
-                known = [record.calls.get(call.id) for call in record.turn.calls]
-                answers = [each.answer for each in known if each and each.answer]
-                pending = [
-                    call
-                    for call, each in zip(record.turn.calls, known, strict=True)
-                    if each is None or each.answer is None
-                ]
+                given = [(call, self._answer(record, call)) for call in record.turn.calls]
+                answers = [answer for _, answer in given if answer is not None]
+                pending = [call for call, answer in given if answer is None]
                 said.add_answers(answers, pending)
             if record.added_text:
                 said.add_text(record.added_text)
         reason = self.ended.reason if self.ended else "stopped"
         return said.reply(reason, self.started.run_id, self.started.model)
+
+    def _answer(self, record: RecordedRound, call: FunctionCall) -> ToolAnswer | None:
+        """The call's answer; None if it is the caller's to give.
+
+        Older versions could stop a run without all its answers: its chat must go on all the same.
+        """
+        known = record.calls.get(call.id, _UNKNOWN)
+        if known.answer is not None or self.ended is None or self.ended.reason in _HANDS_BACK:
+            return known.answer
+        return interrupted(call) if known.begun else not_begun(call)
 
     def _add(self, event: RunEvent) -> None:
         match event:

@@ -30,7 +30,7 @@ from windlass.events import (
 from windlass.loop.approval import Approvals
 from windlass.loop.dependencies import Dependencies
 from windlass.loop.executor import RunContext, ToolExecutor
-from windlass.loop.history import History, RecordedRound
+from windlass.loop.history import History, RecordedCall, RecordedRound
 from windlass.loop.policy import (
     EMPTY_ANSWER,
     END_REASONS,
@@ -47,8 +47,8 @@ from windlass.loop.policy import (
     terms_of,
 )
 from windlass.loop.reply import Reply
-from windlass.loop.results import ToolAnswer
-from windlass.loop.round import NOT_BEGUN, Round
+from windlass.loop.results import NOT_BEGUN, ToolAnswer
+from windlass.loop.round import Round
 from windlass.loop.transcript import Transcript
 from windlass.loop.turn import Turn, TurnBuilder, UniqueIds
 from windlass.model import Model, ModelRequest, Settings
@@ -102,6 +102,8 @@ class Loop:
         self.stop_reason: StopReason | None = None
         self._said = Transcript(plan.messages, plan.tools, plan.policy.max_result_chars)
         self._begun = False
+        self._reached = 0
+        """The last round that the loop has come to: from then on its calls are in `_open`."""
         self._rounds_run = 0
         self._repetition = Repetition(plan.policy.max_repeats)
         self._repeating = False
@@ -142,11 +144,15 @@ class Loop:
         return self._said.reply(reason, self.plan.run_id, self.plan.model.name)
 
     def end(self, reason: StopReason, error: BaseException | None = None) -> None:
-        """Closes the books: open calls are answered, and the last event is said."""
+        """Ends the run at any moment: answers all calls without an answer, then emits `RunEnded`.
+
+        A resumed run may end before the loop has come to all that its log has.
+        """
         if not self._begun:
             self._begin()
         if self._open is not None:
             self._answer(NOT_BEGUN)
+        self._answer_recorded()
         self.stop_reason = reason
         self.phase = "ended"
         said = None if error is None else str(error) or type(error).__name__
@@ -161,6 +167,26 @@ class Loop:
             self.emit(RunStarted(plan.run_id, plan.model.name, plan.messages, rounds))
         else:
             self.emit(RunResumed(history.resumptions + 1))
+
+    def _answer_recorded(self) -> None:
+        """Answers the open calls of recorded rounds that the loop has not reached."""
+        left = [each for each in self._history.rounds.values() if each.number > self._reached]
+        if not left:
+            return
+        context = self._context(Dependencies(), None)
+        for recorded in left:
+            self._reached = recorded.number
+            calls = self._round(recorded.number, context, recorded.calls)
+            if recorded.turn is not None:
+                self._said.add_turn(recorded.turn)
+                self._open = (calls, recorded.turn.calls)
+                self._answer(NOT_BEGUN)
+            else:
+                calls.abandon(recorded.calls)
+                if recorded.partial is not None:
+                    self._said.add_partial(recorded.partial)
+            if recorded.added_text:
+                self._said.add_text(recorded.added_text)
 
     def _time_left(self) -> float | None:
         """A run that was taken up again has no more time than it was given at its start."""
@@ -183,16 +209,21 @@ class Loop:
         )
 
     async def _go_round(self, context: RunContext) -> StopReason:
-        executor, repetition = self.plan.executor, self._repetition
         while True:
             number = len(self._said.rounds) + 1
             recorded = self._history.rounds.get(number)
             terms = self._terms(say=recorded is None)
             known = recorded.calls if recorded and recorded.turn else None
-            async with Round(number, executor, context, repetition, known) as calls:
+            async with self._round(number, context, known) as calls:
+                self._reached = number
                 reason = await self._one_round(calls, terms, recorded)
             if reason is not None:
                 return reason
+
+    def _round(
+        self, number: int, context: RunContext, known: Mapping[str, RecordedCall] | None
+    ) -> Round:
+        return Round(number, self.plan.executor, context, self._repetition, known)
 
     def _terms(self, *, say: bool) -> Terms:
         """The terms of the next request; reports it if that is the last one."""

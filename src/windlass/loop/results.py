@@ -9,8 +9,10 @@ from msgspec import Struct
 from windlass.content import FileData, FunctionCall, FunctionResponse, InlineData
 from windlass.events import Outcome
 
-__all__ = ["ToolAnswer", "answer", "capped", "failure", "jsonable"]
+__all__ = ["ToolAnswer", "answer", "capped", "failure", "interrupted", "jsonable", "not_begun"]
 
+NOT_BEGUN = "stopped before it began"
+INTERRUPTED = "interrupted, effect unknown: the process ended while the tool ran"
 
 _JSON_SCALARS = frozenset({type(None), str, bool, int, float})
 
@@ -57,6 +59,18 @@ def answer(call: FunctionCall, value: object) -> FunctionResponse:
 def failure(call: FunctionCall, text: str, outcome: Outcome) -> ToolAnswer:
     """An answer that tells the model what went wrong."""
     return ToolAnswer(FunctionResponse(call.name, {"error": text}, call.id), outcome)
+
+
+def not_begun(call: FunctionCall) -> ToolAnswer:
+    """The answer to a call that had not begun when its run ended."""
+    return failure(call, NOT_BEGUN, "not_run")
+
+
+def interrupted(call: FunctionCall, *, idempotent: bool = False) -> ToolAnswer:
+    """The answer to a call that ran when its process ended, and does not run again."""
+    text = "interrupted" if idempotent else INTERRUPTED
+    cut = failure(call, text, "interrupted")
+    return msgspec.structs.replace(cut, effect_unknown=not idempotent)
 
 
 def capped(response: FunctionResponse, limit: int) -> FunctionResponse:

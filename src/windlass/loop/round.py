@@ -14,15 +14,19 @@ from windlass.events import ToolRunEnded
 from windlass.loop.executor import RunContext, ToolExecutor, ToolJob
 from windlass.loop.history import RecordedCall
 from windlass.loop.policy import Repetition
-from windlass.loop.results import ToolAnswer, failure
+from windlass.loop.results import (
+    INTERRUPTED,
+    NOT_BEGUN,
+    ToolAnswer,
+    failure,
+    interrupted,
+    not_begun,
+)
 from windlass.tool import OnInterrupt, Tool
 
 __all__ = ["Round", "answers_to", "in_order"]
 
 log = logging.getLogger("windlass.loop")
-
-NOT_BEGUN = "stopped before it began"
-INTERRUPTED = "interrupted, effect unknown: the process ended while the tool ran"
 
 
 class Round:
@@ -47,6 +51,7 @@ class Round:
         self._repetition = repetition
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._answers: dict[int, ToolAnswer] = {}
+        self._jobs: dict[int, tuple[FunctionCall, ToolJob]] = {}
         self._barrier = run.policy.parallel_tool_calls is False
 
     async def __aenter__(self) -> "Round":
@@ -58,7 +63,13 @@ class Round:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.stop()
+        try:
+            await self.stop()
+        finally:
+            # A second cancellation ends that wait, while a tool still comes to its end.
+            for call, job in self._jobs.values():
+                if job.announced:
+                    self._record(call, self._not_again(job, _stopped(job)))
 
     async def stop(self) -> None:
         """Calls off what is still running, and waits until that is so."""
@@ -153,7 +164,8 @@ class Round:
                 f"This call has failed {limit} times with the same arguments and is not run again. "
                 "Change the arguments, or answer without it."
             )
-            self._record(call, failure(call, text, "not_run"))
+            cut = self._when_cut(call) is not None
+            self._record(call, self._cut(call) if cut else failure(call, text, "not_run"))
             return
         job = ToolJob(
             call,
@@ -162,10 +174,11 @@ class Round:
             self._run,
             recorded=self._recorded.get(call.id),
         )
+        self._jobs[id(call)] = (call, job)
         try:
             answer = await self._executor.execute(job)
         except asyncio.CancelledError:
-            self._record(call, _stopped(job))
+            self._record(call, self._not_again(job, _stopped(job)))
             raise
         except ToolError as error:
             answer = replace(
@@ -176,7 +189,14 @@ class Round:
             answer = failure(call, f"{call.name} failed with an internal error.", "error")
         if job.started_at is not None:
             answer = replace(answer, seconds=time.perf_counter() - job.started_at)
-        self._record(call, answer)
+        self._record(call, self._not_again(job, answer))
+
+    def _not_again(self, job: ToolJob, answer: ToolAnswer) -> ToolAnswer:
+        """The answer to a call that was to run again: without that, what an earlier process did
+        is all that is known of it."""
+        if answer.ok or job.started_at is not None or self._when_cut(job.call) is None:
+            return answer
+        return self._cut(job.call)
 
     def _remember(self, call: FunctionCall) -> bool:
         """Takes the answer that an earlier process gave; it stands in the log already."""
@@ -200,11 +220,12 @@ class Round:
 
     def _cut(self, call: FunctionCall) -> ToolAnswer:
         tool = self._run.tools.get(call.name)
-        unknown = not (tool and tool.options.idempotent)
-        text = INTERRUPTED if unknown else "interrupted"
-        return replace(failure(call, text, "interrupted"), effect_unknown=unknown)
+        return interrupted(call, idempotent=tool is not None and tool.options.idempotent)
 
     def _record(self, call: FunctionCall, answer: ToolAnswer) -> None:
+        """Puts the call's answer in the log; the first one stands."""
+        if id(call) in self._answers:
+            return
         self._answers[id(call)] = answer
         self._run.emit(
             ToolRunEnded(
@@ -254,7 +275,7 @@ def _held_up(call: FunctionCall, waiting: set[str], tools: Mapping[str, Tool]) -
 
 def _stopped(job: ToolJob) -> ToolAnswer:
     if job.started_at is None:
-        return failure(job.call, NOT_BEGUN, "not_run")
+        return not_begun(job.call)
     text = "stopped, effect unknown" if job.effect_unknown else "stopped"
     return replace(
         failure(job.call, text, "stopped"),
