@@ -68,4 +68,4 @@ async def test_a_run_that_cannot_be_read_does_not_keep_the_others_from_going_on(
     connection.close()
     client = client_on(["done"])
     assert len(await client.resume()) == 1
-    assert "A run cannot be gone on with" in caplog.text
+    assert "Cannot resume run" in caplog.text

@@ -14,6 +14,7 @@ from windlass.errors import StorageError
 from windlass.events import RunEnded, Status
 from windlass.runs.records import RunRecord
 from windlass.runs.sqlite import SQLiteLog, database
+from windlass.runs.sqlite.database import MIGRATIONS
 from windlass.testing import Latch
 
 
@@ -226,7 +227,7 @@ async def test_a_file_is_brought_up_to_date_once_by_processes_that_race(
         for racer in racers:
             racer.__exit__(None, None, None)
     connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA user_version").fetchone() == (1 + steps,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS) + steps,)
     runs = connection.execute("SELECT id FROM runs").fetchall()
     assert runs == ([("run_1",)] if before == "older" else [])
     for step in range(steps):

@@ -40,6 +40,7 @@ from windlass.runs.log import Follower, MemoryLog
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord, title_of
 from windlass.runs.store import RunStore
+from windlass.runs.stored import Damaged
 from windlass.settings import Mode, function_calling_settings, mode_from
 from windlass.tool import Tool
 
@@ -152,8 +153,10 @@ class AsyncClient:
         for record in left:
             try:
                 runs.append(await self._resumed(record, known, self.log))
-            except StorageError:
-                log.exception("A run cannot be gone on with", extra={"run_id": record.id})
+            except StorageError as error:
+                log.exception("Cannot resume run", extra={"run_id": record.id})
+                if isinstance(error, Damaged):
+                    await self._give_up(record, error, self.log)
         for run in runs:
             self._store.add(run)
         return runs
@@ -192,11 +195,16 @@ class AsyncClient:
         arguments: dict[str, Any] | None = None,
         reason: str | None = None,
     ) -> bool:
-        """Decides about a call that waits for it. Raises `RunNotFound`."""
+        """Decides about a call that waits for it; with a log, the decision is stored on return.
+
+        Raises `RunNotFound`, and `StorageError` if the decision cannot be stored.
+        """
         run = await self.run(run_id)
         if isinstance(run, KeptRun):
             return await run.approve(call_id, approved, arguments=arguments, reason=reason)
-        return run.approve(call_id, approved, arguments=arguments, reason=reason)
+        done = run.approve(call_id, approved, arguments=arguments, reason=reason)
+        await run.settled()
+        return done
 
     async def runs(self) -> "list[AsyncRun | KeptRun]":
         """The runs that go, and the finished ones that are still kept; oldest first."""
@@ -291,6 +299,13 @@ class AsyncClient:
         )
         return self.log.begin(record)
 
+    async def _give_up(self, record: RunRecord, error: Damaged, kept: RunLog) -> None:
+        """Ends a run whose log is damaged, if that can be written: no process can resume it."""
+        try:
+            await kept.give_up(record, f"cannot resume run: {error}")
+        except StorageError:
+            log.exception("Cannot end run", extra={"run_id": record.id})
+
     async def _resumed(
         self, record: RunRecord, known: Mapping[str, Tool], kept: RunLog
     ) -> AsyncRun:
@@ -319,7 +334,9 @@ class AsyncClient:
             extra=origin.extra,
             live=origin.live,
         )
-        return AsyncRun(plan, log=log, history=history)
+        # At last: nothing may happen between this and the run's first step.
+        orders = await kept.orders(record.id)
+        return AsyncRun(plan, log=log, history=history, orders=orders)
 
     async def _plan(
         self,

@@ -56,9 +56,11 @@ class KeptRun:
         arguments: dict[str, Any] | None = None,
         reason: str | None = None,
     ) -> bool:
-        """Passes the decision on to the process that the run goes in."""
+        """Stores the decision for the process that has the run.
+
+        False if the run has ended, or another decision about the call is stored.
+        """
         order = Order(
             kind="approve", call_id=call_id, approved=approved, arguments=arguments, reason=reason
         )
-        await self._log.order(self.id, order)
-        return True
+        return await self._log.order(self.id, order)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from windlass.errors import StorageError, WindlassError
@@ -30,17 +30,24 @@ class AsyncRun:
         *,
         log: MemoryLog | None = None,
         history: History | None = None,
+        orders: Sequence[Order] = (),
     ) -> None:
+        """`orders` have waited for the run: it obeys them before its first step."""
         self.id = plan.run_id
         self.log = log or MemoryLog()
-        self.log.on_order = self._obey
+        self.log.on_order, self.log.on_failure = self._obey, self._give_up
+        self.log.in_use = True
         self._loop = Loop(plan, self.log.append, self.log.settled, history)
         self._on_reply = on_reply
         self._reply: Reply | None = None
         self._error: Exception | None = None
-        self._stopping = False
+        self._stepped = self._stopping = False
         self._obeying: set[asyncio.Task[None]] = set()
         self.task: asyncio.Task[None] = asyncio.create_task(self._go(), name=f"windlass {self.id}")
+        kept = self.log
+        self.task.add_done_callback(lambda _: kept.release())
+        for order in orders:
+            self._obey(order)
 
     @property
     def phase(self) -> Phase:
@@ -77,14 +84,9 @@ class AsyncRun:
         """Ends the run now: tools are cancelled, and each answer says what is known of it."""
         if not self.task.done():
             self._stopping = True
-            self.task.cancel()
+            if self._stepped:
+                self.task.cancel()
             await asyncio.wait([self.task])
-            if self._reply is None and self._error is None:
-                # Cancelled before its first step: nothing has happened, and that is said too.
-                self._loop.end("stopped")
-                self._reply = self._loop.reply()
-                with contextlib.suppress(StorageError):  # it is told to the readers
-                    await self.settled()
 
     async def leave(self) -> None:
         """Ends the run in this process alone: its log stays open, for another to go on with."""
@@ -120,13 +122,27 @@ class AsyncRun:
                 order.call_id, order.approved, arguments=order.arguments, reason=order.reason
             )
             return
+        if not self._stepped:
+            self._stopping = True
+            return
         stopping = asyncio.create_task(self.stop())
         self._obeying.add(stopping)
         stopping.add_done_callback(self._obeying.discard)
 
+    def _give_up(self) -> None:
+        """Ends what still runs: nothing that happens now can be written down."""
+        if self._stepped and self.stop_reason is None:
+            self._stopping = True
+            self.task.cancel()
+
     async def _go(self) -> None:
+        self._stepped = True
         try:
-            self._reply = await self._loop.run()
+            if self._stopping:  # before the first step
+                self._loop.end("stopped")
+                self._reply = self._loop.reply()
+            else:
+                self._reply = await self._loop.run()
         except asyncio.CancelledError:
             self._reply = self._loop.reply()
             if not self._stopping:

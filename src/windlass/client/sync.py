@@ -226,7 +226,9 @@ class Run:
             run = self._run
             if isinstance(run, KeptRun):
                 return await run.approve(call_id, approved, arguments=arguments, reason=reason)
-            return run.approve(call_id, approved, arguments=arguments, reason=reason)
+            done = run.approve(call_id, approved, arguments=arguments, reason=reason)
+            await run.settled()
+            return done
 
         return portal().run(decide())
 

@@ -1,5 +1,7 @@
 """Runs and chats of a gateway that are kept in a log: begun, found, taken up again."""
 
+import asyncio
+import contextlib
 import logging
 import math
 import time
@@ -11,7 +13,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.content import Message
-from windlass.errors import ConfigError, RunInterrupted, RunNotFound, StorageError
+from windlass.errors import (
+    ConfigError,
+    RunInterrupted,
+    RunNotFound,
+    StorageError,
+    WindlassError,
+)
+from windlass.events import ApprovalResolved, RunEvent
 from windlass.gateway.answer import Head, completion_fields
 from windlass.gateway.chats import Chats
 from windlass.gateway.config import GatewayConfig, RunsConfig
@@ -28,7 +37,8 @@ from windlass.model import ModelRequest
 from windlass.models.fields import JsonObject
 from windlass.runs.log import Follower, MemoryLog
 from windlass.runs.protocol import RunLog
-from windlass.runs.records import Order, Retention, RunRecord, title_of
+from windlass.runs.records import DAMAGED, Order, Retention, RunRecord, title_of
+from windlass.runs.stored import NotWritable
 from windlass.settings import Mode
 
 __all__ = ["DurableRuns", "Origin", "head_of", "kept_fields", "plan_of_the_gone", "run_log"]
@@ -37,8 +47,14 @@ log = logging.getLogger("windlass.gateway")
 
 KIND = "gateway"
 A_DAY = 86_400.0
-WAIT_SECONDS = 60.0
+STOP_SECONDS = 15.0
+"""How long a stop waits for the process that has the run."""
+DECISION_SECONDS = 15.0
+"""How long a decision waits for it."""
+STORE_SECONDS = 2.0
+"""How long a stop of a run that nothing works on waits for a log that cannot be written."""
 CLIENT_LOST = "the gateway ended, and the client that waited for this answer was gone with it"
+NOT_WRITTEN = "cannot write run log: {cause}"
 
 
 class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag=KIND):
@@ -85,6 +101,11 @@ class DurableRuns:
         self.chats = Chats(kept)
         self._waiting: set[Follower] = set()
         self._closing = False
+        self._lost: dict[str, WindlassError] = {}
+        """Runs of this gateway whose log has failed, and how: nothing works on them."""
+        self._stops: dict[str, float] = {}
+        """When those of them were stopped whose stop is not stored yet."""
+        kept.health.on_change = _log_change
         self._retention = Retention(
             max_age=None if config.keep_days is None else config.keep_days * A_DAY,
             max_runs=config.max_runs,
@@ -107,19 +128,39 @@ class DurableRuns:
             )
         )
 
+    @property
+    def trouble(self) -> str | None:
+        """Why the log cannot be written; None while it can."""
+        cause = self.log.health.cause
+        return None if cause is None else NOT_WRITTEN.format(cause=cause)
+
+    def lose(self, run_id: str, failure: WindlassError) -> None:
+        """The log of this run has failed: the run is resumed, or ended, when writing works."""
+        self._lost[run_id] = failure
+
+    async def recover(self) -> None:
+        """Stores what could not be stored, if writing works. Raises `StorageError` if not."""
+        if self.trouble is not None:
+            await self.log.check()
+        await self._store_stops()
+
     async def left_open(self, wanted: Callable[[RunRecord], bool]) -> Sequence[RunRecord]:
-        """The runs of a gateway that is gone, if they are wanted. They are ours now."""
+        """The wanted runs of exited gateways, and those whose log has failed here. They are ours
+        now."""
         return await self.log.claim(
-            lambda record: record.origin.get("kind") == KIND and wanted(record)
+            lambda record: record.origin.get("kind") in (KIND, DAMAGED["kind"]) and wanted(record)
         )
 
     async def take_up(self, record: RunRecord) -> tuple[MemoryLog, History, Origin]:
         """All that is known of a run that was left open."""
         kept = await self.log.reopen(record.id)
+        lost = self._lost.pop(record.id, None)
         history = History(kept.recorded())
         try:
             origin = msgspec.convert(record.origin, Origin)
-            if not origin.background:
+            if lost is not None and (isinstance(lost, NotWritable) or not origin.background):
+                history.refusal = RunInterrupted(f"the run log could not be written: {lost}")
+            elif not origin.background:
                 history.refusal = RunInterrupted(CLIENT_LOST)
         except (msgspec.ValidationError, ConfigError) as error:
             origin = Origin(request=ChatRequest(model=record.model, messages=()))
@@ -133,21 +174,80 @@ class DurableRuns:
             raise RunNotFound(f"no run {run_id!r} is known here")
         return record
 
-    async def stop(self, record: RunRecord) -> None:
-        """Asks the process that a run goes in to end it, and waits for that.
+    def known(self, record: RunRecord) -> RunRecord:
+        """The record as the gateway knows it: a stop may not be stored yet."""
+        stopped = self._stops.get(record.id)
+        if record.ended is not None or stopped is None:
+            return record
+        return replace(record, ended=stopped, reason="stopped")
 
-        Raises `Refused` if this gateway ends before: the run is stopped all the same.
+    async def stop(self, record: RunRecord) -> None:
+        """Asks the process that has the run to end it, and waits for that, up to a bound.
+
+        A run of this gateway that waits for its log to be writable is stopped at once. Raises
+        `Refused` if this gateway ends before: the run is stopped all the same.
         """
+        if record.id in self._lost and self.trouble is not None:
+            self._stops[record.id] = time.time()
+            with contextlib.suppress(StorageError, TimeoutError):  # then it is stored later
+                async with asyncio.timeout(STORE_SECONDS):
+                    await self.log.order(record.id, Order(kind="stop"))
+            return
         await self.log.order(record.id, Order(kind="stop"))
+        await self._heard(record, STOP_SECONDS, lambda _: False)
+
+    async def decide(self, record: RunRecord, decision: Order) -> bool:
+        """Passes a decision on to the process that has the run; False if it came too late.
+
+        It is stored when this returns, and obeyed unless that process has been quiet for long.
+        """
+        if not await self.log.order(record.id, decision):
+            return False
+
+        def resolves(event: RunEvent) -> bool:
+            return isinstance(event, ApprovalResolved) and event.call_id == decision.call_id
+
+        heard = await self._heard(record, DECISION_SECONDS, resolves)
+        if heard is None:
+            return (await self.log.status(record.id)).ended is None
+        assert isinstance(heard, ApprovalResolved)
+        said = (heard.approved, heard.arguments, heard.reason)
+        return said == (decision.approved, decision.arguments, decision.reason)
+
+    async def _heard(
+        self, record: RunRecord, seconds: float, wanted: Callable[[RunEvent], bool]
+    ) -> RunEvent | None:
+        """The wanted event, if it comes in time; None also if the run ends first.
+
+        Raises `Refused` if this gateway ends before.
+        """
         events = self.log.follow(record.id, record.events)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
         self._waiting.add(events)
         try:
-            while not events.over:
+            while not events.over and (left := end - loop.time()) > 0:
                 if self._closing:
                     raise Refused(SHUTTING_DOWN)
-                await events.some(WAIT_SECONDS)
+                for event in await events.some(left):
+                    if wanted(event):
+                        return event
         finally:
             self._waiting.discard(events)
+        return None
+
+    async def _store_stops(self) -> None:
+        for run_id in list(self._stops):
+            with contextlib.suppress(RunNotFound):  # it was deleted meanwhile
+                await self.log.order(run_id, Order(kind="stop"))
+            del self._stops[run_id]
+
+    async def aclose(self) -> None:
+        """Closes the log; stops that could not be stored are tried once more."""
+        with contextlib.suppress(StorageError, TimeoutError):
+            async with asyncio.timeout(STORE_SECONDS):
+                await self._store_stops()
+        await self.log.aclose()
 
     def close(self) -> None:
         """Nobody waits here any longer for what others do."""
@@ -183,6 +283,14 @@ class DurableRuns:
             return
         if gone:
             log.info("Old runs were deleted", extra={"runs": gone})
+
+
+def _log_change(cause: str | None) -> None:
+    """Once while it lasts, and once when it is over."""
+    if cause is None:
+        log.warning("run log can be written again")
+    else:
+        log.error(NOT_WRITTEN.format(cause=cause))
 
 
 class _GoneModel:

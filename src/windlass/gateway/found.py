@@ -5,7 +5,6 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from windlass.client.kept import KeptRun
 from windlass.events import RunEnded, RunEvent
 from windlass.gateway.answer import completion_fields
 from windlass.gateway.durable import DurableRuns, kept_fields
@@ -14,7 +13,7 @@ from windlass.jsontext import decode_json
 from windlass.loop.history import History
 from windlass.models.fields import JsonObject
 from windlass.runs.log import Follower
-from windlass.runs.records import RunRecord
+from windlass.runs.records import Order, RunRecord
 
 __all__ = ["Decision", "FoundRun", "KeptHere", "KnownHere", "RunStatus", "run_fields"]
 
@@ -96,20 +95,26 @@ class KeptHere:
     def __init__(self, record: RunRecord, durable: DurableRuns) -> None:
         self.record = record
         self._durable = durable
-        self._kept = KeptRun(record, durable.log)
         self.id = record.id
 
     async def fields(self, *, whole: bool = True) -> JsonObject:
-        if not whole or self.record.ended is None:
-            return kept_fields(self.record)
-        return kept_fields(self.record, History(await self._durable.log.read(self.id)))
+        record = self._durable.known(self.record)
+        # The events of a run that has failed tell no more, and may be damaged.
+        if not whole or record.ended is None or record.reason == "error":
+            return kept_fields(record)
+        return kept_fields(record, History(await self._durable.log.read(self.id)))
 
     async def events(self) -> Sequence[RunEvent]:
         """Those that there are so far. Raises `RunNotFound` if it was deleted meanwhile."""
         return await self._durable.log.read(self.id)
 
+    @property
+    def open(self) -> bool:
+        """Whether its log has no end yet."""
+        return self.record.ended is None
+
     async def stop(self) -> None:
-        if self.record.ended is None:
+        if self.open:
             await self._durable.stop(self.record)
 
     async def approve(self, decision: Decision) -> bool:
@@ -117,14 +122,18 @@ class KeptHere:
         history = History(await self._durable.log.read(self.id))
         calls = [calls for record in history.rounds.values() for calls in record.calls.items()]
         call = dict(calls).get(decision.call_id)
-        if self.record.ended or call is None or call.asked_at is None or call.decision:
+        if self.record.ended or call is None or call.asked_at is None:
             return False
-        return await self._kept.approve(
-            decision.call_id,
-            decision.approved,
+        if call.decision is not None or call.answer is not None:
+            return False
+        order = Order(
+            kind="approve",
+            call_id=decision.call_id,
+            approved=decision.approved,
             arguments=decision.arguments,
             reason=decision.reason,
         )
+        return await self._durable.decide(self.record, order)
 
     def follow(self, after: int) -> Follower | None:
         """The events after that number; None if there will never be any."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from windlass.errors import RunNotFound, WindlassError
+from windlass.errors import RunNotFound, StorageError, WindlassError
 from windlass.gateway.admission import Admission
 from windlass.gateway.by_hand import HandCalls
 from windlass.gateway.catalog import Catalog
@@ -181,7 +181,8 @@ class Gateway:
                 await self._look_after(self.durable, expire=looks % LOOKS_TO_EXPIRE == 0)
                 trouble = ""
             except Exception as error:  # whatever it is: without the next look, runs would be lost
-                if repr(error) != trouble:  # which is said once, and not at every look
+                known = isinstance(error, StorageError) and self.durable.trouble is not None
+                if not known and repr(error) != trouble:  # logged once, and not at every look
                     trouble = repr(error)
                     unexpected = None if isinstance(error, WindlassError) else error
                     log.error("The log of runs cannot be tended: %s", error, exc_info=unexpected)
@@ -189,6 +190,7 @@ class Gateway:
             await asyncio.sleep(TEND_SECONDS)
 
     async def _look_after(self, durable: DurableRuns, *, expire: bool) -> None:
+        await durable.recover()
         if self._takeover is not None and (runs := await self._takeover.left_open()):
             log.info("Runs are taken up again", extra={"runs": len(runs)})
         if expire:
@@ -228,19 +230,24 @@ class Gateway:
             await self._tracing.aclose()
         await self._tally.aclose()
         if self.durable is not None:
-            await self.durable.log.aclose()
+            await self.durable.aclose()
 
     def _took_up(self, run: GatewayRun) -> None:
         self._take_in(run)
         self._add(run)
 
     def _add(self, run: GatewayRun) -> None:
-        """Knows the run from now on. In a fleet, one whose log fails goes on elsewhere or again."""
+        """Knows the run from now on. One whose log fails is resumed when writing works again."""
         self.runs.add(run)
-        if self.config.runs.nats:
-            run.task.add_done_callback(
-                lambda _: self.runs.forget(run.id) if run.run.log.failure else None
-            )
+        if self.durable is not None:
+            run.task.add_done_callback(lambda _: self._lost(run))
+
+    def _lost(self, run: GatewayRun) -> None:
+        failure = run.run.log.failure
+        if self.durable is not None and failure is not None:
+            self.runs.forget(run.id)
+            if run.run.log.recorded():  # otherwise nothing of it is stored
+                self.durable.lose(run.id, failure)
 
     def _durable(self, given: RunLog | None) -> DurableRuns | None:
         kept = given or run_log(self.config)

@@ -39,6 +39,9 @@ class InfoRoutes:
     async def ready(self, request: Request) -> Response:
         if self._gateway.draining:
             return json_response({"status": "shutting down"}, 503)
+        durable = self._gateway.durable
+        if durable is not None and durable.trouble is not None:
+            return json_response({"status": durable.trouble}, 503)
         return json_response({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from windlass.client.run import AsyncRun
 from windlass.emulation.failures import native_failure
@@ -18,7 +18,7 @@ from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.loop.reply import Reply
 from windlass.runs.log import MemoryLog
-from windlass.runs.records import title_of
+from windlass.runs.records import Order, title_of
 from windlass.settings import Mode
 
 __all__ = ["GatewayRun", "Observer"]
@@ -44,8 +44,10 @@ class GatewayRun:
         created: float | None = None,
         log: MemoryLog | None = None,
         history: History | None = None,
+        orders: Sequence[Order] = (),
     ) -> None:
-        """`log` keeps it; with `history`, an earlier process has begun it there."""
+        """`log` keeps it; with `history`, an earlier process has begun it there, and `orders` are
+        those that have waited for it."""
         self.plan, self.request, self.owner = plan, request, owner
         self.id = plan.run_id
         self.background = background
@@ -59,7 +61,7 @@ class GatewayRun:
         """How many of its events another process has written."""
         self._asked_mode: Mode = asked_mode
         self._turns = turns
-        self.run = AsyncRun(plan, self._keep_turn, log=log, history=history)
+        self.run = AsyncRun(plan, self._keep_turn, log=log, history=history, orders=orders)
 
     @property
     def task(self) -> asyncio.Task[None]:

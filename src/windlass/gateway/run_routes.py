@@ -21,7 +21,7 @@ from windlass.gateway.exchange import (
     query_number,
     read_body,
 )
-from windlass.gateway.found import Decision, FoundRun, KeptHere, run_fields
+from windlass.gateway.found import Decision, FoundRun, KeptHere, KnownHere, run_fields
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.listing import listed_runs, read_query
 from windlass.gateway.problems import Problem, Refused
@@ -64,8 +64,15 @@ class RunRoutes:
         return json_response(await (await self._run(request)).fields())
 
     async def stop(self, request: Request) -> Response:
-        await (await self._run(request)).stop()
-        return await self.show(request)
+        run = await self._run(request)
+        await run.stop()
+        if isinstance(run, KnownHere):
+            run = await self._run(request)
+            if isinstance(run, KeptHere):  # its log has failed on the way
+                await run.stop()
+        fields = await (await self._run(request)).fields()
+        # The stop is stored, but the process that has the run has not obeyed it yet.
+        return json_response(fields, 202 if fields["status"] == "running" else 200)
 
     async def approve(self, request: Request) -> Response:
         run = await self._run(request)
@@ -91,7 +98,8 @@ class RunRoutes:
 
     async def delete(self, request: Request) -> Response:
         run = await self._run(request)
-        if (await run.fields(whole=False))["status"] == "running":
+        is_open = isinstance(run, KeptHere) and run.open
+        if is_open or (await run.fields(whole=False))["status"] == "running":
             raise Refused(Problem(409, "The run has not ended: stop it first.", "run_goes"))
         await self._gateway.forget(run.id)
         return json_response({"id": run.id, "object": "run.deleted", "deleted": True})

@@ -16,6 +16,7 @@ from windlass.gateway.turns import KeptTurns
 from windlass.loop.history import History
 from windlass.runs.log import MemoryLog
 from windlass.runs.records import RunRecord
+from windlass.runs.stored import Damaged
 
 __all__ = ["Takeover"]
 
@@ -72,7 +73,7 @@ class Takeover:
                 kept.close()
             if not isinstance(error, Exception):
                 raise
-            self._cannot(record, error)
+            await self._cannot(record, error)
             return None
         self._began(run)
         return run
@@ -81,16 +82,25 @@ class Takeover:
         failed = self._failed.get(record.id)
         return failed is None or time.monotonic() - failed > REST_SECONDS
 
-    def _cannot(self, record: RunRecord, error: Exception) -> None:
-        """A log that is away can be read as soon as it is back; anything else may last."""
-        if not isinstance(error, StorageError):
+    async def _cannot(self, record: RunRecord, error: Exception) -> None:
+        """A log that is away can be read as soon as it is back; anything else may last.
+
+        A run whose log is damaged is ended: no process could ever resume it.
+        """
+        damaged = isinstance(error, Damaged)
+        if damaged or not isinstance(error, StorageError):
             self._failed[record.id] = time.monotonic()
         log.error(
-            "A run cannot be gone on with: %s",
+            "Cannot resume run: %s",
             error,
             exc_info=None if isinstance(error, StorageError) else error,
             extra={"run_id": record.id},
         )
+        if damaged:
+            try:
+                await self._durable.log.give_up(record, "Cannot resume run: its log is damaged.")
+            except StorageError as failure:
+                log.error("Cannot end run: %s", failure, extra={"run_id": record.id})
 
     async def _resumed(
         self, record: RunRecord, kept: MemoryLog, history: History, origin: Origin
@@ -114,6 +124,8 @@ class Takeover:
         except Refused as error:  # there is no such model any more, or no such tool to choose
             plan = plan_of_the_gone(record, history)
             history.refusal = RunInterrupted(f"the run was cut off, and cannot go on: {error}")
+        # At last: nothing may happen between this and the run's first step.
+        orders = await self._durable.log.orders(record.id)
         return GatewayRun(
             plan,
             origin.request,
@@ -124,4 +136,5 @@ class Takeover:
             created=record.created,
             log=kept,
             history=history,
+            orders=orders,
         )

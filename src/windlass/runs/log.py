@@ -64,6 +64,10 @@ class MemoryLog:
         """Why the log cannot go on, if it cannot."""
         self.on_order: Callable[[Order], None] | None = None
         """What the run does with an order that reaches it through its log."""
+        self.on_failure: Callable[[], None] | None = None
+        """What the run does when its log fails."""
+        self.in_use = False
+        """Whether the task of a run still works with it; also after it was closed."""
 
     def recorded(self) -> tuple[RunEvent, ...]:
         """The events so far."""
@@ -110,10 +114,17 @@ class MemoryLog:
     def close(self, failure: WindlassError | None = None) -> None:
         """Ends the log here without ending the run. Readers get what is there, then `failure`."""
         self.closed, self.failure = True, failure
+        if failure is not None and self.on_failure is not None:
+            self.on_failure()
         for _, _, on_close in self._listeners:
             if on_close is not None:
                 on_close()
         self._wake()
+
+    def release(self) -> None:
+        """The task of the run has ended: nothing of it is called any more."""
+        self.in_use = False
+        self.on_order = self.on_failure = None
 
     def _publish(self, event: RunEvent) -> None:
         self._events.append(event)

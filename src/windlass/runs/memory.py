@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from windlass.errors import RunNotFound
 from windlass.events import RunEnded, RunEvent
 from windlass.runs.encoding import encoded
+from windlass.runs.health import LogHealth
 from windlass.runs.log import Follower, MemoryLog
 from windlass.runs.records import Order, Retention, RunRecord, chosen, expired
 
@@ -18,6 +19,7 @@ class MemoryRunLog:
     """Nothing to claim: what this process has left open has ended with it."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.health = LogHealth()
         self._clock = clock
         self._runs: dict[str, tuple[RunRecord, MemoryLog]] = {}
 
@@ -31,6 +33,15 @@ class MemoryRunLog:
 
     async def reopen(self, run_id: str) -> MemoryLog:
         return self._run(run_id)[1]
+
+    async def orders(self, run_id: str) -> Sequence[Order]:
+        return ()
+
+    async def give_up(self, record: RunRecord, reason: str) -> None:
+        self._run(record.id)[1].append(RunEnded("error", error=reason))
+
+    async def check(self) -> None:
+        """Memory can always be written."""
 
     async def read(self, run_id: str, after: int = 0, limit: int | None = None) -> list[RunEvent]:
         events = self._run(run_id)[1].recorded()
@@ -54,10 +65,11 @@ class MemoryRunLog:
         records = [_now(*run) for run in self._runs.values()]
         return chosen(records, owner=owner, chat=chat, open=open, before=before, limit=limit)
 
-    async def order(self, run_id: str, order: Order) -> None:
+    async def order(self, run_id: str, order: Order) -> bool:
         log = self._run(run_id)[1]
         if log.on_order is not None and not log.ended:
             log.on_order(order)
+        return True
 
     async def delete(self, run_id: str) -> None:
         if not self._run(run_id)[1].ended:

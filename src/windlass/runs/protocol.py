@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from windlass.events import RunEvent
+from windlass.runs.health import LogHealth
 from windlass.runs.log import Follower, MemoryLog
 from windlass.runs.records import Order, Retention, RunRecord
 
@@ -13,16 +14,34 @@ __all__ = ["RunLog"]
 class RunLog(Protocol):
     """Keeps the events of many runs. Every method raises `StorageError` if it cannot."""
 
+    health: LogHealth
+    """Whether it can be written."""
+
     def begin(self, record: RunRecord) -> MemoryLog:
         """The log of a new run, to be written by this process."""
         ...
 
     async def claim(self, wanted: Callable[[RunRecord], bool] = ...) -> list[RunRecord]:
-        """The runs that were left open by a process that is gone; from now on they are ours."""
+        """The open runs of exited processes, and those of this process whose log has failed.
+
+        From now on they belong to this process.
+        """
         ...
 
     async def reopen(self, run_id: str) -> MemoryLog:
-        """The log of a claimed run with all that is in it, to be written on."""
+        """The log of a claimed run with all its events, to continue. Raises `Damaged`."""
+        ...
+
+    async def orders(self, run_id: str) -> Sequence[Order]:
+        """The orders that wait for a reopened run, oldest first. No others are passed twice."""
+        ...
+
+    async def give_up(self, record: RunRecord, reason: str) -> None:
+        """Ends a claimed run with an error whose events cannot be read."""
+        ...
+
+    async def check(self) -> None:
+        """Raises `StorageError` if the log cannot be written; else `health` has no cause."""
         ...
 
     async def read(self, run_id: str, after: int = 0, limit: int | None = None) -> list[RunEvent]:
@@ -49,8 +68,11 @@ class RunLog(Protocol):
         """The runs that are kept, newest first; `before` is a time. None does not choose."""
         ...
 
-    async def order(self, run_id: str, order: Order) -> None:
-        """Passes an order on to the process that the run goes in. Raises `RunNotFound`."""
+    async def order(self, run_id: str, order: Order) -> bool:
+        """Passes an order on to the process that has the run. Raises `RunNotFound`.
+
+        It is stored when this returns. False for a decision about a call that has one already.
+        """
         ...
 
     async def delete(self, run_id: str) -> None:

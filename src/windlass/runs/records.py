@@ -8,9 +8,11 @@ from msgspec import Struct
 from windlass.content import Message
 from windlass.events import StopReason
 
-__all__ = ["Order", "Retention", "RunRecord", "chosen", "expired", "title_of"]
+__all__ = ["DAMAGED", "Order", "Retention", "RunRecord", "chosen", "expired", "title_of"]
 
 TITLE_CHARS = 80
+DAMAGED: dict[str, Any] = {"kind": "damaged"}
+"""The origin of a run whose own cannot be read."""
 
 
 class RunRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -24,7 +24,7 @@ from windlass.runs.encoding import encoded
 from windlass.runs.log import MemoryLog
 from windlass.runs.records import RunRecord
 
-__all__ = ["Batch", "BatchWriter", "StoredLog"]
+__all__ = ["Batch", "BatchWriter", "Damaged", "NotWritable", "StoredLog"]
 
 CAN_WAIT = frozenset(
     {
@@ -39,6 +39,14 @@ CAN_WAIT = frozenset(
 )
 """What would be said again if it were lost. Everything else is written at once."""
 COALESCE_SECONDS = 0.05
+
+
+class Damaged(StorageError):
+    """What is stored of a run, or the file itself, cannot be read."""
+
+
+class NotWritable(StorageError):
+    """One run cannot be written, and could not be if it was tried again; others can."""
 
 
 class Batch(Struct):
@@ -83,15 +91,17 @@ class StoredLog(MemoryLog):
         events: Iterable[RunEvent] = (),
         *,
         record: RunRecord | None = None,
+        after: int = 0,
         clock: Callable[[], float] = time.time,
         on_end: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`record` is that of a new run; one that is taken up has its `events` instead."""
+        """`record` is that of a new run; a resumed one has its `events` instead, or the number
+        that it continues `after` if they cannot be read."""
         super().__init__(events, clock)
         self._run_id, self._writer, self._record = run_id, writer, record
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._last = self._kept = self._events[-1].seq if self._events else 0
+        self._last = self._kept = self._events[-1].seq if self._events else after
         self._pending: list[RunEvent] = []
         self._alarm: asyncio.Handle | None = None
         self._hurried = False
@@ -162,7 +172,7 @@ class StoredLog(MemoryLog):
         try:
             data = encoded(events)
         except Exception as error:  # noqa: BLE001 - whatever a tool has put into its result
-            self.close(StorageError(f"an event cannot be written as JSON: {error}"))
+            self.close(NotWritable(f"an event cannot be written as JSON: {error}"))
             return
         end = events[-1] if isinstance(events[-1], RunEnded) else RunEnded("answer")
         ended = (end.time, end.reason, end.error) if end.seq else (None, None, None)

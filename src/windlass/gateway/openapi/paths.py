@@ -63,7 +63,12 @@ def _ready(id: str) -> Operation:
         says="Whether the gateway takes requests.",
         answer=json_answer("Health"),
         problems=ALWAYS,
-        more={"503": {"description": "It is shutting down.", "content": json_answer("Health")}},
+        more={
+            "503": {
+                "description": "It is shutting down, or the log of runs cannot be written.",
+                "content": json_answer("Health"),
+            }
+        },
         guarded=False,
     )
 
@@ -160,12 +165,19 @@ PATHS: dict[str, dict[str, Operation]] = {
             parameters=(_RUN_ID,),
             answer=json_answer("Run"),
             problems=(404, *GUARDED),
+            more={
+                "202": {
+                    "description": "The stop is stored; the run's process has not obeyed it yet.",
+                    "content": json_answer("Run"),
+                }
+            },
         )
     },
     "/v1/runs/{run_id}/approve": {
         "post": Operation(
             id="decideCall",
-            says="Says yes or no to a call that waits for a person.",
+            says="Says yes or no to a call that waits for a person. A call that has a decision or an"
+            " answer already is a 409.",
             parameters=(_RUN_ID,),
             body="Decision",
             answer=json_answer("Run"),

@@ -10,19 +10,22 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import replace
+from nats.errors import MaxPayloadError
 
 from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEnded, RunEvent
 from windlass.jsontext import encode_json
+from windlass.runs.health import LogHealth
 from windlass.runs.jetstream.buckets import Entry
 from windlass.runs.jetstream.follower import stream_follower
 from windlass.runs.jetstream.keepers import Keepers
 from windlass.runs.jetstream.orders import Orders
-from windlass.runs.jetstream.streams import Append, Damaged, Last, Streams
+from windlass.runs.jetstream.streams import Append, Last, Streams, TakenOver
 from windlass.runs.jetstream.writer import RunWriter
 from windlass.runs.log import Follower, MemoryLog
+from windlass.runs.owned import OwnRuns
 from windlass.runs.records import Order, Retention, RunRecord, chosen, expired
-from windlass.runs.stored import Batch, StoredLog
+from windlass.runs.stored import Batch, Damaged, NotWritable, StoredLog
 
 __all__ = ["JetStreamLog"]
 
@@ -53,13 +56,13 @@ class JetStreamLog:
         **connection: Any,
     ) -> None:
         self._streams = Streams(servers, replicas, lease, connection)
+        self.health = LogHealth()
         self._clock = clock
         self.keeper = f"keeper-{secrets.token_hex(8)}"
         self._keepers = Keepers(self._streams, self.keeper, lease)
         self._orders = Orders(self._streams, self._obey)
-        self._live: dict[str, StoredLog] = {}
-        self._claimed: set[str] = set()
-        """Runs that are ours, and are about to go on here."""
+        self._own = OwnRuns()
+        self._live, self._claimed = self._own.live, self._own.claimed
         self._left: set[str] = set()
         """Runs that are ours, and do not go any more."""
         self._unbegun: dict[str, float] = {}
@@ -73,8 +76,7 @@ class JetStreamLog:
     def begin(self, record: RunRecord) -> MemoryLog:
         writer = RunWriter(record.id, self._written)
         run = StoredLog(record.id, writer, record=record, clock=self._clock, on_end=self._let_go)
-        self._live[record.id] = run
-        return run
+        return self._own.keep(record.id, run)
 
     async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
         await self.live()
@@ -85,7 +87,7 @@ class JetStreamLog:
         for run_id, (keeper, revision) in found.items():
             # What is ours and does not go here was lost on the way, as by an answer that was.
             free = keeper in (NOBODY, self.keeper.encode()) or keeper.decode() in gone
-            if not free or run_id in self._live or run_id in self._claimed:
+            if not free or not self._own.is_free(run_id):
                 continue
             try:
                 record = await self._unfinished(run_id)
@@ -107,18 +109,29 @@ class JetStreamLog:
             async for number, data in self._streams.batches(run_id, whole=True):
                 events += _decoded(run_id, data)
                 after, size = number, size + len(data)
-        except Damaged:
-            raise  # it stays claimed: nobody can go on with it
         except BaseException:
             self._claimed.discard(run_id)
             raise
-        self._claimed.discard(run_id)
         writer = RunWriter(run_id, self._written, after, size)
         self._left.discard(run_id)
         self._orders.begin_again(run_id)
         run = StoredLog(run_id, writer, events, clock=self._clock, on_end=self._let_go)
-        self._live[run_id] = run
-        return run
+        return self._own.keep(run_id, run)
+
+    async def orders(self, run_id: str) -> Sequence[Order]:
+        return await self._orders.waiting(run_id)
+
+    async def give_up(self, record: RunRecord, reason: str) -> None:
+        last = await self._streams.last(record.id) or Last(0, b"", 0)
+        writer = RunWriter(record.id, self._written, last.number, last.size)
+        run = StoredLog(record.id, writer, after=record.events, clock=self._clock)
+        run.append(RunEnded("error", error=reason))
+        await run.leave()
+
+    async def check(self) -> None:
+        await self.live()
+        await self._streams.leases.put(self.keeper, b"")
+        self.health.recovered()
 
     async def read(self, run_id: str, after: int = 0, limit: int | None = None) -> list[RunEvent]:
         events: list[RunEvent] = []
@@ -161,9 +174,12 @@ class JetStreamLog:
         begun = (each for each in (*ended, *await asyncio.gather(*going)) if each and each.events)
         return chosen(begun, owner=owner, chat=chat, open=open, before=before, limit=limit)
 
-    async def order(self, run_id: str, order: Order) -> None:
-        if not self._obey(run_id, order) and (await self.status(run_id)).ended is None:
-            await self._orders.give(run_id, order)
+    async def order(self, run_id: str, order: Order) -> bool:
+        if self._obey(run_id, order):
+            return True
+        if (await self.status(run_id)).ended is not None:
+            return order.kind == "stop"
+        return await self._orders.give(run_id, order)
 
     async def delete(self, run_id: str) -> None:
         if (await self.status(run_id)).ended is None:
@@ -200,6 +216,17 @@ class JetStreamLog:
 
     async def _written(self, batch: Batch, append: Append) -> int:
         """Writes a run's next batch, and what is known of the run at its begin and end."""
+        try:
+            return await self._write(batch, append)
+        except TakenOver:
+            raise
+        except StorageError as error:
+            if isinstance(error.__cause__, MaxPayloadError):
+                raise NotWritable(str(error)) from error
+            self.health.failed(str(error))
+            raise
+
+    async def _write(self, batch: Batch, append: Append) -> int:
         streams = self._streams
         if batch.record is not None:
             await self.live()
@@ -295,7 +322,7 @@ class JetStreamLog:
 
     def _let_go(self, run_id: str) -> None:
         """Nothing more is written of it here."""
-        run = self._live.pop(run_id, None)
+        run = self._own.let_go(run_id)
         if run is not None and run.closed:
             self._left.add(run_id)
             self._orders.begin_again(run_id)

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -47,10 +48,27 @@ class Orders:
         if self._task is not None:
             self._task.cancel()
 
-    async def give(self, run_id: str, order: Order) -> None:
-        key = f"{run_id}.{secrets.token_hex(8)}"
-        data = await self._streams.packed(run_id, encode_json(order))
-        await self._streams.orders.put(key, data)
+    async def give(self, run_id: str, order: Order) -> bool:
+        """Stores it; False for a decision about a call that has another one already."""
+        orders, value = self._streams.orders, encode_json(order)
+        data = await self._streams.packed(run_id, value)
+        if order.kind == "stop":
+            await orders.put(f"{run_id}.{secrets.token_hex(8)}", data)
+            return True
+        key = f"{run_id}.{hashlib.sha256(order.call_id.encode()).hexdigest()[:32]}"
+        if await orders.replace(key, data, 0):
+            return True
+        found = await orders.get(key)
+        return found is not None and await self._streams.unpacked(run_id, found.value) == value
+
+    async def waiting(self, run_id: str) -> Sequence[Order]:
+        """Those for a run that is about to be resumed here, oldest first."""
+        found: list[Order] = []
+        for key, entry in (await self._streams.orders.all()).items():
+            if _run_in(key) == run_id and (order := await self._read(run_id, entry.value)):
+                self._obeyed.setdefault(run_id, set()).add(key)
+                found.append(order)
+        return found
 
     async def forget(self, run_id: str) -> None:
         """Its run has ended."""
@@ -92,13 +110,20 @@ class Orders:
         run_id = _run_in(key)
         if key in self._obeyed.get(run_id, ()):
             return
-        try:
-            order = _order.decode(await self._streams.unpacked(run_id, data))
-        except msgspec.DecodeError as error:
-            log.warning("An order cannot be read: %s", error, extra={"run_id": run_id})
-            return
-        if key not in self._obeyed.get(run_id, ()) and self._obey(run_id, order):
+        order = await self._read(run_id, data)
+        if (
+            order is not None
+            and key not in self._obeyed.get(run_id, ())
+            and self._obey(run_id, order)
+        ):
             self._obeyed.setdefault(run_id, set()).add(key)
+
+    async def _read(self, run_id: str, data: bytes) -> Order | None:
+        try:
+            return _order.decode(await self._streams.unpacked(run_id, data))
+        except msgspec.DecodeError as error:
+            log.warning("Cannot read an order: %s", error, extra={"run_id": run_id})
+            return None
 
 
 def _run_in(key: str) -> str:

@@ -19,8 +19,9 @@ from windlass.errors import ConfigError, StorageError
 from windlass.messaging.connection import Connection, JetStreamContext, NatsError, connect
 from windlass.runs.jetstream.buckets import WRONG_SEQUENCE, Bucket
 from windlass.runs.jetstream.reading import Kept, page
+from windlass.runs.stored import Damaged
 
-__all__ = ["LEASES", "Append", "Damaged", "Last", "Streams", "TakenOver", "subject_of"]
+__all__ = ["LEASES", "Append", "Last", "Streams", "TakenOver", "subject_of"]
 
 STREAM = "WINDLASS_LOG"
 PIECES = "WINDLASS_PIECES"
@@ -52,10 +53,6 @@ T = TypeVar("T")
 
 class TakenOver(StorageError):
     """Another process has written to the run: it has it now."""
-
-
-class Damaged(StorageError):
-    """What is kept of a run cannot be read."""
 
 
 class Append(NamedTuple):

@@ -10,14 +10,26 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Literal
 
-from windlass.errors import StorageError
+from windlass.errors import StorageError, WindlassError
+from windlass.runs.stored import Damaged
 
-__all__ = ["Synchronous", "connect", "in_words", "is_busy", "transaction"]
+__all__ = [
+    "Synchronous",
+    "check_room",
+    "connect",
+    "file_failure",
+    "in_words",
+    "is_broken",
+    "is_busy",
+    "transaction",
+]
 
 Synchronous = Literal["normal", "full"]
 """`normal` outlives any crash of a process; `full` waits for the disk, and outlives a power cut."""
 
 BUSY_SECONDS = 10.0
+ROOM_BYTES = 256 * 1024
+"""What must fit into the file before it counts as writable again: many events, not just one."""
 APPLICATION = 0x57494E44  # "WIND"
 
 _making = threading.Lock()
@@ -71,7 +83,28 @@ MIGRATIONS = (
         data BLOB NOT NULL
     );
     """,
+    # Numbers of orders are never used again: what one process obeyed or deletes is that order.
+    """
+    CREATE TABLE numbered_orders (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        run_id TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+        data BLOB NOT NULL
+    );
+    INSERT INTO numbered_orders (id, run_id, data) SELECT id, run_id, data FROM orders;
+    DROP TABLE orders;
+    ALTER TABLE numbered_orders RENAME TO orders;
+    CREATE INDEX orders_by_run ON orders (run_id);
+    """,
 )
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_BROKEN = (
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+)
+_WHOLE_FILE = (*_BUSY, *_BROKEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM)
 
 
 def connect(path: Path, synchronous: Synchronous = "normal") -> sqlite3.Connection:
@@ -181,18 +214,48 @@ def transaction(connection: sqlite3.Connection) -> Generator[None]:
         raise
 
 
+def check_room(connection: sqlite3.Connection) -> None:
+    """Writes something of a useful size, and takes it out again. Raises what SQLite raises."""
+    with transaction(connection):
+        connection.execute("CREATE TABLE room (data BLOB)")
+        connection.execute("INSERT INTO room VALUES (zeroblob(?))", (ROOM_BYTES,))
+        connection.execute("DROP TABLE room")
+    connection.executescript("PRAGMA incremental_vacuum")
+
+
 @contextlib.contextmanager
 def in_words(path: Path) -> Generator[None]:
-    """Says as `StorageError` what SQLite says as its own, with what can be done."""
+    """Raises `StorageError` for every failure of the file, with what can be done.
+
+    A damaged file fails in many ways, not only by errors of SQLite: with values of a wrong type.
+    """
     try:
         yield
     except sqlite3.Error as error:
-        raise StorageError(_words(path, error)) from error
+        damaged = _code(error) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        raise (Damaged if damaged else StorageError)(_words(path, error)) from error
+    except (WindlassError, MemoryError):
+        raise
+    except Exception as error:
+        raise StorageError(f"{path} cannot be read or written: {error!r}") from error
 
 
 def is_busy(error: BaseException | None) -> bool:
-    """Whether somebody else held the file all the time."""
-    return _code(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    """Whether another process held the file all the time."""
+    return _code(error) & 0xFF in _BUSY
+
+
+def is_broken(error: BaseException | None) -> bool:
+    """Whether a new connection may help where this one has failed."""
+    return _code(error) & 0xFF in _BROKEN
+
+
+def file_failure(error: BaseException) -> str | None:
+    """Why the file as a whole cannot be written; None if the failure is that of one run."""
+    cause = error.__cause__
+    if isinstance(cause, OSError):
+        return cause.strerror or str(cause)
+    return str(cause) if _code(cause) & 0xFF in _WHOLE_FILE else None
 
 
 def _code(error: BaseException | None) -> int:

@@ -1,7 +1,7 @@
 """`SQLiteLog`: runs in one file that outlive the process, for every process of the machine."""
 
 import asyncio
-import contextlib
+import logging
 import os
 import sqlite3
 import threading
@@ -15,15 +15,26 @@ from typing import TypeVar
 import msgspec
 
 from windlass.errors import RunNotFound, StorageError
-from windlass.events import RunEvent
+from windlass.events import RunEnded, RunEvent
+from windlass.runs.health import LogHealth
 from windlass.runs.log import Follower, MemoryLog, PollingFollower
+from windlass.runs.owned import OwnRuns
 from windlass.runs.records import Order, Retention, RunRecord, expired
 from windlass.runs.sqlite import keepers, queries
-from windlass.runs.sqlite.database import Synchronous, connect, in_words, transaction
+from windlass.runs.sqlite.database import (
+    Synchronous,
+    check_room,
+    connect,
+    in_words,
+    is_broken,
+    transaction,
+)
 from windlass.runs.sqlite.writer import Writer
 from windlass.runs.stored import StoredLog
 
 __all__ = ["SQLiteLog"]
+
+log = logging.getLogger("windlass.runs")
 
 T = TypeVar("T")
 READERS = 4
@@ -48,11 +59,13 @@ class SQLiteLog:
         self.path = Path(path)
         self._clock = clock
         self._synchronous: Synchronous = synchronous
-        self._writer = Writer(self.path, synchronous)
+        self.health = LogHealth()
+        self._writer = Writer(self.path, synchronous, self.health)
         self._readers: ThreadPoolExecutor | None = None
         self._connections: list[sqlite3.Connection] = []
         self._local = threading.local()
-        self._live: dict[str, StoredLog] = {}
+        self._own = OwnRuns()
+        self._live = self._own.live
         self._orders: asyncio.Task[None] | None = None
         self._process: int | None = None
         """Which has the file open. SQLite does not work in its forks: nothing may be done there."""
@@ -73,18 +86,38 @@ class SQLiteLog:
                     "UPDATE runs SET keeper = ? WHERE id = ?",
                     [(self._writer.keeper, record.id) for record in ours],
                 )
+            self._own.claimed.update(record.id for record in ours)
             return ours
 
         return await self._write(take)
 
     async def cut_off(self) -> set[str]:
-        """The runs that have not ended, and whose process is gone."""
+        """The runs that have not ended, and that no process works on."""
         return {record.id for record in await self._read(self._left_open)}
 
     async def reopen(self, run_id: str) -> MemoryLog:
-        events = await self.read(run_id)
+        try:
+            events = await self.read(run_id)
+        except BaseException:
+            self._own.claimed.discard(run_id)
+            raise
         log = StoredLog(run_id, self._writer, events, clock=self._clock, on_end=self._forget)
         return self._keep(run_id, log)
+
+    async def orders(self, run_id: str) -> Sequence[Order]:
+        rows = await self._read(partial(queries.orders_of, run_id=run_id))
+        self._obeyed.update((number, run_id) for number, _ in rows)
+        return [order for _, data in rows if (order := _order_in(run_id, data)) is not None]
+
+    async def give_up(self, record: RunRecord, reason: str) -> None:
+        after = (await self.status(record.id)).events
+        log = StoredLog(record.id, self._writer, after=after, clock=self._clock)
+        log.append(RunEnded("error", error=reason))
+        await log.leave()
+
+    async def check(self) -> None:
+        await self._write(check_room)
+        self.health.recovered()
 
     async def read(self, run_id: str, after: int = 0, limit: int | None = None) -> list[RunEvent]:
         look = partial(queries.events_after, run_id=run_id, after=after, limit=limit)
@@ -120,15 +153,27 @@ class SQLiteLog:
         )
         return await self._read(choose)
 
-    async def order(self, run_id: str, order: Order) -> None:
+    async def order(self, run_id: str, order: Order) -> bool:
         live = self._live.get(run_id)
         if live is not None and live.on_order is not None:
             live.on_order(order)
-            return
-        if (await self.status(run_id)).ended is None:
-            values = (run_id, msgspec.json.encode(order))
-            query = "INSERT INTO orders (run_id, data) VALUES (?, ?)"
-            await self._write(lambda connection: connection.execute(query, values).rowcount)
+            return True
+
+        def give(connection: sqlite3.Connection) -> bool:
+            with transaction(connection):
+                if queries.record_of(connection, run_id).ended is not None:
+                    return order.kind == "stop"
+                rows = queries.orders_of(connection, run_id)
+                given = [_order_in(run_id, data) for _, data in rows]
+                calls = {each.call_id for each in given if each and each.kind == "approve"}
+                if order.call_id in calls and order.kind == "approve":
+                    return order in given  # the same decision once more
+                query = "INSERT INTO orders (run_id, data) VALUES (?, ?)"
+                connection.execute(query, (run_id, msgspec.json.encode(order)))
+            return True
+
+        await self.status(run_id)  # without the writer: a run that is not known is the usual error
+        return await self._write(give)
 
     async def delete(self, run_id: str) -> None:
         if (await self.status(run_id)).ended is None:
@@ -153,6 +198,7 @@ class SQLiteLog:
         left = [log.leave() for log in self._live.values()]
         await asyncio.gather(*left, return_exceptions=True)
         await asyncio.wrap_future(self._writer.close())
+        self._own.clear()
         if self._readers is not None:
             self._readers.shutdown()
             self._readers = None
@@ -180,38 +226,49 @@ class SQLiteLog:
 
     def _left_open(self, connection: sqlite3.Connection) -> Sequence[RunRecord]:
         found = queries.open_runs(connection)
-        held = {keeper for _, keeper in found}
+        ours = self._writer.keeper
+        held = {keeper for _, keeper in found} - {ours}
         gone = {keeper for keeper in held if not keepers.is_alive(self.path, keeper)}
-        return [record for record, keeper in found if keeper in gone]
+        return [
+            record
+            for record, keeper in found
+            # A run of ours that nothing works on has lost its log on the way, as on a full disk.
+            if keeper in gone or (keeper == ours and self._own.is_free(record.id))
+        ]
 
     def _keep(self, run_id: str, log: StoredLog) -> StoredLog:
-        self._live[run_id] = log
+        self._own.keep(run_id, log)
         if self._orders is None or self._orders.done():
             self._orders = asyncio.create_task(self._look_for_orders())
         return log
 
     def _forget(self, run_id: str) -> None:
-        self._live.pop(run_id, None)
+        self._own.let_go(run_id)
 
     async def _look_for_orders(self) -> None:
         """While runs go here: what other processes ask of them."""
         while self._live:
             await asyncio.sleep(ORDER_SECONDS)
-            with contextlib.suppress(StorageError):  # whoever writes will hear of it
+            try:
                 await self._obey_orders()
+            except StorageError:
+                pass  # whoever writes will hear of it
+            except Exception:
+                log.exception("An order was not obeyed")
 
     async def _obey_orders(self) -> None:
         """Each once. They stay until their run has ended: what came of them may not be kept yet."""
         rows = await self._read(queries.orders)
         self._obeyed &= {(number, run_id) for number, run_id, _, _ in rows}
         for number, run_id, data, _ in rows:
-            log = self._live.get(run_id)
-            if log is None or log.on_order is None or (number, run_id) in self._obeyed:
+            run = self._live.get(run_id)
+            if run is None or run.on_order is None or (number, run_id) in self._obeyed:
                 continue
             self._obeyed.add((number, run_id))
-            log.on_order(_orders.decode(data))
-        if done := [(number,) for number, _, _, ended in rows if ended]:
-            delete = "DELETE FROM orders WHERE id = ?"
+            if (order := _order_in(run_id, data)) is not None:
+                run.on_order(order)
+        if done := [(number, run_id) for number, run_id, _, ended in rows if ended]:
+            delete = "DELETE FROM orders WHERE id = ? AND run_id = ?"
             await self._write(lambda connection: connection.executemany(delete, done).rowcount)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -236,5 +293,20 @@ class SQLiteLog:
         if connection is None:
             connection = self._local.connection = connect(self.path, self._synchronous)
             self._connections.append(connection)
-        with in_words(self.path):
-            return work(connection)
+        try:
+            with in_words(self.path):
+                return work(connection)
+        except StorageError as error:
+            if is_broken(error.__cause__):  # the next one may find the file whole
+                self._local.connection = None
+                self._connections.remove(connection)
+                connection.close()
+            raise
+
+
+def _order_in(run_id: str, data: bytes) -> Order | None:
+    try:
+        return _orders.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
+        log.warning("An order cannot be read: %s", error, extra={"run_id": run_id})
+        return None

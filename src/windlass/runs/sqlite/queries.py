@@ -2,15 +2,16 @@
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from windlass.errors import RunNotFound, StorageError
+from windlass.errors import RunNotFound
 from windlass.events import RunEvent
-from windlass.runs.records import RunRecord
+from windlass.runs.records import DAMAGED, RunRecord
+from windlass.runs.stored import Damaged
 
-__all__ = ["events_after", "open_runs", "orders", "record_of", "records"]
+__all__ = ["events_after", "open_runs", "orders", "orders_of", "record_of", "records"]
 
 _RECORD = "id, model, created, owner, chat, title, origin, ended, reason, error, events, size"
 _BATCHES = """
@@ -21,7 +22,6 @@ _BATCHES = """
 """Goes straight to the number: whoever follows a log looks for its end again and again."""
 _events = msgspec.json.Decoder(list[RunEvent])
 _origin = msgspec.json.Decoder(dict[str, Any])
-T = TypeVar("T")
 
 
 def events_after(
@@ -29,14 +29,14 @@ def events_after(
 ) -> tuple[list[RunEvent], bool]:
     """The events after that number, and whether the run has ended: then nothing else comes.
 
-    Raises `RunNotFound`, and `StorageError` for events that cannot be understood.
+    Raises `RunNotFound`, and `Damaged` for events that cannot be understood.
     """
     # Before the events are: what has ended by now has all of them.
     ended = _has_ended(connection, run_id)
     events: list[RunEvent] = []
     rows = connection.execute(_BATCHES, {"run": run_id, "after": after})
     for (data,) in rows:
-        events += _decoded(run_id, data, _events)
+        events += _decoded(run_id, data)
         if limit is not None and len(events) >= limit:
             break
     rows.close()
@@ -87,6 +87,12 @@ def orders(connection: sqlite3.Connection) -> list[tuple[int, str, bytes, bool]]
     return connection.execute(query).fetchall()
 
 
+def orders_of(connection: sqlite3.Connection, run_id: str) -> list[tuple[int, bytes]]:
+    """What was asked of one run: number and order, oldest first."""
+    query = "SELECT id, data FROM orders WHERE run_id = ? ORDER BY id"
+    return connection.execute(query, (run_id,)).fetchall()
+
+
 def _has_ended(connection: sqlite3.Connection, run_id: str) -> bool:
     """Without the rest of what is known: whoever follows a run asks again and again."""
     return bool(_row_of(connection, run_id, "ended IS NOT NULL")[0])
@@ -99,11 +105,19 @@ def _row_of(connection: sqlite3.Connection, run_id: str, columns: str) -> Sequen
     return row
 
 
-def _decoded(run_id: str, data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
+def _decoded(run_id: str, data: bytes) -> list[RunEvent]:
     try:
-        return decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise StorageError(f"the run {run_id!r} cannot be read, it is damaged: {error}") from error
+        return _events.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
+        raise Damaged(f"the run {run_id!r} cannot be read, it is damaged: {error}") from error
+
+
+def _origin_of(data: bytes) -> dict[str, Any]:
+    """A damaged one is no reason to hide the run, and still less to hide the others."""
+    try:
+        return _origin.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
+        return DAMAGED
 
 
 def _record(row: Sequence[Any]) -> RunRecord:
@@ -115,7 +129,7 @@ def _record(row: Sequence[Any]) -> RunRecord:
         owner=owner,
         chat=chat,
         title=title,
-        origin=_decoded(run_id, origin, _origin),
+        origin=_origin_of(origin),
         ended=ended,
         reason=reason,
         error=error,

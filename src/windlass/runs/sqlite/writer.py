@@ -15,9 +15,18 @@ from msgspec import Struct
 
 from windlass.errors import StorageError
 from windlass.jsontext import encode_json
+from windlass.runs.health import LogHealth
 from windlass.runs.sqlite import keepers
-from windlass.runs.sqlite.database import Synchronous, connect, in_words, is_busy, transaction
-from windlass.runs.stored import Batch
+from windlass.runs.sqlite.database import (
+    Synchronous,
+    connect,
+    file_failure,
+    in_words,
+    is_broken,
+    is_busy,
+    transaction,
+)
+from windlass.runs.stored import Batch, NotWritable
 
 __all__ = ["Writer"]
 
@@ -39,15 +48,23 @@ Outcome: TypeAlias = tuple[Batch, StorageError | None]
 
 
 class Writer:
-    """Begins with the first thing to write. `close` writes what is there, and ends it."""
+    """Begins with the first thing to write. `close` writes what is there, and ends it.
 
-    def __init__(self, path: Path, synchronous: Synchronous) -> None:
+    Every failure reaches its caller, and the thread goes on with the next job.
+    """
+
+    def __init__(
+        self, path: Path, synchronous: Synchronous, health: LogHealth | None = None
+    ) -> None:
+        self.health = health or LogHealth()
         self._path = path
         self._synchronous: Synchronous = synchronous
         self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._over: Future[None] | None = None
         """The end of the thread that writes, if there is one."""
         self._mutex = threading.Lock()
+        self._broken = False
+        """Whether the connection is to be made anew."""
         self.keeper = 0
         """This writer's number in the file, once it has begun."""
 
@@ -91,31 +108,53 @@ class Writer:
     def _work(self, waiting: "queue.SimpleQueue[Job]", end: "Future[None]") -> None:
         connection: sqlite3.Connection | None = None
         over = False
-        while not over:
-            jobs = [waiting.get()]
-            while not waiting.empty():
-                jobs.append(waiting.get_nowait())
-            over = None in jobs
-            try:
-                connection = connection or self._open()
-            except StorageError as error:
-                _refuse(jobs, error)
-            else:
-                self._do(connection, jobs)
-        if connection is not None:
-            connection.close()
-            keepers.release(self._path, self.keeper)
-        end.set_result(None)
+        try:
+            while not over:
+                jobs = [waiting.get()]
+                while not waiting.empty():
+                    jobs.append(waiting.get_nowait())
+                over = None in jobs
+                connection = self._work_on(connection, jobs)
+            if connection is not None:
+                _close(connection)
+            if self.keeper:
+                keepers.release(self._path, self.keeper)
+                self.keeper = 0
+        finally:
+            end.set_result(None)
+
+    def _work_on(
+        self, connection: sqlite3.Connection | None, jobs: Sequence[Job]
+    ) -> sqlite3.Connection | None:
+        """Does the jobs; returns the connection for the next ones, if it is still of use."""
+        self._broken = False
+        try:
+            connection = connection or self._open()
+        except StorageError as error:
+            self.health.failed(file_failure(error) or str(error))
+            _refuse(jobs, error)
+            return None
+        self._do(connection, jobs)
+        if self._broken:
+            _close(connection)
+            return None
+        return connection
 
     def _open(self) -> sqlite3.Connection:
+        """Raises `StorageError`. A later connection of this writer has the same keeper."""
         connection = connect(self._path, self._synchronous)
         try:
             with in_words(self._path):
-                query = "INSERT INTO keepers (started) VALUES (?)"
-                self.keeper = connection.execute(query, (time.time(),)).lastrowid or 0
-            keepers.hold(self._path, self.keeper)
+                if self.keeper:
+                    query = "INSERT OR IGNORE INTO keepers (id, started) VALUES (?, ?)"
+                    connection.execute(query, (self.keeper, time.time()))
+                else:
+                    query = "INSERT INTO keepers (started) VALUES (?)"
+                    keeper = connection.execute(query, (time.time(),)).lastrowid or 0
+                    keepers.hold(self._path, keeper)
+                    self.keeper = keeper
         except BaseException:
-            connection.close()
+            _close(connection)
             raise
         return connection
 
@@ -138,6 +177,7 @@ class Writer:
             with in_words(self._path):
                 result = call.work(connection)
         except Exception as error:  # noqa: BLE001 - it is the caller's
+            self._note(connection, error)
             call.future.set_exception(error)
         else:
             call.future.set_result(result)
@@ -152,6 +192,12 @@ class Writer:
             else:
                 _tell([(batch, failure) for batch in some])
 
+    def _note(self, connection: sqlite3.Connection, failure: Exception) -> None:
+        """Before anyone hears of a failure: what it means for the next writes."""
+        if (cause := file_failure(failure)) is not None:
+            self.health.failed(cause)
+        self._broken |= is_broken(failure.__cause__) or connection.in_transaction
+
     def _try(self, connection: sqlite3.Connection, some: Sequence[Batch]) -> StorageError | None:
         try:
             with in_words(self._path):
@@ -161,11 +207,17 @@ class Writer:
                         _insert(connection, some)
                 else:
                     _insert(connection, some)  # a statement is a transaction of its own
-        except StorageError as error:
-            return error
         except Exception as error:  # noqa: BLE001 - the thread lives on for the other runs
-            return StorageError(f"a run cannot be written to {self._path}: {error}")
+            self._note(connection, error)
+            if isinstance(error, StorageError) and file_failure(error) is not None:
+                return error
+            return NotWritable(str(error))
         return None
+
+
+def _close(connection: sqlite3.Connection) -> None:
+    with contextlib.suppress(sqlite3.Error):  # all that was to be written was, or has failed
+        connection.close()
 
 
 def _insert_runs(connection: sqlite3.Connection, some: Sequence[Batch], keeper: int) -> None:
