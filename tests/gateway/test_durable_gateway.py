@@ -26,7 +26,8 @@ from tests.gateway.serving import config_of
 from tests.gateway.talking import SECONDS, asking, function
 
 from windlass import ApprovalRequested, tool
-from windlass.events import RunResumed, TextDelta, ToolRunStarted
+from windlass.content import FunctionResponse
+from windlass.events import RunResumed, TextDelta, ToolRunEnded, ToolRunStarted, TurnEnded
 from windlass.gateway import GatewayConfig
 from windlass.gateway.config import KeyConfig, ModelConfig
 from windlass.gateway.durable import CLIENT_LOST
@@ -160,6 +161,83 @@ async def test_a_call_is_decided_about_from_another_process(places: Places) -> N
     [end] = [e for e in data(await here.events(run_id)) if e["event"] == "tool_run_ended"]
     assert end["response"]["response"] == {"output": "erased b"}
     assert (await post(here.app, decision, path)).status == 409
+
+
+async def test_a_run_that_was_stopped_while_its_gateway_was_gone_begins_nothing(
+    places: Places,
+) -> None:
+    before = places.open([call("lookup", city="Rome"), slow(TEXT, Gate())])
+    run_id = await before.start()
+    await before.until(run_id, TurnEnded)
+    await before.crash()
+    beside, after = places.open(), places.open([call("lookup", city="Oslo"), TEXT])
+    stopping = asyncio.create_task(post(beside.app, {}, f"/v1/runs/{run_id}/stop"))
+    assert beside.gateway.durable is not None
+    while not beside.gateway.durable._waiting:  # then the stop is stored
+        await asyncio.sleep(0)
+    await after.resume()
+    stopped = await stopping
+    assert (stopped.status, stopped.json["stop_reason"]) == (200, "stopped")
+    told = names(await after.events(run_id))
+    assert "tool_run_started" not in told[told.index("run_resumed") :]
+    assert after.model.requests == []
+
+
+async def test_a_stop_that_nobody_obeys_in_time_is_stored_and_accepted(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.gateway.durable.STOP_SECONDS", 0.01)
+    before = places.open([slow(TEXT, Gate())])
+    run_id = await before.start()
+    await before.crash()
+    beside, after = places.open(), places.open([TEXT])
+    stopped = await post(beside.app, {}, f"/v1/runs/{run_id}/stop")
+    assert (stopped.status, stopped.json["status"]) == (202, "running")
+    await after.resume()
+    assert (await after.ended(run_id))["stop_reason"] == "stopped"
+
+
+@pytest.mark.parametrize("where", ["here", "beside"])
+async def test_a_call_that_has_an_answer_waits_for_no_decision(places: Places, where: str) -> None:
+    there = places.open([calls(call("erase", path="a", id="x"), call("lookup", city="Rome"))])
+    run_id = await there.start()
+    asked = await there.until(run_id, ApprovalRequested)
+    place = there if where == "here" else places.open()
+    await post(there.app, {}, f"/v1/runs/{run_id}/stop")
+    for call_id in (asked.call.id, "never"):
+        refused = await post(place.app, {"call_id": call_id}, f"/v1/runs/{run_id}/approve")
+        assert (refused.status, refused.error["code"]) == (409, "nothing_to_approve")
+
+
+async def test_a_call_whose_answer_is_in_the_log_of_an_open_run_waits_for_no_decision(
+    places: Places,
+) -> None:
+    before = places.open([call("erase", path="a", id="x")])
+    run_id = await before.start()
+    await before.until(run_id, ApprovalRequested)
+    log = before.gateway.runs.get(run_id).run.log
+    log.append(ToolRunEnded(FunctionResponse("erase", {"error": "stopped"}, "x"), "not_run"))
+    await before.crash()
+    beside = places.open()
+    refused = await post(beside.app, {"call_id": "x"}, f"/v1/runs/{run_id}/approve")
+    assert (refused.status, refused.error["code"]) == (409, "nothing_to_approve")
+
+
+async def test_a_decision_that_came_too_late_is_a_conflict_and_not_lost_with_a_200(
+    places: Places,
+) -> None:
+    there, beside = places.open([call("erase", path="a", id="x"), TEXT]), places.open()
+    run_id = await there.start()
+    await there.until(run_id, ApprovalRequested)
+    run = there.gateway.runs.get(run_id).run
+    run.log.on_order = None  # it is busy
+    deciding = asyncio.create_task(post(beside.app, {"call_id": "x"}, f"/v1/runs/{run_id}/approve"))
+    assert beside.gateway.durable is not None
+    while not beside.gateway.durable._waiting:
+        await asyncio.sleep(0)
+    assert run.approve("x", False, reason="no")
+    refused = await deciding
+    assert (refused.status, refused.error["code"]) == (409, "nothing_to_approve")
 
 
 async def test_an_approval_waits_over_a_restart_and_is_taken_at_once(places: Places) -> None:

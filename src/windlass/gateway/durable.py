@@ -89,8 +89,10 @@ def run_log(config: GatewayConfig) -> RunLog | None:
     if runs.path is None:
         return None
     from windlass.runs.sqlite import SQLiteLog
+    from windlass.runs.sqlite.reserve import RESERVE_BYTES
 
-    return SQLiteLog(config.base / runs.path, synchronous=runs.synchronous)
+    path = config.base / runs.path
+    return SQLiteLog(path, synchronous=runs.synchronous, reserve=RESERVE_BYTES)
 
 
 class DurableRuns:

@@ -176,8 +176,8 @@ PATHS: dict[str, dict[str, Operation]] = {
     "/v1/runs/{run_id}/approve": {
         "post": Operation(
             id="decideCall",
-            says="Says yes or no to a call that waits for a person. A call that has a decision or an"
-            " answer already is a 409.",
+            says="Says yes or no to a call that waits for a person. A call that has a decision or"
+            " an answer already is a 409.",
             parameters=(_RUN_ID,),
             body="Decision",
             answer=json_answer("Run"),

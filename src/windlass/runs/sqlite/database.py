@@ -21,6 +21,7 @@ __all__ = [
     "in_words",
     "is_broken",
     "is_busy",
+    "is_full",
     "transaction",
 ]
 
@@ -234,7 +235,7 @@ def in_words(path: Path) -> Generator[None]:
     except sqlite3.Error as error:
         damaged = _code(error) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
         raise (Damaged if damaged else StorageError)(_words(path, error)) from error
-    except (WindlassError, MemoryError):
+    except WindlassError:
         raise
     except Exception as error:
         raise StorageError(f"{path} cannot be read or written: {error!r}") from error
@@ -243,6 +244,11 @@ def in_words(path: Path) -> Generator[None]:
 def is_busy(error: BaseException | None) -> bool:
     """Whether another process held the file all the time."""
     return _code(error) & 0xFF in _BUSY
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether the disk had no room."""
+    return _code(error) & 0xFF == sqlite3.SQLITE_FULL
 
 
 def is_broken(error: BaseException | None) -> bool:

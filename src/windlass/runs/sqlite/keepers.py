@@ -11,6 +11,8 @@ from windlass.errors import StorageError
 
 __all__ = ["hold", "is_alive", "release"]
 
+MAX_KEEPER = 2**62
+"""Above all that can be locked."""
 _held: dict[Path, tuple[int, set[int]]] = {}
 """By lock file: its one descriptor in this process, since closing any would drop all its locks."""
 _mutex = threading.Lock()
@@ -41,6 +43,8 @@ def release(database: Path, keeper: int) -> None:
 
 
 def is_alive(database: Path, keeper: int) -> bool:
+    if type(keeper) is not int or not 0 < keeper < MAX_KEEPER:
+        return False  # the file is damaged: no process has such a number
     with _mutex:
         descriptor, keepers = _open(database)
         if keeper in keepers:

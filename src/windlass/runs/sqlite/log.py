@@ -47,20 +47,24 @@ _orders = msgspec.json.Decoder(Order)
 
 
 class SQLiteLog:
-    """Opened by its first use. `synchronous="full"` waits for the disk at every step."""
+    """Opened by its first use. `synchronous="full"` waits for the disk at every step.
+
+    A `reserve` of so many bytes, in a file beside it, keeps room to store a stop on a full disk.
+    """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
         synchronous: Synchronous = "normal",
+        reserve: int = 0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = Path(path)
         self._clock = clock
         self._synchronous: Synchronous = synchronous
         self.health = LogHealth()
-        self._writer = Writer(self.path, synchronous, self.health)
+        self._writer = Writer(self.path, synchronous, self.health, reserve)
         self._readers: ThreadPoolExecutor | None = None
         self._connections: list[sqlite3.Connection] = []
         self._local = threading.local()
@@ -117,6 +121,7 @@ class SQLiteLog:
 
     async def check(self) -> None:
         await self._write(check_room)
+        self._writer.reserve.fill()
         self.health.recovered()
 
     async def read(self, run_id: str, after: int = 0, limit: int | None = None) -> list[RunEvent]:
@@ -173,7 +178,7 @@ class SQLiteLog:
             return True
 
         await self.status(run_id)  # without the writer: a run that is not known is the usual error
-        return await self._write(give)
+        return await self._write(give, vital=order.kind == "stop")
 
     async def delete(self, run_id: str) -> None:
         if (await self.status(run_id)).ended is None:
@@ -271,9 +276,9 @@ class SQLiteLog:
             delete = "DELETE FROM orders WHERE id = ? AND run_id = ?"
             await self._write(lambda connection: connection.executemany(delete, done).rowcount)
 
-    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _write(self, work: Callable[[sqlite3.Connection], T], *, vital: bool = False) -> T:
         self._check_process()
-        return await asyncio.wrap_future(self._writer.call(work))
+        return await asyncio.wrap_future(self._writer.call(work, vital=vital))
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._check_process()

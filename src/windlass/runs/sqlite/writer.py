@@ -24,8 +24,10 @@ from windlass.runs.sqlite.database import (
     in_words,
     is_broken,
     is_busy,
+    is_full,
     transaction,
 )
+from windlass.runs.sqlite.reserve import Reserve
 from windlass.runs.stored import Batch, NotWritable
 
 __all__ = ["Writer"]
@@ -40,6 +42,8 @@ class Call(Struct):
 
     work: Callable[[sqlite3.Connection], Any]
     future: "Future[Any]"
+    vital: bool = False
+    """Whether it may use the reserve of a full disk."""
 
 
 Job: TypeAlias = Batch | Call | None
@@ -54,9 +58,14 @@ class Writer:
     """
 
     def __init__(
-        self, path: Path, synchronous: Synchronous, health: LogHealth | None = None
+        self,
+        path: Path,
+        synchronous: Synchronous,
+        health: LogHealth | None = None,
+        reserve: int = 0,
     ) -> None:
         self.health = health or LogHealth()
+        self.reserve = Reserve(path, reserve)
         self._path = path
         self._synchronous: Synchronous = synchronous
         self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
@@ -71,10 +80,13 @@ class Writer:
     def put(self, batch: Batch) -> None:
         self._give(batch)
 
-    def call(self, work: Callable[[sqlite3.Connection], T]) -> "Future[T]":
-        """Does something else with the file, in its turn. The future raises `StorageError`."""
+    def call(self, work: Callable[[sqlite3.Connection], T], *, vital: bool = False) -> "Future[T]":
+        """Does something else with the file, in its turn. The future raises `StorageError`.
+
+        What is `vital` may use the reserve of a full disk.
+        """
         future: Future[T] = Future()
-        self._give(Call(work, future))
+        self._give(Call(work, future, vital))
         return future
 
     def close(self) -> "Future[None]":
@@ -130,9 +142,10 @@ class Writer:
         self._broken = False
         try:
             connection = connection or self._open()
-        except StorageError as error:
+        except Exception as error:  # noqa: BLE001 - it is that of every caller
             self.health.failed(file_failure(error) or str(error))
-            _refuse(jobs, error)
+            known = isinstance(error, StorageError)
+            _refuse(jobs, error if known else StorageError(f"{self._path}: {error!r}"))
             return None
         self._do(connection, jobs)
         if self._broken:
@@ -156,6 +169,7 @@ class Writer:
         except BaseException:
             _close(connection)
             raise
+        self.reserve.fill()
         return connection
 
     def _do(self, connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
@@ -174,13 +188,22 @@ class Writer:
         if not call.future.set_running_or_notify_cancel():
             return
         try:
-            with in_words(self._path):
-                result = call.work(connection)
+            result = self._called(connection, call)
         except Exception as error:  # noqa: BLE001 - it is the caller's
             self._note(connection, error)
             call.future.set_exception(error)
         else:
             call.future.set_result(result)
+
+    def _called(self, connection: sqlite3.Connection, call: Call) -> Any:
+        try:
+            with in_words(self._path):
+                return call.work(connection)
+        except StorageError as error:
+            if not (call.vital and is_full(error.__cause__) and self.reserve.release()):
+                raise
+        with in_words(self._path):
+            return call.work(connection)
 
     def _write(self, connection: sqlite3.Connection, batches: Sequence[Batch]) -> None:
         for start in range(0, len(batches), MOST_BATCHES):
