@@ -116,7 +116,7 @@ async def test_the_store_forgets_by_age_and_by_number() -> None:
             self.id = id
             self.task = asyncio.ensure_future(asyncio.sleep(0))
 
-    store: RunStore[Any] = RunStore(keep_finished=10, max_finished=2, clock=lambda: now)
+    store: RunStore[Any, Any] = RunStore(keep_finished=10, max_finished=2, clock=lambda: now)
     for number in range(4):
         run = Done(str(number))
         store.add(run)
@@ -188,7 +188,7 @@ async def test_a_reader_can_take_what_is_there_in_one_go(client_of: MakeClient) 
 
 async def test_a_store_that_is_only_added_to_forgets_too(client_of: MakeClient) -> None:
     client = client_of(["one", "two", "three"])
-    store: RunStore[Any] = RunStore(max_finished=1)
+    store: RunStore[Any, Any] = RunStore(max_finished=1)
     for _ in range(3):
         run = await client.start("go")
         store.add(run)
@@ -199,7 +199,7 @@ async def test_a_store_that_is_only_added_to_forgets_too(client_of: MakeClient) 
 
 async def test_finished_runs_that_are_too_large_are_forgotten(client_of: MakeClient) -> None:
     client = client_of(["one", "two", "three"])
-    store: RunStore[Any] = RunStore(max_finished_bytes=20, size_of=lambda _: 10)
+    store: RunStore[Any, Any] = RunStore(max_finished_bytes=20, size_of=lambda _: 10)
     ids: list[str] = []
     for _ in range(3):
         run = await client.start("go")

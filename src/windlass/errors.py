@@ -17,6 +17,7 @@ WindlassError
 A tool that fails in any other way does not raise here: the failure is logged and the model is told.
 """
 
+import traceback
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,6 +44,33 @@ __all__ = [
 
 class WindlassError(Exception):
     """The root of all errors that Windlass raises on purpose."""
+
+
+def raisable(error: Exception) -> Exception:
+    """A copy of an error that is kept and may be raised many times; a foreign one as it is.
+
+    Raising an object adds the frames of its readers to its traceback. Theirs hold, most often, what
+    keeps the error, which would be a reference cycle, and readers would see each other's frames.
+    """
+    if not isinstance(error, WindlassError):
+        return error
+    copy = type(error).__new__(type(error), *error.args)
+    copy.__dict__.update(error.__dict__)
+    copy.__cause__, copy.__context__ = error.__cause__, error.__context__
+    copy.__suppress_context__ = error.__suppress_context__
+    return copy.with_traceback(error.__traceback__)
+
+
+def clear_frames(error: BaseException | None) -> None:
+    """Drops the local variables in the tracebacks of an error that has been handled.
+
+    They hold whatever the failed code was working on, often in a reference cycle with the error.
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 class ModelError(WindlassError):

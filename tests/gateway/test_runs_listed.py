@@ -203,7 +203,7 @@ async def test_an_ended_run_is_read_once_and_the_summaries_are_bounded() -> None
     place = Place(None, [call("lookup", city="Rome"), "Sunny."])
     run_id = await place.start("Rome?")
     await place.ended(run_id)
-    events = place.gateway.runs.get(run_id).run.log.recorded()
+    events = await (await place.gateway.find(run_id, "")).events()
     runs: list[Any] = [Told(str(number), events) for number in range(3)]
     going: Any = Told("going", events[:-1])
     summaries = Summaries(max_bytes=2 * len(encode_json(summary_of("0", events))))
@@ -221,7 +221,7 @@ async def test_runs_of_many_calls_are_remembered_in_less_number() -> None:
     place = Place(None, [calls(*(call("lookup", city="x" * 1_000) for _ in range(50))), "Done."])
     run_id = await place.start("Many?")
     await place.ended(run_id)
-    events = place.gateway.runs.get(run_id).run.log.recorded()
+    events = await (await place.gateway.find(run_id, "")).events()
     summaries = Summaries(max_bytes=300_000)
     for number in range(20):
         run: Any = Told(str(number), events)
@@ -234,7 +234,7 @@ async def test_a_call_that_did_not_succeed_counts_as_a_failure() -> None:
     place = Place(None, [call("lookup", town="Rome"), "Sorry."])
     run_id = await place.start("Rome?")
     await place.ended(run_id)
-    events = place.gateway.runs.get(run_id).run.log.recorded()
+    events = await (await place.gateway.find(run_id, "")).events()
     [answered] = [event for event in events if isinstance(event, ToolRunEnded)]
     told = summary_of(run_id, events).fields()["tools"]["lookup"]
     assert (answered.outcome, told["failures"]) == ("invalid_arguments", 1)

@@ -248,7 +248,7 @@ async def test_a_run_that_was_taken_up_again_is_not_forgotten_with_its_predecess
         async def _go(self) -> None:
             await self.end.wait()
 
-    store = RunStore[Going]()
+    store = RunStore[Going, Going]()
     lost, again = Going(), Going()
     store.add(lost)
     store.add(again)

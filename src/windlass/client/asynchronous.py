@@ -89,7 +89,7 @@ class AsyncClient:
         self._executor = executor or ToolExecutor()
         self._defaults = checked(defaults)
         self.log = _log_from(log)
-        self._store: RunStore[AsyncRun] = RunStore(
+        self._store: RunStore[AsyncRun, AsyncRun] = RunStore(
             max_running=max_running, keep_finished=keep_finished
         )
 

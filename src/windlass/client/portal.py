@@ -38,10 +38,11 @@ class Portal:
             coroutine.close()
             raise ConfigError("inside an async tool, use AsyncClient: Client would wait for itself")
         outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+        settling = _settle(coroutine, outcome)
         tasks: list[asyncio.Task[None]] = []
 
         def begin() -> None:
-            tasks.append(self._loop.create_task(_settle(coroutine, outcome)))
+            tasks.append(self._loop.create_task(settling))
 
         self._loop.call_soon_threadsafe(begin, context=contextvars.copy_context())
         try:
@@ -50,6 +51,8 @@ class Portal:
             if not outcome.done():
                 self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
             raise
+        finally:
+            del outcome  # it holds an error whose traceback holds this frame
 
     def spawn(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Runs the coroutine function on the loop, without waiting for it."""
@@ -73,6 +76,8 @@ async def _settle(coroutine: Coroutine[Any, Any, T], outcome: concurrent.futures
         outcome.set_running_or_notify_cancel()
     except BaseException as error:  # noqa: BLE001 - it is raised in the thread that asked
         outcome.set_exception(error)
+    finally:
+        del outcome  # as in `Portal.run`
 
 
 _lock = threading.Lock()

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from windlass.errors import StorageError, WindlassError
+from windlass.errors import StorageError, WindlassError, raisable
 from windlass.events import Phase, StopReason
 from windlass.loop.approval import Approval
 from windlass.loop.history import History
@@ -38,12 +38,13 @@ class AsyncRun:
         self.log.on_order, self.log.on_failure = self._obey, self._give_up
         self.log.in_use = True
         self._loop = Loop(plan, self.log.append, self.log.settled, history)
-        self._on_reply = on_reply
         self._reply: Reply | None = None
         self._error: Exception | None = None
         self._stepped = self._stopping = False
         self._obeying: set[asyncio.Task[None]] = set()
-        self.task: asyncio.Task[None] = asyncio.create_task(self._go(), name=f"windlass {self.id}")
+        self.task: asyncio.Task[None] = asyncio.create_task(
+            self._go(on_reply), name=f"windlass {self.id}"
+        )
         kept = self.log
         self.task.add_done_callback(lambda _: kept.release())
         for order in orders:
@@ -67,7 +68,7 @@ class AsyncRun:
     def reply(self) -> Reply:
         """The reply of an ended run. Raises the run's error, or `WindlassError` while it goes."""
         if self._error is not None:
-            raise self._error
+            raise raisable(self._error)
         if self._reply is None:
             raise WindlassError("the run has not ended yet")
         return self._reply
@@ -135,23 +136,34 @@ class AsyncRun:
             self._stopping = True
             self.task.cancel()
 
-    async def _go(self) -> None:
+    async def _go(self, on_reply: Callable[[Reply], None] | None) -> None:
         self._stepped = True
         try:
             if self._stopping:  # before the first step
+                on_reply = None
                 self._loop.end("stopped")
                 self._reply = self._loop.reply()
             else:
-                self._reply = await self._loop.run()
+                self._reply, self._error = await _outcome(self._loop)
         except asyncio.CancelledError:
             self._reply = self._loop.reply()
             if not self._stopping:
                 raise
-        except Exception as error:  # noqa: BLE001 - kept for whoever asks for the result
-            self._error = error
         try:
             await self.settled()
         except StorageError as error:
-            self._error = self._error or error
-        if self._on_reply is not None and self._error is None and self._reply is not None:
-            self._on_reply(self._reply)
+            self._error = self._error or error.with_traceback(None)
+        if on_reply is not None and self._error is None and self._reply is not None:
+            on_reply(self._reply)
+
+
+async def _outcome(loop: Loop) -> tuple[Reply | None, Exception | None]:
+    """The reply, or what the run failed with.
+
+    A function of its own, because the error's traceback holds the frame that has caught it: a
+    method of the run, which holds the error, would be a reference cycle.
+    """
+    try:
+        return await loop.run(), None
+    except Exception as error:  # noqa: BLE001 - kept for whoever asks for the result
+        return None, error

@@ -112,14 +112,18 @@ class AutoModel:
                             yield read
                 failure = None if said else self._failure_in(reader)
             except ModelError as error:
-                problem, failure = error, None if said else native_failure(error)
+                failure = None if said else native_failure(error)
                 if failure is None:
                     raise
+                problem = error
             if failure is None:
                 break
             spent += reader.usage
             if not self._tries_again(failure, problem, tries):
-                self._fall_back(failure, problem)
+                try:
+                    self._fall_back(failure, problem)
+                finally:
+                    problem = None  # its traceback holds this frame
                 async with self._emulated().stream(request) as events:
                     async for event in events:
                         yield _with_usage(event, spent)

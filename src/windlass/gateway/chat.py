@@ -98,8 +98,9 @@ class _Watch:
 
     def end(self) -> None:
         self._alarm.cancel()
-        if self._task is not None:
-            self._task.cancel()
+        task, self._task = self._task, None  # a cancelled task holds the frames that hold us
+        if task is not None:
+            task.cancel()
 
     def _begin(self) -> None:
         self._task = asyncio.create_task(self._look_out())

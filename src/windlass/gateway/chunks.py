@@ -1,7 +1,7 @@
 """A run's events as chat-completion chunks: what a streaming client reads. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -89,17 +89,7 @@ class ChunkEncoder:
         self._shown: dict[int, int] = {}
         """The client's number of each call of this turn that it is shown."""
         self._calls = 0
-        self._encoders: dict[type[Event], Callable[[Any], bytes]] = {
-            RoundStarted: self._round_started,
-            TextDelta: self._text,
-            ThoughtDelta: self._thought,
-            PartReceived: self._part,
-            ToolCallStarted: self._call_started,
-            ToolCallDelta: self._call_delta,
-            ToolCallEnded: self._call_ended,
-        }
-        if tool_events:
-            self._encoders |= dict.fromkeys(_TOOL_EVENTS, self._tool_event)
+        self._encoders = self._WITH_TOOL_EVENTS if tool_events else self._ENCODERS
 
     def begin(self) -> bytes:
         """The first chunk: who speaks."""
@@ -109,7 +99,7 @@ class ChunkEncoder:
         """The chunks of these events; often none."""
         encoders = self._encoders
         return b"".join(
-            [encoders[kind](event) for event in events if (kind := type(event)) in encoders]
+            [encoders[kind](self, event) for event in events if (kind := type(event)) in encoders]
         )
 
     def end(self, reply: Reply) -> bytes:
@@ -185,3 +175,15 @@ class ChunkEncoder:
         shown = encode_json(event_to_dict(event))
         choice = b'"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":null}]'
         return self._head + choice + b',"windlass":' + shown + self._tail
+
+    # By event, and not bound: a table of bound methods would be a reference cycle in each answer.
+    _ENCODERS: ClassVar[dict[type[Event], Callable[["ChunkEncoder", Any], bytes]]] = {
+        RoundStarted: _round_started,
+        TextDelta: _text,
+        ThoughtDelta: _thought,
+        PartReceived: _part,
+        ToolCallStarted: _call_started,
+        ToolCallDelta: _call_delta,
+        ToolCallEnded: _call_ended,
+    }
+    _WITH_TOOL_EVENTS = _ENCODERS | dict.fromkeys(_TOOL_EVENTS, _tool_event)

@@ -6,16 +6,15 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from windlass.events import RunEnded, RunEvent
-from windlass.gateway.answer import completion_fields
 from windlass.gateway.durable import DurableRuns, kept_fields
-from windlass.gateway.run import GatewayRun
-from windlass.jsontext import decode_json
+from windlass.gateway.finished import FinishedRun
+from windlass.gateway.run import GatewayRun, run_fields
 from windlass.loop.history import History
 from windlass.models.fields import JsonObject
 from windlass.runs.log import Follower
 from windlass.runs.records import Order, RunRecord
 
-__all__ = ["Decision", "FoundRun", "KeptHere", "KnownHere", "RunStatus", "run_fields"]
+__all__ = ["Decision", "FoundRun", "KeptHere", "KnownHere", "RunStatus", "known_here"]
 
 RunStatus = Literal["running", "ended", "failed"]
 
@@ -30,7 +29,7 @@ class Decision(Struct, forbid_unknown_fields=True):
 
 
 class KnownHere:
-    """A run that goes in this process, or has ended in it not long ago."""
+    """A run in this process: an active one, or one whose log was closed before its end."""
 
     def __init__(self, run: GatewayRun) -> None:
         self._run = run
@@ -142,32 +141,9 @@ class KeptHere:
         return self._durable.log.follow(self.id, min(after, self.record.events))
 
 
-FoundRun: TypeAlias = KnownHere | KeptHere
+FoundRun: TypeAlias = KnownHere | FinishedRun | KeptHere
 
 
-def run_fields(run: GatewayRun, *, whole: bool = False) -> JsonObject:
-    """What is told of a run: with `whole`, its answer too."""
-    events = run.run.log.recorded()
-    fields: JsonObject = {
-        "id": run.id,
-        "object": "run",
-        "created": run.head.created,
-        "ended": int(events[-1].time) if events and events[-1].done else None,
-        "model": run.head.model,
-        "status": "running",
-        "phase": run.run.phase,
-        "mode": run.mode,
-        "events": len(events),
-        "title": run.title,
-        "chat_id": run.request.chat or None,
-    }
-    if not run.task.done():
-        return fields
-    fields["stop_reason"] = run.run.stop_reason
-    problem = run.problem()
-    fields["status"] = "ended" if problem is None else "failed"
-    if problem is not None:
-        fields["error"] = decode_json(problem.to_json())["error"]
-    elif whole:
-        fields["response"] = completion_fields(run.head, run.reply, run.call_ids)
-    return fields
+def known_here(run: GatewayRun | FinishedRun) -> KnownHere | FinishedRun:
+    """A run of this process's store, as the runs API sees it."""
+    return run if isinstance(run, FinishedRun) else KnownHere(run)

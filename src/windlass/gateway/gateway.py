@@ -16,7 +16,8 @@ from windlass.gateway.catalog import Catalog
 from windlass.gateway.config import GatewayConfig
 from windlass.gateway.durable import DurableRuns, run_log
 from windlass.gateway.exchange import Exchange, Receive, disconnected
-from windlass.gateway.found import FoundRun, KeptHere, KnownHere
+from windlass.gateway.finished import FinishedRun
+from windlass.gateway.found import FoundRun, KeptHere, known_here
 from windlass.gateway.keys import KeyRing
 from windlass.gateway.observe.access_log import AccessLog
 from windlass.gateway.observe.metrics import Metrics
@@ -69,7 +70,8 @@ class Gateway:
         )
         self.keys = KeyRing(config.keys)
         self.turns = KeptTurns()
-        self.runs: RunStore[GatewayRun] = RunStore(
+        self.runs: RunStore[GatewayRun, FinishedRun] = RunStore(
+            keep=self._kept_form,
             max_running=config.limits.max_running,
             keep_finished=config.limits.keep_finished,
             max_finished=config.limits.max_kept_runs,
@@ -157,7 +159,7 @@ class Gateway:
             return KeptHere(await self.durable.find(run_id, owner), self.durable)
         if run.owner != owner:
             raise RunNotFound(f"no run {run_id!r} is known here")
-        return KnownHere(run)
+        return known_here(run)
 
     async def forget(self, run_id: str) -> None:
         """Deletes a run that has ended, wherever it is kept."""
@@ -203,12 +205,12 @@ class Gateway:
     async def drain(self, seconds: float) -> None:
         """Takes nothing new, lets the runs end for so long, and calls the rest off."""
         self.draining = True
-        runs = [run.task for run in self.runs.all() if not run.task.done()]
+        runs = [run.task for run in self.runs.running() if not run.task.done()]
         running = [*runs, *self.hand_calls.going]
         if running:
             log.info("Waiting for runs to end", extra={"runs": len(running)})
             await asyncio.wait(running, timeout=seconds)
-        left = [run for run in self.runs.all() if not run.task.done()]
+        left = [run for run in self.runs.running() if not run.task.done()]
         await asyncio.gather(*(run.call_off(SHUTTING_DOWN) for run in left))
         self.hand_calls.call_off()
         if left:
@@ -248,6 +250,13 @@ class Gateway:
             self.runs.forget(run.id)
             if run.run.log.recorded():  # otherwise nothing of it is stored
                 self.durable.lose(run.id, failure)
+
+    def _kept_form(self, run: GatewayRun) -> GatewayRun | FinishedRun:
+        """What stays of a run that is done: all of it if its log was closed before its end."""
+        log = run.run.log
+        if log.closed or not log.ended:
+            return run
+        return FinishedRun(run, self.durable.log if self.durable else None)
 
     def _durable(self, given: RunLog | None) -> DurableRuns | None:
         kept = given or run_log(self.config)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from windlass.errors import RunNotFound
 from windlass.events import StopReason
 from windlass.gateway.exchange import query_number
-from windlass.gateway.found import FoundRun, KeptHere, KnownHere, RunStatus
+from windlass.gateway.found import FoundRun, KeptHere, RunStatus, known_here
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.problems import bad_request
 from windlass.models.fields import JsonObject
@@ -97,7 +97,7 @@ class Newest:
     async def some(self, size: int) -> list[FoundRun]:
         """The next so many; fewer, and these are the last. Raises `RunNotFound` for `before`."""
         runs = self._gateway.runs.all()
-        here = {run.id: KnownHere(run) for run in runs if run.owner == self._owner}
+        here = {run.id: known_here(run) for run in runs if run.owner == self._owner}
         durable = self._gateway.durable
         if durable is None:
             if self._rest is None:
@@ -113,7 +113,7 @@ class Newest:
             self._time = records[-1].created
         return [here.get(record.id) or KeptHere(record, durable) for record in records]
 
-    def _remaining(self, runs: Sequence[KnownHere]) -> Iterator[KnownHere]:
+    def _remaining(self, runs: Sequence[FoundRun]) -> Iterator[FoundRun]:
         ids = [run.id for run in runs]
         if self._before and self._before not in ids:
             raise RunNotFound(f"no run {self._before!r} is known here")

@@ -10,18 +10,20 @@ from windlass.emulation.failures import native_failure
 from windlass.emulation.mode import mode_of
 from windlass.errors import ModelError, NativeModeUnavailable, WindlassError
 from windlass.events import RunEvent, ToolRunEnded
-from windlass.gateway.answer import Head
+from windlass.gateway.answer import Head, completion_fields
 from windlass.gateway.problems import MALFORMED_CALL, Problem, Refused, problem_of
 from windlass.gateway.request import ChatRequest
 from windlass.gateway.turns import CallIds, KeptTurns, kept_turn
+from windlass.jsontext import decode_json
 from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.loop.reply import Reply
+from windlass.models.fields import JsonObject
 from windlass.runs.log import MemoryLog
 from windlass.runs.records import Order, title_of
 from windlass.settings import Mode
 
-__all__ = ["GatewayRun", "Observer"]
+__all__ = ["GatewayRun", "Observer", "run_fields"]
 
 log = logging.getLogger("windlass.gateway")
 
@@ -60,6 +62,7 @@ class GatewayRun:
         self._elsewhere = len(log.recorded()) if log is not None else 0
         """How many of its events another process has written."""
         self._asked_mode: Mode = asked_mode
+        self._problem: Problem | None = None
         self._turns = turns
         self.run = AsyncRun(plan, self._keep_turn, log=log, history=history, orders=orders)
 
@@ -69,7 +72,7 @@ class GatewayRun:
 
     @property
     def size(self) -> int:
-        """How much it holds, about: what was asked, and what has been said and done."""
+        """The bytes that its events take, about: what was asked, said and done."""
         events = self.run.log.recorded()
         results = sum(len(event.response.text) for event in events if type(event) is ToolRunEnded)
         return self.request.size + EVENT_BYTES * len(events) + results
@@ -88,7 +91,7 @@ class GatewayRun:
 
         What happened in another process is its business: of that, the start alone is shown.
         """
-        works = True
+        works, run_id = True, self.id
 
         def show(event: RunEvent) -> None:
             nonlocal works
@@ -97,7 +100,7 @@ class GatewayRun:
                     observer(event)
                 except Exception:
                     works = False
-                    log.exception("An observer of runs failed", extra={"run_id": self.id})
+                    log.exception("An observer of runs failed", extra={"run_id": run_id})
 
         for event in self.run.log.recorded()[: min(1, self._elsewhere)]:
             show(event)
@@ -128,6 +131,11 @@ class GatewayRun:
 
     def problem(self) -> Problem | None:
         """What an ended run failed with; None if it has an answer."""
+        if self._problem is None:
+            self._problem = self._found_problem()
+        return self._problem
+
+    def _found_problem(self) -> Problem | None:
         error = self.run.error
         if error is not None:
             return self._failure(error)
@@ -158,3 +166,31 @@ class GatewayRun:
         turn = kept_turn(reply, len(self.plan.messages), self.call_ids)
         if turn is not None:
             self._turns.keep(self.owner, turn)
+
+
+def run_fields(run: GatewayRun, *, whole: bool = False) -> JsonObject:
+    """What is told of a run: with `whole`, its answer too."""
+    events = run.run.log.recorded()
+    fields: JsonObject = {
+        "id": run.id,
+        "object": "run",
+        "created": run.head.created,
+        "ended": int(events[-1].time) if events and events[-1].done else None,
+        "model": run.head.model,
+        "status": "running",
+        "phase": run.run.phase,
+        "mode": run.mode,
+        "events": len(events),
+        "title": run.title,
+        "chat_id": run.request.chat or None,
+    }
+    if not run.task.done():
+        return fields
+    fields["stop_reason"] = run.run.stop_reason
+    problem = run.problem()
+    fields["status"] = "ended" if problem is None else "failed"
+    if problem is not None:
+        fields["error"] = decode_json(problem.to_json())["error"]
+    elif whole:
+        fields["response"] = completion_fields(run.head, run.reply, run.call_ids)
+    return fields

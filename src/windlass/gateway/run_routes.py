@@ -21,10 +21,11 @@ from windlass.gateway.exchange import (
     query_number,
     read_body,
 )
-from windlass.gateway.found import Decision, FoundRun, KeptHere, KnownHere, run_fields
+from windlass.gateway.found import Decision, FoundRun, KeptHere, KnownHere
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.listing import listed_runs, read_query
 from windlass.gateway.problems import Problem, Refused
+from windlass.gateway.run import run_fields
 from windlass.loop.history import History
 from windlass.runs.export import exported
 from windlass.runs.log import Follower

@@ -9,7 +9,7 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from windlass.content import FunctionCall
-from windlass.errors import RunInterrupted, ToolError
+from windlass.errors import RunInterrupted, ToolError, clear_frames
 from windlass.events import ToolRunEnded
 from windlass.loop.executor import RunContext, ToolExecutor, ToolJob
 from windlass.loop.history import RecordedCall
@@ -184,9 +184,11 @@ class Round:
             answer = replace(
                 failure(call, str(error), "error"), effect_unknown=error.effect_unknown
             )
-        except Exception:
+            clear_frames(error)
+        except Exception as error:
             log.exception("Tool failed", extra={"tool": call.name, "tool_call_id": call.id})
             answer = failure(call, f"{call.name} failed with an internal error.", "error")
+            clear_frames(error)
         if job.started_at is not None:
             answer = replace(answer, seconds=time.perf_counter() - job.started_at)
         self._record(call, self._not_again(job, answer))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import aiohttp
 from yarl import URL
 
-from windlass.errors import ConfigError, ModelError, StreamCut
+from windlass.errors import ConfigError, ModelError, StreamCut, clear_frames
 from windlass.models.keys import Auth
 from windlass.models.problem import problem_of
 from windlass.models.retry import Timeouts
@@ -94,6 +94,7 @@ class Http:
             )
         except TRANSPORT_ERRORS as error:
             log.debug("POST %s%s failed: %s", url.host, url.path, type(error).__name__)
+            clear_frames(error)
             raise _unreachable(error, url) from error
         log.debug("POST %s%s -> %d", url.host, url.path, response.status)
         if response.status >= 300:

@@ -10,7 +10,7 @@ import msgspec
 from yarl import URL
 
 from windlass.content import Usage
-from windlass.errors import ModelError
+from windlass.errors import ModelError, clear_frames
 from windlass.events import ModelEvent, TurnEnded
 from windlass.models.http import TRANSPORT_ERRORS, Http, Response, cut
 from windlass.models.retry import Retry
@@ -80,7 +80,10 @@ class Waiting:
             problem, attempt=self._attempt, waited=self._waited, jitter=self._dice()
         )
         if seconds is None:
-            raise problem
+            try:
+                raise problem
+            finally:
+                del problem  # its traceback holds this frame
         self._waited += seconds
         log.info(
             "The model's service failed; trying again",
@@ -154,8 +157,10 @@ class _Answer:
             chunk = await self._response.content.readany()
         except TRANSPORT_ERRORS as error:
             # A break after the turn's end is only a careless server.
+            clear_frames(error)
             if sse is None or not self._decoder.finished:
-                raise cut(error) from error
+                # Without its traceback: this frame holds the response, which holds the error.
+                raise cut(error) from error.with_traceback(None)
             chunk = b""
         if chunk:
             return sse.feed(chunk)

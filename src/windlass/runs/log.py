@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec.structs import replace
 
-from windlass.errors import WindlassError
+from windlass.errors import WindlassError, raisable
 from windlass.events import RunEvent
 from windlass.runs.records import Order
 
@@ -44,12 +44,6 @@ class Follower(Protocol):
 class MemoryLog:
     """The events of a run that goes in this process. Belongs to one event loop."""
 
-    settled: Callable[[], Awaitable[None]] | None = None
-    """Waits until all that was appended is kept; None in a log that keeps nothing.
-
-    Who waits in a log that is closed without a failure is cancelled.
-    """
-
     def __init__(
         self, events: Iterable[RunEvent] = (), clock: Callable[[], float] = time.time
     ) -> None:
@@ -68,6 +62,14 @@ class MemoryLog:
         """What the run does when its log fails."""
         self.in_use = False
         """Whether the task of a run still works with it; also after it was closed."""
+
+    @property
+    def settled(self) -> Callable[[], Awaitable[None]] | None:
+        """Waits until all that was appended is kept; None in a log that keeps nothing.
+
+        A waiter in a log that is closed without a failure is cancelled.
+        """
+        return None
 
     def recorded(self) -> tuple[RunEvent, ...]:
         """The events so far."""
@@ -96,16 +98,17 @@ class MemoryLog:
 
         `kinds` are the events that it is to hear of, if not all; they may change on the way.
         `on_close` is called if nothing more comes though the run has not ended. Returns the call
-        that ends it.
+        that ends it, which may come after the log has ended.
         """
         for event in self._events[after:]:
             if kinds is None or type(event) in kinds:
                 listener(event)
         entry = (listener, kinds, on_close)
-        self._listeners.append(entry)
-        if self.closed and on_close is not None:
+        if not self._over:
+            self._listeners.append(entry)
+        elif self.closed and on_close is not None:
             on_close()
-        return lambda: self._listeners.remove(entry)
+        return lambda: self._dismiss(entry)
 
     def follow(self, after: int = 0) -> "MemoryFollower":
         """Every event after number `after`, as it comes, up to the run's last."""
@@ -119,6 +122,7 @@ class MemoryLog:
         for _, _, on_close in self._listeners:
             if on_close is not None:
                 on_close()
+        self._listeners.clear()
         self._wake()
 
     def release(self) -> None:
@@ -126,12 +130,23 @@ class MemoryLog:
         self.in_use = False
         self.on_order = self.on_failure = None
 
+    @property
+    def _over(self) -> bool:
+        """Whether listeners have heard everything: they may hold what holds this log."""
+        return self.closed or (bool(self._events) and self._events[-1].done)
+
+    def _dismiss(self, entry: _Listener) -> None:
+        if entry in self._listeners:
+            self._listeners.remove(entry)
+
     def _publish(self, event: RunEvent) -> None:
         self._events.append(event)
         kind = type(event)
         for listener, kinds, _ in self._listeners:
             if kinds is None or kind in kinds:
                 listener(event)
+        if event.done:
+            self._listeners.clear()
         self._wake()
 
     def _wake(self) -> None:
@@ -187,7 +202,7 @@ class MemoryFollower:
 
     def _over(self) -> bool:
         if self._log.failure is not None:
-            raise self._log.failure
+            raise raisable(self._log.failure)
         return self._log.closed or (bool(self._events) and self._events[-1].done)
 
 

@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.errors import StorageError, WindlassError
+from windlass.errors import StorageError, WindlassError, raisable
 from windlass.events import (
     PartReceived,
     RunEnded,
@@ -107,7 +107,10 @@ class StoredLog(MemoryLog):
         self._hurried = False
         self._written_at = 0.0
         self._settling: list[tuple[int, asyncio.Future[None]]] = []
-        self.settled = self._settle
+
+    @property
+    def settled(self) -> Callable[[], Awaitable[None]]:
+        return self._settle
 
     @property
     def numbered(self) -> int:
@@ -127,7 +130,7 @@ class StoredLog(MemoryLog):
 
     async def _settle(self) -> None:
         if self.failure is not None:
-            raise self.failure
+            raise raisable(self.failure)
         if self.closed:  # nothing may begin that the log will not know of
             raise asyncio.CancelledError
         number = max(1, self._last)  # a run is kept once its first event is
@@ -200,7 +203,7 @@ class StoredLog(MemoryLog):
             if kept.done():
                 continue
             if self.failure is not None:
-                kept.set_exception(self.failure)
+                kept.set_exception(raisable(self.failure))
             elif self.closed:
                 kept.cancel()
             elif number <= self._kept:

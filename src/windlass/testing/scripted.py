@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.content import new_call_id
-from windlass.errors import ModelError, StreamCut
+from windlass.errors import ModelError, StreamCut, raisable
 from windlass.events import FinishReason, ModelEvent, ToolCallEnded, TurnEnded
 from windlass.model import ModelRequest
 from windlass.testing.history import check_history
@@ -63,7 +63,7 @@ class ScriptedModel:
             check_history(request.messages)
         step = self._stepper.next(request)
         if isinstance(step, Exception):
-            raise step
+            raise raisable(step)
         said, pace = unwrapped(step)
         broken = _broken(said)
         # A real connection waits and fails while it is opened, before there is anything to iterate.
@@ -109,7 +109,7 @@ async def _told(broken: _Broken, pace: Pace, live: bool) -> AsyncGenerator[Model
             ended.append(event)
             continue
         if error is not None and number == broken.after:
-            raise error
+            raise raisable(error)
         await pace.before(number)
         while ended:
             yield ended.pop()
@@ -117,7 +117,7 @@ async def _told(broken: _Broken, pace: Pace, live: bool) -> AsyncGenerator[Model
         number += 1
     await pace.to_the_end()
     if error is not None:
-        raise error
+        raise raisable(error)
     for event in ended:
         yield event
     yield _end_of(turn)
