@@ -22,8 +22,10 @@ from scenarios import MEMORY_GOAL_MB
 
 PROMPT = "What is the weather in Paris, and do my notes say anything about it? Mail me both."
 DECLARED = [gateway_tools.get_weather, gateway_tools.search_notes, gateway_tools.send_mail]
-WARM_REQUESTS = 10_000
-LEAST_FOR_MEMORY = 2_000
+LONG_PROMPT = "The weather in Paris was fair again. " * 1400  # some 50 kB
+LEAST_FOR_MEMORY = 20_000
+MEMORY_REQUESTS = 20_000
+AT_ONCE = 8  # in a run that measures memory and pauses
 
 
 class Scenario(NamedTuple):
@@ -33,6 +35,7 @@ class Scenario(NamedTuple):
     requests: dict[int, int]  # in one sample, by concurrency
     samples: int = 5
     judged: bool = True
+    prompt: str = PROMPT
 
 
 SCENARIOS = {
@@ -44,6 +47,11 @@ SCENARIOS = {
         "one tool, then a burst", "tool", True, {1: 100, 32: 320, 128: 384}, judged=False
     ),
 }
+MEMORY_SCENARIOS = {
+    "prompt": Scenario("prompts of 50 kB", "answer", False, {}, prompt=LONG_PROMPT),
+}
+REMEMBERED = {"answer": 1.0, "burst": 1.0, "tool": 0.3, "prompt": 0.3}
+"""The scenarios whose memory is measured, and of how many of the requests."""
 
 
 class Contender(NamedTuple):
@@ -65,6 +73,7 @@ CONTENDERS = {
         "litellm -> OpenAI", "litellm", "openai", share=0.1, most=1, scripts=("answer",)
     ),
 }
+WATCHED = Contender("windlass -> OpenAI", "watched", "openai")
 PROFILED = ("windlass", "gemini", "floor")
 
 
@@ -124,8 +133,11 @@ def body(who: Contender, what: Scenario) -> str:
     model = f"{who.model}-{what.script}"
     if who.server == "upstream":
         model = model.replace("tool", "answer")  # nobody there to run the tool
-    fields: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": PROMPT}]}
-    if not (what.script == "tool" and who.server == "windlass"):
+    fields: dict[str, Any] = {
+        "model": model,
+        "messages": [{"role": "user", "content": what.prompt}],
+    }
+    if not (what.script == "tool" and who.server in ("windlass", "watched")):
         fields["tools"] = [declared(tool) for tool in DECLARED]
     if what.stream:
         fields["stream"] = True
@@ -188,7 +200,7 @@ def show(quick: bool) -> list[Verdict]:
                     ratio = its.cpu / by_name["floor"].cpu
                     worst[key, name] = max(worst.get((key, name), 0), ratio)
     # A short run says nothing of memory: the gateway keeps its last runs, and must have them first.
-    return cpu_verdicts(worst) + ([] if quick else memory(WARM_REQUESTS))
+    return cpu_verdicts(worst) + ([] if quick else memory(MEMORY_REQUESTS))
 
 
 def cpu_verdicts(worst: dict[tuple[str, str], float]) -> list[Verdict]:
@@ -200,29 +212,50 @@ def cpu_verdicts(worst: dict[tuple[str, str], float]) -> list[Verdict]:
 
 
 def memory(requests: int) -> list[Verdict]:
-    """Resident memory at ten points of so many requests, after those that warm the gateway up."""
-    with bench("windlass") as running:
-        if "windlass" not in running.servers:
+    """Resident memory over that many requests, of each kind on a gateway of its own."""
+    title = f"{'memory of the gateway, MB':<32}"
+    columns = ["", "start", "", "", "", "loop ms", "collector ms"]
+    print(f"\n{title}" + "".join(f"{column:>13}" for column in columns))
+    found: list[Verdict] = []
+    for key, share in REMEMBERED.items():
+        scenario = (SCENARIOS | MEMORY_SCENARIOS)[key]
+        growth = grown(scenario, int(requests * share))
+        if growth is None:
             return []
-        pid = running.servers["windlass"].pid
-        print(f"\n{'memory of the gateway':<40}{'MB':>10}")
-        spend(running, WARM_REQUESTS)
-        begun = now = resident_mb(pid)
-        print(f"  {f'after {WARM_REQUESTS:,} requests':<38}{begun:>10.1f}")
-        for point in range(1, 11):
-            spend(running, requests // 10)
-            now = resident_mb(pid)
-            print(f"  {f'and {requests * point // 10:,} more':<38}{now:>10.1f}")
-    grown = (now - begun) / requests * 1000
-    return [Verdict("gateway, memory", grown, MEMORY_GOAL_MB, " MB per 1,000")]
+        print(growth.line(scenario.title), flush=True)
+        what = f"gateway, memory, {scenario.title}"
+        found.append(Verdict(what, growth.per_thousand, MEMORY_GOAL_MB, " MB per 1,000"))
+    return found
 
 
-def spend(running: Bench, requests: int) -> None:
-    """So many requests, of every kind in equal parts."""
-    kinds = [SCENARIOS["answer"], SCENARIOS["burst"], SCENARIOS["tool"]]
-    pairs = [(CONTENDERS[name], what) for name in ("windlass", "gemini") for what in kinds]
-    for who, what in pairs:
-        running.sample(who, what, 32, max(requests // len(pairs) - 32, 1))
+class Growth(NamedTuple):
+    """Resident memory by the number of requests, and the longest pauses."""
+
+    megabytes: dict[int, float]
+    loop: float  # seconds
+    collector: float
+
+    @property
+    def per_thousand(self) -> float:
+        """Between the last two points: until then the gateway fills what it keeps."""
+        *_, (first, begun), (last, ended) = self.megabytes.items()
+        return (ended - begun) / (last - first) * 1_000
+
+    def line(self, title: str) -> str:
+        counted = "".join(f"{f'{count:,}: {mb:.0f}':>13}" for count, mb in self.megabytes.items())
+        return f"  {title:<43}{counted}{self.loop * 1e3:>13.1f}{self.collector * 1e3:>13.1f}"
+
+
+def grown(what: Scenario, requests: int) -> Growth | None:
+    with bench("watched") as running:
+        if "watched" not in running.servers:
+            return None
+        server, done = running.servers["watched"], 0
+        megabytes = {0: resident_mb(server.pid)}
+        for point in (requests // 10, requests * 3 // 10, requests):
+            running.sample(WATCHED, what, AT_ONCE, point - done - AT_ONCE)  # and those that warm up
+            megabytes[point], done = resident_mb(server.pid), point
+        return Growth(megabytes, **json.loads(server.pauses.read_text()))
 
 
 def profile(key: str, name: str) -> None:

@@ -29,6 +29,7 @@ PEERS_BIN = HERE / ".venv-peers" / "bin"
 class Server(NamedTuple):
     port: int
     pid: int
+    pauses: Path = Path()  # where the longest ones stand, if it is watched
 
 
 class Place(NamedTuple):
@@ -37,6 +38,10 @@ class Place(NamedTuple):
     folder: Path
     port: int
     upstream: str
+
+    @property
+    def pauses(self) -> Path:
+        return self.folder / "pauses"
 
     def file(self, name: str, text: str) -> str:
         path = self.folder / name
@@ -50,10 +55,15 @@ def floor_command(place: Place) -> list[str]:
     return [sys.executable, "-m", "uvicorn", "gateway_floor:app", *where, *fast]
 
 
-def windlass_command(place: Place) -> list[str]:
+def windlass_command(place: Place, *command: str) -> list[str]:
     config = place.file("windlass.toml", windlass_config(place.upstream))
     port = str(place.port)
-    return [sys.executable, "-m", "windlass", "serve", "--config", config, "--port", port]
+    command = command or ("-m", "windlass")
+    return [sys.executable, *command, "serve", "--config", config, "--port", port]
+
+
+def watched_command(place: Place) -> list[str]:
+    return windlass_command(place, str(HERE / "gateway_watched.py"))
 
 
 def windlass_config(upstream: str) -> str:
@@ -90,6 +100,7 @@ def litellm_command(place: Place) -> list[str]:
 COMMANDS: dict[str, Callable[[Place], list[str]]] = {
     "floor": floor_command,
     "windlass": windlass_command,
+    "watched": watched_command,
     "litellm": litellm_command,
 }
 
@@ -112,12 +123,13 @@ def served(name: str, upstream: str, profile: Path | None = None) -> Iterator[Se
                 print(f"{name} is absent: {said}")
                 yield None
                 return
-            yield Server(place.port, child.pid)
+            yield Server(place.port, child.pid, place.pauses)
 
 
 @contextmanager
 def running(command: list[str], place: Place) -> Iterator[subprocess.Popen[bytes]]:
     known = {"BENCH_UPSTREAM": place.upstream, "BENCH_KEY": "x", "LITELLM_MASTER_KEY": KEY}
+    known["BENCH_PAUSES"] = str(place.pauses)
     quiet = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
     environment = {**os.environ, **known, **quiet}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # to compile a late import again each time

@@ -167,7 +167,9 @@ def main() -> None:
         default="windlass",
         help="whom to profile",
     )
-    parser.add_argument("--memory", type=int, metavar="REQUESTS", help="the gateway's, ten points")
+    parser.add_argument(
+        "--memory", type=int, metavar="REQUESTS", help="the gateway's, and its pauses"
+    )
     options = parser.parse_args()
     profiled = gateway.PROFILED if options.profile in GATEWAY_PROFILES else list(PEERS)
     if options.profile and options.peer not in profiled:

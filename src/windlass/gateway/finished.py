@@ -21,7 +21,7 @@ __all__ = ["FinishedRun"]
 LARGE = 2**20
 """Bytes of a request or of tool results above which events stay as they are: encoding them would
 hold up the event loop, and their texts are most of what they take."""
-RUN_BYTES = 1_500
+RUN_BYTES = 1_200
 """What a run takes beside its events."""
 
 _events = msgspec.json.Decoder(list[RunEvent])
@@ -47,7 +47,7 @@ class FinishedRun:
 
     def __init__(self, run: GatewayRun, log: RunLog | None) -> None:
         self.id, self.owner = run.id, run.owner
-        self._fields = encode_json(run_fields(run))
+        self._fields = _exact(encode_json(run_fields(run)))
         self._head, self._call_ids = run.head, run.call_ids
         self._log = log
         events = run.run.log.recorded()
@@ -113,9 +113,14 @@ def _compact(events: Sequence[RunEvent], asked: int) -> bytes | Sequence[RunEven
     if asked > LARGE or any(_is_long(event) for event in events):
         return events
     try:
-        return encoded(events)
+        return _exact(encoded(events))
     except Exception:  # noqa: BLE001 - whatever a tool has put into its result
         return events
+
+
+def _exact(data: bytes) -> bytes:
+    """The same bytes in as much memory as they need: an encoder's own have room for half more."""
+    return memoryview(data).tobytes()
 
 
 def _is_long(event: RunEvent) -> bool:

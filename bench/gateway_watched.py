@@ -1,0 +1,61 @@
+"""The command `windlass` with a watch over the event loop of its gateway.
+
+The longest pause of the loop, and of the garbage collector, stand in the file that `BENCH_PAUSES`
+names. A pause of the loop is how late a timer was: a collection, or whatever else held it up.
+"""
+
+import asyncio
+import gc
+import json
+import os
+import socket
+import time
+from pathlib import Path
+
+from windlass.cli import main
+from windlass.gateway.serve import GatewayServer
+
+TICK_SECONDS = 0.002
+
+
+class Watch:
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.longest = {"loop": 0.0, "collector": 0.0}
+        self.collecting = 0.0
+        self.loop = asyncio.get_running_loop()
+        gc.callbacks.append(self.collected)
+        self.wait()
+
+    def wait(self) -> None:
+        self.due = self.loop.time() + TICK_SECONDS
+        self.loop.call_at(self.due, self.tick)
+
+    def tick(self) -> None:
+        # By the clock itself: the loop's time is that of when it woke up.
+        self.note("loop", time.monotonic() - self.due)
+        self.wait()
+
+    def collected(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self.collecting = time.perf_counter()
+        else:
+            self.note("collector", time.perf_counter() - self.collecting)
+
+    def note(self, kind: str, seconds: float) -> None:
+        if seconds > self.longest[kind]:
+            self.longest[kind] = seconds
+            self.file.write_text(json.dumps(self.longest))
+
+
+class WatchedServer(GatewayServer):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        Watch(Path(os.environ["BENCH_PAUSES"]))
+
+
+if __name__ == "__main__":
+    import windlass.gateway.serve
+
+    windlass.gateway.serve.GatewayServer = WatchedServer
+    raise SystemExit(main())
