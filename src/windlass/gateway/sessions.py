@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from windlass.errors import ConfigError
 from windlass.gateway.catalog import Catalog
-from windlass.gateway.config import GatewayConfig
+from windlass.gateway.config import GatewayConfig, KeyConfig
 from windlass.gateway.exchange import Exchange
 from windlass.gateway.problems import Problem, Refused, bad_request
 from windlass.gateway.served import ServedModel
@@ -26,6 +27,7 @@ class Sessions:
     def __init__(self, config: GatewayConfig, catalog: Catalog) -> None:
         """Raises `ConfigError` without what workers need."""
         self._catalog = catalog
+        self._keys = {key.name: key for key in config.keys}
         self.workers = _workers(config, catalog)
 
     def named(self, exchange: Exchange) -> str:
@@ -37,11 +39,18 @@ class Sessions:
             raise Refused(
                 Problem(404, "This gateway has no workers ([workers]).", "no_workers", NAME)
             )
-        key = exchange.key
-        if key is not None and key.sessions is not None and session not in key.sessions:
-            message = f"This key may not use the session {session[:100]!r}."
-            raise Refused(Problem(403, message, "session_not_allowed", NAME))
+        if exchange.key is not None:
+            _check_allowed(exchange.key, session)
         return session
+
+    def check_owner(self, owner: str, session: str) -> None:
+        """Raises `Refused` if a run of this owner may not use the session.
+
+        The keys are those of the current configuration: a resumed run has no more rights than a
+        new one.
+        """
+        if session and self._keys:
+            _check_allowed(self._keys.get(owner), session)
 
     async def tools(
         self, served: ServedModel, session: str, expected: Collection[str] = ()
@@ -80,6 +89,13 @@ class Sessions:
     async def aclose(self) -> None:
         if self.workers is not None:
             await self.workers.aclose()
+
+
+def _check_allowed(key: KeyConfig | None, session: str) -> None:
+    patterns = key.sessions if key else ()
+    if not any(fnmatchcase(session, pattern) for pattern in patterns):
+        message = f"This key may not use the session {session[:100]!r}."
+        raise Refused(Problem(403, message, "session_not_allowed", NAME))
 
 
 def sessions_of(served: ServedModel, named: str) -> tuple[str, ...]:

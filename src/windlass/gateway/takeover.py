@@ -111,6 +111,7 @@ class Takeover:
         try:
             served = self._catalog.served(record.model, None)
             mode = origin.mode or served.mode
+            self._sessions.check_owner(record.owner, origin.session)
             plan = served.plan(
                 origin.request,
                 run_id=record.id,
@@ -121,7 +122,7 @@ class Takeover:
             )
             gone = [name for name in origin.tools if name not in plan.tools]
             history.refusal = history.refusal or refusal_of(history, gone)
-        except Refused as error:  # there is no such model any more, or no such tool to choose
+        except Refused as error:  # its model, its tool to choose or its right to a session is gone
             plan = plan_of_the_gone(record, history)
             history.refusal = RunInterrupted(f"the run was cut off, and cannot go on: {error}")
         # At last: nothing may happen between this and the run's first step.

@@ -17,6 +17,7 @@ __all__ = [
     "is_loopback",
     "origin_problem",
     "repeated",
+    "session_problem",
     "target_problem",
     "url_problem",
     "variable_problem",
@@ -24,6 +25,7 @@ __all__ = [
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_.])?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_SESSION_PATTERN = re.compile(r"[A-Za-z0-9_*?\[\]!-]+")
 _USUAL_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 
@@ -81,6 +83,16 @@ def variable_problem(name: str, environ: Mapping[str, str]) -> str | None:
     return (
         "must be the name of an environment variable that is set, such as OPENAI_API_KEY;"
         " never write the key itself here"
+    )
+
+
+def session_problem(pattern: str) -> str | None:
+    """A pattern that no session's name can match is a mistake."""
+    if _SESSION_PATTERN.fullmatch(pattern):
+        return None
+    return (
+        "a session's name has letters, digits, `-` and `_`, and a pattern `*`, `?` and `[...]`"
+        f" besides; {pattern!r} matches none"
     )
 
 

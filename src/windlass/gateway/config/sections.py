@@ -10,6 +10,7 @@ from windlass.gateway.config.checks import (
     host_problem,
     origin_problem,
     repeated,
+    session_problem,
     target_problem,
     url_problem,
     variable_problem,
@@ -180,6 +181,8 @@ class Document:
             if name not in known:
                 said = f"there is no model {name!r}{nearest(name, known)}"
                 self._note(said, *place, "models", entry)
+        for entry, pattern in enumerate(fields.get("sessions", ())):
+            self._note(session_problem(pattern), *place, "sessions", entry)
         return fields
 
     def _note_repeated_keys(self, keys: list[dict[str, Any]]) -> None:

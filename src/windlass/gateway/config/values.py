@@ -126,8 +126,8 @@ class KeyConfig(Struct, frozen=True, kw_only=True):
     """`sha256:` and the hexadecimal digest of the key."""
     models: Texts | None = None
     """None allows every model, an empty list none."""
-    sessions: Texts | None = None
-    """The sessions of workers that it may name; None allows every one."""
+    sessions: Texts = ()
+    """Names and patterns (`user_*`) of the sessions of workers that its requests may name."""
     requests_per_minute: Count | None = None
     max_running: Count | None = None
 
