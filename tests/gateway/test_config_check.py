@@ -124,7 +124,7 @@ def test_an_unknown_name_is_an_error_with_the_nearest(
 
 def test_a_name_that_is_near_to_nothing_is_answered_with_all_of_them(checked: Checked) -> None:
     _, _, message = checked.one(f"{MODEL}[tools]\nxyz = 1\n")
-    assert message == "there is no such setting; known are: modules"
+    assert message == "there is no such setting; known are: executor, modules"
 
 
 def test_the_name_of_a_model_is_not_the_tables_to_say(checked: Checked) -> None:

@@ -39,6 +39,7 @@ from windlass.gateway.problems import (
 )
 from windlass.gateway.run_routes import RunEvents, RunRoutes
 from windlass.gateway.tool_routes import ToolRoutes
+from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
 
 __all__ = ["App", "create_app"]
@@ -55,12 +56,13 @@ def create_app(
     *,
     models: Mapping[str, Model] | None = None,
     tools: Iterable[Any] | None = None,
+    executor: ToolExecutor | None = None,
 ) -> "App":
-    """The gateway, ready to be served. `models` and `tools` stand in for those of the config.
+    """The gateway, ready to be served. `models`, `tools` and `executor` replace the config's.
 
     Raises `ConfigError` for what cannot work.
     """
-    return App(Gateway(config, models=models, tools=tools))
+    return App(Gateway(config, models=models, tools=tools, executor=executor))
 
 
 class App:

@@ -42,9 +42,8 @@ class HandCall(Struct, forbid_unknown_fields=True):
 class HandCalls:
     """Runs them, one by one, and knows the last of them."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self._executor = ToolExecutor()
+    def __init__(self, metrics: Metrics, executor: ToolExecutor) -> None:
+        self._metrics, self._executor = metrics, executor
         self.going: set[asyncio.Task[ToolAnswer]] = set()
         self._last: deque[tuple[str, CallSummary]] = deque(maxlen=REMEMBERED)
 

@@ -12,6 +12,7 @@ from windlass.gateway.request import Limits
 from windlass.gateway.served import ServedModel
 from windlass.gateway.servers import Servers
 from windlass.gateway.toolbox import Toolbox, named_tools
+from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
 from windlass.models import create_model
 from windlass.settings import function_calling_settings
@@ -35,8 +36,10 @@ class Catalog:
         models: Mapping[str, Model],
         tools: Iterable[Any] | None,
         environ: Mapping[str, str],
+        executor: ToolExecutor,
     ) -> None:
         """Raises `ConfigError` for what cannot work."""
+        self._executor = executor
         self._config, self._limits, self._environ = config, limits, environ
         self.settings = function_calling_settings(environ)
         box = self._loaded(tools)
@@ -134,6 +137,7 @@ class Catalog:
             self.settings,
             self._config.limits,
             self._limits,
+            self._executor,
             self._config.runs.on_interrupt,
         )
 

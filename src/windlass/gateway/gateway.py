@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from windlass.errors import RunNotFound, StorageError, WindlassError
+from windlass.errors import ConfigError, RunNotFound, StorageError, WindlassError
 from windlass.gateway.admission import Admission
 from windlass.gateway.by_hand import HandCalls
 from windlass.gateway.catalog import Catalog
 from windlass.gateway.config import GatewayConfig
 from windlass.gateway.durable import DurableRuns, run_log
 from windlass.gateway.exchange import Exchange, Receive, disconnected
+from windlass.gateway.executors import load_executor, made_executor
 from windlass.gateway.finished import FinishedRun
 from windlass.gateway.found import FoundRun, KeptHere, known_here
 from windlass.gateway.keys import KeyRing
@@ -32,6 +33,7 @@ from windlass.gateway.summaries import Summaries
 from windlass.gateway.takeover import Takeover
 from windlass.gateway.tally import LocalTally, Tally
 from windlass.gateway.turns import KeptTurns
+from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
 from windlass.runs.log import Follower
 from windlass.runs.protocol import RunLog
@@ -49,7 +51,11 @@ LOOKS_TO_EXPIRE = 60
 
 
 class Gateway:
-    """Belongs to one event loop. `models` and `tools` stand in for those of the configuration."""
+    """Belongs to one event loop.
+
+    `models`, `tools` and `executor` replace those of the configuration. The executor answers every
+    call that runs here: of models, of people (`/v1/tools/NAME/call`) and of workers.
+    """
 
     def __init__(
         self,
@@ -57,6 +63,7 @@ class Gateway:
         *,
         models: Mapping[str, Model] | None = None,
         tools: Iterable[Any] | None = None,
+        executor: ToolExecutor | None = None,
         tracing: Tracing | None = None,
         log: RunLog | None = None,
         environ: Mapping[str, str] = os.environ,
@@ -84,8 +91,9 @@ class Gateway:
         self.followers: set[Follower] = set()
         """Those that wait for events of runs, wherever these go."""
         self.durable = self._durable(log)
-        self.catalog = Catalog(config, self.limits, models or {}, tools, environ)
-        self.sessions = Sessions(config, self.catalog)
+        executor = made_executor(executor) if executor is not None else _executor(config)
+        self.catalog = Catalog(config, self.limits, models or {}, tools, environ, executor)
+        self.sessions = Sessions(config, self.catalog, executor)
         self._preparation = Preparation(self.sessions, self.turns, self.durable)
         self._takeover = (
             Takeover(self.durable, self.catalog, self.sessions, self.turns, self._took_up)
@@ -94,7 +102,7 @@ class Gateway:
         )
         self.metrics = Metrics(models=self.catalog.models, tools=self.catalog.tools)
         self.catalog.servers.on_tools = self.metrics.add_tools
-        self.hand_calls = HandCalls(self.metrics)
+        self.hand_calls = HandCalls(self.metrics, executor)
         self.summaries = Summaries()
         self._tally = self._tally_of_limits()
         self.admission = Admission(config.limits, self.metrics.refused, self._tally)
@@ -294,3 +302,16 @@ class Gateway:
                     traceparent=headers,
                 )
             )
+
+
+def _executor(config: GatewayConfig) -> ToolExecutor:
+    match config.executor:
+        case None:
+            return ToolExecutor()
+        case ToolExecutor() as executor:
+            return executor
+        case str(path):
+            try:
+                return load_executor(path, config.base, config.tool_modules)
+            except ConfigError as error:
+                raise ConfigError(f"tools.executor: {error}") from error

@@ -35,6 +35,7 @@ class ServedModel:
         settings: FunctionCallingSettings,
         limits: LimitsConfig,
         request_limits: Limits,
+        executor: ToolExecutor,
         on_interrupt: OnInterrupt = "tell_model",
     ) -> None:
         self.config, self.model = config, model
@@ -45,7 +46,7 @@ class ServedModel:
         self.own = own
         """The tools that are always there."""
         self._offers = Offers(own, request_limits)
-        self._executor = ToolExecutor()
+        self._executor = executor
         self._policy = Policy(
             max_rounds=config.max_rounds,
             on_limit=config.on_limit,

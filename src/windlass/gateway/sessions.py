@@ -11,6 +11,7 @@ from windlass.gateway.config import GatewayConfig, KeyConfig
 from windlass.gateway.exchange import Exchange
 from windlass.gateway.problems import Problem, Refused, bad_request
 from windlass.gateway.served import ServedModel
+from windlass.loop.executor import ToolExecutor
 from windlass.tool import Tool
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ HEADER, NAME = b"x-windlass-session", "X-Windlass-Session"
 class Sessions:
     """Of a gateway without workers there are none."""
 
-    def __init__(self, config: GatewayConfig, catalog: Catalog) -> None:
+    def __init__(self, config: GatewayConfig, catalog: Catalog, executor: ToolExecutor) -> None:
         """Raises `ConfigError` without what workers need."""
         self._catalog = catalog
         self._keys = {key.name: key for key in config.keys}
-        self.workers = _workers(config, catalog)
+        self.workers = _workers(config, catalog, executor)
 
     def named(self, exchange: Exchange) -> str:
         """The session that the request names, if it names one. Raises `Refused`."""
@@ -103,11 +104,11 @@ def sessions_of(served: ServedModel, named: str) -> tuple[str, ...]:
     return (*served.config.sessions, *([named] if named else []))
 
 
-def _workers(config: GatewayConfig, catalog: Catalog) -> "Workers | None":
+def _workers(config: GatewayConfig, catalog: Catalog, executor: ToolExecutor) -> "Workers | None":
     if config.workers is None:
         return None
     try:
         from windlass.gateway.workers import Workers
     except ModuleNotFoundError as error:
         raise ConfigError(f"workers need {error.name}: pip install 'windlass[fleet]'") from None
-    return Workers(config.workers, catalog.tools)
+    return Workers(config.workers, catalog.tools, executor)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from windlass.gateway.config.values import McpConfig
     from windlass.toolsets.mcp.toolset import McpToolset
 
-__all__ = ["ALL_OF_IT", "Toolbox", "load_tools", "named_tools"]
+__all__ = ["ALL_OF_IT", "Toolbox", "load_module", "load_tools", "named_tools"]
 
 ALL_OF_IT = f"{SEPARATOR}*"
 
@@ -124,7 +124,7 @@ def _server(config: "McpConfig") -> "McpToolset":
 
 
 def _tools_of(entry: str, base: Path) -> list[Tool]:
-    module = _loaded(entry, base)
+    module = load_module(entry, base)
     listed = getattr(module, "TOOLS", None)
     try:
         tools = as_tools(_offered(module) if listed is None else listed)
@@ -149,7 +149,8 @@ def _offered(module: ModuleType) -> list[Tool]:
     return list({id(tool): tool for tool in [*named, *_registered[module.__name__]]}.values())
 
 
-def _loaded(entry: str, base: Path) -> ModuleType:
+def load_module(entry: str, base: Path) -> ModuleType:
+    """The module of a file, relative to `base`, or of an importable name. Raises `ConfigError`."""
     name, file, folder = _location(entry, base)
     before = {tool.name: tool for tool in registry}
     try:

@@ -27,12 +27,13 @@ RETURN_SECONDS = 15.0
 class Workers:
     """The bridge of a gateway, and the NATS server, if it is one of our own."""
 
-    def __init__(self, config: WorkersConfig, tools: Mapping[str, Tool]) -> None:
-        self._config = config
+    def __init__(
+        self, config: WorkersConfig, tools: Mapping[str, Tool], executor: ToolExecutor
+    ) -> None:
+        self._config, self._executor = config, executor
         self._host_tools = {name: tools[name] for name in config.host_tools if name in tools}
         self._server: NatsServer | None = None
         self._bridge: Bridge | None = None
-        self._executor = ToolExecutor()
 
     async def start(self) -> None:
         """Raises `ConfigError` if there is no NATS server to be had."""

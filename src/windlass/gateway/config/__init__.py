@@ -40,6 +40,7 @@ from windlass.gateway.config.values import (
     ServerConfig,
     WorkersConfig,
 )
+from windlass.gateway.executors import load_executor
 from windlass.gateway.toolbox import ALL_OF_IT, Toolbox, named_tools
 from windlass.toolsets.mcp.names import SEPARATOR
 
@@ -135,10 +136,12 @@ def _from_file(
     problems: Problems,
 ) -> GatewayConfig:
     document = Document(content, problems)
+    tools = document.tools()
     config = GatewayConfig(
         server=_server(document, environ, overrides, problems),
         models=document.models(environ),
-        tool_modules=document.tool_modules(),
+        tool_modules=tools.modules,
+        executor=tools.executor,
         mcp=document.mcp(environ),
         keys=document.keys(),
         limits=document.limits(),
@@ -146,7 +149,7 @@ def _from_file(
         workers=document.workers(),
         path=path,
     )
-    config = _with_tools(config, problems)
+    config = _with_executor(_with_tools(config, problems), problems)
     check_function_calling(environ, problems)
     return config
 
@@ -216,6 +219,18 @@ def _with_tools(config: GatewayConfig, problems: Problems) -> GatewayConfig:
     config = replace(config, tool_modules=(*config.tool_modules, *servers))
     _check_names(config, box, problems)
     return config
+
+
+def _with_executor(config: GatewayConfig, problems: Problems) -> GatewayConfig:
+    """Loads the executor that the file names."""
+    if not isinstance(config.executor, str):
+        return config
+    try:
+        executor = load_executor(config.executor, config.base, config.tool_modules)
+    except ConfigError as error:
+        problems.add(("tools", "executor"), str(error))
+        return config
+    return replace(config, executor=executor)
 
 
 def _is_used(server: McpConfig, config: GatewayConfig) -> bool:

@@ -80,10 +80,9 @@ class Document:
         table = self._table("workers")
         return WorkersConfig(**fields_from(WorkersConfig, table, ("workers",), self._problems))
 
-    def tool_modules(self) -> tuple[str, ...]:
+    def tools(self) -> ToolsSection:
         table = self._table("tools")
-        fields = fields_from(ToolsSection, table, ("tools",), self._problems)
-        return fields.get("modules", ())
+        return ToolsSection(**fields_from(ToolsSection, table, ("tools",), self._problems))
 
     def models(self, environ: Mapping[str, str]) -> dict[str, ModelConfig]:
         models: dict[str, ModelConfig] = {}

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+from windlass.loop.executor import ToolExecutor
 from windlass.settings import Mode
 
 __all__ = [
@@ -205,6 +206,8 @@ class ToolsSection(Struct, frozen=True, kw_only=True):
     """`[tools]`."""
 
     modules: Texts = ()
+    executor: Text | None = None
+    """`module:name` of the class, the instance or the factory that answers tool calls."""
 
 
 class McpConfig(Struct, frozen=True, kw_only=True):
@@ -244,6 +247,8 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     models: dict[str, ModelConfig] = {}
     tool_modules: tuple[str | McpConfig, ...] = ()
     """Files, relative to `base`, importable names, and the MCP servers whose tools are used."""
+    executor: str | ToolExecutor | None = None
+    """What answers tool calls in place of the default; a text is its import path."""
     mcp: dict[str, McpConfig] = {}
     keys: tuple[KeyConfig, ...] = ()
     """None at all lets everybody in."""
