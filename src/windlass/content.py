@@ -26,6 +26,7 @@ __all__ = [
     "Message",
     "Opaque",
     "Part",
+    "PrivateText",
     "Role",
     "Schema",
     "Text",
@@ -40,6 +41,13 @@ __all__ = [
 Role = Literal["system", "user", "assistant", "tool"]
 Schema: TypeAlias = dict[str, Any]
 """A JSON Schema."""
+
+
+class PrivateText(str):
+    """A text out of a conversation in a log line: a gateway can leave it out of its log."""
+
+    __slots__ = ()
+
 
 _OWN_CALL_ID = re.compile(r"call_[0-9a-f]{24}")
 

@@ -336,7 +336,7 @@ async def test_no_secret_is_in_an_answer_a_log_or_the_metrics(
             shown = await get(app, f"/v1/runs/{run['id']}", bearer(WEB[0]))
             log = await get(app, f"/v1/runs/{run['id']}/events", bearer(WEB[0]))
             said += [shown.body.decode(), log.body.decode()]
-        said.append((await get(app, "/metrics", bearer(WEB[0]))).body.decode())
+        said.append((await get(app, "/metrics", bearer(APP[0]))).body.decode())
         await app.gateway.aclose()
     assert [text for text in said if "Incorrect API key provided" in text]
     said += [str(vars(record)) for record in caplog.records]
@@ -352,3 +352,29 @@ async def test_keys_are_told_apart_under_load(with_keys: App) -> None:
 
     answers = await asyncio.gather(*(names(key) for key in (WEB, APP, NONE) * 20))
     assert answers == [["m"], ["m", "other"], []] * 20
+
+
+@pytest.mark.parametrize(
+    ("models", "metrics", "status"),
+    [
+        (None, None, 200),
+        (None, False, 403),
+        (("m",), None, 403),
+        ((), None, 403),
+        (("m",), True, 200),
+        ((), True, 200),
+    ],
+)
+async def test_a_restricted_key_reads_no_metrics_unless_it_may(
+    models: tuple[str, ...] | None, metrics: bool | None, status: int
+) -> None:
+    own = KeyConfig(name="own", hash=WEB[1], models=models, metrics=metrics)
+    other = KeyConfig(name="another_customer", hash=APP[1])
+    app = app_of(GatewayConfig(keys=(own, other)))
+    await post(app, BODY, headers=[bearer(APP[0])])
+    answer = await get(app, "/metrics", bearer(WEB[0]))
+    assert answer.status == status
+    assert (b"another_customer" in answer.body) is (status == 200)
+    if status == 403:
+        assert answer.error["code"] == "metrics_not_allowed"
+    await app.gateway.aclose()

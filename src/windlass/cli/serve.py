@@ -54,9 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    configure_logging(
-        options.log_level, None if options.log_format is None else options.log_format == "json"
-    )
+    in_json = None if options.log_format is None else options.log_format == "json"
+    configure_logging(options.log_level, in_json)
     try:
         from windlass.gateway.app import create_app
         from windlass.gateway.serve import serve
@@ -67,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
     config = load_config(
         options.config or find_config(Path()), os.environ, host=options.host, port=options.port
     )
+    configure_logging(options.log_level, in_json, config.server.log_content)
     if options.runs is not None:
         config = replace(config, runs=replace(config.runs, path=str(options.runs.resolve())))
     if options.workers and config.workers is None:

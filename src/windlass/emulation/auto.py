@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, aclosing
 
 from msgspec.structs import replace
 
-from windlass.content import FunctionDeclaration, Usage
+from windlass.content import FunctionDeclaration, PrivateText, Usage
 from windlass.emulation.failures import Failure, native_failure
 from windlass.emulation.native import NativeReader
 from windlass.emulation.offered import callable_functions, is_about_tools
@@ -159,7 +159,7 @@ class AutoModel:
             raise NativeModeUnavailable(reason, problem) from problem
         log.warning(
             "Native mode failed: %s; falling back to emulated",
-            reason,
+            PrivateText(reason) if problem else reason,
             extra={"model": self.name, "failure": failure},
         )
         self.mode = "emulated"

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.content import FunctionDeclaration, Usage
+from windlass.content import FunctionDeclaration, PrivateText, Usage
 from windlass.emulation.constrain import (
     AnswerReader,
     Constrain,
@@ -103,7 +103,7 @@ class EmulatedModel:
                 async with self._model.stream(attempt.request) as events:
                     async for event in events:
                         if self._debug and isinstance(event, TextDelta):
-                            log.info("%s wrote %r", self.name, event.text)
+                            log.info("%s wrote %r", self.name, PrivateText(event.text))
                         for read in reader.feed(event):
                             said = True
                             yield read
@@ -137,8 +137,8 @@ class EmulatedModel:
         if reminded is not None:
             messages = with_reminder(messages, reminded, reminder(text))
         if self._debug:
-            said = [message.to_dict() for message in messages]
-            log.info("Asking %s with emulated tools: %r", self.name, said)
+            said = PrivateText([message.to_dict() for message in messages])
+            log.info("Asking %s with emulated tools: %s", self.name, said)
         settings = replace(request.settings, response_schema=held_to.schema)
         if allowed and held_to.answer == "text":
             settings = replace(settings, stop=self._stop(settings.stop))

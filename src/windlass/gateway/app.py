@@ -29,6 +29,7 @@ from windlass.gateway.gateway import Gateway
 from windlass.gateway.info_routes import InfoRoutes
 from windlass.gateway.keys import presented_key
 from windlass.gateway.observe.access_log import AccessRecord
+from windlass.gateway.observe.privacy import hide_content
 from windlass.gateway.problems import (
     INTERNAL,
     SHUTTING_DOWN,
@@ -87,12 +88,13 @@ class App:
             )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._answer(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await self._router(scope, receive, send)
-        else:
-            await send({"type": "websocket.close", "code": 1008})
+        with hide_content(not self.gateway.config.server.log_content):
+            if scope["type"] == "http":
+                await self._answer(scope, receive, send)
+            elif scope["type"] == "lifespan":
+                await self._router(scope, receive, send)
+            else:
+                await send({"type": "websocket.close", "code": 1008})
 
     async def _exchange(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = scope["windlass.exchange"] = Exchange(scope)

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from windlass.gateway.exchange import exchange_of, json_response
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.openapi import openapi_document
+from windlass.gateway.problems import Problem, Refused
 from windlass.gateway.served import ServedModel
 from windlass.jsontext import encode_json
 from windlass.models.fields import JsonObject
@@ -45,6 +46,10 @@ class InfoRoutes:
         return json_response({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:
+        key = exchange_of(request.scope).key
+        if key is not None and not (key.models is None if key.metrics is None else key.metrics):
+            message = "This key may not read the metrics: they name all keys and models."
+            raise Refused(Problem(403, message, "metrics_not_allowed"))
         body, kind = self._gateway.metrics.render(request.headers.get("accept"))
         return Response(body, media_type=kind)
 

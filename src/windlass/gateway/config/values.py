@@ -129,6 +129,8 @@ class KeyConfig(Struct, frozen=True, kw_only=True):
     """None allows every model, an empty list none."""
     sessions: Texts = ()
     """Names and patterns (`user_*`) of the sessions of workers that its requests may name."""
+    metrics: Flag | None = None
+    """Whether it may read `/metrics`, which names all keys; None: unless `models` restricts it."""
     requests_per_minute: Count | None = None
     max_running: Count | None = None
 

@@ -5,6 +5,7 @@ client chose, such as a path, is escaped and kept short, so that nobody can writ
 own.
 """
 
+import copy
 import json as stdlib_json
 import logging
 import re
@@ -18,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.errors import ConfigError
+from windlass.gateway.observe.privacy import STANDARD_FIELDS, redact
 
 __all__ = ["AccessLog", "AccessRecord", "JsonFormatter", "TextFormatter", "configure_logging"]
 
@@ -29,7 +31,6 @@ LONGEST = 500
 
 _UNRESERVED = "/:@!$&'()*+,;="
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/_.-]{1,200}")
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class AccessRecord(Struct, frozen=True, kw_only=True):
@@ -103,8 +104,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+        if trace := _trace(self, record):
+            line["exception"] = trace
         if record.stack_info:
             line["stack"] = record.stack_info
         return _json({**line, **_extra(record), **line})
@@ -125,26 +126,49 @@ class TextFormatter(logging.Formatter):
         return "\n".join([line, *self._below(record)])
 
     def _below(self, record: logging.LogRecord) -> Iterator[str]:
-        trace = self.formatException(record.exc_info) if record.exc_info else ""
-        for line in [*trace.splitlines(), *(record.stack_info or "").splitlines()]:
+        for line in [*_trace(self, record).splitlines(), *(record.stack_info or "").splitlines()]:
             yield f"    {_escaped(line)}"
 
 
 class _Handler(logging.StreamHandler[Any]):
     """The handler that `configure_logging` made, to be found again."""
 
+    def __init__(self, stream: Any, *, content: bool) -> None:
+        super().__init__(stream)
+        self._content = content
 
-def configure_logging(level: str = "INFO", json: bool | None = None) -> None:
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self._content and not isinstance(record, _AccessLine):
+            record = copy.copy(record)  # other handlers get it as it is
+            try:
+                if not redact(record):
+                    return
+            except Exception:  # noqa: BLE001 - a log line must not break what it tells of
+                self.handleError(record)
+                return
+        super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """The usual report shows the message and its arguments."""
+        if self._content:
+            super().handleError(record)
+        elif logging.raiseExceptions and sys.stderr is not None:
+            place = f"{record.pathname}:{record.lineno}"
+            sys.stderr.write(f"A log line of {record.name} cannot be written: {place}\n")
+
+
+def configure_logging(level: str = "INFO", json: bool | None = None, content: bool = False) -> None:
     """Sends the program's log to standard error: JSON, or text where a terminal reads it.
 
-    `level` is for Windlass; other libraries are heard from WARNING on. Called again, it replaces
-    what it did before. Raises `ConfigError` for a level that does not exist.
+    `level` is for Windlass; other libraries are heard from WARNING on. Without `content`, prompts,
+    arguments, results and the texts of exceptions are left out at every level. Called again, it
+    replaces what it did before. Raises `ConfigError` for a level that does not exist.
     """
     name = level.strip().upper()
     if name not in LEVELS:
         raise ConfigError(f"the log level must be one of {', '.join(LEVELS)}, not {level!r}")
     in_json = not sys.stderr.isatty() if json is None else json
-    handler = _Handler(sys.stderr)
+    handler = _Handler(sys.stderr, content=content)
     handler.setFormatter(JsonFormatter() if in_json else TextFormatter())
     root = logging.getLogger()
     for earlier in [each for each in root.handlers if isinstance(each, _Handler)]:
@@ -154,10 +178,17 @@ def configure_logging(level: str = "INFO", json: bool | None = None) -> None:
     logging.getLogger("windlass").setLevel(name)
 
 
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    """The traceback of the record; one that is written already is taken as it is."""
+    if record.exc_text or not record.exc_info:
+        return record.exc_text or ""
+    return formatter.formatException(record.exc_info)
+
+
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
     if isinstance(record, _AccessLine):
         return record.fields
-    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    return {name: value for name, value in vars(record).items() if name not in STANDARD_FIELDS}
 
 
 def _time(record: logging.LogRecord) -> datetime:

@@ -261,7 +261,7 @@ PATHS: dict[str, dict[str, Operation]] = {
     "/metrics": {
         "get": Operation(
             id="metrics",
-            says="What is counted and measured, for Prometheus.",
+            says="What is counted and measured, for Prometheus: for keys that are not restricted.",
             answer={
                 kind: {"schema": {"type": "string"}}
                 for kind in ("text/plain", "application/openmetrics-text")

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
-from windlass.content import FunctionCall, Message
+from windlass.content import FunctionCall, Message, PrivateText
 from windlass.errors import ModelError
 from windlass.events import ModelEvent, TextDelta, ToolCallEnded, TurnEnded
 from windlass.model import ModelRequest
@@ -169,7 +169,7 @@ class Conversation:
             async with asyncio.timeout(2 * chat.elements.seconds):
                 await chat.stop()
         except (ModelError, Error, TimeoutError) as problem:
-            log.info("The page could not be stopped: %s", str(problem) or "it hangs")
+            log.info("The page could not be stopped: %s", PrivateText(str(problem) or "it hangs"))
             chat.model = None
 
 

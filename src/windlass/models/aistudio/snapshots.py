@@ -7,6 +7,8 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from windlass.content import PrivateText
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -31,7 +33,8 @@ async def save_snapshot(page: Page, folder: Path | None, *, seconds: float) -> N
             shown = {".html": (await page.content()).encode(), ".png": await page.screenshot()}
         await asyncio.to_thread(_write, folder, stem, shown)
     except (Error, OSError) as problem:  # a time-out is an OSError
-        log.warning("A snapshot of the page could not be saved: %s", str(problem) or "it hangs")
+        said = PrivateText(str(problem) or "it hangs")
+        log.warning("A snapshot of the page could not be saved: %s", said)
     else:
         log.info("The page was saved to %s", folder / f"{stem}.html")
 

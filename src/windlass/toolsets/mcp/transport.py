@@ -15,6 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.message import SessionMessage
 
+from windlass.content import PrivateText
 from windlass.toolsets.mcp.options import Server
 
 __all__ = ["LastWords", "open_transport"]
@@ -60,7 +61,7 @@ class LastWords:
             while line := await reader.readline():
                 text = line.decode("utf-8", "replace").rstrip()
                 self._lines.append(text[:500])
-                log.debug("%s: %s", self._label, text)
+                log.debug("%s: %s", self._label, PrivateText(text))
 
 
 @contextlib.asynccontextmanager
