@@ -84,9 +84,15 @@ class ModelError(WindlassError):
         retryable: bool = False,
         retry_after: float | None = None,
         code: str | None = None,
+        public: str | None = None,
     ) -> None:
+        """`public` is the message for readers who must not know the service's address.
+
+        `{upstream}` in it is replaced by a name for the service. None: `message` has no address.
+        """
         super().__init__(message)
         self.message = message
+        self.public = public
         self.status = status
         self.retryable = retryable
         self.retry_after = retry_after

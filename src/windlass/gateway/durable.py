@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 import math
 import time
@@ -27,6 +28,7 @@ from windlass.gateway.config import GatewayConfig, RunsConfig
 from windlass.gateway.problems import MALFORMED_CALL, SHUTTING_DOWN, Problem, Refused
 from windlass.gateway.request import ChatRequest
 from windlass.gateway.turns import CallIds, KeptTurns, kept_turn, run_of
+from windlass.gateway.upstream import failure_text
 from windlass.jsontext import decode_json
 from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
@@ -319,6 +321,7 @@ def plan_of_the_gone(record: RunRecord, history: History) -> RunPlan:
         policy=Policy(),
         executor=ToolExecutor(),
         approvals=Approvals(None, wait=False, timeout=1.0),
+        error_text=functools.partial(failure_text, record.id),
     )
 
 

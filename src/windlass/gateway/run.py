@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from windlass.client.run import AsyncRun
 from windlass.emulation.failures import native_failure
 from windlass.emulation.mode import mode_of
-from windlass.errors import ModelError, NativeModeUnavailable, WindlassError
+from windlass.errors import ModelError, NativeModeUnavailable
 from windlass.events import RunEvent, ToolRunEnded
 from windlass.gateway.answer import Head, completion_fields
 from windlass.gateway.problems import MALFORMED_CALL, Problem, Refused, problem_of
@@ -151,8 +151,6 @@ class GatewayRun:
                 return None
 
     def _failure(self, error: Exception) -> Problem:
-        if not isinstance(error, WindlassError):
-            log.error("A run failed", exc_info=error, extra={"run_id": self.id})
         if (
             self._asked_mode == "native"
             and self.plan.tools

@@ -1,5 +1,6 @@
 """One name that clients may ask for: the model behind it, its tools, and how a run of it goes."""
 
+import functools
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from windlass.gateway.held import HeldModel
 from windlass.gateway.offers import NOTHING, Offers
 from windlass.gateway.problems import bad_request
 from windlass.gateway.request import ChatRequest, Limits
+from windlass.gateway.upstream import Upstream, failure_text
 from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.loop import RunPlan
@@ -41,7 +43,7 @@ class ServedModel:
         self.config, self.model = config, model
         self.name = config.name
         self.provider = config.target.partition("/")[0]
-        self._modes = Modes(HeldModel(model), settings)
+        self._modes = Modes(HeldModel(Upstream(model, config.name)), settings)
         self.mode: Mode = config.mode or settings.mode
         self.own = own
         """The tools that are always there."""
@@ -106,6 +108,7 @@ class ServedModel:
             settings=request.settings,
             extra=_extra(request.extra, self.provider),
             live=live,
+            error_text=functools.partial(failure_text, run_id),
         )
 
     def _offer(self, request: ChatRequest, remote: tuple[Tool, ...]) -> Offer:

@@ -63,6 +63,10 @@ NO_HISTORY = History(())
 LAST_TURN = "Not run: this was the last turn of the run."
 
 
+def error_text(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
 class RunPlan(Struct, frozen=True):
     """Everything that a run is told at its start."""
 
@@ -77,6 +81,8 @@ class RunPlan(Struct, frozen=True):
     settings: Settings = Settings()
     extra: dict[str, Any] = {}
     live: bool = False
+    error_text: Callable[[BaseException], str] = error_text
+    """What the run's last event says of the error that it ended with."""
 
 
 class Loop:
@@ -155,7 +161,7 @@ class Loop:
         self._answer_recorded()
         self.stop_reason = reason
         self.phase = "ended"
-        said = None if error is None else str(error) or type(error).__name__
+        said = None if error is None else self.plan.error_text(error)
         self.emit(RunEnded(reason, self._said.usage, len(self._said.rounds), said))
 
     def _begin(self) -> None:

@@ -222,19 +222,33 @@ def _unreachable(error: Exception, url: URL) -> ModelError | ConfigError:
         case aiohttp.InvalidURL():
             return ConfigError(f"base_url is not an address: {place}")
         case aiohttp.ClientSSLError():
-            return ModelError(f"no secure connection to {place}: {_reason(error)}")
+            return _failed("no secure connection to {upstream}", place, _reason(error))
         case aiohttp.ConnectionTimeoutError():
-            return ModelError(f"connecting to {place} took too long", retryable=True)
+            return _failed("connecting to {upstream} took too long", place, retryable=True)
         case TimeoutError():
-            return ModelError(f"{place} did not answer in time", retryable=True)
+            return _failed("{upstream} did not answer in time", place, retryable=True)
         case aiohttp.ClientHttpProxyError(status=status):
-            return ModelError(f"the proxy does not lead to {place}", status=status, retryable=True)
+            words = "the proxy does not lead to {upstream}"
+            return _failed(words, place, status=status, retryable=True)
         case aiohttp.ClientResponseError():
-            return ModelError(f"{place} answered in broken HTTP", retryable=True)
+            return _failed("{upstream} answered in broken HTTP", place, retryable=True)
         case aiohttp.ClientConnectorError():
-            return ModelError(f"cannot connect to {place}: {_reason(error)}", retryable=True)
+            return _failed("cannot connect to {upstream}", place, _reason(error), retryable=True)
         case _:
-            return ModelError(f"{place} closed the connection without an answer", retryable=True)
+            words = "{upstream} closed the connection without an answer"
+            return _failed(words, place, retryable=True)
+
+
+def _failed(
+    words: str,
+    place: str,
+    reason: str | None = None,
+    *,
+    status: int | None = None,
+    retryable: bool = False,
+) -> ModelError:
+    message = words.replace("{upstream}", place) + (f": {reason}" if reason else "")
+    return ModelError(message, status=status, retryable=retryable, public=words)
 
 
 def _reason(error: aiohttp.ClientConnectorError | aiohttp.ClientSSLError) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from windlass.content import FunctionCall, Text, Thought, Usage, new_call_id
+from windlass.content import FunctionCall, PrivateText, Text, Thought, Usage, new_call_id
 from windlass.errors import ConfigError, ModelError, StreamCut
 from windlass.events import (
     FinishReason,
@@ -141,7 +141,8 @@ class AnswerDecoder:
             return [event for item in items for event in self.feed(msgspec.json.encode(item))]
         if start == b"<":
             shown = redacted(body[:200].decode("utf-8", "replace"), self._secrets)
-            raise ModelError(f"the answer is a page, not Gemini's; check base_url: {shown}")
+            said = f"the answer is a page, not Gemini's; check base_url: {shown}"
+            raise ModelError(PrivateText(said), public="{upstream} answered with a page")
         return self.feed(body)
 
     def finish(self) -> list[ModelEvent]:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from windlass.content import Opaque, Usage
+from windlass.content import Opaque, PrivateText, Usage
 from windlass.errors import ModelError, StreamCut
 from windlass.events import (
     FinishReason,
@@ -122,7 +122,9 @@ class AnswerDecoder:
         events = [] if body.lstrip()[:1] == b"<" else self.feed(body)
         if not self._answered and not self._said:
             shown = redacted(body[:200].decode("utf-8", "replace"), self._secrets)
-            raise ModelError(f"the answer is not a chat completion; check base_url: {shown}")
+            said = f"the answer is not a chat completion; check base_url: {shown}"
+            public = "{upstream} did not answer with a chat completion"
+            raise ModelError(PrivateText(said), public=public)
         self._finish = self._finish or ""
         return events
 

@@ -96,8 +96,10 @@ class Calls:
         try:
             connection = await self.supervisor.connection()
         except Down as down:
+            # The rest of the reason has addresses and paths, which are in the log.
+            reason = str(down).partition(":")[0]
             raise ToolError(
-                f"The MCP server {self.supervisor.label!r} is not there: it {down}.",
+                f"The MCP server {self.supervisor.label!r} is not there: it {reason}.",
                 retryable=True,
             ) from None
         call.clock = asyncio.timeout(None)
