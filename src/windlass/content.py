@@ -44,9 +44,18 @@ Schema: TypeAlias = dict[str, Any]
 
 
 class PrivateText(str):
-    """A text out of a conversation in a log line: a gateway can leave it out of its log."""
+    """A text in a log line that may hold what was said: a gateway can leave it out of its log.
 
-    __slots__ = ()
+    `instead` is what such a log has in its place.
+    """
+
+    __slots__ = ("instead",)
+    instead: str | None
+
+    def __new__(cls, text: object, instead: str | None = None) -> "PrivateText":
+        made = super().__new__(cls, text)
+        made.instead = instead
+        return made
 
 
 _OWN_CALL_ID = re.compile(r"call_[0-9a-f]{24}")

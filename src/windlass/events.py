@@ -5,7 +5,8 @@ adds its own and numbers them all, so that any reader can go on from any number.
 unnumbered (`seq` 0) until a run's log has taken it.
 """
 
-from typing import Any, ClassVar, Literal, TypeAlias
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -43,6 +44,7 @@ __all__ = [
     "event_from_json",
     "event_to_dict",
     "event_to_json",
+    "joined_logprobs",
 ]
 
 EventType = Literal["content", "status", "tool_call", "tool_result", "control"]
@@ -99,6 +101,10 @@ class TextDelta(Event, frozen=True, omit_defaults=True, tag="text_delta"):
     text: str
     signature: str | None = None
     extra: dict[str, Any] | None = None
+    logprobs: dict[str, Any] | None = None
+    """Of its tokens, if they were asked for: `{"content": [{"token", "logprob", ...}]}`."""
+    about: dict[str, Any] | None = None
+    """What the service says of its whole answer (`system_fingerprint`); on a turn's first event."""
 
 
 class ThoughtDelta(Event, frozen=True, omit_defaults=True, tag="thought_delta"):
@@ -106,6 +112,7 @@ class ThoughtDelta(Event, frozen=True, omit_defaults=True, tag="thought_delta"):
     text: str
     signature: str | None = None
     extra: dict[str, Any] | None = None
+    about: dict[str, Any] | None = None
 
 
 class PartReceived(Event, frozen=True, omit_defaults=True, tag="part_received"):
@@ -122,6 +129,7 @@ class ToolCallStarted(Event, frozen=True, omit_defaults=True, tag="tool_call_sta
     index: int
     id: str
     name: str
+    about: dict[str, Any] | None = None
 
 
 class ToolCallDelta(Event, frozen=True, omit_defaults=True, tag="tool_call_delta"):
@@ -149,6 +157,10 @@ class TurnEnded(Event, frozen=True, omit_defaults=True, tag="turn_ended"):
     """The provider's own word for the finish, or its message about it."""
     message_extra: dict[str, Any] | None = None
     """Provider fields of the whole message, returned to it with the history."""
+    about: dict[str, Any] | None = None
+    """What the service says of its whole answer that was not on the first event."""
+    logprobs: dict[str, Any] | None = None
+    """Those that belong to no text."""
 
 
 ModelEvent: TypeAlias = (
@@ -286,3 +298,15 @@ def event_to_json(event: Event) -> bytes:
 def event_from_json(data: bytes | str) -> RunEvent:
     """The event that `event_to_json` wrote. Raises `msgspec.ValidationError` for anything else."""
     return _decoder.decode(data)
+
+
+def joined_logprobs(pieces: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """The log probabilities of several pieces of text as those of one; None if there are none."""
+    joined: dict[str, Any] = {}
+    for piece in pieces:
+        for name, tokens in piece.items():
+            if isinstance(tokens, list):
+                joined[name] = [*(joined.get(name) or ()), *cast("list[Any]", tokens)]
+            else:
+                joined.setdefault(name, tokens)
+    return joined or None

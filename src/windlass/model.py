@@ -68,6 +68,8 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     """What the shape is called, for providers that want a name."""
     response_strict: bool | None = None
     """Whether a provider that can is to hold the model to the shape."""
+    max_tokens_name: Literal["max_tokens", "max_completion_tokens"] | None = None
+    """What a wire with two names is to call `max_tokens`; None leaves it to the wire."""
 
 
 class ModelRequest(Struct, frozen=True):

@@ -262,7 +262,7 @@ SETTINGS: Body = {
     "frequency_penalty": 0.75,
 }
 IN_THE_WORDS_OF: dict[str, Body] = {
-    "openai": {**SETTINGS, "max_tokens": 64, "response_format": {"type": "json_object"}},
+    "openai": {**SETTINGS, "response_format": {"type": "json_object"}},
     "gemini": {
         "temperature": 0.5,
         "topP": 0.9,
@@ -284,10 +284,12 @@ def test_settings_reach_each_service_in_its_own_words(
     asked: Any = {**SETTINGS, limit: 64, "response_format": {"type": "json_object"}}
     client.chat.completions.create(model=upstream.model, messages=[user("Go.")], **asked)
     [body] = upstream.bodies
+    wanted = IN_THE_WORDS_OF[upstream.wire]
+    if upstream.wire == "openai":
+        wanted = {**wanted, limit: 64}
     sent = body["generationConfig"] if upstream.wire == "gemini" else body
-    assert {name: sent.get(name) for name in IN_THE_WORDS_OF[upstream.wire]} == IN_THE_WORDS_OF[
-        upstream.wire
-    ]
+    assert {name: sent.get(name) for name in wanted} == wanted
+    assert {"max_tokens", "max_completion_tokens"} & sent.keys() == wanted.keys() & {limit}
 
 
 def test_a_single_stop_text_is_a_list_of_one(client: OpenAI, upstream: Upstream):

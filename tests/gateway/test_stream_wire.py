@@ -25,6 +25,7 @@ from tests.gateway.wire_helpers import (
 
 from windlass import tool
 from windlass.content import Usage
+from windlass.gateway.answer import joined_texts
 from windlass.gateway.config import ServerConfig
 from windlass.testing import Gate, Turn, call, calls, cut, interrupt, raw_call, refuse, say, slow
 from windlass.testing.script import DEFAULT_USAGE
@@ -33,6 +34,7 @@ WEATHER = function("get_weather", city={"type": "string"})
 CLOCK = function("get_time", city={"type": "string"})
 HEARTBEAT = ServerConfig(heartbeat=0.05, access_log=False)
 CHUNK_FIELDS = {"id", "object", "created", "model", "choices"}
+SERVICE_FIELDS = {"openai": {"service_tier", "system_fingerprint"}, "gemini": set[str]()}
 SECRET_RESULT = "the-gateways-own-result"
 
 
@@ -133,7 +135,8 @@ async def test_usage_that_nobody_asked_for_is_not_sent(
 ):
     upstream.plays("Hello.")
     chunks = await streamed(stage, upstream.model, **options)
-    assert all(chunk.keys() == CHUNK_FIELDS for chunk in chunks)
+    fields = CHUNK_FIELDS | SERVICE_FIELDS[upstream.wire]
+    assert all(chunk.keys() == fields for chunk in chunks)
     assert all(chunk["choices"] for chunk in chunks)
 
 
@@ -543,7 +546,9 @@ async def test_the_text_of_every_round_is_streamed_once_and_in_order(
         stage, upstream.model_with_tools, stream_options={"include_usage": True}
     )
     message = reassembled(chunks)
-    assert message["content"] == "".join(turn.text for turn in rounds) + "The end."
+    assert message["content"] == joined_texts(
+        [*(turn.text for turn in rounds if turn.text.strip()), "The end."]
+    )
     assert message["tool_calls"] == []
     each = DEFAULT_USAGE.total_tokens
     assert chunks[-1]["usage"]["total_tokens"] == each * (len(rounds) + 1)

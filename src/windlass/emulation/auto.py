@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from msgspec.structs import replace
 
 from windlass.content import FunctionDeclaration, PrivateText, Usage
-from windlass.emulation.failures import Failure, native_failure
+from windlass.emulation.failures import Failure, native_failure, refusal_in
 from windlass.emulation.native import NativeReader
 from windlass.emulation.offered import callable_functions, is_about_tools
 from windlass.emulation.reading import Mode, ParserMaker, TextParser, Wanted
@@ -159,7 +159,7 @@ class AutoModel:
             raise NativeModeUnavailable(reason, problem) from problem
         log.warning(
             "Native mode failed: %s; falling back to emulated",
-            PrivateText(reason) if problem else reason,
+            PrivateText(reason, _public_reason(failure, reason)) if problem else reason,
             extra={"model": self.name, "failure": failure},
         )
         self.mode = "emulated"
@@ -188,6 +188,17 @@ def _make_parser(tools: tuple[FunctionDeclaration, ...]) -> TextParser:
 def _reason(problem: ModelError) -> str:
     """Without the words that say what has failed: whoever asks says them too."""
     return problem.reason if isinstance(problem, NativeModeUnavailable) else problem.message
+
+
+def _public_reason(failure: Failure, reason: str) -> str | None:
+    """The reason without what a service may quote: a broken call is quoted whole."""
+    match failure:
+        case "unavailable":
+            return reason
+        case "malformed":
+            return None
+        case "unsupported" | "choice":
+            return refusal_in(reason)
 
 
 def _with_usage(event: ModelEvent, spent: Usage) -> ModelEvent:

@@ -9,12 +9,13 @@ from typing import Literal
 
 from windlass.errors import ModelError
 
-__all__ = ["UNAVAILABLE", "Failure", "native_failure"]
+__all__ = ["UNAVAILABLE", "Failure", "native_failure", "refusal_in"]
 
 Failure = Literal["unsupported", "choice", "malformed", "unavailable"]
 """Tools are not supported; this `tool_choice` is not; a call came out broken; the page failed."""
 
 UNAVAILABLE = "native_mode_unavailable"
+LONGEST = 200
 
 _STATUSES = frozenset({None, 400, 404, 405, 415, 422, 500, 501})
 """llama.cpp says 500 of a request that it will never take."""
@@ -56,6 +57,12 @@ _NOT_OURS = _any_of(
     r"context length|too (long|large|many)|maximum (context|number)",
     r"rate limit|quota|credit|billing",
 )
+
+
+def refusal_in(message: str) -> str | None:
+    """The sentence of the message that says what is not supported, without the others."""
+    sentences = re.split(r"(?<=[.!?;])\s+|\n", message)
+    return next((each[:LONGEST] for each in sentences if _REFUSAL.search(each)), None)
 
 
 def native_failure(problem: ModelError) -> Failure | None:

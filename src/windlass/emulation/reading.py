@@ -1,7 +1,7 @@
 """A turn as it is read: the model's events in, the events of a turn with calls out. Pure."""
 
 from collections.abc import Callable
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
@@ -61,12 +61,15 @@ class TurnReader:
         self._inventions: Inventions | None = None
         self._swallowed = False
         self._end: TurnEnded | None = None
+        self._about: dict[str, Any] | None = None
         self.over = False
         """Whether the turn is complete although the model goes on."""
         self.text_calls = 0
         """How many calls were read from text."""
 
     def feed(self, event: ModelEvent) -> list[ModelEvent]:
+        if (about := getattr(event, "about", None)) is not None:
+            self._about = {**(self._about or {}), **about}
         if isinstance(event, TurnEnded):
             self._end = event
             return [] if self.over else self._passed(self._finished(event.finish == "length"))
@@ -107,7 +110,8 @@ class TurnReader:
         # A model inside may be of another mode, and knows better.
         extra = {"windlass": {"mode": self.mode}, **(end.message_extra or {})}
         usage = spent + end.usage
-        return [*held, replace(end, finish=self._finish(), usage=usage, message_extra=extra)]
+        end = replace(end, finish=self._finish(), usage=usage, message_extra=extra)
+        return [*held, replace(end, about=self._about)]
 
     def _finish(self) -> FinishReason:
         if self.finish not in _ASKED_AGAIN:

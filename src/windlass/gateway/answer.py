@@ -6,22 +6,27 @@ from typing import Any
 from msgspec import Struct
 
 from windlass.content import AnyPart, FunctionCall, InlineData, Message, Opaque, Usage
-from windlass.events import StopReason
+from windlass.events import StopReason, joined_logprobs
 from windlass.gateway.turns import CallIds
 from windlass.jsontext import encode_json
-from windlass.loop.reply import Reply
+from windlass.loop.reply import Reply, RoundRecord
 from windlass.models.fields import JsonObject, merged
 from windlass.models.openai.media import encode_media
 from windlass.models.openai.wire import encode_call
 
 __all__ = [
     "FINISH_REASONS",
+    "USUAL_FORM",
+    "Form",
     "Head",
     "call_fields",
     "completion",
     "completion_fields",
+    "finish_reason",
+    "gap_between",
     "image_fields",
     "message_extra",
+    "service_fields",
     "signature_fields",
     "usage_fields",
 ]
@@ -37,7 +42,11 @@ FINISH_REASONS: dict[StopReason, str] = {
 }
 """What has no word here is an error."""
 
+ROUND_GAP = "\n\n"
 _ALREADY_SAID = frozenset({"reasoning_content", "reasoning", "role", "content", "tool_calls"})
+
+
+_OF_THE_SERVICE = ("service_tier", "system_fingerprint")
 
 
 class Head(Struct, frozen=True):
@@ -48,12 +57,27 @@ class Head(Struct, frozen=True):
     model: str
 
 
-def completion(head: Head, reply: Reply, ids: CallIds) -> bytes:
+class Form(Struct, frozen=True):
+    """What an answer looks like, by what its request and its gateway say."""
+
+    legacy_functions: bool = False
+    """Whether a call comes back as `function_call`."""
+    all_text: bool = True
+    """Whether it has the text of all rounds, or of the last one alone."""
+
+
+USUAL_FORM = Form()
+
+
+def completion(head: Head, reply: Reply, ids: CallIds, form: Form = USUAL_FORM) -> bytes:
     """The whole answer as one JSON body."""
-    return encode_json(completion_fields(head, reply, ids))
+    return encode_json(completion_fields(head, reply, ids, form))
 
 
-def completion_fields(head: Head, reply: Reply, ids: CallIds) -> JsonObject:
+def completion_fields(
+    head: Head, reply: Reply, ids: CallIds, form: Form = USUAL_FORM
+) -> JsonObject:
+    shown = shown_rounds(reply, form)
     fields: JsonObject = {
         "id": head.id,
         "object": "chat.completion",
@@ -62,11 +86,12 @@ def completion_fields(head: Head, reply: Reply, ids: CallIds) -> JsonObject:
         "choices": [
             {
                 "index": 0,
-                "message": _message(reply, ids),
-                "logprobs": None,
-                "finish_reason": FINISH_REASONS.get(reply.stop_reason, "stop"),
+                "message": _message(reply, ids, form, shown),
+                "logprobs": joined_logprobs(each.logprobs for each in shown if each.logprobs),
+                "finish_reason": finish_reason(reply, form),
             }
         ],
+        **service_fields(reply.rounds[-1].about if reply.rounds else {}),
     }
     if reply.usage != _NO_USAGE:
         fields["usage"] = usage_fields(reply.usage)
@@ -76,15 +101,52 @@ def completion_fields(head: Head, reply: Reply, ids: CallIds) -> JsonObject:
 _NO_USAGE = Usage()
 
 
-def _message(reply: Reply, ids: CallIds) -> JsonObject:
+def finish_reason(reply: Reply, form: Form) -> str:
+    if form.legacy_functions and reply.stop_reason == "calls":
+        return "function_call"
+    return FINISH_REASONS.get(reply.stop_reason, "stop")
+
+
+def service_fields(about: JsonObject) -> JsonObject:
+    """What the upstream says of its answer, as far as clients know it."""
+    return {name: about[name] for name in _OF_THE_SERVICE if name in about}
+
+
+def shown_rounds(reply: Reply, form: Form) -> tuple[RoundRecord, ...]:
+    """The rounds whose text is in the answer: the last one, and those before it that have any."""
+    *earlier, last = reply.rounds or (None,)
+    if last is None:
+        return ()
+    return (*(each for each in earlier if form.all_text and each.message.text.strip()), last)
+
+
+def gap_between(before: str, after: str) -> str:
+    """What stands between the texts of two rounds: a paragraph ends, unless there is a gap."""
+    return "" if not before or before[-1].isspace() or after[:1].isspace() else ROUND_GAP
+
+
+def joined_texts(texts: Iterable[str]) -> str:
+    """The texts of several rounds as one, with gaps between them."""
+    joined = ""
+    for text in texts:
+        joined += (gap_between(joined, text) if text else "") + text
+    return joined
+
+
+def _message(reply: Reply, ids: CallIds, form: Form, shown: tuple[RoundRecord, ...]) -> JsonObject:
     said = reply.rounds[-1].message if reply.rounds else Message("assistant", ())
-    text = reply.text or ("" if not reply.pending else None)
-    message: JsonObject = {"role": "assistant", "content": text, "refusal": None}
-    if reply.pending:
+    # The last text is the reply's own: the run itself may have put it in place of an empty one.
+    text = joined_texts([*(each.message.text for each in shown[:-1]), reply.text])
+    content = text or ("" if not reply.pending else None)
+    message: JsonObject = {"role": "assistant", "content": content, "refusal": None}
+    if reply.pending and form.legacy_functions:
+        message["function_call"] = encode_call(reply.pending[0])["function"]
+    elif reply.pending:
         message["tool_calls"] = [call_fields(call, ids) for call in reply.pending]
-    if thoughts := said.thoughts:
+    if thoughts := joined_texts(each.message.thoughts for each in reply.rounds):
         message["reasoning_content"] = thoughts
-    if images := image_fields(said.parts):
+    rounds = reply.rounds if form.all_text else reply.rounds[-1:]
+    if images := image_fields(part for each in rounds for part in each.message.parts):
         message["images"] = images
     return message | message_extra(said.extra)
 

@@ -23,6 +23,7 @@ from windlass.gateway.exchange import (
     Receive,
     Scope,
     Send,
+    exchange_of,
     respond_json,
 )
 from windlass.gateway.gateway import Gateway
@@ -49,6 +50,13 @@ log = logging.getLogger("windlass.gateway")
 
 CLIENT_GONE = 499
 """What the log says of a client that did not wait for its answer."""
+OTHER_WIRES = {
+    "/v1/responses": "OpenAI's Responses API",
+    "/v1/messages": "Anthropic's Messages API",
+    "/v1/completions": "OpenAI's legacy completions API",
+    "/v1beta": "Gemini's generateContent API",
+}
+"""Wires that clients of other services try, by the addresses that they use."""
 EXPOSED = ("X-Request-Id", "X-Windlass-Run-Id", "X-Function-Calling-Mode", "Retry-After")
 
 
@@ -119,7 +127,7 @@ class App:
         except ClientGone:
             exchange.status = CLIENT_GONE
         except Exception as error:  # noqa: BLE001 - whatever happens, the client is told
-            await self._failed(error, exchange, told)
+            await self._failed(error, scope, told)
         finally:
             self._note(scope, exchange)
 
@@ -149,9 +157,10 @@ class App:
         """Asked of the routes themselves: wherever we are mounted, they see what a router sees."""
         return any(route.matches(scope)[0] is not Match.NONE for route in self._open)
 
-    async def _failed(self, error: Exception, exchange: Exchange, send: Send) -> None:
+    async def _failed(self, error: Exception, scope: Scope, send: Send) -> None:
+        exchange = exchange_of(scope)
         if isinstance(error, HTTPException):
-            problem = _http_problem(error)
+            problem = _http_problem(error, scope)
         else:
             problem = problem_of(error)
             if problem.code == INTERNAL:
@@ -244,12 +253,25 @@ def _is_strange(exchange: Exchange, config: GatewayConfig) -> bool:
     return origin_host != exchange.header(b"host")
 
 
-def _http_problem(error: HTTPException) -> Problem:
-    words = {
-        404: "There is nothing here: look at /openapi.json for what there is.",
-        405: "This address takes another method.",
-    }
-    return Problem(error.status_code, words.get(error.status_code, error.detail))
+def _http_problem(error: HTTPException, scope: Scope) -> Problem:
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    match error.status_code:
+        case 404:
+            return _not_found(path)
+        case 405:
+            message = "This address takes another method."
+            return Problem(405, message, "method_not_allowed")
+        case status:
+            return Problem(status, error.detail, "http_error")
+
+
+def _not_found(path: str) -> Problem:
+    for prefix, wire in OTHER_WIRES.items():
+        if path == prefix or path.startswith(f"{prefix}/"):
+            message = f"{wire} ({prefix}) is not served here: use POST /v1/chat/completions."
+            return Problem(404, message, "wire_not_served")
+    message = "Not found: this gateway serves /v1/chat/completions. See /openapi.json for the rest."
+    return Problem(404, message, "unknown_url")
 
 
 def _record(scope: Scope, exchange: Exchange, seconds: float) -> AccessRecord:

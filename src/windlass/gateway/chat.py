@@ -65,7 +65,7 @@ async def ask(gateway: Gateway, scope: Scope, receive: Receive) -> ChatRequest:
     """The request in the body of this exchange. Raises `Refused`."""
     await gateway.admission.count(exchange_of(scope).key)
     body = await read_body(scope, receive, gateway.config.limits.max_body_bytes)
-    return read_request(body, gateway.limits)
+    return read_request(body, gateway.limits, gateway.config.server.earlier_text)
 
 
 def wants_tool_events(request: ChatRequest, exchange: Exchange) -> bool:
@@ -128,7 +128,8 @@ async def _answer(run: GatewayRun, send: Send, watch: _Watch) -> None:
         return
     if (problem := run.problem()) is not None:
         raise Refused(problem)
-    await respond_json(send, completion(run.head, run.reply, run.call_ids), _headers(run))
+    body = completion(run.head, run.reply, run.call_ids, run.request.form)
+    await respond_json(send, body, _headers(run))
 
 
 def _headers(run: GatewayRun) -> tuple[Header, ...]:
@@ -167,6 +168,7 @@ class _Streaming:
             run.call_ids,
             include_usage=run.request.include_usage,
             tool_events=wants_tool_events(run.request, exchange),
+            form=run.request.form,
         )
         self._begun = False
 

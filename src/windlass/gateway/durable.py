@@ -22,7 +22,7 @@ from windlass.errors import (
     WindlassError,
 )
 from windlass.events import ApprovalResolved, RunEvent
-from windlass.gateway.answer import Head, completion_fields
+from windlass.gateway.answer import Form, Head, completion_fields
 from windlass.gateway.chats import Chats
 from windlass.gateway.config import GatewayConfig, RunsConfig
 from windlass.gateway.problems import MALFORMED_CALL, SHUTTING_DOWN, Problem, Refused
@@ -352,7 +352,9 @@ def kept_fields(record: RunRecord, history: History | None = None) -> JsonObject
     elif history is not None:
         reply = history.reply()
         fields["mode"] = reply.mode
-        fields["response"] = completion_fields(head_of(record), reply, CallIds(record.id))
+        asked: JsonObject = record.origin.get("request", {})
+        form = Form(asked.get("legacy_functions", False), asked.get("all_text", True))
+        fields["response"] = completion_fields(head_of(record), reply, CallIds(record.id), form)
     return fields
 
 

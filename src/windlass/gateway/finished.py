@@ -38,6 +38,7 @@ class FinishedRun:
         "_count",
         "_events",
         "_fields",
+        "_form",
         "_head",
         "_log",
         "id",
@@ -48,7 +49,7 @@ class FinishedRun:
     def __init__(self, run: GatewayRun, log: RunLog | None) -> None:
         self.id, self.owner = run.id, run.owner
         self._fields = _exact(encode_json(run_fields(run)))
-        self._head, self._call_ids = run.head, run.call_ids
+        self._head, self._call_ids, self._form = run.head, run.call_ids, run.request.form
         self._log = log
         events = run.run.log.recorded()
         self._count = len(events)
@@ -62,7 +63,7 @@ class FinishedRun:
         fields: JsonObject = decode_json(self._fields)
         if whole and fields["status"] == "ended":
             reply = History(await self.events()).reply()
-            fields["response"] = completion_fields(self._head, reply, self._call_ids)
+            fields["response"] = completion_fields(self._head, reply, self._call_ids, self._form)
         return fields
 
     async def events(self) -> Sequence[RunEvent]:

@@ -7,11 +7,15 @@ from typing import Any, cast
 from msgspec import Struct
 
 from windlass.content import Message
+from windlass.gateway.answer import Form
 from windlass.gateway.body import Fields, fields_of
+from windlass.gateway.config.values import EarlierText
+from windlass.gateway.parts import PartPlace, part_places, without_legacy_form
 from windlass.gateway.problems import bad_request
 from windlass.model import AUTO, Settings, ToolChoice, tool_choice_from
 from windlass.models.fields import JsonObject, as_list, as_object
 from windlass.models.openai import wire
+from windlass.models.openai.wire import LimitName
 
 __all__ = ["ChatRequest", "Limits", "read_request"]
 
@@ -43,8 +47,19 @@ class ChatRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The stored conversation that the messages go on with."""
     replaces: str = ""
     """The run of that conversation whose place this one takes, and that of all after it."""
+    legacy_functions: bool = False
+    """Whether it has `functions` and not `tools`: its calls are answered in the older form."""
+    all_text: bool = True
+    """Whether the answer has the text of all rounds, or of the last one alone."""
+    parts: tuple[PartPlace, ...] = ()
+    """The parts of its messages that are not plain text."""
     size: int = 0
     """Bytes of the body."""
+
+    @property
+    def form(self) -> Form:
+        """What its answer looks like."""
+        return Form(self.legacy_functions, self.all_text)
 
 
 _SETTINGS = frozenset(
@@ -78,8 +93,12 @@ _NO_SETTINGS = Settings()
 _CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def read_request(body: bytes, limits: Limits) -> ChatRequest:
-    """The request. Raises `Refused`, which names the field, for what cannot be one."""
+def read_request(body: bytes, limits: Limits, earlier_text: EarlierText = "include") -> ChatRequest:
+    """The request. Raises `Refused`, which names the field, for what cannot be one.
+
+    `earlier_text` is what the gateway does with the text of rounds before the last. An answer in
+    JSON has none of it: it would not be JSON with a sentence before it.
+    """
     fields = fields_of(body, limits.max_json_depth)
     model = fields.value("model", str)
     if not model:
@@ -87,13 +106,19 @@ def read_request(body: bytes, limits: Limits) -> ChatRequest:
     if fields.value("n", int) not in (None, 1):
         raise bad_request("n: one answer a request is served; leave n out", "n")
     options = cast("JsonObject", fields.value("stream_options", dict) or {})
+    tools, functions = fields.raw("tools"), fields.raw("functions")
+    settings = _settings(fields)
+    messages, parts = _messages(fields, limits)
     return ChatRequest(
         model=model,
-        messages=_messages(fields, limits),
-        tools=fields.raw("tools") or fields.raw("functions"),  # the older name
+        messages=messages,
+        tools=tools or functions,
+        legacy_functions=bool(functions and not tools),
+        all_text=earlier_text == "include" and settings.response_schema is None,
+        parts=parts,
         tool_choice=_tool_choice(fields),
         parallel_tool_calls=fields.value("parallel_tool_calls", bool),
-        settings=_settings(fields),
+        settings=settings,
         extra={name: fields.any(name) for name in fields.names - _OURS},
         stream=fields.value("stream", bool) or False,
         include_usage=options.get("include_usage") is True,
@@ -119,14 +144,15 @@ def _replaces(fields: Fields) -> str:
     return replaces
 
 
-def _messages(fields: Fields, limits: Limits) -> tuple[Message, ...]:
+def _messages(fields: Fields, limits: Limits) -> tuple[tuple[Message, ...], tuple[PartPlace, ...]]:
     messages = as_list(fields.any("messages"))
     if not messages:
         raise bad_request("messages: must be a list with at least one message", "messages")
     if len(messages) > limits.max_messages:
         raise bad_request(f"messages: more than {limits.max_messages}", "messages")
     # What a chat goes on with may answer calls that stand in the chat.
-    return _in_call_order(wire.decode_messages(messages, whole=not _chat(fields)))
+    decoded = wire.decode_messages(messages, whole=not _chat(fields))
+    return _in_call_order(without_legacy_form(decoded)), part_places(messages)
 
 
 def _in_call_order(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -180,11 +206,13 @@ def _settings(fields: Fields) -> Settings:
     if fields.names.isdisjoint(_SETTINGS):
         return _NO_SETTINGS
     schema, name, strict = _response_format(fields)
+    max_tokens, max_tokens_name = _max_tokens(fields)
     return Settings(
         temperature=fields.value("temperature", float),
         top_p=fields.value("top_p", float),
         top_k=fields.value("top_k", int),
-        max_tokens=_max_tokens(fields),
+        max_tokens=max_tokens,
+        max_tokens_name=max_tokens_name,
         stop=_stop(fields),
         seed=fields.value("seed", int),
         response_schema=schema,
@@ -193,15 +221,16 @@ def _settings(fields: Fields) -> Settings:
     )
 
 
-def _max_tokens(fields: Fields) -> int | None:
-    """`max_tokens` is the older name."""
-    for name in ("max_completion_tokens", "max_tokens"):
+def _max_tokens(fields: Fields) -> tuple[int | None, LimitName | None]:
+    """The limit, and what the client calls it: `max_tokens` is the older name."""
+    names: tuple[LimitName, ...] = ("max_completion_tokens", "max_tokens")
+    for name in names:
         limit = fields.value(name, int)
         if limit is not None and limit < 1:
             raise bad_request(f"{name}: must be at least 1", name)
         if limit is not None:
-            return limit
-    return None
+            return limit, name
+    return None, None
 
 
 def _stop(fields: Fields) -> tuple[str, ...] | None:

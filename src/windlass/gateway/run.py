@@ -190,5 +190,5 @@ def run_fields(run: GatewayRun, *, whole: bool = False) -> JsonObject:
     if problem is not None:
         fields["error"] = decode_json(problem.to_json())["error"]
     elif whole:
-        fields["response"] = completion_fields(run.head, run.reply, run.call_ids)
+        fields["response"] = completion_fields(run.head, run.reply, run.call_ids, run.request.form)
     return fields

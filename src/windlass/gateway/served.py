@@ -11,6 +11,7 @@ from windlass.emulation.mode import Modes
 from windlass.gateway.config import LimitsConfig, ModelConfig
 from windlass.gateway.held import HeldModel
 from windlass.gateway.offers import NOTHING, Offers
+from windlass.gateway.parts import check_parts
 from windlass.gateway.problems import bad_request
 from windlass.gateway.request import ChatRequest, Limits
 from windlass.gateway.upstream import Upstream, failure_text
@@ -84,6 +85,7 @@ class ServedModel:
 
         Raises `Refused`, which names the field.
         """
+        check_parts(request.parts, self.provider, self.name)
         offer = self._offer(request, remote)
         policy = self._policy
         if offer.tools and (

@@ -1,7 +1,7 @@
 """What a run gives back."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -36,6 +36,10 @@ class RoundRecord(Struct, frozen=True):
     answers: tuple[ToolAnswer, ...] = ()
     shown: tuple[FunctionResponse, ...] = ()
     """The answers as the model is given them: long ones without their middle."""
+    about: dict[str, Any] = {}
+    """What the service says of the whole answer, such as `system_fingerprint`."""
+    logprobs: dict[str, Any] | None = None
+    """Of the tokens of its text, if they were asked for."""
 
 
 class Reply(Struct, frozen=True):

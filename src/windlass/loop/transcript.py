@@ -31,7 +31,16 @@ class Transcript:
     def add_turn(self, turn: Turn) -> None:
         self.messages.append(turn.message)
         number = len(self.rounds) + 1
-        self.rounds.append(RoundRecord(number, turn.message, turn.finish, turn.usage))
+        self.rounds.append(
+            RoundRecord(
+                number,
+                turn.message,
+                turn.finish,
+                turn.usage,
+                about=turn.about,
+                logprobs=turn.logprobs,
+            )
+        )
         self.usage += turn.usage
         self._text = turn.message.text
 

@@ -1,6 +1,7 @@
 """A model's turn, put together from its events."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from windlass.events import (
     ToolCallEnded,
     ToolCallStarted,
     TurnEnded,
+    joined_logprobs,
 )
 
 __all__ = ["Turn", "TurnBuilder", "UniqueIds"]
@@ -30,6 +32,10 @@ class Turn(Struct, frozen=True):
     finish: FinishReason
     usage: Usage
     detail: str | None = None
+    about: dict[str, Any] = {}
+    """What the service says of the whole answer, such as `system_fingerprint`."""
+    logprobs: dict[str, Any] | None = None
+    """Of the tokens of its text, if they were asked for."""
 
 
 class TurnBuilder:
@@ -45,26 +51,30 @@ class TurnBuilder:
         self._kind: type[Text | Thought] = Text
         self._slots: dict[int, int] = {}
         self._end: TurnEnded | None = None
+        self._about: dict[str, Any] = {}
+        self._logprobs: list[dict[str, Any]] = []
 
     def add(self, event: ModelEvent) -> None:
         match event:
-            case TextDelta(signature=None, extra=None):
-                self._append(Text, event.text)
-            case ThoughtDelta(signature=None, extra=None):
-                self._append(Thought, event.text)
             case TextDelta():
-                self._place(Text(event.text, event.signature, extra=event.extra or {}))
+                if event.about is not None or event.logprobs is not None:
+                    self._describe(event)
+                self._say(Text, event)
             case ThoughtDelta():
-                self._place(Thought(event.text, event.signature, extra=event.extra or {}))
+                if event.about is not None:
+                    self._describe(event)
+                self._say(Thought, event)
             case PartReceived():
                 self._place(event.part)
             case ToolCallStarted():
+                self._describe(event)
                 self._slot(event.index)
             case ToolCallDelta():
                 pass
             case ToolCallEnded():
                 self._parts[self._slot(event.index)] = event.call
             case TurnEnded():
+                self._describe(event)
                 self._end = event
 
     def partial(self) -> Message | None:
@@ -82,7 +92,27 @@ class TurnBuilder:
         if self._end is None or len(parts) < len(self._parts):
             raise StreamCut
         message = Message("assistant", parts, self._end.message_extra or {})
-        return Turn(message, message.calls, self._end.finish, self._end.usage, self._end.detail)
+        return Turn(
+            message,
+            message.calls,
+            self._end.finish,
+            self._end.usage,
+            self._end.detail,
+            self._about,
+            joined_logprobs(self._logprobs),
+        )
+
+    def _describe(self, event: TextDelta | ThoughtDelta | ToolCallStarted | TurnEnded) -> None:
+        if event.about:
+            self._about = {**self._about, **event.about}
+        if isinstance(event, TextDelta | TurnEnded) and event.logprobs:
+            self._logprobs.append(event.logprobs)
+
+    def _say(self, kind: type[Text | Thought], event: TextDelta | ThoughtDelta) -> None:
+        if event.signature is None and event.extra is None:
+            self._append(kind, event.text)
+        else:
+            self._place(kind(event.text, event.signature, extra=event.extra or {}))
 
     def _append(self, kind: type[Text | Thought], text: str) -> None:
         if kind is not self._kind:

@@ -66,7 +66,7 @@ class ChatExchange(Struct, frozen=True, kw_only=True):
             "created": int(time.time()),
             "model": self.model,
             "service_tier": "default",
-            "system_fingerprint": "fp_windlass",
+            "system_fingerprint": "fp_fake0000",
         }
 
 

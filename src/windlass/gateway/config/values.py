@@ -62,6 +62,11 @@ OnLimit: TypeAlias = Annotated[
 ]
 
 
+EarlierText: TypeAlias = Annotated[
+    Literal["include", "omit"], Meta(description="'include' or 'omit'")
+]
+
+
 class ServerConfig(Struct, frozen=True, kw_only=True):
     """`[server]`: where the gateway listens and what it writes down."""
 
@@ -76,6 +81,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     """Seconds that running requests get to end."""
     console: Flag = True
     """Whether there is a page for people at `/`."""
+    earlier_text: EarlierText = "include"
+    """Whether an answer has the text of all its rounds, or of the last one alone."""
     access_log: Flag = True
     log_content: Flag = False
     """Whether prompts, answers, arguments and results may be in logs and traces."""

@@ -142,9 +142,9 @@ def _arguments(given: Any) -> Any:
 
 
 def _argument(value: Any) -> Any:
+    if isinstance(value, PrivateText):
+        return value.instead or HIDDEN
     match value:
-        case PrivateText():
-            return HIDDEN
         case ConfigError() | StorageError():  # they speak of the setup
             return str(value)
         case BaseException():

@@ -70,6 +70,9 @@ _REQUEST = an_object(
     max_completion_tokens=or_null(_LIMIT),
     stop=or_null(any_of(TEXT, list_of(TEXT))),
     seed=or_null(WHOLE),
+    logprobs=or_null(FLAG),
+    top_logprobs=or_null({**WHOLE, "minimum": 0}),
+    service_tier=or_null(TEXT),
     response_format=or_null(ref("ResponseFormat")),
 )
 
@@ -79,6 +82,9 @@ _MESSAGE = any_of(
         {"role": one_of("assistant")},
         content=or_null(_CONTENT),
         tool_calls=or_null(list_of(ref("ChatToolCall"))),
+        function_call=or_null(
+            an_object({"name": _SOME_TEXT}, "The older form of a call.", arguments=TEXT)
+        ),
         reasoning_content=or_null(TEXT),
     ),
     an_object(

@@ -54,6 +54,8 @@ def schemas() -> JsonObject:
     return {**REQUEST_SCHEMAS, **_ANSWER, **_RUNS, **_value_schemas()}
 
 
+_LEGACY = "In place of `tool_calls` where the request had `functions`."
+
 _ANSWER: JsonObject = {
     ERROR: an_object(
         {
@@ -105,10 +107,13 @@ _ANSWER: JsonObject = {
             ),
         },
         usage=ref("TokenUsage"),
+        service_tier=TEXT,
+        system_fingerprint=TEXT,
     ),
     "AssistantMessage": an_object(
         {"role": one_of("assistant"), "content": or_null(TEXT), "refusal": or_null(TEXT)},
         tool_calls=list_of(ref("ChatToolCall"), minItems=1),
+        function_call=an_object({"name": TEXT, "arguments": TEXT}, _LEGACY),
         reasoning_content=TEXT,
         images=list_of(OBJECT),
     ),
@@ -130,6 +135,8 @@ _ANSWER: JsonObject = {
             ),
         },
         usage=or_null(ref("TokenUsage")),
+        service_tier=TEXT,
+        system_fingerprint=TEXT,
         windlass=ref(RUN_EVENT),
     ),
     "ChatDelta": an_object(
@@ -147,8 +154,9 @@ _ANSWER: JsonObject = {
                 function=an_object({}, name=TEXT, arguments=TEXT),
             )
         ),
+        function_call=an_object({}, _LEGACY, name=TEXT, arguments=TEXT),
     ),
-    "FinishReason": one_of(*dict.fromkeys(FINISH_REASONS.values())),
+    "FinishReason": one_of(*dict.fromkeys(FINISH_REASONS.values()), "function_call"),
     "TokenUsage": an_object(
         {"prompt_tokens": COUNT, "completion_tokens": COUNT, "total_tokens": COUNT},
         "Of all rounds together.",

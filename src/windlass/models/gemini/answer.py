@@ -18,6 +18,7 @@ from windlass.events import (
     ToolCallEnded,
     ToolCallStarted,
     TurnEnded,
+    joined_logprobs,
 )
 from windlass.jsontext import decode_json
 from windlass.models.fields import JsonObject, as_list, as_object, as_text, rest, whole
@@ -66,6 +67,7 @@ class _Candidate(Struct, rename="camel"):
     grounding_metadata: JsonObject | None = None
     citation_metadata: JsonObject | None = None
     url_context_metadata: JsonObject | None = None
+    logprobs_result: JsonObject | None = None
 
 
 class _Chunk(Struct, rename="camel"):
@@ -101,6 +103,7 @@ class AnswerDecoder:
         "_calls",
         "_finish",
         "_finish_message",
+        "_logprobs",
         "_open",
         "_secrets",
         "_usage",
@@ -116,6 +119,8 @@ class AnswerDecoder:
         self._calls = 0
         self._open: _StreamedCall | None = None
         self._about: JsonObject = {}
+        self._logprobs: list[JsonObject] = []
+        """Those that came without the text that they belong to."""
         self._answered = self._whole_body = False
 
     @property
@@ -152,7 +157,8 @@ class AnswerDecoder:
         events = self._end_streamed()
         extra = {CANDIDATE: self._about} if self._about else None
         finish, detail = self._ending()
-        return [*events, TurnEnded(finish, self._counted(), detail, extra)]
+        rest = joined_logprobs(self._logprobs)
+        return [*events, TurnEnded(finish, self._counted(), detail, extra, logprobs=rest)]
 
     def _ending(self) -> tuple[FinishReason, str | None]:
         if self._finish is None and self._blocked is not None:
@@ -192,6 +198,8 @@ class AnswerDecoder:
                     events.append(TextDelta(text))
             else:
                 events += self._part(part)
+        if candidate.logprobs_result and (logprobs := _logprobs(candidate.logprobs_result)):
+            self._attach(logprobs, events)
         if candidate.finish_reason:
             self._finish = candidate.finish_reason
             self._finish_message = candidate.finish_message
@@ -202,6 +210,14 @@ class AnswerDecoder:
         ):
             if value:
                 self._about[key] = value
+
+    def _attach(self, logprobs: JsonObject, events: list[ModelEvent]) -> None:
+        for place in reversed(range(len(events))):
+            event = events[place]
+            if isinstance(event, TextDelta):
+                events[place] = msgspec.structs.replace(event, logprobs=logprobs)
+                return
+        self._logprobs.append(logprobs)
 
     def _part(self, fields: JsonObject) -> list[ModelEvent]:
         call = as_object(fields.get("functionCall"))
@@ -274,6 +290,28 @@ class AnswerDecoder:
             return _decode(msgspec.json.encode(value))
         except msgspec.DecodeError as error:
             raise StreamCut("the model's answer cannot be read") from error
+
+
+def _logprobs(result: JsonObject) -> JsonObject | None:
+    """The service's `logprobsResult` in the form that events have."""
+    chosen = as_list(result.get("chosenCandidates")) or []
+    tops = as_list(result.get("topCandidates")) or []
+    content: list[JsonObject] = []
+    for place, candidate in enumerate(chosen):
+        top = as_object(tops[place]) if place < len(tops) else None
+        others = as_list((top or {}).get("candidates")) or []
+        content.append({**_token(candidate), "top_logprobs": [_token(each) for each in others]})
+    return {"content": content} if content else None
+
+
+def _token(candidate: object) -> JsonObject:
+    fields = as_object(candidate) or {}
+    token = as_text(fields.get("token")) or ""
+    return {
+        "token": token,
+        "logprob": fields.get("logProbability", 0.0),  # the service leaves out what is 0
+        "bytes": list(token.encode("utf-8", "surrogatepass")),
+    }
 
 
 def usage_from(fields: JsonObject) -> Usage:

@@ -66,6 +66,8 @@ def _encode_part(part: AnyPart, ids: bool) -> JsonObject | None:
             fields = {"functionCall": _encode_call(part, ids)}
         case FunctionResponse():
             fields = {"functionResponse": _encode_response(part, ids)}
+        case Opaque(data={"type": "refusal", "refusal": str(text)}):
+            return {"text": text}  # said by another model, in words
         case Opaque():
             return part.data if part.provider == PROVIDER else None
     if isinstance(part, (Text, Thought, FunctionCall)) and part.signature is not None:

@@ -12,8 +12,10 @@ from windlass.content import (
     FunctionDeclaration,
     GoogleSearch,
     Message,
+    Opaque,
     encoded_once,
 )
+from windlass.errors import ConfigError
 from windlass.jsontext import encode_json
 from windlass.model import ModelRequest, Settings, ToolChoice
 from windlass.models.cache import IdentityCache
@@ -24,7 +26,7 @@ from windlass.models.gemini.messages import (
     decode_messages,
     encode_message,
 )
-from windlass.models.gemini.parts import encode_parts
+from windlass.models.gemini.parts import PROVIDER, encode_parts
 from windlass.models.gemini.schema import openapi_schema
 
 __all__ = [
@@ -69,6 +71,7 @@ class RequestEncoder:
         """A model learns of a service that reads only the older form."""
 
     def body(self, request: ModelRequest) -> bytes:
+        """Raises `ConfigError` for a part that this wire has no place for."""
         fields: JsonObject = {"contents": Raw(b"[" + b",".join(self._contents(request)) + b"]")}
         system = [message for message in request.messages if message.role == "system"]
         if parts := b",".join(filter(None, map(self._parts, system))):
@@ -103,6 +106,11 @@ class RequestEncoder:
         return encoded_once(message, self._wire, self._encode)
 
     def _encode(self, message: Message) -> bytes:
+        if message.role != "assistant":  # what a model said may be left out, what it is asked not
+            for part in message.parts:
+                if isinstance(part, Opaque) and part.provider != PROVIDER:
+                    kind = part.data.get("type", "unknown")
+                    raise ConfigError(f"Gemini takes no part of type {kind!r} of the OpenAI wire")
         signed = self._signed and message.role == "assistant"
         parts = encode_parts(message.parts, ids=self._ids, signed=signed)
         return b",".join(encode_json(part) for part in parts)

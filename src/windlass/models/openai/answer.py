@@ -14,7 +14,9 @@ from windlass.events import (
     PartReceived,
     TextDelta,
     ThoughtDelta,
+    ToolCallStarted,
     TurnEnded,
+    joined_logprobs,
 )
 from windlass.jsontext import decode_json
 from windlass.models.fields import JsonObject, as_list, as_object, as_text, rest, whole
@@ -48,11 +50,14 @@ class _Choice(Struct):
     delta: JsonObject | None = None
     message: JsonObject | None = None
     finish_reason: str | None = None
+    logprobs: Any = None
 
 
 class _Chunk(Struct):
     choices: list[_Choice] | None = None
     usage: JsonObject | None = None
+    system_fingerprint: Any = None
+    service_tier: Any = None
     error: Any = None
     object: Any = None
     message: Any = None  # of an error that some servers write without its own object
@@ -68,11 +73,14 @@ class AnswerDecoder:
     """Feed it streamed chunks or one body; `finish` says how the turn ended."""
 
     __slots__ = (
+        "_about",
         "_answered",
         "_calls",
         "_finish",
+        "_logprobs",
         "_said",
         "_secrets",
+        "_told",
         "_unknown",
         "_usage",
         "done",
@@ -86,6 +94,11 @@ class AnswerDecoder:
         self._calls: CallAssembler | None = None
         self._unknown: UnknownFields | None = None
         self._answered = self._said = False
+        self._about: JsonObject = {}
+        self._told = self._about
+        """What the events so far have said of the answer."""
+        self._logprobs: list[JsonObject] = []
+        """Those that wait for the text that they belong to."""
 
     @property
     def finished(self) -> bool:
@@ -102,6 +115,8 @@ class AnswerDecoder:
             chunk = self._mended(payload)
         if chunk.usage is not None:
             self._usage = chunk.usage
+        if chunk.system_fingerprint is not None or chunk.service_tier is not None:
+            self._describe(chunk)
         if chunk.error:
             raise problem_in(chunk.error, self._secrets)
         if not chunk.choices:
@@ -110,12 +125,20 @@ class AnswerDecoder:
             return []
         choice = chunk.choices[0]
         delta = choice.delta
-        if delta is not None and len(delta) == 1 and choice.finish_reason is None:
+        if (
+            delta is not None
+            and len(delta) == 1
+            and choice.finish_reason is None
+            and choice.logprobs is None
+            and self._told is self._about
+        ):
             text = delta.get("content")
             if type(text) is str and text and not choice.index:
                 self._said = True
                 return [TextDelta(text)]
-        return [event for choice in chunk.choices for event in self._choice(choice)]
+        return self._described(
+            [event for choice in chunk.choices for event in self._choice(choice)]
+        )
 
     def feed_body(self, body: bytes) -> list[ModelEvent]:
         """The events of a whole body. Raises `ModelError` if it is an error or cannot be read."""
@@ -135,7 +158,28 @@ class AnswerDecoder:
         usage = _NO_USAGE if self._usage is None else usage_from(self._usage)
         finish, detail = self._ending()
         events: list[ModelEvent] = [] if self._calls is None else self._calls.end()
-        events.append(TurnEnded(finish, usage, detail, self._message_extra()))
+        about = None if self._told is self._about else self._about
+        rest = joined_logprobs(self._logprobs)
+        events.append(TurnEnded(finish, usage, detail, self._message_extra(), about, rest))
+        return events
+
+    def _describe(self, chunk: _Chunk) -> None:
+        """Notes what the service says of its whole answer; most say it in every chunk."""
+        said = {
+            "system_fingerprint": chunk.system_fingerprint,
+            "service_tier": chunk.service_tier,
+        }
+        about = {**self._about, **{name: value for name, value in said.items() if value}}
+        if about != self._about:
+            self._about = about
+
+    def _described(self, events: list[ModelEvent]) -> list[ModelEvent]:
+        """The events, the first of them with what was not yet said of the answer."""
+        if self._told is not self._about and events:
+            first = events[0]
+            if isinstance(first, TextDelta | ThoughtDelta | ToolCallStarted):
+                self._told = self._about
+                events[0] = msgspec.structs.replace(first, about=self._about)
         return events
 
     def _ending(self) -> tuple[FinishReason, str | None]:
@@ -158,6 +202,8 @@ class AnswerDecoder:
         self._answered = True
         delta = choice.delta if choice.delta is not None else choice.message
         events: list[ModelEvent] = []
+        if (logprobs := as_object(choice.logprobs)) and any(logprobs.values()):
+            self._logprobs.append(logprobs)
         if delta:
             self._delta(delta, events, is_whole=choice.delta is None)
         if choice.finish_reason == "error":
@@ -196,7 +242,7 @@ class AnswerDecoder:
         """Text, or a list of parts as some servers send."""
         self._said = True
         if isinstance(content, str):
-            events.append(TextDelta(content))
+            events.append(TextDelta(content, logprobs=self._logprobs_of_text()))
             return
         for item in as_list(content) or [content]:
             match as_object(item):
@@ -210,6 +256,11 @@ class AnswerDecoder:
                     events.append(PartReceived(Opaque(PROVIDER, part)))
                 case _:
                     pass
+
+    def _logprobs_of_text(self) -> JsonObject | None:
+        logprobs = joined_logprobs(self._logprobs)
+        self._logprobs = []
+        return logprobs
 
     def _mended(self, payload: bytes) -> _Chunk:
         try:

@@ -14,13 +14,19 @@ from windlass.model import ModelRequest
 from windlass.models.http import Http
 from windlass.models.keys import Auth, Key, has_auth, key_from
 from windlass.models.openai.answer import AnswerDecoder
-from windlass.models.openai.wire import RequestEncoder
+from windlass.models.openai.wire import LimitName, RequestEncoder
 from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts
 from windlass.models.turn import Waiting, turn_events
 
 __all__ = ["OpenAIModel"]
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
+_UNKNOWN_FIELD = re.compile(
+    r"(?i)unsupported (param|field|arg)|not supported with|is not supported by|does not support"
+    r"|unrecogni[sz]ed|unknown|unexpected|not permitted|not allowed|forbidden|no such"
+    r"|additional propert|extra (field|input|param)|use '?max_"
+)
+"""How servers say that they do not know a field."""
 _OFFICIAL_HOST = re.compile(r"(.+\.)?api\.openai\.com|.+\.openai\.azure\.com")
 
 
@@ -70,25 +76,58 @@ class OpenAIModel:
 class _Exchange:
     """One request and its answer."""
 
-    __slots__ = ("_encoder", "_http", "_options_sent", "_request", "_url")
+    __slots__ = (
+        "_encoder",
+        "_http",
+        "_limit_sent",
+        "_options_sent",
+        "_request",
+        "_swapped",
+        "_url",
+    )
 
     def __init__(
         self, request: ModelRequest, url: URL, encoder: RequestEncoder, http: Http
     ) -> None:
         self._request, self._url, self._encoder, self._http = request, url, encoder, http
         self._options_sent = False
+        self._limit_sent: LimitName | None = None
+        self._swapped = False
 
     def request(self) -> tuple[URL, bytes]:
         self._options_sent = self._encoder.stream_options
+        settings = self._request.settings
+        self._limit_sent = self._encoder.limit_name(settings) if settings.max_tokens else None
         return self._url, self._encoder.body(self._request)
 
     def decoder(self) -> AnswerDecoder:
         return AnswerDecoder(self._http.secrets)
 
     def adapt(self, problem: ModelError) -> bool:
-        """Some servers refuse `stream_options`: they are then left out, here and from now on."""
-        refused = problem.status in (400, 422) and "stream_options" in problem.message
-        if not refused or not self._options_sent:
+        """What a server refuses is left out or said otherwise, here and from now on.
+
+        Some refuse `stream_options`. Some know `max_tokens` alone, and OpenAI's reasoning models
+        `max_completion_tokens` alone.
+        """
+        if problem.status not in (400, 422):
             return False
-        self._encoder.stream_options = False
+        if self._options_sent and "stream_options" in problem.message:
+            self._encoder.stream_options = False
+            return True
+        limit = self._limit_sent
+        if limit is None or not _is_refused(limit, problem):
+            return False
+        if self._swapped:  # neither name is taken: what is wrong is something else
+            self._encoder.refused_limit = None
+            return False
+        self._swapped = True
+        self._encoder.refused_limit = limit
         return True
+
+
+def _is_refused(name: str, problem: ModelError) -> bool:
+    """Whether the server does not know the field, or not for this model. A value may be refused,
+    too: such a refusal says nothing of the name."""
+    if not re.search(rf"\b{name}\b", problem.message):
+        return False
+    return problem.code == "unsupported_parameter" or bool(_UNKNOWN_FIELD.search(problem.message))

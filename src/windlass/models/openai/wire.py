@@ -2,7 +2,7 @@
 
 import logging
 import re
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -18,7 +18,9 @@ from windlass.models.openai.encode import encode_call, encode_message, encode_me
 
 __all__ = [
     "FINISH",
+    "OTHER_LIMIT",
     "AnswerDecoder",
+    "LimitName",
     "RequestEncoder",
     "decode_call",
     "decode_message",
@@ -33,12 +35,19 @@ log = logging.getLogger("windlass.models")
 
 WIRE = "openai"
 
+LimitName: TypeAlias = Literal["max_tokens", "max_completion_tokens"]
+OTHER_LIMIT: dict[LimitName, LimitName] = {
+    "max_tokens": "max_completion_tokens",
+    "max_completion_tokens": "max_tokens",
+}
+
 
 class RequestEncoder:
     """Encodes requests to one model. Messages and tools that come again are not encoded again.
 
-    `official` hosts (OpenAI's own) take `max_completion_tokens` and know no `top_k`; other servers
-    take `max_tokens` and may know it.
+    `official` hosts (OpenAI's own) know no `top_k`; other servers may. A limit of tokens has the
+    name that the request gives it, or else `max_completion_tokens` for official hosts and
+    `max_tokens` for others; a name that the server refuses is replaced by the other.
     """
 
     def __init__(self, model: str, *, official: bool) -> None:
@@ -48,6 +57,14 @@ class RequestEncoder:
         )
         self.stream_options = True
         """Whether the server takes them; a model learns of one that does not."""
+        self.refused_limit: LimitName | None = None
+        """The name of a limit that the server does not take; a model learns of it, too."""
+
+    def limit_name(self, settings: Settings) -> LimitName:
+        """What the request's `max_tokens` is called on the wire."""
+        usual: LimitName = "max_completion_tokens" if self._official else "max_tokens"
+        name = settings.max_tokens_name or usual
+        return OTHER_LIMIT[name] if name == self.refused_limit else name
 
     def body(self, request: ModelRequest) -> bytes:
         """Raises `ConfigError` for a part that this wire has no place for."""
@@ -78,7 +95,7 @@ class RequestEncoder:
         fields: JsonObject = {
             "temperature": settings.temperature,
             "top_p": settings.top_p,
-            "max_completion_tokens" if self._official else "max_tokens": settings.max_tokens,
+            self.limit_name(settings): settings.max_tokens,
             "stop": settings.stop,
             "seed": settings.seed,
             "response_format": _response_format(settings),
