@@ -36,6 +36,9 @@ export type ChatCompletionRequest = {
   max_completion_tokens?: number | null;
   stop?: (string | Array<string>) | null;
   seed?: number | null;
+  logprobs?: boolean | null;
+  top_logprobs?: number | null;
+  service_tier?: string | null;
   response_format?: ResponseFormat | null;
 };
 
@@ -46,6 +49,10 @@ export type ChatMessage = ({
   role: "assistant";
   content?: (string | Array<ContentPart>) | null;
   tool_calls?: Array<ChatToolCall> | null;
+  function_call?: {
+    name: string;
+    arguments?: string;
+  } | null;
   reasoning_content?: string | null;
 }) | ({
   role: "tool";
@@ -173,6 +180,8 @@ export type ChatCompletion = {
     finish_reason: FinishReason;
   }>;
   usage?: TokenUsage;
+  service_tier?: string;
+  system_fingerprint?: string;
 };
 
 export type AssistantMessage = {
@@ -180,6 +189,11 @@ export type AssistantMessage = {
   content: string | null;
   refusal: string | null;
   tool_calls?: Array<ChatToolCall>;
+  /** In place of `tool_calls` where the request had `functions`. */
+  function_call?: {
+    name: string;
+    arguments: string;
+  };
   reasoning_content?: string;
   images?: Array<Record<string, unknown>>;
 };
@@ -196,6 +210,8 @@ export type ChatCompletionChunk = {
     finish_reason: FinishReason | null;
   }>;
   usage?: TokenUsage | null;
+  service_tier?: string;
+  system_fingerprint?: string;
   windlass?: RunEvent;
 };
 
@@ -214,9 +230,14 @@ export type ChatDelta = {
       arguments?: string;
     };
   }>;
+  /** In place of `tool_calls` where the request had `functions`. */
+  function_call?: {
+    name?: string;
+    arguments?: string;
+  };
 };
 
-export type FinishReason = "stop" | "tool_calls" | "length" | "content_filter";
+export type FinishReason = "stop" | "tool_calls" | "length" | "content_filter" | "function_call";
 
 /** Of all rounds together. */
 export type TokenUsage = {
@@ -369,6 +390,8 @@ export type TextDelta = {
   text: string;
   signature?: string | null;
   extra?: Record<string, unknown> | null;
+  logprobs?: Record<string, unknown> | null;
+  about?: Record<string, unknown> | null;
   seq: number;
   time: number;
   type: "content";
@@ -380,6 +403,7 @@ export type ThoughtDelta = {
   text: string;
   signature?: string | null;
   extra?: Record<string, unknown> | null;
+  about?: Record<string, unknown> | null;
   seq: number;
   time: number;
   type: "content";
@@ -461,6 +485,7 @@ export type ToolCallStarted = {
   index: number;
   id: string;
   name: string;
+  about?: Record<string, unknown> | null;
   seq: number;
   time: number;
   type: "tool_call";
@@ -496,6 +521,8 @@ export type TurnEnded = {
   usage?: Usage;
   detail?: string | null;
   message_extra?: Record<string, unknown> | null;
+  about?: Record<string, unknown> | null;
+  logprobs?: Record<string, unknown> | null;
   seq: number;
   time: number;
   type: "control";

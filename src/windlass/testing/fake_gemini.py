@@ -95,6 +95,7 @@ class FakeGemini(FakeUpstream):
             ids=self._ids and not vertex,
             signs=signatures,
             partial=vertex and _streams_arguments(request),
+            logprobs=_config(request).get("responseLogprobs") is True,
         )
 
     def _signs(self, model: str) -> bool:
@@ -146,6 +147,10 @@ class FakeGemini(FakeUpstream):
                 **({"details": details} if details else {}),
             }
         }
+
+
+def _config(request: dict[str, Any]) -> dict[str, Any]:
+    return request.get("generationConfig") or request.get("generation_config") or {}
 
 
 def _streams_arguments(request: dict[str, Any]) -> bool:

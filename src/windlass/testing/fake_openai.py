@@ -66,6 +66,8 @@ class FakeOpenAI(FakeUpstream):
             model=body["model"],
             streams=bool(body.get("stream")),
             include_usage=include_usage is True,
+            logprobs=body.get("logprobs") is True,
+            top_logprobs=body.get("top_logprobs") or 0,
         )
 
     def _listing(self, received: Received) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class GenerateExchange(Struct, frozen=True, kw_only=True):
     """Whether a turn's first call is signed, as Gemini 3 does."""
     partial: bool = False
     """Whether the arguments of a call are streamed, as Vertex can."""
+    logprobs: bool = False
 
     def body(self, turn: Turn) -> bytes:
         if self.as_list:
@@ -98,14 +99,27 @@ class GenerateExchange(Struct, frozen=True, kw_only=True):
         end: dict[str, Any] | None = None,
     ) -> bytes:
         content = {**({"parts": parts} if parts else {}), "role": "model"}
+        texts = [part["text"] for part in parts if part.get("text") and not part.get("thought")]
+        scored = {"logprobsResult": _logprobs(texts)} if self.logprobs and texts else {}
         return json_bytes(
             {
-                "candidates": [{"content": content, **(end or {}), "index": 0}],
+                "candidates": [{"content": content, **(end or {}), **scored, "index": 0}],
                 "usageMetadata": _usage(usage),
                 "modelVersion": self.model,
                 "responseId": response_id,
             }
         )
+
+
+def _logprobs(tokens: list[str]) -> dict[str, Any]:
+    """Each text is a token here, the likelier the shorter it is."""
+    chosen = [
+        {"token": token, "tokenId": 1, "logProbability": -len(token) / 10} for token in tokens
+    ]
+    return {
+        "chosenCandidates": chosen,
+        "topCandidates": [{"candidates": [each]} for each in chosen],
+    }
 
 
 def _wire_parts(part: AnyPart, pieces: Pieces) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from windlass.content import FunctionCall, Opaque, Text, Thought, Usage
 from windlass.events import TextDelta, ThoughtDelta, ToolCallDelta, ToolCallStarted
 from windlass.testing.exchange import Frames, json_bytes
-from windlass.testing.pieces import events_of, with_ids
+from windlass.testing.pieces import events_of, split, with_ids
 from windlass.testing.script import Turn
 from windlass.testing.sse import DONE
 
@@ -32,12 +32,15 @@ class ChatExchange(Struct, frozen=True, kw_only=True):
     model: str
     streams: bool
     include_usage: bool
+    logprobs: bool = False
+    top_logprobs: int = 0
 
     def body(self, turn: Turn) -> bytes:
+        message = _message(with_ids(turn, _call_id))
         choice = {
             "index": 0,
-            "message": _message(with_ids(turn, _call_id)),
-            "logprobs": None,
+            "message": message,
+            "logprobs": self._logprobs(split(message["content"] or "", turn.pieces)),
             "finish_reason": turn.finish_word,
         }
         completion = {**self._head("chat.completion"), "choices": [choice]}
@@ -50,7 +53,8 @@ class ChatExchange(Struct, frozen=True, kw_only=True):
         usage = {"usage": None} if self.include_usage else {}
 
         def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
-            choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+            logprobs = self._logprobs([delta["content"]]) if delta.get("content") else None
+            choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
             return json_bytes({**head, "choices": [choice], **usage})
 
         tail = [chunk({}, turn.finish_word)]
@@ -58,6 +62,16 @@ class ChatExchange(Struct, frozen=True, kw_only=True):
             tail.append(json_bytes({**head, "choices": [], "usage": _usage(turn.usage)}))
         opening = {"role": "assistant", "content": _opening_content(turn), "refusal": None}
         return Frames([chunk(opening)], [chunk(d) for d in _deltas(turn)], [*tail, DONE])
+
+    def _logprobs(self, tokens: list[str]) -> dict[str, Any] | None:
+        """Each piece is a token here, the likelier the shorter it is."""
+        if not self.logprobs or not tokens:
+            return None
+        content = [
+            {**_token(token), "top_logprobs": [_token(token)][: self.top_logprobs]}
+            for token in tokens
+        ]
+        return {"content": content, "refusal": None}
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {
@@ -68,6 +82,10 @@ class ChatExchange(Struct, frozen=True, kw_only=True):
             "service_tier": "default",
             "system_fingerprint": "fp_fake0000",
         }
+
+
+def _token(token: str) -> dict[str, Any]:
+    return {"token": token, "logprob": -len(token) / 10, "bytes": list(token.encode())}
 
 
 def _opening_content(turn: Turn) -> str | None:
