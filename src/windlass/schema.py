@@ -10,9 +10,22 @@ from typing import Any, cast
 
 from windlass.content import Schema
 
-__all__ = ["accepts_null", "in_place", "mapped", "options", "plain", "referenced", "schema_at"]
+__all__ = [
+    "NAMED_SCHEMAS",
+    "SCHEMA_LISTS",
+    "SINGLE_SCHEMAS",
+    "accepts_null",
+    "in_place",
+    "mapped",
+    "options",
+    "plain",
+    "pointed_at",
+    "referenced",
+    "schema_at",
+]
 
-_ONE = (
+# The keywords whose values are schemas: one, a list of them, or one for each name.
+SINGLE_SCHEMAS = (
     "items",
     "additionalProperties",
     "propertyNames",
@@ -24,8 +37,8 @@ _ONE = (
     "unevaluatedItems",
     "unevaluatedProperties",
 )
-_MANY = ("anyOf", "oneOf", "allOf", "prefixItems")
-_NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+NAMED_SCHEMAS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 
 _FIRST = ("$ref", "type", "description", "format", "enum", "anyOf", "oneOf", "items", "prefixItems")
 _LAST = ("default", "properties", "required", "additionalProperties", "$defs")
@@ -40,13 +53,13 @@ _NOISE = ("title", "discriminator")
 def mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
     """The schema with each direct subschema changed. Values such as defaults are left alone."""
     result = dict(schema)
-    for key in _ONE:
+    for key in SINGLE_SCHEMAS:
         if isinstance(schema.get(key), dict):
             result[key] = change(schema[key])
-    for key in _MANY:
+    for key in SCHEMA_LISTS:
         if isinstance(schema.get(key), list):
             result[key] = [_changed(item, change) for item in schema[key]]
-    for key in _NAMED:
+    for key in NAMED_SCHEMAS:
         if isinstance(schema.get(key), dict):
             result[key] = {name: _changed(item, change) for name, item in schema[key].items()}
     return result
@@ -62,11 +75,12 @@ def referenced(schema: Schema, root: Schema) -> Schema:
     while isinstance(reference := schema.get("$ref"), str) and reference not in seen:
         seen.add(reference)
         siblings = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = {**_pointed_at(reference, root), **siblings}
+        schema = {**pointed_at(reference, root), **siblings}
     return schema
 
 
-def _pointed_at(reference: str, root: Schema) -> Schema:
+def pointed_at(reference: str, root: Schema) -> Schema:
+    """The schema at a local reference such as `#/$defs/a`; empty if there is none."""
     place: Any = root if reference.startswith("#") else {}
     for step in reference.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")

@@ -13,7 +13,7 @@ from windlass.content import FunctionDeclaration
 from windlass.emulation.parse import parse
 from windlass.emulation.parser import FORMATS
 from windlass.errors import ConfigError
-from windlass.tool.declarations import declarations_in
+from windlass.tool.declarations import declarations_in, in_json_schema
 
 __all__ = ["configure", "run"]
 
@@ -136,7 +136,7 @@ def _declared(value: Any) -> list[FunctionDeclaration]:
     items = cast("list[Any]", value if isinstance(value, list) else [value])
     if not all(isinstance(item, Mapping) for item in items):
         raise ConfigError("tools must be a list of objects")
-    found = [declaration for item in items for declaration in declarations_in(item)]
+    found = [in_json_schema(each) for item in items for each in declarations_in(item)]
     return [each for each in found if isinstance(each, FunctionDeclaration)]
 
 

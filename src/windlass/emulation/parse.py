@@ -9,7 +9,7 @@ from windlass.content import FunctionCall, FunctionDeclaration
 from windlass.emulation.parser import Parser
 from windlass.events import ModelEvent, TextDelta, ThoughtDelta, ToolCallEnded
 from windlass.tool import as_tools
-from windlass.tool.declarations import declarations_in
+from windlass.tool.declarations import declarations_in, in_json_schema
 
 __all__ = ["Parsed", "ParsedCall", "parse"]
 
@@ -78,4 +78,5 @@ def _declarations(tools: Iterable[Any] | None) -> list[FunctionDeclaration]:
             found.append(tool)
         else:
             found += [each.declaration for each in as_tools([tool])]
-    return [declaration for declaration in found if isinstance(declaration, FunctionDeclaration)]
+    known = [in_json_schema(declaration) for declaration in found]
+    return [declaration for declaration in known if isinstance(declaration, FunctionDeclaration)]

@@ -4,16 +4,13 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-import jsonschema_rs
-
 from windlass.client.options import Offer
-from windlass.content import FunctionDeclaration
 from windlass.errors import ConfigError
 from windlass.gateway.body import decoded
 from windlass.gateway.problems import bad_request
 from windlass.gateway.request import Limits
 from windlass.models.fields import JsonObject, as_list, as_object
-from windlass.tool import Tool, as_tools
+from windlass.tool import InvalidSchema, Tool, as_tools
 
 __all__ = ["NOTHING", "Offers", "read_tools"]
 
@@ -109,27 +106,15 @@ def _function(value: Any, place: str) -> Tool:
         raise _invalid(f"{place}.description", "must be a text")
     try:
         (tool,) = as_tools([_without_nulls(function)])
+    except InvalidSchema as error:
+        raise _invalid(f"{place}.{error.place}", f"not a JSON Schema: {error.reason}") from None
     except ConfigError as error:
-        field = "parameters" if "JSON Schema" in str(error) else "name"
-        raise _invalid(f"{place}.{field}", str(error)) from None
-    if isinstance(declaration := tool.declaration, FunctionDeclaration):
-        _check_schema(declaration.parameters, f"{place}.parameters")
+        raise _invalid(f"{place}.name", str(error)) from None
     return tool
 
 
 def _without_nulls(fields: JsonObject) -> JsonObject:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _check_schema(schema: JsonObject, place: str) -> None:
-    if schema.get("type", "object") != "object":
-        raise _invalid(f"{place}.type", f"must be 'object', not {schema['type']!r}")
-    try:
-        jsonschema_rs.meta.validate(schema)
-    except (jsonschema_rs.ValidationError, ValueError) as error:
-        said = getattr(error, "message", None) or str(error)
-        where = "".join(f".{step}" for step in getattr(error, "instance_path", ()))
-        raise _invalid(f"{place}{where}", f"not a JSON Schema: {said[:300]}") from None
 
 
 def _invalid(place: str, message: str) -> Exception:

@@ -8,9 +8,11 @@ from windlass.tool.collection import as_tools, checked
 from windlass.tool.decorator import tool
 from windlass.tool.definition import OnInterrupt, Tool, ToolOptions
 from windlass.tool.injection import Depends, ToolContext
+from windlass.tool.parameters import InvalidSchema
 
 __all__ = [
     "Depends",
+    "InvalidSchema",
     "OnInterrupt",
     "Tool",
     "ToolContext",

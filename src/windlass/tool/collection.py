@@ -8,6 +8,7 @@ from windlass.content import FunctionDeclaration, GoogleSearch
 from windlass.errors import ConfigError, DuplicateTool
 from windlass.tool.declarations import declarations_in
 from windlass.tool.definition import Tool
+from windlass.tool.parameters import plain_fields
 
 __all__ = ["as_tools", "checked"]
 
@@ -53,6 +54,8 @@ def _tools_of(item: Any) -> Iterable[Tool]:
             raise ConfigError(f"not a tool: the class {name}; give an instance or a method of it")
         case _ if callable(item):
             return (Tool(None, item),)
+        case _ if (fields := plain_fields(item)) is not None:  # google-genai's, or the MCP SDK's
+            return [Tool(declaration) for declaration in declarations_in(fields)]
         case _:
             raise ConfigError(f"not a tool: {item!r} ({type(item).__name__})")
 

@@ -2,20 +2,21 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
-from windlass.content import Declaration, FunctionDeclaration, GoogleSearch, Schema, no_parameters
+import msgspec
+
+from windlass.content import Declaration, FunctionDeclaration, GoogleSearch, no_parameters
 from windlass.errors import ConfigError
-from windlass.schema import mapped
+from windlass.tool.parameters import normalised_parameters, plain_fields
 
-__all__ = ["SEARCH_NAME", "check_name", "declarations_in", "one_declaration"]
+__all__ = ["SEARCH_NAME", "check_name", "declarations_in", "in_json_schema", "one_declaration"]
 
 SEARCH_NAME = "google_search"
 _SEARCH_FUNCTIONS = ("googleSearch", "googleSearchRetrieval", "google_search_retrieval")
 _SEARCH_KEYS = (SEARCH_NAME, *_SEARCH_FUNCTIONS)
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
 _JSON_SCHEMAS = ("parametersJsonSchema", "parameters_json_schema", "inputSchema", "input_schema")
-_COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _LONGEST_NAME = 64
@@ -35,18 +36,37 @@ def check_name(name: str) -> str:
     return name
 
 
-def one_declaration(value: Declaration | Mapping[str, Any]) -> Declaration:
+def one_declaration(value: Any) -> Declaration:
     """The only declaration in the value. Raises `ConfigError` when there is none, or more."""
     if isinstance(value, (FunctionDeclaration, GoogleSearch)):
         return value
-    found = list(declarations_in(value))
+    fields = plain_fields(value)
+    if fields is None:
+        raise ConfigError(f"not a declaration: {_cut(value)} ({type(value).__name__})")
+    found = list(declarations_in(fields))
     if len(found) != 1:
         raise ConfigError(f"one function declaration is wanted here, not {len(found)}: {value!r}")
     return found[0]
 
 
+def in_json_schema(declaration: Declaration) -> Declaration:
+    """The declaration with parameters in plain JSON Schema; itself if they are that already.
+
+    Raises `ConfigError` for parameters that are not a schema in any form.
+    """
+    if not isinstance(declaration, FunctionDeclaration):
+        return declaration
+    parameters = normalised_parameters(declaration.name, declaration.parameters)
+    if parameters is declaration.parameters:
+        return declaration
+    return msgspec.structs.replace(declaration, parameters=parameters)
+
+
 def declarations_in(value: Mapping[str, Any]) -> Iterator[Declaration]:
-    """Every declaration that the dictionary holds. Raises `ConfigError` if it is none at all."""
+    """Every declaration that the dictionary holds, with its parameters as they are written there.
+
+    Raises `ConfigError` if it holds none.
+    """
     match value:
         case {"type": "function", "function": Mapping()}:
             yield _function(value["function"], value)
@@ -64,7 +84,13 @@ def declarations_in(value: Mapping[str, Any]) -> Iterator[Declaration]:
 def _gemini_tool(value: Mapping[str, Any]) -> Iterator[Declaration]:
     for key in _DECLARATIONS:
         for function in value.get(key) or ():
-            yield _function(function, value)
+            if isinstance(function, FunctionDeclaration):
+                yield function
+                continue
+            fields = plain_fields(function)
+            if fields is None:
+                raise ConfigError(f"not a function declaration: {_cut(function)}")
+            yield _function(fields, value)
     if any(key in value for key in _SEARCH_KEYS):
         yield GoogleSearch()
 
@@ -76,31 +102,14 @@ def _function(function: Mapping[str, Any], whole: Mapping[str, Any]) -> Declarat
     if name in _SEARCH_FUNCTIONS:  # clients without a word for Gemini's own search say it so
         return GoogleSearch()
     schemas = [function[key] for key in ("parameters", *_JSON_SCHEMAS) if function.get(key)]
-    parameters = schemas[0] if schemas else no_parameters()
-    if not isinstance(parameters, dict):
-        raise ConfigError(f"{name}: its parameters are not a JSON Schema: {_cut(parameters)}")
     description = function.get("description") or ""
     strict = function.get("strict")
     return FunctionDeclaration(
         name,
         description,
-        _json_schema(cast("Schema", parameters)),
+        schemas[0] if schemas else no_parameters(),
         strict if isinstance(strict, bool) else None,
     )
-
-
-def _json_schema(schema: Schema) -> Schema:
-    """Gemini's dialect as JSON Schema: types in capitals, `nullable`, counts as text."""
-    result = mapped(schema, _json_schema)
-    if isinstance(kind := result.get("type"), str) and kind.isupper():
-        result["type"] = kind.lower()
-    for key in _COUNTS:
-        if isinstance(count := result.get(key), str) and count.isdecimal():
-            result[key] = int(count)
-    if result.pop("nullable", False) is True:
-        outer = {key: result.pop(key) for key in ("description", "default") if key in result}
-        return {"anyOf": [result, {"type": "null"}], **outer}
-    return result
 
 
 def _cut(value: object) -> str:

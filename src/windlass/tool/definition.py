@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from windlass.content import Declaration, FunctionDeclaration, GoogleSearch, Schema, no_parameters
 from windlass.errors import ConfigError
-from windlass.tool.declarations import SEARCH_NAME, check_name, one_declaration
+from windlass.tool.declarations import SEARCH_NAME, check_name, in_json_schema, one_declaration
 from windlass.tool.injection import Depends
 from windlass.tool.signature import AnyCallable, Signature, by_keyword, is_async, signature_of
 
@@ -105,15 +105,16 @@ class Tool(Generic[P, R]):
         """Without a declaration, it is read from the function when it is first asked for.
 
         `scope` has local names that the function's type hints use. Raises `ConfigError` for a name
-        that providers refuse, and for a function that cannot be a tool.
+        that providers refuse, for a function that cannot be a tool, and for parameters that are no
+        JSON Schema.
         """
         self._static = isinstance(function, staticmethod)
         original: Any = getattr(function, "__func__", None) if self._static else function
-        self._given = declaration
         self._original = cast("Callable[P, R] | None", original)
         self._description = description and inspect.cleandoc(description)
         self._scope = scope
         self.name = check_name(name or _declared_name(declaration) or name_of(original))
+        self._given = _checked(declaration, runs=original is not None)
         self.options = options
         self.is_async = original is not None and is_async(original)
         if original is not None:
@@ -125,7 +126,7 @@ class Tool(Generic[P, R]):
     @classmethod
     def from_declaration(
         cls,
-        declaration: Declaration | Mapping[str, Any],
+        declaration: Declaration | Mapping[str, Any] | object,
         function: Callable[..., Any] | None = None,
         **options: Any,
     ) -> "Tool":
@@ -292,6 +293,20 @@ def name_of(function: AnyCallable | None) -> str:
     if name == "<lambda>":
         raise ConfigError("a lambda has no name: give it one with tool(..., name='...')")
     return name
+
+
+def _checked(given: Declaration | None, *, runs: bool) -> Declaration | None:
+    """The declaration in plain JSON Schema. Raises `InvalidSchema`."""
+    if not isinstance(given, FunctionDeclaration):
+        return given
+    checked = in_json_schema(given)
+    assert isinstance(checked, FunctionDeclaration)
+    if checked.parameters != no_parameters():
+        # Imported here: it weighs more than everything that a function's own tool needs.
+        from windlass.tool.arguments.checking import check_parameters
+
+        check_parameters(checked.name, checked.parameters, runs=runs)
+    return checked
 
 
 def _declared_name(declaration: Declaration | None) -> str | None:

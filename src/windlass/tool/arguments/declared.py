@@ -10,6 +10,7 @@ from pydantic_core import from_json
 
 from windlass.content import Schema
 from windlass.errors import ConfigError
+from windlass.tool.arguments.checking import validator_of
 from windlass.tool.arguments.coercion import coerced, with_defaults
 from windlass.tool.arguments.problems import (
     Path,
@@ -74,18 +75,8 @@ class DeclaredArguments:
 
     @cached_property
     def _validator(self) -> jsonschema_rs.Validator:
-        try:
-            return jsonschema_rs.validator_for(self._checked, retriever=_refuse)
-        except ValueError as error:
-            reason = str(error).partition("\n")[0]
-            raise ConfigError(
-                f"{self._name}: its parameters are no JSON Schema: {reason}"
-            ) from error
-
-
-def _refuse(address: str) -> Any:
-    """A declaration may come from outside: it must not make us fetch addresses."""
-    raise ValueError(f"the schema refers to {address}; only references within it are followed")
+        # A tool that is only declared was not checked as far as this.
+        return validator_of(self._name, self._checked)
 
 
 _TYPES = {

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-import jsonschema_rs
 import mcp_types as types
 
 from windlass.content import FunctionDeclaration
+from windlass.errors import ConfigError
 from windlass.settings import state_directory
 from windlass.tool import Tool, ToolOptions
 from windlass.toolsets.mcp.background import awaited, blocked_on, submit
@@ -144,15 +144,6 @@ class McpToolset:
             )
             if self._server.on_change == "refuse":
                 return None
-        try:
-            jsonschema_rs.meta.validate(was.parameters)
-        except (jsonschema_rs.ValidationError, ValueError):
-            log.warning(
-                "%r of the MCP server %r is left out: its parameters are no JSON Schema",
-                offered.name,
-                self._server.label,
-            )
-            return None
         function = ServerFunction(
             self._calls,
             offered.name,
@@ -161,7 +152,13 @@ class McpToolset:
             accept=self._accept,
         )
         declaration = FunctionDeclaration(name, was.description, was.parameters)
-        return Tool(declaration, function, options=self._options(offered))
+        try:
+            return Tool(declaration, function, options=self._options(offered))
+        except ConfigError as error:
+            log.warning(
+                "%r of the MCP server %r is left out: %s", offered.name, self._server.label, error
+            )
+            return None
 
     def _options(self, offered: types.Tool) -> ToolOptions:
         hints = offered.annotations if self._server.trust_hints else None

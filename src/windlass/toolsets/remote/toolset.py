@@ -2,7 +2,7 @@
 
 import asyncio
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from windlass.content import FunctionDeclaration, FunctionResponse
@@ -79,9 +79,15 @@ async def get_tools_for_model(
     return [tool.declaration for tool in tools if isinstance(tool.declaration, FunctionDeclaration)]
 
 
-def from_worker_tool(spec: ToolSpec) -> FunctionDeclaration:
-    """What a model is told of one tool of a worker."""
-    return spec.declaration()
+def from_worker_tool(spec: ToolSpec | Mapping[str, Any]) -> FunctionDeclaration:
+    """What a model is told of one tool of a worker; its parameters may also be a list of them.
+
+    Raises `ConfigError` for parameters that are no JSON Schema.
+    """
+    given = spec.declaration() if isinstance(spec, ToolSpec) else spec
+    declaration = Tool.from_declaration(given).declaration
+    assert isinstance(declaration, FunctionDeclaration)
+    return declaration
 
 
 async def execute_in_session(
