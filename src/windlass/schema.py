@@ -21,6 +21,7 @@ __all__ = [
     "plain",
     "pointed_at",
     "referenced",
+    "same_arguments",
     "schema_at",
 ]
 
@@ -48,6 +49,7 @@ _RANK = {
 }
 # `discriminator` is OpenAPI's; its mapping points at definitions that are written out in place.
 _NOISE = ("title", "discriminator")
+_WORDS = ("title", "description", "default", "examples", "example", "$schema", "$id", "$comment")
 
 
 def mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
@@ -130,6 +132,24 @@ def accepts_null(schema: Schema) -> bool:
     if "$ref" in schema or "const" in schema:
         return False
     return not (inner := list(options(schema))) or any(accepts_null(option) for option in inner)
+
+
+def same_arguments(one: Schema, other: Schema) -> bool:
+    """Whether both describe the same arguments, in whatever words they describe them."""
+    return _without_words(one) == _without_words(other)
+
+
+def _without_words(schema: Schema) -> Schema:
+    result = {key: value for key, value in schema.items() if key not in _WORDS}
+    result = mapped(result, _without_words)
+    if result.get("additionalProperties") is False:
+        del result["additionalProperties"]
+    for key in ("required", "enum"):
+        if isinstance(values := result.get(key), list):
+            result[key] = sorted(cast("list[Any]", values), key=repr)
+    if not result.get("required"):
+        result.pop("required", None)
+    return result
 
 
 def plain(schema: Schema) -> Schema:

@@ -19,6 +19,7 @@ from windlass.client.options import (
     messages_from,
     policy_from,
     settings_from,
+    tool_list,
 )
 from windlass.client.origin import KIND, Origin
 from windlass.client.resume import refusal_of
@@ -43,6 +44,8 @@ from windlass.runs.store import RunStore
 from windlass.runs.stored import Damaged
 from windlass.settings import Mode, function_calling_settings, mode_from
 from windlass.tool import Tool
+from windlass.toolsets.registry import ToolRegistry
+from windlass.toolsets.registry import registry as default_registry
 
 __all__ = ["AsyncClient"]
 
@@ -53,8 +56,9 @@ class AsyncClient:
     """Drives one model. Use it as `async with`, or `await aclose()` it: it owns connections.
 
     `model` is `provider/name` or any `Model`. `tools` and the run options given here are the
-    defaults of every call. With a `log`, the name of a file or any `RunLog`, runs and chats outlive
-    the process. Raises `ConfigError` for what cannot work.
+    defaults of every call. `registry` is where names and declarations among the tools are looked
+    up; without it, `windlass.registry`. With a `log`, the name of a file or any `RunLog`, runs and
+    chats outlive the process. Raises `ConfigError` for what cannot work.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class AsyncClient:
         headers: Mapping[str, str] | None = None,
         retry: Retry | None = None,
         executor: ToolExecutor | None = None,
+        registry: ToolRegistry | None = None,
         log: RunLog | str | os.PathLike[str] | None = None,
         max_running: int = 100,
         keep_finished: float = 300.0,
@@ -84,8 +89,8 @@ class AsyncClient:
         settings = function_calling_settings(os.environ)
         self._modes = Modes(model, settings)
         self._mode: Mode = mode_from(defaults.get("mode") or settings.mode)
-        self._tools = tuple(tools)
-        self._offers = Offers()
+        self._tools = tool_list(tools)
+        self._offers = Offers(default_registry if registry is None else registry, self._tools)
         self._executor = executor or ToolExecutor()
         self._defaults = checked(defaults)
         self.log = _log_from(log)
@@ -234,14 +239,17 @@ class AsyncClient:
         tools: Iterable[Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> tuple[FunctionResponse, ...]:
-        """Runs calls by hand: each gets one response, in call order; failures are responses too.
+        """Runs calls manually: each gets one response, in call order; failures are responses too.
 
-        The tools are those given here, those that the calls were offered, or the client's own.
+        The tools are those given here, those that the calls were offered, the client's own, or, if
+        it has none, those of its registry.
         """
         options = checked({**self._defaults, **options})
         policy = policy_from(options)
         if tools is None and isinstance(calls, Calls):
-            known = calls.tools
+            known = self._offers.runnable(calls.tools)
+        elif tools is None and not self._tools:
+            known = self._offers.registered(call.name for call in calls)
         else:
             known = (await self._offer(tools)).tools
         approve = options.get("approve")

@@ -1,6 +1,7 @@
 """What a caller may say to a run, read into the values that the loop takes."""
 
 import asyncio
+import contextlib
 import difflib
 import operator
 import os
@@ -19,6 +20,7 @@ from windlass.models import Key, Retry
 from windlass.runs.protocol import RunLog
 from windlass.settings import Mode
 from windlass.tool import OnInterrupt, Tool, as_tools
+from windlass.toolsets.registry import ToolRegistry
 
 __all__ = [
     "ClientOptions",
@@ -29,6 +31,7 @@ __all__ = [
     "messages_from",
     "policy_from",
     "settings_from",
+    "tool_list",
 ]
 
 Prompt: TypeAlias = (
@@ -76,6 +79,7 @@ class ClientOptions(RunOptions, total=False):
     headers: Mapping[str, str] | None
     retry: Retry | None
     executor: ToolExecutor | None
+    registry: ToolRegistry | None
     log: RunLog | str | os.PathLike[str] | None
     max_running: int
     keep_finished: float
@@ -118,16 +122,29 @@ class Offer(Struct, frozen=True):
     declarations: tuple[Declaration, ...]
 
 
-class Offers:
-    """Reads lists of tools. A list that comes again, as from run to run, is not read again."""
+def tool_list(items: Iterable[Any]) -> tuple[Any, ...]:
+    """The items of `tools=[...]`. Raises `ConfigError` for a tool that is not in a list."""
+    whole: Any = items
+    if isinstance(whole, str | Mapping | Tool | Struct) or not isinstance(whole, Iterable):
+        raise ConfigError(f"tools must be a list: write [...] around {whole!r}")
+    return tuple(items)
 
-    def __init__(self) -> None:
+
+class Offers:
+    """Reads lists of tools. A list that comes again, as from run to run, is not read again.
+
+    Names and declarations mean the tools of the registries: those in the list, those of the
+    client's own list, and the client's registry.
+    """
+
+    def __init__(self, registry: ToolRegistry, own: Iterable[Any] = ()) -> None:
+        self._registries = [*(item for item in own if isinstance(item, ToolRegistry)), registry]
         self._items: tuple[Any, ...] = ()
         self._offer = Offer({}, ())
 
     async def read(self, items: Iterable[Any]) -> Offer:
         """Raises `DuplicateTool`, and `ConfigError` for what cannot be a tool."""
-        items = tuple(items)
+        items = tool_list(items)
         if len(items) == len(self._items) and all(map(operator.is_, items, self._items)):
             return self._offer
         # Not isinstance: a protocol's own check costs more than the rest of this function.
@@ -135,13 +152,66 @@ class Offers:
         plain = [item for item in items if not hasattr(item, "list_tools")]
         # At once: servers of tools take a while to start.
         lists = await asyncio.gather(*(toolset.list_tools() for toolset in toolsets))
-        listed = [tool for tools in lists for tool in tools]
-        tools = {tool.name: tool for tool in as_tools([*plain, *listed])}
+        registries = [item for item in items if isinstance(item, ToolRegistry)]
+        found = _Lookup([*registries, *self._registries])
+        given = [tool for item in plain for tool in found.tools_of(item)]
+        listed = [tool for tools in lists for tool in tools if id(tool) not in found.used]
+        tools = {tool.name: tool for tool in as_tools([*given, *listed])}
         offer = Offer(tools, tuple(tool.declaration for tool in tools.values()))
-        # What a toolset has may change, and a dict's content too.
-        if not toolsets and not any(isinstance(item, Mapping) for item in items):
+        # What a toolset or a registry has may change, and a dict's content too.
+        if not toolsets and all(callable(item) for item in items):
             self._items, self._offer = items, offer
         return offer
+
+    def runnable(self, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
+        """The tools, with the registry's in place of those that are only declared."""
+        declared = {name: tool for name, tool in tools.items() if not tool.runnable}
+        found = _Lookup(self._registries)
+        for name, tool in declared.items():
+            with contextlib.suppress(ConfigError):  # it is another tool, and the caller's own
+                declared[name] = found.known(tool.declaration) or tool
+        return {**tools, **declared}
+
+    def registered(self, names: Iterable[str]) -> dict[str, Tool]:
+        """The registered tools of these names."""
+        found = {name: _registered(name, self._registries) for name in names}
+        return {name: tool for name, tool in found.items() if tool is not None}
+
+
+class _Lookup:
+    """Finds what names and declarations mean; `used` has the ids of the registered tools."""
+
+    def __init__(self, registries: Sequence[ToolRegistry]) -> None:
+        self._registries = registries
+        self.used: set[int] = set()
+
+    def tools_of(self, item: Any) -> Sequence[Any]:
+        if isinstance(item, str):
+            return [self._named(item)]
+        if isinstance(item, Tool) or callable(item):
+            return [item]
+        return [self.known(tool.declaration) or tool for tool in as_tools([item])]
+
+    def known(self, declaration: Declaration) -> Tool | None:
+        for registry in self._registries:
+            if (tool := registry.known(declaration)) is not None:
+                self.used.add(id(registry.get(tool.name)))
+                return tool
+        return None
+
+    def _named(self, name: str) -> Tool:
+        tool = _registered(name, self._registries)
+        if tool is None:
+            names = [each.name for registry in self._registries for each in registry]
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise ConfigError(f"no tool named {name!r} is registered{hint}")
+        self.used.add(id(tool))
+        return tool
+
+
+def _registered(name: str, registries: Iterable[ToolRegistry]) -> Tool | None:
+    return next((tool for each in registries if (tool := each.get(name)) is not None), None)
 
 
 def messages_from(prompt: Prompt, system: str | None) -> tuple[Message, ...]:

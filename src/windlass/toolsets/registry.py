@@ -5,7 +5,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, overload
 
+from windlass.content import Declaration, FunctionDeclaration
 from windlass.errors import ConfigError, DuplicateTool
+from windlass.schema import same_arguments
 from windlass.tool import Tool, as_tools
 
 __all__ = ["ToolRegistry", "registry"]
@@ -64,6 +66,30 @@ class ToolRegistry:
         if (own := self._own.get(name)) is not None:
             return own
         return self._parent.get(name) if self._parent else None
+
+    def known(self, declaration: Declaration) -> Tool | None:
+        """The tool that the declaration means: one of its name and parameters that can be run.
+
+        It has the declaration's description. None if no tool of that name can be run here. Raises
+        `ConfigError` if there is one with other parameters: it would be called with arguments that
+        it does not know.
+        """
+        if not isinstance(declaration, FunctionDeclaration):
+            return None
+        tool = self.get(declaration.name)
+        if tool is None or not tool.runnable:
+            return None
+        own = tool.declaration
+        assert isinstance(own, FunctionDeclaration)
+        if not same_arguments(own.parameters, declaration.parameters):
+            raise ConfigError(
+                f"the declaration of {tool.name!r} has other parameters than the registered tool:"
+                f" pass the registered one, register(..., replace=True), or pass"
+                f" Tool(declaration) to get its calls back"
+            )
+        if declaration.description in ("", own.description):
+            return tool
+        return tool.replace(description=declaration.description)
 
     def list(self) -> "list[Tool]":
         """All tools as they are now: the parent's, then its own."""
