@@ -6,8 +6,8 @@ live in `extra` under the provider's name, and return to that provider untouched
 
 import re
 import secrets
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypeAlias, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +25,7 @@ __all__ = [
     "InlineData",
     "Message",
     "Opaque",
+    "ROLE_ALIASES",
     "Part",
     "PrivateText",
     "Role",
@@ -36,9 +37,12 @@ __all__ = [
     "encoded_once",
     "is_own_call_id",
     "new_call_id",
+    "paired",
 ]
 
 Role = Literal["system", "user", "assistant", "tool"]
+ROLE_ALIASES: dict[str, Role] = {"model": "assistant", "function": "tool", "developer": "system"}
+"""What other systems call the roles; `Message` takes these words too."""
 Schema: TypeAlias = dict[str, Any]
 """A JSON Schema."""
 
@@ -214,23 +218,37 @@ _PART_TYPES: tuple[type[Part], ...] = (
 
 
 class Message(Struct, frozen=True, omit_defaults=True, dict=True):
-    """One turn of a conversation. `dict=True` gives each message room for `encoded_once`."""
+    """One turn of a conversation. The role `model` is read as `assistant`.
+
+    `dict=True` gives each message room for `encoded_once`.
+    """
 
     role: Role
     parts: tuple[AnyPart, ...]
     extra: dict[str, Any] = {}
 
+    def __post_init__(self) -> None:
+        """Takes the words of other systems for a role, and parts in a list or as a text.
+
+        Raises `ValueError` for another role, and `TypeError` for what is not a part.
+        """
+        if self.role not in _ROLES:
+            msgspec.structs.force_setattr(self, "role", _role_from(self.role))
+        parts = cast("tuple[Any, ...]", self.parts)
+        if type(parts) is not tuple or not all(isinstance(part, Part) for part in parts):
+            msgspec.structs.force_setattr(self, "parts", _parts_from(self.parts))
+
     @classmethod
     def system(cls, *parts: AnyPart | str) -> "Message":
-        return cls("system", _as_parts(parts))
+        return cls("system", _parts_from(parts))
 
     @classmethod
     def user(cls, *parts: AnyPart | str) -> "Message":
-        return cls("user", _as_parts(parts))
+        return cls("user", _parts_from(parts))
 
     @classmethod
     def assistant(cls, *parts: AnyPart | str) -> "Message":
-        return cls("assistant", _as_parts(parts))
+        return cls("assistant", _parts_from(parts))
 
     @classmethod
     def tool(cls, responses: Iterable[FunctionResponse]) -> "Message":
@@ -264,6 +282,7 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True):
         Raises `msgspec.ValidationError`, which names the field, for anything else.
         """
         lowered = _lowered(value, Message)
+        lowered["role"] = ROLE_ALIASES.get(lowered.get("role", ""), lowered.get("role"))
         if isinstance(parts := lowered.get("parts"), list):
             lowered["parts"] = [_lowered_part(part) for part in cast("list[Any]", parts)]
         return msgspec.convert(lowered, Message)
@@ -328,8 +347,83 @@ def encoded_once(message: Message, wire: str, encode: Callable[[Message], bytes]
     return made[wire]
 
 
-def _as_parts(parts: tuple[AnyPart | str, ...]) -> tuple[AnyPart, ...]:
-    return tuple(Text(part) if isinstance(part, str) else part for part in parts)
+_ROLES = frozenset(get_args(Role))
+
+
+def _role_from(role: str) -> Role:
+    if role not in ROLE_ALIASES:
+        known = ", ".join((*get_args(Role), *ROLE_ALIASES))
+        raise ValueError(f"a message has no role {role!r}; the roles are {known}")
+    return ROLE_ALIASES[role]
+
+
+def _parts_from(given: Any) -> tuple[AnyPart, ...]:
+    items: Iterable[Any] = (given,) if isinstance(given, str | Part) else given
+    parts = tuple(Text(part) if isinstance(part, str) else part for part in items)
+    for index, part in enumerate(parts):
+        if not isinstance(part, Part):
+            raise TypeError(f"parts[{index}] of a message is not a part: {part!r:.80}")
+    return cast("tuple[AnyPart, ...]", parts)
+
+
+def paired(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The conversation with every response under the id of the call that it answers.
+
+    A response without an id answers the first open call of its name, in the latest turn that has
+    one. A call without an id gets one. The user's messages with responses become the role `tool`.
+    A response that answers no call stays without an id.
+    """
+    if all(map(_is_paired, messages)):
+        return tuple(messages)
+    answered = {part.id for message in messages for part in message.responses}
+    pending: list[list[FunctionCall]] = []
+    arranged: list[Message] = []
+    for message in messages:
+        if message.role == "assistant":
+            message = _with_call_ids(message)
+            pending.append([call for call in message.calls if call.id not in answered])
+        elif message.responses:
+            parts = tuple(_answering(part, pending) for part in message.parts)
+            role: Role = "tool" if message.role == "user" else message.role
+            message = Message(role, parts, message.extra)
+        arranged.append(message)
+    return tuple(arranged)
+
+
+def _is_paired(message: Message) -> bool:
+    for part in message.parts:
+        kind = type(part)
+        if kind is FunctionResponse and (
+            not cast("FunctionResponse", part).id or message.role == "user"
+        ):
+            return False
+        if kind is FunctionCall and not cast("FunctionCall", part).id:
+            return False
+    return True
+
+
+def _with_call_ids(message: Message) -> Message:
+    if all(call.id for call in message.calls):
+        return message
+    parts = tuple(
+        msgspec.structs.replace(part, id=new_call_id())
+        if isinstance(part, FunctionCall) and not part.id
+        else part
+        for part in message.parts
+    )
+    return Message(message.role, parts, message.extra)
+
+
+def _answering(part: AnyPart, pending: list[list[FunctionCall]]) -> AnyPart:
+    if not isinstance(part, FunctionResponse) or part.id:
+        return part
+    for turn in reversed(pending):
+        for call in turn:
+            # Some systems write the call's id where the name belongs.
+            if part.name in (call.name, call.id):
+                turn.remove(call)
+                return msgspec.structs.replace(part, name=call.name, id=call.id)
+    return part
 
 
 def _json_object(text: str) -> tuple[dict[str, Any], str | None]:

@@ -24,6 +24,7 @@ from windlass.content import (
     Thought,
     new_call_id,
 )
+from windlass.errors import ConfigError
 from windlass.model import ModelRequest, Settings, ToolChoice
 from windlass.models.gemini import wire
 from windlass.models.gemini.parts import PLACEHOLDER_SIGNATURE
@@ -206,9 +207,26 @@ def test_unreadable_arguments_of_another_model_are_still_an_object() -> None:
     assert content["parts"][0]["functionCall"]["args"] == {"arguments": '{"x": '}
 
 
-def test_parts_of_other_providers_are_left_out_and_an_empty_message_too() -> None:
-    foreign = Message.assistant(Opaque("openai", {"type": "odd"}))
-    assert contents(Message.user("a"), foreign) == [{"role": "user", "parts": [{"text": "a"}]}]
+def test_a_model_s_part_of_another_provider_becomes_text_and_a_user_s_is_refused() -> None:
+    foreign = Opaque("openai", {"type": "refusal", "refusal": "No."})
+    (content,) = contents(Message.assistant(foreign))
+    assert content["parts"] == [{"text": '\n[openai refusal] {"type":"refusal","refusal":"No."}\n'}]
+    for data, named in (
+        ({"type": "video_url", "video_url": {"url": "https://x"}}, "openai (video_url)"),
+        ({"type": "file", "file": {"file_id": "file-1"}}, "openai (file.file_id)"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            contents(Message.user("a"), Message.user("b", Opaque("openai", data)))
+        assert str(caught.value) == (
+            f"messages[1].parts[1]: the Gemini wire has no place for a part of {named} in a"
+            " message of the role 'user'"
+        )
+
+
+def test_an_empty_message_is_left_out() -> None:
+    assert contents(Message.user("a"), Message.assistant("")) == [
+        {"role": "user", "parts": [{"text": "a"}]}
+    ]
 
 
 @pytest.mark.parametrize(

@@ -214,8 +214,16 @@ def test_half_a_character_in_a_file_s_name_does_not_break_a_request() -> None:
 
 
 def test_thoughts_of_other_wires_are_not_said() -> None:
-    message = Message.assistant(Thought("secret", "sig"), "Hi", Opaque("gemini", {"a": 1}))
+    message = Message.assistant(Thought("secret", "sig"), "Hi")
     assert encode_message(message) == [{"role": "assistant", "content": "Hi"}]
+
+
+def test_a_model_s_part_of_another_provider_becomes_text() -> None:
+    message = Message.assistant("Hi", Opaque("gemini", {"executableCode": {"code": "1"}}))
+    (encoded,) = encode_message(message)
+    assert encoded["content"] == (
+        'Hi\n[gemini executableCode.code] {"executableCode":{"code":"1"}}\n'
+    )
 
 
 def test_a_signature_of_another_wire_is_not_invented_here() -> None:

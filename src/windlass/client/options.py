@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypedDict, cast
 
 from msgspec import Struct
 
-from windlass.content import Declaration, FunctionResponse, Message, Part, Schema, Text
+from windlass.content import Declaration, FunctionResponse, Message, Part, Schema, Text, paired
 from windlass.errors import ConfigError
 from windlass.loop.approval import ApprovalHook
 from windlass.loop.executor import ToolExecutor
@@ -224,7 +224,7 @@ def messages_from(prompt: Prompt, system: str | None) -> tuple[Message, ...]:
         raise ConfigError("the prompt is empty")
     if system and messages[0].role != "system":
         messages = [Message.system(system), *messages]
-    return tuple(messages)
+    return paired(messages)
 
 
 def _conversation(items: Sequence[Any]) -> list[Message]:

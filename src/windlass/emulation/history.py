@@ -1,8 +1,9 @@
 """The conversation as a model without function calling reads it. Pure.
 
 Calls become text in the format that the model is asked to write; results become quoted blocks in a
-message of the user's role; thoughts are not said again. Each message is rendered once: a run sends
-its whole history every round, and the rendered message keeps its bytes on the wire too.
+message of the user's role; the assistant's thoughts are not said again. Each message is rendered
+once: a run sends its whole history every round, and the rendered message keeps its bytes on the
+wire too.
 """
 
 import hashlib
@@ -22,6 +23,7 @@ from windlass.content import (
 from windlass.emulation.parser import render_call
 from windlass.emulation.prompt import RESULT_TAG
 from windlass.emulation.quoting import quoted
+from windlass.errors import ConfigError
 
 __all__ = ["History", "with_reminder", "with_system"]
 
@@ -63,10 +65,14 @@ class History:
         return tuple(rendered)
 
     def _rendered(self, message: Message) -> Message:
+        if message.role == "tool":  # without a result; the model knows no such role
+            return Message("user", message.parts)
         if not any(isinstance(part, (FunctionCall, Thought)) for part in message.parts):
             return message
         made: dict[str, Message] = vars(message)
         if self._place not in made:
+            if message.thoughts and message.role != "assistant":
+                raise ConfigError(f"a message of the role {message.role!r} has a thought")
             made[self._place] = Message(message.role, self._spoken(message.parts))
         return made[self._place]
 

@@ -14,10 +14,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.content import (
+    FileData,
     FunctionCall,
     FunctionDeclaration,
     FunctionResponse,
+    InlineData,
     Message,
+    Opaque,
     Schema,
     Usage,
     compact_json,
@@ -83,7 +86,7 @@ class StepsModel:
         """Raises `ConfigError` if `tool_choice` names a tool that is not offered."""
         check_names(request)
         tools = callable_functions(request)
-        if not tools or request.settings.response_schema is not None:
+        if not tools or request.settings.response_schema is not None or _has_more(request):
             return self._emulated.stream(request)
         if request.tool_choice.mode == "auto" and request.messages[-1].responses:
             return aclosing(_emulated(self._model.stream(_answering(request)), Usage()))
@@ -253,6 +256,19 @@ async def _emulated(
 
 def _last_question(request: ModelRequest) -> str:
     return next((each.text for each in reversed(request.messages) if each.role == "user"), "")
+
+
+def _has_more(request: ModelRequest) -> bool:
+    """Whether there is something that the steps would not repeat: media, or words with results."""
+    last = request.messages[-1]
+    if 0 < len(last.responses) < len(last.parts):
+        return True
+    return any(
+        isinstance(part, InlineData | FileData | Opaque)
+        or (isinstance(part, FunctionResponse) and part.parts)
+        for message in request.messages
+        for part in message.parts
+    )
 
 
 def _first_line(tool: FunctionDeclaration) -> str:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from windlass.content import FunctionCall, FunctionResponse, Message, Usage
+from windlass.content import FunctionCall, FunctionResponse, Message, Usage, paired
 from windlass.errors import ConfigError
 from windlass.events import FinishReason, StopReason
 from windlass.loop.results import ToolAnswer, capped
@@ -106,7 +106,9 @@ def _by_id(
             for call_id, value in values.items()
         }
     else:
-        given = {response.id: response for response in results}
+        # Without ids, results answer the calls of their names in order.
+        _, answered = paired([Message("assistant", tuple(pending)), Message.tool(results)])
+        given = {response.id or response.name: response for response in answered.responses}
     if unknown := given.keys() - names.keys():
         raise ConfigError(f"no call is waiting for these results: {', '.join(sorted(unknown))}")
     return given

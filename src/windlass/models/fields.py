@@ -4,17 +4,24 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
+from windlass.content import FunctionCall, FunctionResponse, Message, Opaque, Text
+from windlass.errors import ConfigError
+from windlass.jsontext import compact_json
+
 __all__ = [
     "JsonObject",
     "as_list",
     "as_object",
     "as_text",
+    "in_words",
     "merged",
+    "misplaced",
     "rest",
     "whole",
 ]
 
 JsonObject: TypeAlias = dict[str, Any]
+_MAX_IN_WORDS = 2_000
 
 
 def as_object(value: object) -> JsonObject | None:
@@ -27,6 +34,39 @@ def as_list(value: object) -> list[Any] | None:
 
 def as_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def misplaced(message: Message, index: int, wire: str) -> ConfigError:
+    """The error for a part that this wire has no place for in a message of this role."""
+    part = message.parts[index]
+    match part:
+        case FunctionCall():
+            what = f"a call of {part.name!r}"
+        case FunctionResponse():
+            what = f"a response of {part.name!r}"
+        case Opaque():
+            what = f"a part of {part.provider} ({_kind_of(part.data)})"
+        case _:
+            what = f"a part of the type {type(part).__name__}"
+    return ConfigError(
+        f"parts[{index}]: the {wire} wire has no place for {what} in a message of the role"
+        f" {message.role!r}"
+    )
+
+
+def _kind_of(data: JsonObject) -> str:
+    """The part's own word for what it is: `video_url`, or `file.file_id`."""
+    kind = as_text(data.get("type")) or next(iter(data), "empty")
+    inner = [key for key in as_object(data.get(kind)) or () if key != "url"]
+    return f"{kind}.{inner[0]}" if len(inner) == 1 else kind
+
+
+def in_words(part: Opaque) -> Text:
+    """What another provider's model said in a form of its own, as a text that any model reads."""
+    said = compact_json(part.data)
+    if len(said) > _MAX_IN_WORDS:
+        said = f"{said[:_MAX_IN_WORDS]}..."
+    return Text(f"\n[{part.provider} {_kind_of(part.data)}] {said}\n")
 
 
 def whole(value: object) -> int:

@@ -9,6 +9,9 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec.structs import replace
+
+from windlass.content import paired
 from windlass.errors import ConfigError, ModelError
 from windlass.events import ModelEvent
 from windlass.model import ModelRequest
@@ -102,6 +105,7 @@ class AIStudioModel:
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """A failed attempt is repeated only while nothing has been yielded."""
+        request = replace(request, messages=paired(request.messages))
         check_request(request)
         declarations = self._converter.convert_tools(offered_functions(request))
         waiting = self._waiting()

@@ -19,6 +19,8 @@ from windlass.content import (
     InlineData,
     Message,
     Opaque,
+    Role,
+    Thought,
 )
 from windlass.errors import ModelError
 from windlass.jsontext import compact_json
@@ -36,6 +38,14 @@ __all__ = [
     "reminder",
     "said_turns",
 ]
+
+
+_ROLES: dict[type, tuple[Role, ...]] = {
+    FunctionCall: ("assistant",),
+    FunctionResponse: ("tool",),
+    Thought: ("assistant",),
+}
+"""Where a part of this type has a place; one that is not named here has a place everywhere."""
 
 
 class SaidTurn(Struct, frozen=True):
@@ -95,6 +105,8 @@ def _answers(asked: Message, rest: Sequence[Message]) -> Answers | None:
     """The answers to the last turn's calls, if the request brings all of them and nothing else."""
     if not asked.calls or not rest or any(message.role != "tool" for message in rest):
         return None
+    if any(len(message.responses) < len(message.parts) for message in rest):
+        return None  # the fields have no place for other parts
     responses = [response for message in rest for response in message.responses]
     if len(responses) != len(asked.calls):
         return None
@@ -192,6 +204,11 @@ def check_request(request: ModelRequest) -> None:
         raise _refused("Google Search and functions exclude each other on the page: offer one")
     for message in request.messages:
         for part in message.parts:
+            if message.role not in _ROLES.get(type(part), (message.role,)):
+                raise _refused(
+                    f"a {type(part).__name__} has no place in a message of the role"
+                    f" {message.role!r}"
+                )
             media = part.parts if isinstance(part, FunctionResponse) else (part,)
             if any(isinstance(item, (InlineData, FileData, Opaque)) for item in media):
                 raise _refused("the page is given text only: leave out images and other media")

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable
 
-import msgspec
-
-from windlass.content import AnyPart, FunctionCall, FunctionResponse, Message, Role
+from windlass.content import AnyPart, FunctionResponse, Message, Role, paired
 from windlass.errors import ConfigError
 from windlass.models.fields import JsonObject, as_list, as_object, as_text, merged, rest
 from windlass.models.gemini.parts import PROVIDER, camel_keys, decode_part, encode_parts
@@ -27,7 +25,7 @@ _ROLES: dict[str, Role] = {
 
 def encode_message(message: Message, *, ids: bool = True, signed: bool = False) -> JsonObject:
     """The message as a `Content`. In a request, one of the system stands apart from the others."""
-    parts = encode_parts(message.parts, ids=ids, signed=signed and message.role == "assistant")
+    parts = encode_parts(message, ids=ids, signed=signed and message.role == "assistant")
     fields: JsonObject = {"role": WIRE_ROLES[message.role], "parts": parts}
     return merged(fields, message.extra.get(PROVIDER, {}))
 
@@ -42,17 +40,8 @@ def decode_messages(contents: Iterable[JsonObject]) -> tuple[Message, ...]:
 
     Raises `ConfigError`, which names the field.
     """
-    decoded: list[Message] = []
-    pending: list[FunctionCall] = []
-    for index, value in enumerate(contents):
-        message = _decode(value, f"contents[{index}]")
-        if message.role == "assistant":
-            pending = list(message.calls)
-        elif message.role == "tool":
-            parts = tuple(_answering(part, pending) for part in message.parts)
-            message = Message("tool", parts, message.extra)
-        decoded.append(message)
-    return tuple(decoded)
+    decoded = [_decode(value, f"contents[{index}]") for index, value in enumerate(contents)]
+    return paired(decoded)
 
 
 def _decode(value: object, place: str) -> Message:
@@ -78,14 +67,3 @@ def _decode(value: object, place: str) -> Message:
     if role == "user" and any(isinstance(part, FunctionResponse) for part in parts):
         role = "tool"
     return Message(role, tuple(parts), {PROVIDER: extra} if extra else {})
-
-
-def _answering(part: AnyPart, pending: list[FunctionCall]) -> AnyPart:
-    """The response with its call's id. Without ids, answers stand in the order of the calls."""
-    if not isinstance(part, FunctionResponse):
-        return part
-    for call in pending:
-        if call.id == part.id if part.id else call.name == part.name:
-            pending.remove(call)
-            return msgspec.structs.replace(part, id=call.id)
-    return part

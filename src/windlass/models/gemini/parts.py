@@ -10,6 +10,7 @@ from windlass.content import (
     FunctionCall,
     FunctionResponse,
     InlineData,
+    Message,
     Opaque,
     Text,
     Thought,
@@ -18,7 +19,16 @@ from windlass.content import (
     new_call_id,
 )
 from windlass.errors import ConfigError
-from windlass.models.fields import JsonObject, as_list, as_object, as_text, merged, rest
+from windlass.models.fields import (
+    JsonObject,
+    as_list,
+    as_object,
+    as_text,
+    in_words,
+    merged,
+    misplaced,
+    rest,
+)
 
 __all__ = ["PLACEHOLDER_SIGNATURE", "PROVIDER", "camel_keys", "decode_part", "encode_parts"]
 
@@ -27,16 +37,19 @@ PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
 """Google's word for a call that another model made and that therefore has no signature."""
 
 
-def encode_parts(
-    parts: tuple[AnyPart, ...], *, ids: bool = True, signed: bool = False
-) -> list[JsonObject]:
-    """The parts as the wire has them; those of other providers are left out.
+def encode_parts(message: Message, *, ids: bool = True, signed: bool = False) -> list[JsonObject]:
+    """The message's parts as the wire has them, without empty texts.
 
     `ids`: whether the service knows call ids. `signed`: whether it wants a signature on the first
-    call of every turn.
+    call of every turn. The model's parts of another provider become text. Raises `ConfigError` for
+    such a part in another message.
     """
     encoded: list[JsonObject] = []
-    for part in parts:
+    for index, part in enumerate(message.parts):
+        if isinstance(part, Opaque) and part.provider != PROVIDER:
+            if message.role != "assistant":
+                raise misplaced(message, index, "Gemini")
+            part = in_words(part)
         fields = _encode_part(part, ids)
         if fields is None:
             continue
@@ -69,7 +82,7 @@ def _encode_part(part: AnyPart, ids: bool) -> JsonObject | None:
         case Opaque(data={"type": "refusal", "refusal": str(text)}):
             return {"text": text}  # said by another model, in words
         case Opaque():
-            return part.data if part.provider == PROVIDER else None
+            return part.data
     if isinstance(part, (Text, Thought, FunctionCall)) and part.signature is not None:
         fields["thoughtSignature"] = part.signature
     return merged(fields, extra)

@@ -12,7 +12,6 @@ from windlass.content import (
     FunctionDeclaration,
     GoogleSearch,
     Message,
-    Opaque,
     encoded_once,
 )
 from windlass.errors import ConfigError
@@ -26,7 +25,7 @@ from windlass.models.gemini.messages import (
     decode_messages,
     encode_message,
 )
-from windlass.models.gemini.parts import PROVIDER, encode_parts
+from windlass.models.gemini.parts import encode_parts
 from windlass.models.gemini.schema import openapi_schema
 
 __all__ = [
@@ -71,10 +70,14 @@ class RequestEncoder:
         """A model learns of a service that reads only the older form."""
 
     def body(self, request: ModelRequest) -> bytes:
-        """Raises `ConfigError` for a part that this wire has no place for."""
+        """Raises `ConfigError`, which names the message and the part, for one without a place."""
         fields: JsonObject = {"contents": Raw(b"[" + b",".join(self._contents(request)) + b"]")}
-        system = [message for message in request.messages if message.role == "system"]
-        if parts := b",".join(filter(None, map(self._parts, system))):
+        system = [
+            self._parts(message, index)
+            for index, message in enumerate(request.messages)
+            if message.role == "system"
+        ]
+        if parts := b",".join(filter(None, system)):
             fields["systemInstruction"] = {"parts": Raw(b"[" + parts + b"]")}
         if request.tools:
             fields["tools"] = self._tools[self.schema_form].get(request.tools)
@@ -90,8 +93,8 @@ class RequestEncoder:
         """Neighbouring tool messages become one: all answers to a turn must stand in one turn."""
         before = None
         waiting: list[bytes] = []
-        for message in request.messages:
-            parts = b"" if message.role == "system" else self._parts(message)
+        for index, message in enumerate(request.messages):
+            parts = b"" if message.role == "system" else self._parts(message, index)
             if not parts:
                 continue
             if waiting and not message.role == before == "tool":
@@ -102,17 +105,15 @@ class RequestEncoder:
         if waiting:
             yield _content(before, waiting)
 
-    def _parts(self, message: Message) -> bytes:
-        return encoded_once(message, self._wire, self._encode)
+    def _parts(self, message: Message, index: int) -> bytes:
+        try:
+            return encoded_once(message, self._wire, self._encode)
+        except ConfigError as error:
+            raise ConfigError(f"messages[{index}].{error}") from None
 
     def _encode(self, message: Message) -> bytes:
-        if message.role != "assistant":  # what a model said may be left out, what it is asked not
-            for part in message.parts:
-                if isinstance(part, Opaque) and part.provider != PROVIDER:
-                    kind = part.data.get("type", "unknown")
-                    raise ConfigError(f"Gemini takes no part of type {kind!r} of the OpenAI wire")
         signed = self._signed and message.role == "assistant"
-        parts = encode_parts(message.parts, ids=self._ids, signed=signed)
+        parts = encode_parts(message, ids=self._ids, signed=signed)
         return b",".join(encode_json(part) for part in parts)
 
 

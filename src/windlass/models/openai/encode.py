@@ -14,24 +14,35 @@ from windlass.content import (
     InlineData,
     Message,
     Opaque,
+    Role,
     Text,
+    Thought,
 )
 from windlass.jsontext import encode_json
-from windlass.models.fields import JsonObject, merged
+from windlass.models.fields import JsonObject, in_words, merged, misplaced
 from windlass.models.openai.media import PROVIDER, encode_media
 
 __all__ = ["encode_call", "encode_message", "encode_message_json"]
 
+_ROLES: dict[type, tuple[Role, ...]] = {
+    FunctionCall: ("assistant",),
+    FunctionResponse: ("tool", "user"),
+    Thought: ("assistant",),
+}
+"""Where a part of this type has a place; one that is not named here has a place everywhere."""
+
 
 def encode_message(message: Message) -> list[JsonObject]:
-    """The wire's messages: one, or for a tool message one per response.
+    """The wire's messages: one, or for responses one for each.
 
-    Thoughts are not said again, except by the fields (`reasoning_content`) in which they came.
-    Media in a tool's answer follow in a user message, the only place that this wire has for them.
+    No part is lost. The assistant's thoughts are left out, except in the fields
+    (`reasoning_content`) in which they came, and its parts of another provider become text. Media
+    in a response, and other parts beside responses, follow in a user message.
 
     Raises `ConfigError` for a part that this wire has no place for.
     """
-    if message.role == "tool":
+    message = _placed(message)
+    if message.role == "tool" or message.responses:
         return _encode_tool(message)
     fields: JsonObject = {"role": message.role, "content": _encode_content(message)}
     for part in message.parts:
@@ -43,6 +54,26 @@ def encode_message(message: Message) -> list[JsonObject]:
         elif _is_foreign_call(part):
             fields.setdefault("tool_calls", []).append(part.data)
     return [merged(fields, message.extra.get(PROVIDER, {}))]
+
+
+def _placed(message: Message) -> Message:
+    """The message with parts that have a place here. Raises `ConfigError` for another."""
+    foreign = False
+    for index, part in enumerate(message.parts):
+        allowed = _ROLES.get(type(part))
+        if allowed is not None and message.role not in allowed:
+            raise misplaced(message, index, "OpenAI")
+        if isinstance(part, Opaque) and part.provider != PROVIDER:
+            if message.role != "assistant":
+                raise misplaced(message, index, "OpenAI")
+            foreign = True
+    if not foreign:
+        return message
+    parts = tuple(
+        in_words(part) if isinstance(part, Opaque) and part.provider != PROVIDER else part
+        for part in message.parts
+    )
+    return Message(message.role, parts, message.extra)
 
 
 def encode_message_json(message: Message) -> bytes:
@@ -70,7 +101,10 @@ def _encode_tool(message: Message) -> list[JsonObject]:
     if media:
         encoded.append({"role": "user", "content": media})
     others = tuple(part for part in message.parts if not isinstance(part, FunctionResponse))
-    return [*encoded, *encode_message(Message("user", others))] if others else encoded
+    if not others:
+        return encoded
+    extra = message.extra if message.role == "user" else {}
+    return [*encoded, *encode_message(Message("user", others, extra))]
 
 
 def _encode_content(message: Message) -> str | list[JsonObject] | None:

@@ -2,12 +2,21 @@
 
 import logging
 import re
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw
 
-from windlass.content import Declaration, FunctionDeclaration, encoded_once
+from windlass.content import (
+    Declaration,
+    FunctionDeclaration,
+    FunctionResponse,
+    Message,
+    encoded_once,
+    paired,
+)
+from windlass.errors import ConfigError
 from windlass.jsontext import encode_json
 from windlass.model import ModelRequest, Settings, ToolChoice
 from windlass.models.cache import IdentityCache
@@ -26,6 +35,7 @@ __all__ = [
     "decode_message",
     "decode_messages",
     "encode_call",
+    "encode_conversation",
     "encode_message",
     "encode_tools",
     "usage_from",
@@ -68,9 +78,7 @@ class RequestEncoder:
 
     def body(self, request: ModelRequest) -> bytes:
         """Raises `ConfigError` for a part that this wire has no place for."""
-        messages = [
-            encoded_once(message, WIRE, encode_message_json) for message in request.messages
-        ]
+        messages = encode_conversation(request.messages)
         fields: JsonObject = {
             "model": self._model,
             "messages": Raw(b"[" + b",".join(filter(None, messages)) + b"]"),
@@ -105,6 +113,31 @@ class RequestEncoder:
         elif settings.top_k is not None:
             fields["top_k"] = settings.top_k
         return {key: value for key, value in fields.items() if value is not None}
+
+
+def encode_conversation(messages: Sequence[Message]) -> list[bytes]:
+    """The messages as JSON. Raises `ConfigError`, which names the message and the part."""
+    encoded: list[bytes] = []
+    for index, message in enumerate(paired(messages)):
+        try:
+            if WIRE not in vars(message):
+                _check_ids(message)
+            encoded.append(encoded_once(message, WIRE, encode_message_json))
+        except ConfigError as error:
+            place = "." if str(error).startswith("parts[") else ": "
+            raise ConfigError(f"messages[{index}]{place}{error}") from None
+    return encoded
+
+
+def _check_ids(message: Message) -> None:
+    for index, part in enumerate(message.parts):
+        if not isinstance(part, FunctionResponse) or part.id:
+            continue
+        if part.extra.get(WIRE, {}).get("role") != "function":  # the older form goes by the name
+            raise ConfigError(
+                f"parts[{index}]: the response of {part.name!r} answers no earlier call; on the"
+                " OpenAI wire a response needs the id of its call"
+            )
 
 
 _NO_SETTINGS = Settings()
