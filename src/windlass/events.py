@@ -47,7 +47,16 @@ __all__ = [
     "joined_logprobs",
 ]
 
-EventType = Literal["content", "status", "tool_call", "tool_result", "control"]
+EventType = Literal[
+    "content",  # text of the answer, in `text`
+    "thought",  # text that the model writes to itself, in `text`
+    "status",  # a sentence for the person who waits, in `message`
+    "progress",  # what a running tool reports
+    "tool_call",  # a call, as the model writes it and as it starts
+    "tool_result",  # a call's answer
+    "control",  # everything else
+]
+"""A handler of two branches is safe: `content` always has `text`, `status` always has `message`."""
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "malformed_call", "other"]
 """Why the model ended its turn. Whether tools are needed is told by the calls, never by this."""
@@ -108,7 +117,7 @@ class TextDelta(Event, frozen=True, omit_defaults=True, tag="text_delta"):
 
 
 class ThoughtDelta(Event, frozen=True, omit_defaults=True, tag="thought_delta"):
-    type: ClassVar[EventType] = "content"
+    type: ClassVar[EventType] = "thought"
     text: str
     signature: str | None = None
     extra: dict[str, Any] | None = None
@@ -116,9 +125,11 @@ class ThoughtDelta(Event, frozen=True, omit_defaults=True, tag="thought_delta"):
 
 
 class PartReceived(Event, frozen=True, omit_defaults=True, tag="part_received"):
-    """A whole part that does not come in pieces: an image, or a provider's own kind."""
+    """A whole part that does not come in pieces: an image, or a provider's own kind.
 
-    type: ClassVar[EventType] = "content"
+    It has no text, and so is not of the type `content`.
+    """
+
     part: AnyPart
 
 
@@ -224,7 +235,7 @@ class ToolRunStarted(Event, frozen=True, omit_defaults=True, tag="tool_run_start
 class ToolRunProgress(Event, frozen=True, omit_defaults=True, tag="tool_run_progress"):
     """What a running tool reports: a fraction of the work, a message, or any JSON value."""
 
-    type: ClassVar[EventType] = "status"
+    type: ClassVar[EventType] = "progress"
     call_id: str
     name: str
     progress: float | None = None

@@ -406,17 +406,17 @@ export type ThoughtDelta = {
   about?: Record<string, unknown> | null;
   seq: number;
   time: number;
-  type: "content";
+  type: "thought";
   done: false;
 };
 
-/** A whole part that does not come in pieces: an image, or a provider's own kind. */
+/** A whole part that does not come in pieces: an image, or a provider's own kind. It has no text, and so is not of the type `content`. */
 export type PartReceived = {
   event: "part_received";
   part: Text | Thought | InlineData | FileData | FunctionCall | FunctionResponse | Opaque;
   seq: number;
   time: number;
-  type: "content";
+  type: "control";
   done: false;
 };
 
@@ -550,7 +550,7 @@ export type RunStarted = {
   done: false;
 };
 
-/** One turn of a conversation. `dict=True` gives each message room for `encoded_once`. */
+/** One turn of a conversation. The role `model` is read as `assistant`. `dict=True` gives each message room for `encoded_once`. */
 export type Message = {
   role: "assistant" | "system" | "tool" | "user";
   parts: Array<Text | Thought | InlineData | FileData | FunctionCall | FunctionResponse | Opaque>;
@@ -621,7 +621,7 @@ export type ToolRunProgress = {
   data?: unknown;
   seq: number;
   time: number;
-  type: "status";
+  type: "progress";
   done: false;
 };
 
