@@ -195,6 +195,7 @@ def test_test_tool_with_its_log_lines(connect: Connect, caplog: pytest.LogCaptur
     assert lines == [
         "Tool execution required",
         "Tool call parsed",
+        "test_tool executed",
         "Tool executed successfully",
     ]
 

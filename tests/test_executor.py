@@ -1,6 +1,7 @@
 """The executor: order, bounds, time, retries, cache, approvals, injection."""
 
 import asyncio
+import logging
 import threading
 from typing import Annotated, Any
 
@@ -623,3 +624,78 @@ async def test_a_wrapper_that_crashes_is_a_failed_call(client_of: MakeClient) ->
     client = client_of([call("pay", amount=1), "done"], executor=Broken())
     reply = await client.generate("?", tools=[pay])
     assert reply.results[0].error == "pay failed with an internal error."
+
+
+# What the model reads of an exception, and what the log has of a call.
+
+
+def broken_database() -> str:
+    raise ConnectionError("Database connection failed")
+
+
+def silent() -> str:
+    raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("tools", "options", "text"),
+    [
+        ([broken_database], {}, "broken_database failed with an internal error."),
+        ([broken_database], {"expose_errors": True}, "Database connection failed"),
+        ([tool(broken_database, expose_errors=True)], {}, "Database connection failed"),
+        (
+            [tool(broken_database, expose_errors=False)],
+            {"expose_errors": True},
+            "broken_database failed with an internal error.",
+        ),
+        ([tool(silent, name="broken_database")], {"expose_errors": True}, "ValueError"),
+    ],
+)
+async def test_the_text_of_an_exception_reaches_the_model_only_if_that_is_asked_for(
+    client_of: MakeClient,
+    tools: list[Any],
+    options: Any,
+    text: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for given, own in ((options, {}), ({}, options)):
+        client = client_of([call("broken_database"), "Sorry."], **own)
+        reply = await client.generate("?", tools=tools, **given)
+        assert reply.results[0].error == text
+        assert reply.results[0].text == f'{{"error":"{text}"}}'
+        assert "Traceback" in caplog.text
+    (answer,) = await client_of([]).execute(
+        [FunctionCall("broken_database")], tools=tools, **options
+    )
+    assert answer.error == text
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
+async def test_a_tool_that_starts_is_logged_with_its_call_and_its_arguments_only_to_debug(
+    client_of: MakeClient, caplog: pytest.LogCaptureFixture, level: int
+) -> None:
+    seen: list[str] = []
+
+    @tool
+    async def test_tool(message: str) -> str:
+        seen.append(caplog.records[-1].getMessage())
+        return message
+
+    caplog.set_level(level, "windlass.loop")
+    client = client_of([call("test_tool", message="secret"), "x"])
+    reply = await client.generate("?", tools=[test_tool])
+    assert seen == ["test_tool executed"]  # before the function runs
+    started = next(r for r in caplog.records if r.getMessage() == "test_tool executed")
+    fields = vars(started)
+    assert (started.levelname, fields["tool"]) == ("INFO", "test_tool")
+    assert fields["tool_call_id"] == reply.calls[0].id
+    assert fields.get("arguments") == ({"message": "secret"} if level == logging.DEBUG else None)
+
+
+async def test_a_call_that_never_starts_has_no_line_of_a_start(
+    client_of: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "windlass.loop")
+    client = client_of([call("broken_database", town="x"), call("none"), "Sorry."])
+    await client.generate("?", tools=[broken_database])
+    assert not [r for r in caplog.records if r.getMessage().endswith(" executed")]

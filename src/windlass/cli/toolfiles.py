@@ -84,6 +84,7 @@ def open_client(chosen: Chosen, **options: Unpack[RunOptions]) -> AsyncClient:
         "tool_timeout": config.tool_timeout,
         "approval_timeout": config.approval_timeout,
         "max_parallel": config.max_parallel,
+        "expose_errors": config.expose_errors,
     }
     given = {key: value for key, value in options.items() if value is not None}
     return AsyncClient(

@@ -58,6 +58,7 @@ class RunOptions(TypedDict, total=False):
     max_result_chars: int
     max_repeats: int
     on_interrupt: OnInterrupt
+    expose_errors: bool
     temperature: float | None
     top_p: float | None
     top_k: int | None

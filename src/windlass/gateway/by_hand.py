@@ -94,7 +94,11 @@ class HandCalls:
         async with outside_a_run(
             f"hand_{secrets.token_hex(12)}",
             {tool.name: tool},
-            Policy(tool_timeout=model.tool_timeout, approval_timeout=model.approval_timeout),
+            Policy(
+                tool_timeout=model.tool_timeout,
+                approval_timeout=model.approval_timeout,
+                expose_errors=model.expose_errors,
+            ),
             approve=yes_to(call) if approved else None,
             emit=log.append,
         ) as run:

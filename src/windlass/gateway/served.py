@@ -58,6 +58,7 @@ class ServedModel:
             approval_timeout=config.approval_timeout,
             max_parallel=config.max_parallel,
             on_interrupt=on_interrupt,
+            expose_errors=config.expose_errors,
         )
 
     async def warm(self, remote: tuple[Tool, ...] = ()) -> bool:

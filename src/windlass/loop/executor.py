@@ -71,6 +71,18 @@ class ToolJob:
             if self.run.settled is not None:
                 await self.run.settled()
             self.started_at = time.perf_counter()
+            if log.isEnabledFor(logging.INFO):
+                # What a tool is asked may be private: it is shown to those who debug.
+                debug = log.isEnabledFor(logging.DEBUG)
+                log.info(
+                    "%s executed",
+                    self.call.name,
+                    extra={
+                        "tool": self.call.name,
+                        "tool_call_id": self.call.id,
+                        **({"arguments": self.call.arguments} if debug else {}),
+                    },
+                )
 
     @property
     def effect_unknown(self) -> bool:

@@ -89,6 +89,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     """How often one call may fail with the same arguments before it is no longer run."""
     on_interrupt: OnInterrupt = "tell_model"
     """What becomes of a call that the end of the process cut off; idempotent ones run again."""
+    expose_errors: bool = False
+    """Whether the model reads the texts of all exceptions of tools, not of `ToolError` alone."""
 
     def __post_init__(self) -> None:
         for name, least in (("max_rounds", 0), ("max_parallel", 1), ("max_repeats", 1)):

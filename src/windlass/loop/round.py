@@ -187,7 +187,7 @@ class Round:
             clear_frames(error)
         except Exception as error:
             log.exception("Tool failed", extra={"tool": call.name, "tool_call_id": call.id})
-            answer = failure(call, f"{call.name} failed with an internal error.", "error")
+            answer = failure(call, self._told(error, job), "error")
             clear_frames(error)
         if job.started_at is not None:
             answer = replace(answer, seconds=time.perf_counter() - job.started_at)
@@ -199,6 +199,13 @@ class Round:
         if answer.ok or job.started_at is not None or self._when_cut(job.call) is None:
             return answer
         return self._cut(job.call)
+
+    def _told(self, error: Exception, job: ToolJob) -> str:
+        """What the model reads of an exception that was not meant for it."""
+        own = job.tool.options.expose_errors if job.tool else None
+        if self._run.policy.expose_errors if own is None else own:
+            return str(error) or type(error).__name__
+        return f"{job.call.name} failed with an internal error."
 
     def _remember(self, call: FunctionCall) -> bool:
         """Takes the answer that an earlier process gave; it stands in the log already."""

@@ -33,6 +33,7 @@ def tool(
     after: Iterable[Earlier] = (),
     retries: int = 2,
     on_interrupt: OnInterrupt | None = None,
+    expose_errors: bool | None = None,
 ) -> Tool[P, R]: ...
 @overload
 def tool(
@@ -47,6 +48,7 @@ def tool(
     after: Iterable[Earlier] = (),
     retries: int = 2,
     on_interrupt: OnInterrupt | None = None,
+    expose_errors: bool | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     function: AnyCallable | None = None,

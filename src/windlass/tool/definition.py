@@ -64,6 +64,9 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
     """How often a failed call is tried again; only if it is idempotent."""
     on_interrupt: OnInterrupt | None = None
     """What becomes of a call that the end of the process cut off, if not what the run says."""
+    expose_errors: bool | None = None
+    """Whether the model reads the text of an exception that is not `ToolError`; None leaves it to
+    the run."""
 
     def __post_init__(self) -> None:
         for name, value in (("timeout", self.timeout), ("cache", self.cache)):

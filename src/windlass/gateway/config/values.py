@@ -114,6 +114,8 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     approval_timeout: Seconds = 300.0
     max_parallel: Count = 16
     """How many tools of one run may be running at once."""
+    expose_errors: Flag = False
+    """Whether the model reads the texts of all exceptions of tools, not of `ToolError` alone."""
     max_running: Count | None = None
     """How many runs of this model may go at once."""
     system: Text | None = None

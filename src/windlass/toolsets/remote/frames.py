@@ -68,6 +68,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Fa
     after: tuple[str, ...] = ()
     retries: int = 2
     on_interrupt: OnInterrupt | None = None
+    expose_errors: bool | None = None
 
     def options(self) -> ToolOptions:
         """Raises `ConfigError` for a value that makes no sense."""
