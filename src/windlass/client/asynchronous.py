@@ -21,13 +21,14 @@ from windlass.client.options import (
     settings_from,
     tool_list,
 )
-from windlass.client.origin import KIND, Origin
+from windlass.client.origin import ADDED, KIND, Origin
 from windlass.client.resume import refusal_of
 from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.emulation.mode import Modes
 from windlass.errors import ConfigError, RunInterrupted, RunNotFound, StorageError
+from windlass.events import RunEnded, RunStarted
 from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.history import History
@@ -77,6 +78,7 @@ class AsyncClient:
         keep_finished: float = 300.0,
         **defaults: Unpack[RunOptions],
     ) -> None:
+        self._defaults = checked(defaults, of_client=True)
         if isinstance(model, str):
             model = create_model(
                 model, base_url=base_url, api_key=api_key, headers=headers, retry=retry or Retry()
@@ -92,7 +94,6 @@ class AsyncClient:
         self._tools = tool_list(tools)
         self._offers = Offers(default_registry if registry is None else registry, self._tools)
         self._executor = executor or ToolExecutor()
-        self._defaults = checked(defaults)
         self.log = _log_from(log)
         self._store: RunStore[AsyncRun, AsyncRun] = RunStore(
             max_running=max_running, keep_finished=keep_finished
@@ -118,7 +119,11 @@ class AsyncClient:
         await self.model.aclose()
 
     async def generate(
-        self, prompt: Prompt, *, tools: Iterable[Any] | None = None, **options: Unpack[RunOptions]
+        self,
+        prompt: Prompt = (),
+        *,
+        tools: Iterable[Any] | None = None,
+        **options: Unpack[RunOptions],
     ) -> Reply:
         """Asks, runs the tools that the model asks for, and returns its answer.
 
@@ -127,13 +132,21 @@ class AsyncClient:
         return await self.answer(prompt, tools, options)
 
     def stream(
-        self, prompt: Prompt, *, tools: Iterable[Any] | None = None, **options: Unpack[RunOptions]
+        self,
+        prompt: Prompt = (),
+        *,
+        tools: Iterable[Any] | None = None,
+        **options: Unpack[RunOptions],
     ) -> AsyncStream:
         """The same, as `async with` a stream of events. Leaving it early stops the run."""
         return AsyncStream(lambda: self.launch(prompt, tools, options))
 
     async def start(
-        self, prompt: Prompt, *, tools: Iterable[Any] | None = None, **options: Unpack[RunOptions]
+        self,
+        prompt: Prompt = (),
+        *,
+        tools: Iterable[Any] | None = None,
+        **options: Unpack[RunOptions],
     ) -> AsyncRun:
         """Starts a run that goes on by itself. Raises `TooManyRuns`."""
         self._store.admit()
@@ -216,7 +229,7 @@ class AsyncClient:
         here = {run.id: run for run in self._store.all()}
         if self.log is None:
             return list(here.values())
-        kept = await self.log.list()
+        kept = [each for each in await self.log.list() if each.origin.get("kind") != ADDED]
         return [here.get(record.id) or KeptRun(record, self.log) for record in reversed(kept)]
 
     def chat(
@@ -293,6 +306,24 @@ class AsyncClient:
         plan = await self._plan(prompt, tools, options, live=True)
         admit()
         return AsyncRun(plan, on_reply, log=self._new_log(plan, options, chat))
+
+    async def keep(self, messages: tuple[Message, ...], chat: str) -> None:
+        """Writes down what was added to a chat, where there is a log."""
+        if self.log is None:
+            return
+        record = RunRecord(
+            id=_new_run_id(),
+            model=self.model.name,
+            created=time.time(),
+            chat=chat,
+            title=title_of(messages),
+            origin={"kind": ADDED},
+        )
+        log = self.log.begin(record)
+        log.append(RunStarted(record.id, record.model, messages))
+        log.append(RunEnded("stopped"))
+        if log.settled is not None:
+            await log.settled()
 
     def _new_log(self, plan: RunPlan, options: RunOptions, chat: str) -> MemoryLog | None:
         if self.log is None:

@@ -1,15 +1,15 @@
 """`AsyncChat`: a conversation; each reply's messages are where the next one begins."""
 
 import secrets
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeGuard, cast
 
 from windlass.client.options import Prompt, RunOptions, messages_from
-from windlass.client.origin import shown_chars
+from windlass.client.origin import ADDED, shown_chars
 from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
-from windlass.content import Message
-from windlass.errors import WindlassError
+from windlass.content import FunctionCall, FunctionResponse, Message, Part, Role, paired
+from windlass.errors import ConfigError, WindlassError
 from windlass.loop.history import History
 from windlass.loop.reply import Reply
 from windlass.runs.protocol import RunLog
@@ -36,6 +36,8 @@ class Speaker(Protocol):
         on_reply: Callable[[Reply], None] | None,
     ) -> AsyncRun: ...
 
+    async def keep(self, messages: tuple[Message, ...], chat: str) -> None: ...
+
 
 class AsyncChat:
     """Where the client has a log, the conversation is found again there by its `id`."""
@@ -54,15 +56,21 @@ class AsyncChat:
         self._loaded = id is None
         self.id = id or f"chat_{secrets.token_hex(12)}"
         self.messages: tuple[Message, ...] = messages_from(messages, None) if messages else ()
+        self._answered: tuple[FunctionResponse, ...] = ()
+        """Results of the last turn that wait for those of the caller."""
 
-    async def send(self, prompt: Prompt) -> Reply:
-        """Says something and returns the answer. A failure leaves the conversation as it was."""
+    async def send(self, prompt: Prompt = ()) -> Reply:
+        """Says something and returns the answer; without a prompt, answers what was added.
+
+        A failure leaves the conversation as it was. Raises `ConfigError` while calls have no
+        result.
+        """
         await self.load()
         reply = await self._client.answer(self._next(prompt), self._tools, self._options, self.id)
         self._remember(reply)
         return reply
 
-    def stream(self, prompt: Prompt) -> AsyncStream:
+    def stream(self, prompt: Prompt = ()) -> AsyncStream:
         """The same, as a stream."""
 
         async def start() -> AsyncRun:
@@ -77,6 +85,19 @@ class AsyncChat:
 
         return AsyncStream(start)
 
+    async def add(self, item: Prompt, role: str | None = None) -> "AsyncChat":
+        """Adds to the conversation without asking the model, and returns the chat.
+
+        Texts and parts are the user's, calls the assistant's and results the tools', unless `role`
+        says otherwise (`"model"` is the assistant); messages have their own. With a log, what is
+        added is kept at once. Raises `ConfigError` for what cannot be added.
+        """
+        await self.load()
+        messages = self._with(_messages(item, role))
+        await self._client.keep(messages, self.id)
+        self.messages, self._answered = messages, ()
+        return self
+
     async def load(self) -> None:
         """Reads the conversation so far, once; the first thing that is said does so by itself.
 
@@ -86,19 +107,74 @@ class AsyncChat:
         if self._loaded or log is None:
             return
         for record in await log.list(chat=self.id):
-            if record.ended is None:
+            if record.ended is None and record.origin.get("kind") != ADDED:
                 raise WindlassError(
                     f"the run {record.id} of this chat has not ended: wait for it, or go on with "
                     "it by `resume` if its process is gone"
                 )
             if record.reason != "error":
                 history = History(await log.read(record.id))
-                self.messages = history.reply(max_result_chars=shown_chars(record)).messages
+                self._remember(history.reply(max_result_chars=shown_chars(record)))
                 break
         self._loaded = True
 
     def _next(self, prompt: Prompt) -> tuple[Message, ...]:
-        return (*self.messages, *messages_from(prompt, None))
+        if prompt:
+            messages = self._with(messages_from(prompt, None))
+        else:
+            messages = self.messages
+            if not messages or messages[-1].role in ("assistant", "system"):
+                raise ConfigError("there is nothing to answer: send something, or add it first")
+        if missing := _unanswered(messages):
+            names = ", ".join(f"{call.name} ({call.id})" for call in missing)
+            raise ConfigError(f"these calls have no result: {names}; add their results first")
+        return messages
+
+    def _with(self, added: tuple[Message, ...]) -> tuple[Message, ...]:
+        """The conversation with more messages; results join those that Windlass has already."""
+        if self._answered and added[0].responses:
+            first = Message("tool", (*self._answered, *added[0].parts), added[0].extra)
+            messages = paired((*self.messages, first, *added[1:]))
+            return _in_call_order(messages, len(self.messages))
+        return paired((*self.messages, *added))
 
     def _remember(self, reply: Reply) -> None:
         self.messages = reply.messages
+        self._answered = reply.rounds[-1].shown if reply.pending and reply.rounds else ()
+
+
+def _messages(item: Prompt, role: str | None) -> tuple[Message, ...]:
+    items: Sequence[Any] = item if _is_list(item) else (item,)
+    if role is None and items and all(isinstance(each, FunctionCall) for each in items):
+        role = "assistant"
+    if role is None:
+        return messages_from(item, None)
+    if not items or not all(isinstance(each, str | Part) for each in items):
+        raise ConfigError("a role goes with a text or parts: a message has its own")
+    try:
+        return (Message(cast("Role", role), tuple(items)),)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _in_call_order(messages: tuple[Message, ...], place: int) -> tuple[Message, ...]:
+    """Some providers match results to calls by their order."""
+    turn, results = messages[place - 1], messages[place]
+    order = {call.id: position for position, call in enumerate(turn.calls)}
+    parts = sorted(results.parts, key=lambda part: order.get(getattr(part, "id", ""), len(order)))
+    ordered = Message("tool", tuple(parts), results.extra)
+    return (*messages[:place], ordered, *messages[place + 1 :])
+
+
+def _is_list(item: Prompt) -> TypeGuard[Sequence[Any]]:
+    return isinstance(item, Sequence) and not isinstance(item, str)
+
+
+def _unanswered(messages: Sequence[Message]) -> list[FunctionCall]:
+    """The calls of the last turn that have no result."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if message.role == "assistant":
+            return [call for call in message.calls if call.id not in answered]
+        answered |= {response.id for response in message.responses}
+    return []

@@ -5,6 +5,7 @@ import contextlib
 import difflib
 import operator
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict, cast
 
@@ -90,15 +91,128 @@ _POLICY = frozenset(Policy.__struct_fields__)
 _SETTINGS = frozenset(Settings.__struct_fields__)
 
 
-def checked(options: RunOptions) -> RunOptions:
-    """The options as they are. Raises `ConfigError` for a name that is none, with the nearest."""
+def checked(options: RunOptions, *, of_client: bool = False) -> RunOptions:
+    """The options as they are. Raises `ConfigError` for an unknown name, with what is meant by it.
+
+    `of_client` says that a client is made with them.
+    """
     known = RunOptions.__annotations__
     for name in options:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"there is no option {name!r}{hint}")
+            raise ConfigError(f"there is no option {name!r}{_hint(name, of_client=of_client)}")
     return options
+
+
+RENAMED: dict[str, str] = {
+    "turn_limit": "max_rounds",
+    "max_turns": "max_rounds",
+    "max_iterations": "max_rounds",
+    "max_steps": "max_rounds",
+    "max_loops": "max_rounds",
+    "max_tool_rounds": "max_rounds",
+    "max_tool_calls": "max_rounds",
+    "max_tool_iterations": "max_rounds",
+    "max_function_calls": "max_rounds",
+    "maximum_remote_calls": "max_rounds",
+    "recursion_limit": "max_rounds",
+    "round_limit": "max_rounds",
+    "tool_rounds": "max_rounds",
+    "auto_execute_tools": "execute_tools",
+    "auto_execute": "execute_tools",
+    "automatic_function_calling": "execute_tools",
+    "execute": "execute_tools",
+    "disable": "execute_tools",
+    "system_prompt": "system",
+    "system_message": "system",
+    "system_instruction": "system",
+    "system_instructions": "system",
+    "instructions": "system",
+    "functions": "tools",
+    "function_declarations": "tools",
+    "enabled_tools": "tools",
+    "toolset": "tools",
+    "toolsets": "tools",
+    "function_call": "tool_choice",
+    "tool_config": "tool_choice",
+    "function_calling_config": "tool_choice",
+    "function_calling_mode": "mode",
+    "tool_mode": "mode",
+    "max_completion_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
+    "max_new_tokens": "max_tokens",
+    "stop_sequences": "stop",
+    "response_format": "response_schema",
+    "response_model": "response_schema",
+    "response_json_schema": "response_schema",
+    "output_schema": "response_schema",
+    "output_type": "response_schema",
+    "parallel_calls": "parallel_tool_calls",
+    "max_concurrency": "max_parallel",
+    "max_workers": "max_parallel",
+    "request_timeout": "timeout",
+    "run_timeout": "timeout",
+    "extra_body": "extra",
+    "model_kwargs": "extra",
+    "on_approval": "approve",
+    "approval": "approve",
+    "show_errors": "expose_errors",
+    "api_base": "base_url",
+    "endpoint": "base_url",
+    "url": "base_url",
+    "host": "base_url",
+    "key": "api_key",
+    "token": "api_key",
+    "openai_api_key": "api_key",
+    "google_api_key": "api_key",
+    "extra_headers": "headers",
+    "default_headers": "headers",
+    "max_retries": "retry",
+    "retries": "retry",
+    "tool_executor": "executor",
+    "checkpointer": "log",
+    "store": "log",
+    "db": "log",
+}
+"""What other libraries call an option, and what it is called here."""
+
+ELSEWHERE: dict[str, str] = {
+    "messages": "pass them as the prompt, the first argument; a chat takes messages=",
+    "contents": "pass them as the prompt, the first argument",
+    "content": "pass it as the prompt, the first argument",
+    "input": "pass it as the prompt, the first argument",
+    "query": "pass it as the prompt, the first argument",
+    "history": "pass it as the prompt, the first argument, or use client.chat(messages=...)",
+    "stream": "use client.stream(...)",
+    "streaming": "use client.stream(...)",
+    "on_data": "use client.stream(...) and read its events",
+    "on_chunk": "use client.stream(...) and read its events",
+    "callback": "use client.stream(...) and read its events",
+    "callbacks": "use client.stream(...) and read its events",
+    "background": "use client.start(...)",
+    "model": "a client has one model: Client('provider/model')",
+    "model_name": "a client has one model: Client('provider/model')",
+    "config": "give its fields as options: temperature=, max_tokens=, tool_choice=, ...",
+    "generation_config": "give its fields as options: temperature=, max_tokens=, ...",
+    "n": "a run has one answer",
+    "verbose": "set the level of the logger 'windlass'",
+    "debug": "set the level of the logger 'windlass'",
+}
+"""What other libraries have an option for, and what does it here."""
+
+
+def _hint(name: str, *, of_client: bool) -> str:
+    options = ClientOptions.__annotations__
+    allowed = {**options} if of_client else {**RunOptions.__annotations__, "tools": None}
+    written = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    meant = written if written in options else RENAMED.get(written)
+    if meant is None and written in ELSEWHERE:
+        return f": {ELSEWHERE[written]}"
+    if meant is None and (near := difflib.get_close_matches(written, [*allowed, *RENAMED], n=1)):
+        meant = RENAMED.get(near[0], near[0])
+    if meant is None:
+        return ""
+    where = "" if meant in allowed else " of the client: Client(model, ...)"
+    return f"; did you mean {meant!r}{where}?"
 
 
 def policy_from(options: RunOptions) -> Policy:

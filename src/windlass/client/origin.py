@@ -16,9 +16,11 @@ from windlass.runs.records import RunRecord
 from windlass.settings import Mode
 from windlass.tool import Tool
 
-__all__ = ["KIND", "Origin", "shown_chars"]
+__all__ = ["ADDED", "KIND", "Origin", "shown_chars"]
 
 KIND = "client"
+ADDED = "added"
+"""What was added to a chat: a record without a request to the model."""
 
 
 class Origin(Struct, kw_only=True, omit_defaults=True, tag_field="kind", tag=KIND):

@@ -53,19 +53,31 @@ class Client:
         return self._client.model
 
     def generate(
-        self, prompt: Prompt, *, tools: Iterable[Any] | None = None, **options: Unpack[RunOptions]
+        self,
+        prompt: Prompt = (),
+        *,
+        tools: Iterable[Any] | None = None,
+        **options: Unpack[RunOptions],
     ) -> Reply:
         """Asks, runs the tools that the model asks for, and returns its answer."""
         return portal().run(self._client.generate(prompt, tools=tools, **options))
 
     def stream(
-        self, prompt: Prompt, *, tools: Iterable[Any] | None = None, **options: Unpack[RunOptions]
+        self,
+        prompt: Prompt = (),
+        *,
+        tools: Iterable[Any] | None = None,
+        **options: Unpack[RunOptions],
     ) -> "Stream":
         """The same, as `with` a stream of events. Leaving it early stops the run."""
         return Stream(self._client.stream(prompt, tools=tools, **options))
 
     def start(
-        self, prompt: Prompt, *, tools: Iterable[Any] | None = None, **options: Unpack[RunOptions]
+        self,
+        prompt: Prompt = (),
+        *,
+        tools: Iterable[Any] | None = None,
+        **options: Unpack[RunOptions],
     ) -> "Run":
         """Starts a run that goes on by itself."""
         return Run(portal().run(self._client.start(prompt, tools=tools, **options)), self)
@@ -248,11 +260,16 @@ class Chat:
         portal().run(self._chat.load())
         return self._chat.messages
 
-    def send(self, prompt: Prompt) -> Reply:
-        """Says something and returns the answer."""
+    def add(self, item: Prompt, role: str | None = None) -> "Chat":
+        """Adds to the conversation without asking the model, and returns the chat."""
+        portal().run(self._chat.add(item, role))
+        return self
+
+    def send(self, prompt: Prompt = ()) -> Reply:
+        """Says something and returns the answer; without a prompt, answers what was added."""
         return portal().run(self._chat.send(prompt))
 
-    def stream(self, prompt: Prompt) -> Stream:
+    def stream(self, prompt: Prompt = ()) -> Stream:
         """The same, as a stream."""
         return Stream(self._chat.stream(prompt))
 

@@ -1,10 +1,12 @@
 """`@tool`, bare and with options."""
 
+import difflib
 import sys
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
+from windlass.errors import ConfigError
 from windlass.tool.definition import OnInterrupt, Tool, ToolOptions, name_of
 from windlass.tool.hints import hint_names
 from windlass.tool.signature import AnyCallable
@@ -64,6 +66,9 @@ def tool(
     The options are those of `ToolOptions`; `after` takes tools, functions and names. Raises
     `ConfigError` for a name that providers refuse and for options that make no sense.
     """
+    for option in options:
+        if option not in ToolOptions.__struct_fields__:
+            raise ConfigError(f"@tool has no option {option!r}{_hint(option)}")
     chosen = ToolOptions(after=_names(after), **options)
 
     def decorate(function: AnyCallable, around: types.FrameType | None = None) -> Tool:
@@ -76,6 +81,30 @@ def tool(
     if function is None:
         return decorate
     return decorate(function, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+
+
+RENAMED = {
+    "requires_approval": "approve",
+    "needs_approval": "approve",
+    "require_confirmation": "approve",
+    "approval": "approve",
+    "max_retries": "retries",
+    "retry": "retries",
+    "ttl": "cache",
+    "cache_ttl": "cache",
+    "timeout_seconds": "timeout",
+    "depends_on": "after",
+    "exclusive": "serial",
+    "show_errors": "expose_errors",
+}
+"""What other libraries call an option of a tool, and what it is called here."""
+
+
+def _hint(option: str) -> str:
+    known = [*ToolOptions.__struct_fields__, "name", "description"]
+    near = difflib.get_close_matches(option, known, n=1)
+    meant = RENAMED.get(option) or (near[0] if near else None)
+    return f"; did you mean {meant!r}?" if meant else ""
 
 
 def _names(after: Iterable[Earlier]) -> tuple[str, ...]:

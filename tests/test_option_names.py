@@ -1,0 +1,90 @@
+"""Options under the names of other libraries: refused, with the name or the verb that is meant."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from windlass import AsyncClient, Client, ConfigError, tool
+from windlass.client.options import ELSEWHERE, RENAMED, ClientOptions, RunOptions
+from windlass.testing import ScriptedModel
+
+VERBS: dict[str, Callable[[Client, dict[str, Any]], Any]] = {
+    "generate": lambda client, options: client.generate("?", **options),
+    "stream": lambda client, options: client.stream("?", **options).__enter__(),
+    "start": lambda client, options: client.start("?", **options),
+    "chat": lambda client, options: client.chat(**options),
+    "execute": lambda client, options: client.execute([], **options),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "turn_limit",
+        "max_turns",
+        "max_iterations",
+        "maxToolRounds",
+        "max_tool_rounds",
+        "maximum_remote_calls",
+        "recursion_limit",
+        "max_steps",
+        "maxRounds",
+        "max_round",
+        "max_turn",
+    ],
+)
+def test_every_word_for_the_limit_of_rounds_suggests_max_rounds(verb: str, name: str) -> None:
+    with Client(ScriptedModel([])) as client, pytest.raises(ConfigError) as caught:
+        VERBS[verb](client, {name: 5})
+    assert str(caught.value) == f"there is no option {name!r}; did you mean 'max_rounds'?"
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_every_renamed_option_exists_here(name: str) -> None:
+    known = {*ClientOptions.__annotations__, *RunOptions.__annotations__}
+    assert name not in known
+    assert RENAMED[name] in known
+    with pytest.raises(ConfigError, match=f"did you mean '{RENAMED[name]}'"):
+        Client("openai/m", api_key="k", **{name: 1})
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_is_no_option_here_is_explained(name: str) -> None:
+    assert name not in RunOptions.__annotations__
+    with Client(ScriptedModel([])) as client, pytest.raises(ConfigError) as caught:
+        client.generate("?", **{name: True})
+    assert str(caught.value) == f"there is no option {name!r}: {ELSEWHERE[name]}"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"messages": []}, "pass them as the prompt"),
+        ({"contents": "x"}, "pass them as the prompt"),
+        ({"prompt": "x", "stream": True}, r"use client.stream\(...\)"),
+        ({"prompt": "x", "functions": []}, "did you mean 'tools'"),
+        ({"prompt": "x", "auto_execute_tools": True}, "did you mean 'execute_tools'"),
+        ({"prompt": "x", "system_prompt": "x"}, "did you mean 'system'"),
+        ({"prompt": "x", "instructions": "x"}, "did you mean 'system'"),
+        ({"prompt": "x", "base_url": "x"}, "'base_url' of the client"),
+        ({"prompt": "x", "api_base": "x"}, "'base_url' of the client"),
+        ({"prompt": "x", "temprature": 1}, "did you mean 'temperature'"),
+        ({"prompt": "x", "qqqqq": 1}, r"there is no option 'qqqqq'$"),
+        ({}, "the prompt is empty"),
+    ],
+)
+async def test_an_unknown_option_says_what_is_meant(options: Any, said: str) -> None:
+    async with AsyncClient(ScriptedModel([])) as client:
+        with pytest.raises(ConfigError, match=said):
+            await client.generate(**options)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("max_retries", "retries"), ("requires_approval", "approve"), ("timeut", "timeout")],
+)
+def test_an_unknown_option_of_a_tool_says_what_is_meant(name: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"@tool has no option {name!r}; did you mean {meant!r}"):
+        tool(**{name: 1})
