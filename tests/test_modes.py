@@ -1,11 +1,23 @@
 """`mode`, from the client down to the wire: native, emulated, auto."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from windlass import Client, TextDelta
-from windlass.testing import FakeOpenAI, Turn, call, refuse, say, tool_results
+from windlass.settings import Mode
+from windlass.testing import (
+    FakeOpenAI,
+    Gate,
+    ScriptedModel,
+    Turn,
+    call,
+    refuse,
+    say,
+    slow,
+    tool_results,
+)
 
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 
@@ -71,3 +83,32 @@ def test_the_environment_names_the_default(monkeypatch: pytest.MonkeyPatch) -> N
     with FakeOpenAI(text_only) as fake, Client("openai/m", base_url=fake.base_url) as client:
         assert client.generate("Weather in Paris?", tools=[get_weather]).mode == "emulated"
         assert not any("tools" in request.body for request in fake.requests)
+
+
+def test_a_reply_of_native_mode_says_so_in_every_verb(tmp_path: Path) -> None:
+    with FakeOpenAI(native) as fake:
+        for log in (None, tmp_path / "runs.db"):
+            with Client("openai/m", base_url=fake.base_url, mode="native", log=log) as client:
+                assert client.generate("?", tools=[get_weather]).mode == "native"
+                with client.stream("?", tools=[get_weather]) as stream:
+                    list(stream)
+                assert stream.reply.mode == "native"
+                assert client.start("?", tools=[get_weather]).result().mode == "native"
+                assert client.chat(tools=[get_weather]).send("?").mode == "native"
+                assert [run.result().mode for run in client.runs() if log] in ([], ["native"] * 4)
+
+
+def test_without_tools_and_with_a_model_of_ones_own_the_mode_is_native() -> None:
+    with Client(ScriptedModel(["Hi.", "Hi."])) as client:
+        assert client.generate("?").mode == "native"
+        assert client.generate("?", mode="native").mode == "native"
+
+
+def test_a_run_that_ends_in_the_middle_of_a_turn_knows_its_mode() -> None:
+    modes: tuple[Mode, ...] = ("native", "emulated")
+    for mode in modes:
+        gate = Gate()
+        with Client(ScriptedModel([slow(say("Hi there"), gate, after=1)]), mode=mode) as client:
+            with client.stream("?", tools=[get_weather]) as stream:
+                next(stream)
+            assert stream.reply.mode == mode

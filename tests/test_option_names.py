@@ -1,7 +1,7 @@
 """Options under the names of other libraries: refused, with the name or the verb that is meant."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -9,7 +9,9 @@ from windlass import AsyncClient, Client, ConfigError, tool
 from windlass.client.options import ELSEWHERE, RENAMED, ClientOptions, RunOptions
 from windlass.testing import ScriptedModel
 
-VERBS: dict[str, Callable[[Client, dict[str, Any]], Any]] = {
+any_tool: Any = tool
+any_client: Any = Client
+VERBS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "generate": lambda client, options: client.generate("?", **options),
     "stream": lambda client, options: client.stream("?", **options).__enter__(),
     "start": lambda client, options: client.start("?", **options),
@@ -47,14 +49,14 @@ def test_every_renamed_option_exists_here(name: str) -> None:
     assert name not in known
     assert RENAMED[name] in known
     with pytest.raises(ConfigError, match=f"did you mean '{RENAMED[name]}'"):
-        Client("openai/m", api_key="k", **{name: 1})
+        any_client("openai/m", api_key="k", **{name: 1})
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_what_is_no_option_here_is_explained(name: str) -> None:
     assert name not in RunOptions.__annotations__
     with Client(ScriptedModel([])) as client, pytest.raises(ConfigError) as caught:
-        client.generate("?", **{name: True})
+        cast("Any", client).generate("?", **{name: True})
     assert str(caught.value) == f"there is no option {name!r}: {ELSEWHERE[name]}"
 
 
@@ -87,4 +89,4 @@ async def test_an_unknown_option_says_what_is_meant(options: Any, said: str) -> 
 )
 def test_an_unknown_option_of_a_tool_says_what_is_meant(name: str, meant: str) -> None:
     with pytest.raises(ConfigError, match=f"@tool has no option {name!r}; did you mean {meant!r}"):
-        tool(**{name: 1})
+        any_tool(**{name: 1})

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.models.helpers import HELLO, WEATHER
 
 from windlass.content import (
-    AnyPart,
     FileData,
     FunctionCall,
     FunctionDeclaration,
@@ -315,12 +314,12 @@ def test_extra_fields_are_merged_deep() -> None:
 
 
 def test_fifty_rounds_encode_every_message_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoded: list[tuple[AnyPart, ...]] = []
+    encoded: list[Message] = []
     real = wire.encode_parts
 
-    def counted(parts: tuple[AnyPart, ...], **options: Any) -> Any:
-        encoded.append(parts)
-        return real(parts, **options)
+    def counted(message: Message, **options: Any) -> Any:
+        encoded.append(message)
+        return real(message, **options)
 
     monkeypatch.setattr(wire, "encode_parts", counted)
     encoder = wire.RequestEncoder(ids=True, signed=True)
