@@ -10,6 +10,7 @@ EXAMPLES = (
     "background_run",
     "durable_run",
     "chat",
+    "registered_tools",
     "parallel_tools",
     "manual_control",
     "custom_executor",

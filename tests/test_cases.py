@@ -1,32 +1,107 @@
 """The cases of the systems in docs/names.md, by name, on the OpenAI and the Gemini wire."""
 
 import logging
+import re
+import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
 import pytest
+from google.genai import types as genai
+from tests.conftest import MakeClient
+from tests.gateway.serving import Serving, config_of
+from tests.gateway.talking import asking, client_of, function
 
+import windlass
 from windlass import (
+    AsyncClient,
     Client,
+    ConfigError,
+    Depends,
+    FunctionCall,
     FunctionDeclaration,
     FunctionResponse,
     GoogleSearch,
+    InlineData,
     Message,
+    NativeModeUnavailable,
     Part,
     RoundLimitExceeded,
     RunEnded,
+    Schema,
     Status,
+    Text,
     TextDelta,
     ToolAnswer,
     ToolError,
     ToolExecutor,
     ToolJob,
     ToolRegistry,
+    parse,
     tool,
 )
-from windlass.testing import FakeGemini, FakeOpenAI, call, calls, refuse, say, tool_results
+from windlass.content import new_call_id
+from windlass.gateway.config import ModelConfig
+from windlass.messaging.embedded import NatsServer
+from windlass.models.aistudio.functions import FunctionController
+from windlass.models.aistudio.schema import SchemaConverter
+from windlass.models.aistudio.selectors import ELEMENTS
+from windlass.settings import FunctionCallingSettings, function_calling_settings
+from windlass.testing import (
+    FakeGemini,
+    FakeOpenAI,
+    ScriptedModel,
+    call,
+    calls,
+    refuse,
+    say,
+    tool_results,
+)
+from windlass.tool import as_tools
+from windlass.toolsets.remote import (
+    ToolSpec,
+    execute_in_session,
+    from_worker_tool,
+    get_tools_for_model,
+)
+from windlass.worker import Worker
 
 Connect = Callable[..., Client]
+F = TypeVar("F", bound=Callable[..., Any])
+
+NAMES = Path(__file__).parent.parent / "docs" / "names.md"
+COVERED: dict[str, list[str]] = {}
+"""The rows of docs/names.md, by their first cell, and the tests that hold them."""
+
+
+def covers(*rows: str) -> Callable[[F], F]:
+    """Says which rows of docs/names.md the test holds."""
+
+    def mark(test: F) -> F:
+        for row in rows:
+            COVERED.setdefault(row, []).append(test.__name__)
+        return test
+
+    return mark
+
+
+def rows_of(page: str) -> list[tuple[str, bool]]:
+    """The first cell of each row of the tables, and whether the row is marked."""
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    cells = [line.strip("|").split(" | ") for line in lines]
+    return [(row[0].strip(), row[-1].strip() == "✓") for row in cells]
+
+
+def test_every_row_of_the_names_has_a_test() -> None:
+    marked = {row for row, is_marked in rows_of(NAMES.read_text()) if is_marked}
+    assert len(marked) > 80
+    assert marked - COVERED.keys() == set()
+
+
+def test_every_test_holds_a_row_that_there_is() -> None:
+    known = {row for row, is_marked in rows_of(NAMES.read_text()) if is_marked}
+    assert COVERED.keys() - known == set()
 
 
 @pytest.fixture(params=["openai", "gemini"])
@@ -65,15 +140,38 @@ def get_weather(location: str) -> dict[str, Any]:
 # gemini_ex
 
 
+@covers(
+    "`Gemini.generate_content_with_auto_tools(contents, opts)`",
+    "`Gemini.Tools.register(declaration, fun)`",
+    "`Altar.ADM.new_function_declaration(...)`",
+    "`Gemini.extract_text(response)`",
+)
 def test_tool_registration_and_standard_automatic_execution(connect: Connect) -> None:
     registry = ToolRegistry()
     registry.register(DECLARATION, get_weather)
-    client = connect([call("get_weather", location="San Francisco"), "18 degrees."])
-    reply = client.generate("What's the weather in San Francisco?", tools=[registry], max_rounds=5)
-    assert reply.text == "18 degrees."
-    assert reply.results[0].output == {"location": "San Francisco", "degrees": 18}
+    client = connect([call("get_weather", location="San Francisco"), "18 degrees."] * 3)
+    for tools in ([registry], [DECLARATION, registry], ["get_weather", registry]):
+        reply = client.generate("What's the weather?", tools=tools, max_rounds=5)
+        assert reply.text == "18 degrees."
+        assert reply.results[0].output == {"location": "San Francisco", "degrees": 18}
 
 
+@covers("`Gemini.Tools.register(declaration, fun)`")
+def test_a_declaration_of_the_process_s_registry_runs(connect: Connect) -> None:
+    windlass.registry.register(DECLARATION, get_weather)
+    try:
+        client = connect([call("get_weather", location="San Francisco"), "18 degrees."])
+        reply = client.generate("What's the weather?", tools=[DECLARATION], max_rounds=5)
+    finally:
+        windlass.registry.unregister("get_weather")
+    assert (reply.text, reply.stop_reason) == ("18 degrees.", "answer")
+
+
+@covers(
+    "`Gemini.stream_generate_with_auto_tools`",
+    "`Gemini.subscribe_stream(stream_id)`",
+    "`{:stream_event, id, event}`",
+)
 def test_streaming_automatic_execution_for_subscribers(connect: Connect) -> None:
     client = connect([call("get_weather", location="Tokyo"), "18 degrees in Tokyo."])
     run = client.start("What's the weather in Tokyo?", tools=[get_weather])
@@ -84,6 +182,9 @@ def test_streaming_automatic_execution_for_subscribers(connect: Connect) -> None
     assert isinstance(first[-1], RunEnded)
 
 
+@covers(
+    "`{:stream_complete, id}` / `{:stream_error, id, error}`",
+)
 def test_a_stream_error_reaches_the_subscriber(connect: Connect) -> None:
     client = connect([refuse(400, "no such model")])
     run = client.start("?")
@@ -93,6 +194,9 @@ def test_a_stream_error_reaches_the_subscriber(connect: Connect) -> None:
     assert "no such model" in (end.error or "")
 
 
+@covers(
+    "`turn_limit: 10`",
+)
 def test_turn_limit(connect: Connect) -> None:
     client = connect([call("get_weather", location="x")] * 3)
     with pytest.raises(RoundLimitExceeded):
@@ -107,14 +211,34 @@ def test_multiple_tool_calls_in_sequence(connect: Connect) -> None:
     assert [c.arguments for c in reply.calls] == [{"location": "Paris"}, {"location": "Rome"}]
 
 
+@covers(
+    "`Chat.new`, `Chat.add_turn(chat, role, text_or_calls_or_results)`",
+    "`Content.from_tool_results(results)`",
+)
 def test_chat_history_is_built_by_turns(connect: Connect) -> None:
-    client = connect(["Hello.", "Yes."])
+    client = connect(["Hello.", "18 degrees."])
     chat = client.chat()
     chat.send("Hi")
-    chat.send("Still there?")
-    assert [m.role for m in chat.messages] == ["user", "assistant", "user", "assistant"]
+    chat.add("Weather in Boston?", role="user")
+    chat.add([Part.from_function_call("get_weather", {"location": "Boston"})], role="model")
+    results = client.execute(chat.messages[-1].calls, tools=[get_weather])
+    assert Message.tool(results).role == "tool"
+    chat.add(results, role="user")
+    assert chat.send().text == "18 degrees."
+    assert [m.role for m in chat.messages] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
 
 
+@covers(
+    "`ToolOrchestrator` phases `:awaiting_model_call`, `:executing_tools`,"
+    " `:awaiting_final_response`",
+)
 def test_phases(connect: Connect) -> None:
     client = connect([call("look"), "done"])
     seen: list[str] = []
@@ -131,6 +255,9 @@ def test_phases(connect: Connect) -> None:
 # AiService
 
 
+@covers(
+    "`$response->content['text']`",
+)
 def test_send_request_returns_the_final_response(connect: Connect) -> None:
     client = connect([call("get_weather", location="Paris"), "The weather in Paris is 18°C"])
     assert client.generate("What is the weather in Paris?", tools=[get_weather]).text == (
@@ -138,6 +265,9 @@ def test_send_request_returns_the_final_response(connect: Connect) -> None:
     )
 
 
+@covers(
+    "`$aiService->sendRequest($payload, maxToolRounds: 5)`",
+)
 def test_multi_round_tool_calling(connect: Connect) -> None:
     def compare_cities(a: str, b: str) -> str:
         return f"{a} equals {b}"
@@ -155,6 +285,10 @@ def test_multi_round_tool_calling(connect: Connect) -> None:
     assert len(reply.rounds) == 4
 
 
+@covers(
+    '"Max tool execution rounds reached", "Maximum tool execution rounds reached.'
+    ' Generating final response..."',
+)
 def test_max_rounds_disables_tools_for_one_final_request(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -171,6 +305,9 @@ def test_max_rounds_disables_tools_for_one_final_request(
     assert "tools" not in client.fake.requests[-1].body  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@covers(
+    '`{"error": "..."}` as a tool\'s result',
+)
 def test_tool_errors_are_sent_back_as_results(connect: Connect) -> None:
     def query() -> str:
         raise ToolError("Database connection failed")
@@ -183,6 +320,10 @@ def test_tool_errors_are_sent_back_as_results(connect: Connect) -> None:
     assert text == 'I read: {"error":"Database connection failed"}'
 
 
+@covers(
+    "log lines `Tool execution required`, `Tool call parsed`, `TestTool executed`,"
+    " `Tool executed successfully`",
+)
 def test_test_tool_with_its_log_lines(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
     def test_tool(message: str, count: int = 1) -> str:
         return " ".join([message] * count)
@@ -200,6 +341,9 @@ def test_test_tool_with_its_log_lines(connect: Connect, caplog: pytest.LogCaptur
     ]
 
 
+@covers(
+    "`isDone`, masked during tool execution",
+)
 def test_done_is_masked_until_the_whole_run_is_over(connect: Connect) -> None:
     client = connect([call("get_weather", location="x"), "done"])
     with client.stream("?", tools=[get_weather]) as stream:
@@ -208,6 +352,9 @@ def test_done_is_masked_until_the_whole_run_is_over(connect: Connect) -> None:
     assert flags[-1] is True
 
 
+@covers(
+    "`$chunk->type` of `content`, `status`, `tool_call`, `tool_result`",
+)
 def test_types_tell_content_status_calls_and_results_apart(connect: Connect) -> None:
     client = connect([calls(call("get_weather", location="x"), text="Hm."), "done"])
     with client.stream("?", tools=[get_weather]) as stream:
@@ -215,6 +362,14 @@ def test_types_tell_content_status_calls_and_results_apart(connect: Connect) -> 
     assert types == {"content", "status", "tool_call", "tool_result", "control"}
 
 
+@covers(
+    "`$toolService->requiresToolExecution($response)`",
+    "`$toolService->buildFollowUpRequest($request, $response)`",
+    "`Gemini.Tools.execute_calls(calls)`",
+    "`auto_execute_tools: false`",
+    "`automatic_function_calling.disable`",
+    "`CallIdManager.register_call`, `get_pending_calls`",
+)
 def test_manual_control(connect: Connect) -> None:
     client = connect([call("get_weather", location="x"), "done"])
     turn = client.generate("?", tools=[get_weather], execute_tools=False)
@@ -223,6 +378,9 @@ def test_manual_control(connect: Connect) -> None:
     assert client.generate(follow_up, tools=[get_weather]).text == "done"
 
 
+@covers(
+    "`executeToolCalls` overridden in a subclass",
+)
 def test_custom_tool_execution(connect: Connect) -> None:
     seen: list[str] = []
 
@@ -236,6 +394,9 @@ def test_custom_tool_execution(connect: Connect) -> None:
     assert seen == ["get_weather"]
 
 
+@covers(
+    "`enabled_tools: []`",
+)
 def test_an_empty_list_of_enabled_tools_means_none(connect: Connect) -> None:
     client = connect(["hi"])
     client.generate("?", tools=[])
@@ -245,21 +406,33 @@ def test_an_empty_list_of_enabled_tools_means_none(connect: Connect) -> None:
 # Gemini.Types.Tooling
 
 
+@covers(
+    "`Tool{function_declarations: [...]}`",
+    "`FunctionDeclaration`",
+    "`FunctionCall{name, args}`",
+    "`Part.function_call(name, args)`",
+    "`Part.function_response(name, response)`",
+    '`Content.text(prompt, "user")`, `Content.new(role:, parts:)`',
+)
 def test_the_workflow_of_declaration_call_execution_and_response(connect: Connect) -> None:
     prompt = "What's the weather like in Boston?"
     client = connect([call("get_weather", location="Boston, MA"), "22°C and windy."])
-    first = client.generate(prompt, tools=[{"functionDeclarations": [_as_dict(DECLARATION)]}])
+    first = client.generate(prompt, tools=[{"function_declarations": [DECLARATION]}])
     asked = first.pending[0]
     assert (asked.name, asked.arguments) == ("get_weather", {"location": "Boston, MA"})
     result = {"temperature": "22", "forecast": "windy"}
+    function_call_part = Part.from_function_call(asked.name, {"location": "Boston, MA"})
     history = [
         Message.user(prompt),
-        Message("assistant", first.messages[-1].parts),
-        Message.tool([Part.from_function_response(asked.name, {"result": result}, id=asked.id)]),
+        Message("model", [function_call_part]),  # pyright: ignore[reportArgumentType]
+        Message("user", [Part.from_function_response(asked.name, {"result": result})]),  # pyright: ignore[reportArgumentType]
     ]
     assert client.generate(history).text == "22°C and windy."
 
 
+@covers(
+    "`Tool{google_search: %GoogleSearch{}}`",
+)
 def test_google_search_is_a_marker_beside_functions() -> None:
     with FakeGemini(["found"]) as fake:
         client = Client("gemini/m", base_url=fake.base_url, api_key="k")
@@ -276,6 +449,9 @@ def roll(sides: int = 6) -> int:
     return sides
 
 
+@covers(
+    "`FunctionResponse{name, response}`",
+)
 def test_a_response_is_matched_to_its_call_by_name_and_id(connect: Connect) -> None:
     client = connect([calls(call("roll", sides=4), call("roll", sides=8)), "done"])
     reply = client.generate("?", tools=[roll])
@@ -284,9 +460,450 @@ def test_a_response_is_matched_to_its_call_by_name_and_id(connect: Connect) -> N
     assert [r.output for r in reply.results] == [4, 8]
 
 
-def _as_dict(declaration: FunctionDeclaration) -> dict[str, Any]:
-    return {
-        "name": declaration.name,
-        "description": declaration.description,
-        "parameters": declaration.parameters,
+@covers("`Part.text`, `Part.inline_data`")
+def test_parts_of_text_and_of_bytes(connect: Connect) -> None:
+    assert Part.from_text("hi") == Text("hi")
+    image = Part.from_bytes(b"\x89PNG", "image/png")
+    assert image == InlineData(b"\x89PNG", "image/png")
+    assert connect(["A cat."]).generate([Part.from_text("What is it?"), image]).text == "A cat."
+
+
+@covers("`Schema{type: :OBJECT, ...}`")
+def test_a_schema_in_capitals_is_called_and_checked(connect: Connect) -> None:
+    declaration = FunctionDeclaration(
+        "get_weather",
+        "Gets weather",
+        Schema(
+            type="OBJECT",
+            properties={"location": Schema(type="STRING", description="The city.")},
+            required=["location"],
+        ),
+    )
+    registry = ToolRegistry()
+    registry.register(declaration, get_weather)
+    client = connect([call("get_weather"), call("get_weather", location="Paris"), "18."])
+    reply = client.generate("?", tools=[declaration, registry])
+    assert reply.results[0].error == (
+        "Invalid arguments for get_weather: location: required, but missing"
+    )
+    assert reply.results[1].output == {"location": "Paris", "degrees": 18}
+
+
+# What gemini_ex names as enhancements
+
+
+@covers("tool result caching")
+def test_results_are_cached(connect: Connect) -> None:
+    ran: list[str] = []
+
+    @tool(cache=60)
+    def lookup(city: str) -> str:
+        ran.append(city)
+        return city
+
+    client = connect([call("lookup", city="x"), call("lookup", city="x"), "done"])
+    assert [each.output for each in client.generate("?", tools=[lookup]).results] == ["x", "x"]
+    assert ran == ["x"]
+
+
+@covers("parallel execution")
+def test_calls_of_a_turn_run_at_once(connect: Connect) -> None:
+    both = threading.Barrier(2)
+
+    def meet() -> str:
+        both.wait(timeout=20)
+        return "met"
+
+    client = connect([calls(call("meet"), call("meet")), "done"])
+    assert [each.output for each in client.generate("?", tools=[meet]).results] == ["met", "met"]
+
+
+@covers("dependency management")
+def test_order_between_calls_and_values_that_the_model_does_not_see(connect: Connect) -> None:
+    ran: list[str] = []
+
+    def user() -> str:
+        return "ada"
+
+    def save(who: Annotated[str, Depends(user)]) -> str:
+        ran.append(f"save {who}")
+        return "saved"
+
+    @tool(after=["save"])
+    def publish() -> str:
+        ran.append("publish")
+        return "published"
+
+    client = connect([calls(call("publish"), call("save")), "done"])
+    client.generate("?", tools=[save, publish])
+    assert ran == ["save ada", "publish"]
+
+
+@covers("retry with backoff")
+def test_a_failed_call_is_tried_again() -> None:
+    tries: list[int] = []
+
+    @tool(idempotent=True, retries=2)
+    def unsteady() -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ConnectionError("down")
+        return "up"
+
+    async def no_wait(seconds: float) -> None:
+        assert seconds > 0
+
+    executor = ToolExecutor(sleep=no_wait)
+    client = Client(ScriptedModel([call("unsteady"), "done"]), executor=executor)
+    assert client.generate("?", tools=[unsteady]).results[0].output == "up"
+
+
+# AiService: what a front end prints
+
+
+@covers(
+    "`$aiService->sendStreamRequest($payload, $onData)`",
+    "`$chunk->content['text']` where `type` is `content`",
+    "`$chunk->statusMessage` where `type` is `status`",
+)
+def test_a_handler_of_two_branches(connect: Connect) -> None:
+    printed: list[str] = []
+    client = connect([call("get_weather", location="Paris"), "Sunny."])
+    with client.stream("?", tools=[get_weather]) as stream:
+        for chunk in stream:
+            if chunk.type == "status":
+                printed.append(f"Status: {chunk.message}")  # pyright: ignore[reportAttributeAccessIssue]
+            elif chunk.type == "content":
+                printed.append(chunk.text)  # pyright: ignore[reportAttributeAccessIssue]
+    assert printed[0] == "Status: Executing get_weather..."
+    assert "".join(printed[1:]) == "Sunny."
+
+
+@covers('`{"error": "Database connection failed"}` of any exception')
+def test_the_text_of_any_exception_if_that_is_asked_for(connect: Connect) -> None:
+    def query() -> str:
+        raise ConnectionError("Database connection failed")
+
+    def answer(body: Any) -> Any:
+        results = tool_results(body)
+        return say(f"I read: {results[0].text}") if results else call("query")
+
+    client = connect(answer)
+    hidden = client.generate("?", tools=[query]).text
+    assert hidden == 'I read: {"error":"query failed with an internal error."}'
+    shown = client.generate("?", tools=[query], expose_errors=True).text
+    assert shown == 'I read: {"error":"Database connection failed"}'
+
+
+# Gemini.ToolBridge and Snakepit
+
+
+@covers(
+    "a Python worker that registers its functions",
+    "`Gemini.ToolBridge.get_tools_for_gemini(session_id)`",
+    "`Snakepit.Bridge.ToolRegistry.list_tools(session_id)`",
+    "`Snakepit.execute_in_session(session_id, name, args)`",
+    "the whole workflow, from the worker to the answer",
+)
+async def test_the_workflow_over_a_worker() -> None:
+    def get_current_weather(location: str, unit: str = "celsius") -> dict[str, str]:
+        """Gets the current weather for a given location."""
+        return {"temperature": "22", "unit": unit, "location": location}
+
+    async with (
+        NatsServer() as server,
+        Worker([get_current_weather], nats=server.url, session="user_123"),
+    ):
+        declared = await get_tools_for_model("user_123", nats=server.url)
+        assert [each.name for each in declared] == ["get_current_weather"]
+        session = windlass.remote("user_123", nats=server.url)
+        assert [each.name for each in await session.list_tools()] == ["get_current_weather"]
+
+        prompt = "What's the weather like in Boston?"
+        script = [call("get_current_weather", location="Boston, MA"), "22 degrees."]
+        async with AsyncClient(ScriptedModel(script)) as client:
+            (asked,) = (await client.generate(prompt, tools=declared)).pending
+            assert isinstance(asked.arguments, dict)
+            result = await execute_in_session(
+                "user_123", asked.name, asked.arguments, nats=server.url
+            )
+            assert result == {"temperature": "22", "unit": "celsius", "location": "Boston, MA"}
+            history = [
+                Message.user(prompt),
+                Message("model", (asked,)),  # pyright: ignore[reportArgumentType]
+                Message("user", (Part.from_function_response(asked.name, {"result": result}),)),
+            ]
+            assert (await client.generate(history)).text == "22 degrees."
+        async with AsyncClient(ScriptedModel(script)) as client:
+            reply = await client.generate(prompt, tools=[session])
+            assert (reply.text, reply.results[0].output) == ("22 degrees.", result)
+        await session.aclose()
+
+
+@covers(
+    "`Gemini.ToolBridge.from_snakepit_tool(spec)`",
+    "`convert_params_to_schema(params)`",
+    "`Snakepit.Bridge.InternalToolSpec`",
+)
+def test_a_worker_s_spec_becomes_a_declaration() -> None:
+    parameters = [
+        {"name": "location", "type": "string", "description": "The city.", "required": True},
+        {"name": "unit", "type": "STRING", "description": "", "required": False},
+    ]
+    schema = {
+        "type": "object",
+        "properties": {
+            "location": {"type": "string", "description": "The city."},
+            "unit": {"type": "string", "description": ""},
+        },
+        "required": ["location"],
     }
+    listed = {"name": "get_weather", "description": "Gets weather", "parameters": parameters}
+    declared = FunctionDeclaration("get_weather", "Gets weather", schema)
+    assert from_worker_tool(listed) == declared
+    spec = ToolSpec(name="get_weather", description="Gets weather", parameters=schema)
+    assert from_worker_tool(spec) == declared
+
+
+# AIstudioProxyAPI
+
+ENVIRONMENT: dict[str, tuple[str, Any, Any]] = {
+    "FUNCTION_CALLING_MODE": ("mode", "emulated", "auto"),
+    "FC_NATIVE_RETRY_COUNT": ("native_retry_count", "7", 2),
+    "FC_FALLBACK_ON_FAILURE": ("fallback_on_failure", "false", True),
+    "FC_CLEAR_BETWEEN_REQUESTS": ("clear_between_requests", "false", True),
+    "FC_UI_TIMEOUT_MS": ("ui_timeout_ms", "70", 5000),
+    "FC_DEBUG_LOGS": ("debug_logs", "true", False),
+    "FUNCTION_CALLING_CACHE_ENABLED": ("cache_enabled", "false", True),
+    "FUNCTION_CALLING_CACHE_TTL": ("cache_ttl", "7", None),
+}
+
+
+@covers(
+    "`FunctionCallingConfig`",
+    "`FUNCTION_CALLING_MODE` (`emulated`)",
+    "`FC_NATIVE_RETRY_COUNT` (2)",
+    "`FC_FALLBACK_ON_FAILURE` (true)",
+    "`FC_CLEAR_BETWEEN_REQUESTS` (true)",
+    "`FC_UI_TIMEOUT_MS` (5000)",
+    "`FC_DEBUG_LOGS` (false)",
+    "`FUNCTION_CALLING_CACHE_ENABLED` (true), `FUNCTION_CALLING_CACHE_TTL`",
+)
+@pytest.mark.parametrize("name", ENVIRONMENT)
+def test_the_environment_variables_and_their_defaults(name: str) -> None:
+    field, text, default = ENVIRONMENT[name]
+    assert getattr(FunctionCallingSettings(), field) == default
+    given = getattr(function_calling_settings({name: text}), field)
+    assert str(given).lower().removesuffix(".0") == text
+
+
+def in_words(body: Any) -> Any:
+    """A model without function calling, which writes what it is asked to."""
+    if "tools" in body:
+        return refuse(400, "this model does not support tools")
+    if "degrees" in str(body["messages"]):
+        return say("18 degrees.")
+    arguments = '{"location": "Paris"}'
+    return say(f'<tool_call>\n{{"name": "get_weather", "arguments": {arguments}}}\n</tool_call>')
+
+
+@covers(
+    "`FunctionCallingMode.EMULATED`, `NATIVE`, `AUTO`",
+    "`PreparedRequest.mode_used`, `ProcessedResponse.mode_used`",
+    '`process_with_fallback`, "Native mode failed: ..., falling back to emulated"',
+    '`{"error": {"type": "function_calling_error", "code": "native_mode_unavailable"}}`',
+)
+def test_the_modes(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeOpenAI(in_words) as fake:
+        with Client("openai/m", base_url=fake.base_url) as client:
+            reply = client.generate("?", tools=[get_weather], mode="emulated")
+            assert (reply.text, reply.mode) == ("18 degrees.", "emulated")
+            assert not caplog.records
+            reply = client.generate("?", tools=[get_weather], mode="auto")
+            assert (reply.text, reply.mode) == ("18 degrees.", "emulated")
+            assert "Native mode failed: this model does not support tools" in caplog.text
+            assert "falling back to emulated" in caplog.text
+        monkeypatch.setenv("FC_FALLBACK_ON_FAILURE", "false")
+        with (
+            Client("openai/m", base_url=fake.base_url) as client,
+            pytest.raises(NativeModeUnavailable) as caught,
+        ):
+            client.generate("?", tools=[get_weather])
+    assert (caught.value.type, caught.value.code) == (
+        "function_calling_error",
+        "native_mode_unavailable",
+    )
+    with (
+        FakeOpenAI([call("get_weather", location="x"), "18."]) as fake,
+        Client("openai/m", base_url=fake.base_url) as client,
+    ):
+        assert client.generate("?", tools=[get_weather], mode="native").mode == "native"
+
+
+@covers(
+    "`X-Function-Calling-Mode: native`",
+    "`ResponseFormatter.format_tool_calls`, `format_tool_call_delta`",
+    "an invalid tool definition is a 400",
+)
+def test_the_gateway_answers_in_the_form_of_openai() -> None:
+    serving = Serving(
+        config_of(ModelConfig(name="m", target="scripted/m")),
+        models={"m": ScriptedModel([call("look", a=1)] * 2)},
+    )
+    mode = {"X-Function-Calling-Mode": "native"}
+    with serving, client_of(serving) as client:
+        path = "/v1/chat/completions"
+        answer = client.post(path, json=asking("?", tools=[function("look")]), headers=mode)
+        streamed = client.post(path, json=asking("?", tools=[function("look")], stream=True))
+        wrong: Any = function("look")
+        wrong["function"]["parameters"] = {"type": "objekt"}
+        refused = client.post(path, json=asking("?", tools=[wrong]))
+    assert answer.headers["x-function-calling-mode"] == "native"
+    (choice,) = answer.json()["choices"]
+    (made,) = choice["message"]["tool_calls"]
+    assert (choice["finish_reason"], made["type"]) == ("tool_calls", "function")
+    assert made["function"] == {"name": "look", "arguments": '{"a":1}'}
+    assert '"arguments":""' in streamed.text
+    assert '"finish_reason":"tool_calls"' in streamed.text
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "tools[0].function.parameters.type"
+
+
+@covers(
+    "`SchemaConverter.convert_tools`, `to_json_string`",
+    "a SHA-256 digest of the tool definitions",
+)
+def test_tools_become_the_declarations_of_the_page() -> None:
+    converter = SchemaConverter()
+    (tool,) = as_tools(
+        [
+            {
+                "type": "function",
+                "function": {
+                    "name": "get_weather",
+                    "description": "Get weather for a location",
+                    "parameters": DECLARATION.parameters,
+                    "strict": True,
+                },
+            }
+        ]
+    )
+    assert isinstance(tool.declaration, FunctionDeclaration)
+    declarations = converter.convert_tools([tool.declaration])
+    assert declarations.functions == [
+        {
+            "name": "get_weather",
+            "description": "Get weather for a location",
+            "parameters": DECLARATION.parameters,
+        }
+    ]
+    assert converter.to_json_string(declarations).startswith('[{"name":"get_weather"')
+    assert re.fullmatch("[0-9a-f]{64}", declarations.digest)
+    assert declarations.digest == converter.convert_tools([tool.declaration]).digest
+
+
+@covers("`CallIdManager.generate_id()`: `call_` and 24 hexadecimal digits")
+def test_ids_of_calls() -> None:
+    assert re.fullmatch("call_[0-9a-f]{24}", new_call_id())
+    assert new_call_id() != new_call_id()
+    with (
+        FakeGemini([call("get_weather", location="x")]) as fake,
+        Client("gemini/m", base_url=fake.base_url, api_key="k") as client,
+    ):
+        assert client.generate("?", tools=[DECLARATION]).pending[0].id
+
+
+@covers(
+    "`ResponseParser.parse_native_response`",
+    "`ParsedFunctionCall{name, arguments, raw_text}`",
+    "`Request function call: name` in the text",
+)
+def test_calls_in_a_text_are_read() -> None:
+    text = 'Request function call: get_weather\nParameters:\n{"location": "Boston"}'
+    parsed = parse(text, tools=[DECLARATION])
+    (made,) = parsed.calls
+    assert (made.name, made.arguments, made.error) == ("get_weather", {"location": "Boston"}, None)
+    assert FunctionCall(made.name, made.json).arguments == made.arguments
+    assert parsed.content.strip() == ""
+
+
+@covers(
+    "`FunctionController.enable_function_calling`, `set_function_declarations`,"
+    " `clear_function_declarations`, `extract_function_call_response`",
+    "`FunctionCallingOrchestrator.prepare_request`, `process_response`",
+    "`config/selectors.py`",
+)
+@pytest.mark.on_page
+async def test_functions_are_declared_called_and_answered_on_the_page(
+    client_of: MakeClient,
+) -> None:
+    for name in ("enable", "disable", "set_declarations", "clear_declarations"):
+        assert callable(getattr(FunctionController, name))
+    assert all(element.selectors for element in ELEMENTS.values())
+    client = client_of([call("get_weather", location="Boston"), "18 degrees."])
+    reply = await client.generate("Weather in Boston?", tools=[get_weather])
+    assert reply.text.strip() == "18 degrees."
+    assert reply.results[0].output == {"location": "Boston", "degrees": 18}
+
+
+@covers("`googleSearch`, `google_search_retrieval` as functions")
+@pytest.mark.parametrize("name", ["googleSearch", "google_search_retrieval"])
+def test_search_by_the_name_of_a_function(name: str) -> None:
+    (tool,) = as_tools([{"type": "function", "function": {"name": name}}])
+    assert tool.declaration == GoogleSearch()
+
+
+# google-genai
+
+
+@covers("`automatic_function_calling.maximum_remote_calls`")
+def test_the_calls_after_the_last_round_are_handed_back(connect: Connect) -> None:
+    client = connect([call("get_weather", location="x")] * 2)
+    reply = client.generate("?", tools=[get_weather], max_rounds=1, on_limit="return_calls")
+    assert (reply.stop_reason, len(reply.results), len(reply.pending)) == ("max_rounds", 1, 1)
+    with pytest.raises(ConfigError, match="did you mean 'max_rounds'"):
+        client.generate("?", maximum_remote_calls=1)  # pyright: ignore[reportCallIssue]
+
+
+@covers("`tool_config.function_calling_config.mode` `AUTO` / `ANY` / `NONE`")
+@pytest.mark.parametrize(
+    ("choice", "config"),
+    [
+        ("auto", None),
+        ("required", {"mode": "ANY"}),
+        ("none", {"mode": "NONE"}),
+        ("get_weather", {"mode": "ANY", "allowedFunctionNames": ["get_weather"]}),
+    ],
+)
+def test_every_tool_choice(choice: str, config: Any) -> None:
+    script = ["hi"] if choice in ("auto", "none") else [call("get_weather")]
+    with (
+        FakeGemini(script) as fake,
+        Client("gemini/m", base_url=fake.base_url, api_key="k", mode="native") as client,
+    ):
+        client.generate("?", tools=[DECLARATION], tool_choice=choice)
+    sent = fake.requests[0].body.get("toolConfig", {}).get("functionCallingConfig")
+    assert sent == config
+
+
+@covers("`types.Tool`, `types.FunctionDeclaration`, `types.Schema`")
+def test_tools_of_google_genai(connect: Connect) -> None:
+    schema = genai.Schema(
+        type=genai.Type.OBJECT,
+        properties={"location": genai.Schema(type=genai.Type.STRING)},
+        required=["location"],
+    )
+    declaration = genai.FunctionDeclaration(name="get_weather", parameters=schema)
+    client = connect([call("get_weather", location="x")] * 2)
+    for given in (declaration, genai.Tool(function_declarations=[declaration])):
+        assert client.generate("?", tools=[given]).pending[0].arguments == {"location": "x"}
+
+
+@covers(
+    "`types.Part.from_text`, `from_bytes`, `from_uri`, `from_function_call`,"
+    " `from_function_response`"
+)
+def test_the_constructors_of_parts_have_the_same_names() -> None:
+    for name in ("text", "bytes", "uri", "function_call", "function_response"):
+        assert callable(getattr(Part, f"from_{name}"))
+        assert callable(getattr(genai.Part, f"from_{name}"))

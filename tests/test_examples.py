@@ -18,6 +18,7 @@ SAYS = {
     "durable_run": [ANSWER, "get_weather began 1x, calculate began 1x, get_time began 2x"],
     "chat": ["openai/demo: " + ANSWER, "(7 messages so far)"],
     "custom_executor": ['audit: get_time {"city":"Tokyo"}', "The clock is closed today."],
+    "registered_tools": ["openai/demo: " + ANSWER, "gemini/demo: " + ANSWER],
     "parallel_tools": ["['page one', 'page two', 'page three', 'page four']", "4 at once"],
     "testing_your_tools": ["passed: test_an_unknown_city_is_explained_to_the_model"],
     "gateway_client": ["whole: " + ANSWER, "streamed: Let me look that up. " + ANSWER],
