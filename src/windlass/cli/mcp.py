@@ -12,7 +12,7 @@ from windlass.cli.completion import completes_files
 from windlass.cli.toolfiles import find_tools
 from windlass.errors import ConfigError
 from windlass.gateway.config.checks import is_loopback
-from windlass.gateway.keys import is_key_hash
+from windlass.gateway.key_hashes import is_key_hash
 from windlass.tool import Tool
 from windlass.toolsets.mcp import missing_sdk
 from windlass.toolsets.registry import registry

@@ -33,7 +33,7 @@ from windlass.gateway.config.values import (
     ToolsSection,
     WorkersConfig,
 )
-from windlass.gateway.keys import is_key_hash
+from windlass.gateway.key_hashes import is_key_hash
 from windlass.settings import mode_from
 
 __all__ = ["Document"]
