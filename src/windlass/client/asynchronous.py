@@ -4,6 +4,7 @@ import logging
 import os
 import secrets
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Unpack, cast
@@ -98,6 +99,7 @@ class AsyncClient:
         self._store: RunStore[AsyncRun, AsyncRun] = RunStore(
             max_running=max_running, keep_finished=keep_finished
         )
+        self._launched: weakref.WeakSet[AsyncRun] = weakref.WeakSet()
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -111,8 +113,8 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stops the runs that still go and gives back the connections."""
-        for run in self._store.all():
+        """Stops the active runs and streams, and closes the log and the connections."""
+        for run in [*self._store.all(), *self._launched]:
             await run.stop()
         if self.log is not None:
             await self.log.aclose()
@@ -302,10 +304,12 @@ class AsyncClient:
         on_reply: Callable[[Reply], None] | None = None,
         admit: Callable[[], None] = lambda: None,
     ) -> AsyncRun:
-        """A run of a chat, or of none, that somebody watches."""
+        """A run of a chat, or of none, whose events are read."""
         plan = await self._plan(prompt, tools, options, live=True)
         admit()
-        return AsyncRun(plan, on_reply, log=self._new_log(plan, options, chat))
+        run = AsyncRun(plan, on_reply, log=self._new_log(plan, options, chat))
+        self._launched.add(run)
+        return run
 
     async def keep(self, messages: tuple[Message, ...], chat: str) -> None:
         """Writes down what was added to a chat, where there is a log."""

@@ -1,6 +1,7 @@
 """`Client`: the same verbs without `await`. Each hands its work to the portal's event loop."""
 
 import atexit
+import functools
 import queue
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +12,7 @@ from windlass.client.asynchronous import AsyncClient
 from windlass.client.chat import AsyncChat
 from windlass.client.kept import KeptRun
 from windlass.client.options import ClientOptions, Prompt, RunOptions
-from windlass.client.portal import close_when_idle, portal
+from windlass.client.portal import close_at_exit, close_when_idle, portal
 from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
@@ -32,6 +33,7 @@ class Client:
         self._client = AsyncClient(model, **options)
         _open_clients.add(self._client)
         weakref.finalize(self, close_when_idle, self._client.aclose).atexit = False
+        _close_clients_at_exit()
 
     def __enter__(self) -> "Client":
         return self
@@ -305,8 +307,8 @@ def _kept_events(run: KeptRun, after: int) -> Iterator[RunEvent]:
 _open_clients: weakref.WeakSet[AsyncClient] = weakref.WeakSet()
 
 
-@atexit.register
-def _close_all() -> None:
-    """The event loop's thread ends with the program; connections are given back before that."""
-    for client in list(_open_clients):
-        close_when_idle(client.aclose, wait=True)
+@functools.cache
+def _close_clients_at_exit() -> None:
+    """Registered after the first finalizer, and therefore called before all finalizers: they would
+    take the connections away from runs that are still active."""
+    atexit.register(lambda: close_at_exit([client.aclose for client in _open_clients]))

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import logging
+import os
 import urllib.request
 import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -51,6 +52,8 @@ class _Pool(NamedTuple):
     """Closes the session when its loop shuts down."""
     with_owner: "weakref.finalize[..., Any]"
     """Closes it when its owner is forgotten."""
+    process: int
+    """A fork has its parent's pools, and not the loops that would close them."""
 
 
 class Http:
@@ -118,23 +121,25 @@ class Http:
             response.close()
 
     async def aclose(self) -> None:
-        """Closes every pool; a later request opens a new one.
+        """Closes every pool; a later request opens a new one. May be called several times at once.
 
-        A loop that is neither running nor closed keeps its pool: nobody could wait for it.
+        A loop that is neither running nor closed keeps its pool: nothing could wait for it.
         """
         current = asyncio.get_running_loop()
         for loop, pool in list(self._pools.items()):
+            usable = loop.is_running() or loop.is_closed()
+            if pool.process != os.getpid() or not usable or self._pools.get(loop) is not pool:
+                continue
+            # Before the first `await`: another call that runs meanwhile does not find it.
+            del self._pools[loop]
+            pool.with_owner.detach()
             if loop is current:
                 await pool.with_loop.aclose()
             elif loop.is_closed():
                 await pool.session.close()
-            elif loop.is_running():
+            else:
                 closing = asyncio.run_coroutine_threadsafe(pool.session.close(), loop)
                 await asyncio.wrap_future(closing)
-            else:
-                continue
-            pool.with_owner.detach()
-            self._pools.pop(loop, None)
 
     async def _open_pool(self) -> _Pool:
         session = aiohttp.ClientSession(
@@ -147,7 +152,8 @@ class Http:
         )
         loop = asyncio.get_running_loop()
         with_owner = weakref.finalize(self, _discard, session, loop)
-        pool = self._pools[loop] = _Pool(session, _closing_with_loop(session), with_owner)
+        with_loop = _closing_with_loop(session)
+        pool = self._pools[loop] = _Pool(session, with_loop, with_owner, os.getpid())
         await anext(pool.with_loop)
         for dead in [other for other in list(self._pools) if other.is_closed()]:
             if (forgotten := self._pools.pop(dead, None)) is not None:
