@@ -34,6 +34,7 @@ def get_weather(city: str) -> str:
 TOOLS = [get_weather]
 '''
 KEY = "sk-of-the-operator"
+MODEL = '[models.fast]\ntarget = "openai/gpt-test"\napi_key_env = "KEY"\n'
 QUESTION = {"model": "fast", "messages": [{"role": "user", "content": "Weather?"}]}
 
 
@@ -187,3 +188,53 @@ def test_a_gateway_without_keys_is_not_opened_to_others(
 @pytest.mark.usefixtures("here")
 def test_a_port_that_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--port" in complaint(capsys, "--port", "70000")
+
+
+def failed(home: Path, *words: str) -> str:
+    """The one message of a process that ends with exit code 2."""
+    done = subprocess.run(
+        [sys.executable, "-m", "windlass", *words],
+        cwd=home,
+        env={"PATH": "", "KEY": KEY},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    [line] = done.stderr.splitlines()
+    assert line.startswith("windlass: ")
+    return line.removeprefix("windlass: ")
+
+
+def test_a_taken_nats_port_is_one_message_and_exit_code_2(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (tmp_path / "windlass.toml").write_text(f"{MODEL}[workers]\nport = {port}\n")
+        said = failed(tmp_path, "serve", "--workers", "--port", "0")
+    assert said == (
+        f"cannot start a NATS server on 127.0.0.1:{port}: the port is in use; in [workers], set"
+        " port to a free one, or nats to the address of a NATS server that is running"
+    )
+
+
+def test_a_nats_server_that_cannot_be_reached_is_one_message_and_exit_code_2(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"nats://127.0.0.1:{taken.getsockname()[1]}"
+    (tmp_path / "windlass.toml").write_text(f'{MODEL}[workers]\nnats = ["{address}"]\n')
+    (tmp_path / "tools.py").write_text(TOOLS)
+    worker = ("worker", "--tools", "tools.py", "--nats", address)
+    for words in (("serve", "--port", "0"), worker):
+        assert failed(tmp_path, *words).startswith(f"no NATS server answers at {address}")
+
+
+def test_another_program_on_the_port_of_nats_is_one_message_and_exit_code_2(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"nats://127.0.0.1:{taken.getsockname()[1]}"
+        said = failed(tmp_path, "worker", "--tools", "tools.py", "--nats", address)
+    assert said.startswith(f"no NATS server answers at {address}")

@@ -85,6 +85,7 @@ class Gateway:
             max_finished_bytes=config.limits.max_kept_bytes,
             size_of=lambda run: run.size,
         )
+        self._opened = False
         self.draining = False
         self.drained = False
         """Whether everything has been called off: nothing more happens here."""
@@ -207,8 +208,10 @@ class Gateway:
             await durable.expire()
 
     async def open(self) -> None:
-        """Begins with what needs a running event loop. Raises `ConfigError`."""
-        await self.sessions.start()
+        """Starts what needs a running event loop, once. Raises `ConfigError`."""
+        if not self._opened:
+            self._opened = True
+            await self.sessions.start()
 
     async def drain(self, seconds: float) -> None:
         """Takes nothing new, lets the runs end for so long, and calls the rest off."""

@@ -50,6 +50,18 @@ class GatewayServer(uvicorn.Server):
             )
         )
         self.gateway = app.gateway
+        self.on_listening: Callable[[], None] = lambda: None
+        """Called when it accepts requests."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Opens the gateway before uvicorn does: uvicorn would log a failure with its traceback."""
+        try:
+            await self.gateway.open()
+        except BaseException:
+            await self.gateway.aclose()
+            raise
+        await super().startup(sockets)
+        self.on_listening()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A termination that ends in order is a success: uvicorn would be killed by it at last."""
@@ -70,7 +82,7 @@ class GatewayServer(uvicorn.Server):
 def serve(app: App, started: Callable[[str], None]) -> None:
     """Serves until a signal ends it; calls `started` with its address when it listens.
 
-    Raises `ConfigError` if the address cannot be had.
+    Raises `ConfigError` if the address, or a NATS server, cannot be had.
     """
     server = GatewayServer(app)
     listener = _listener(server.config)
@@ -79,7 +91,8 @@ def serve(app: App, started: Callable[[str], None]) -> None:
     gc.freeze()
     gc.set_threshold(*COLLECTOR)
     with listener:
-        started(address_of(listener))
+        address = address_of(listener)
+        server.on_listening = lambda: started(address)
         server.run(sockets=[listener])
 
 

@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,8 @@ log = logging.getLogger("windlass.messaging")
 MAX_PAYLOAD = 32 * 2**20
 """Bytes of a message: the largest call, and room around it."""
 START_SECONDS = 10.0
+_LOG_PREFIX = re.compile(r"^\[\d+\] \S+ \S+ \[\w+\] ")
+"""What the server puts before a line: its process, the time and the level."""
 
 
 class NatsServer:
@@ -106,9 +109,7 @@ class NatsServer:
             async with asyncio.timeout(START_SECONDS):
                 while True:
                     if self._process.poll() is not None:
-                        said = (place / "log").read_text(errors="replace").strip().splitlines()
-                        reason = said[-1] if said else f"exit {self._process.returncode}"
-                        raise ConfigError(f"the NATS server did not start: {reason}")
+                        raise ConfigError(self._why_not(place, self._process.returncode))
                     with contextlib.suppress(FileNotFoundError, ValueError):
                         return json.loads(ports.read_text())["nats"][0]
                     await asyncio.sleep(0.01)
@@ -116,6 +117,18 @@ class NatsServer:
             raise ConfigError(
                 f"the NATS server was not ready within {START_SECONDS:g} seconds"
             ) from None
+
+    def _why_not(self, place: Path, code: int) -> str:
+        """Why the server has ended at once, from the last line of its own log."""
+        lines = (place / "log").read_text(errors="replace").strip().splitlines()
+        if lines and "address already in use" in lines[-1]:
+            return (
+                f"cannot start a NATS server on 127.0.0.1:{self._port}: the port is in use;"
+                " in [workers], set port to a free one, or nats to the address of a NATS server"
+                " that is running"
+            )
+        reason = _LOG_PREFIX.sub("", lines[-1]) if lines else f"exit code {code}"
+        return f"cannot start a NATS server: {reason}"
 
 
 def _program() -> str:
