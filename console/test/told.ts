@@ -61,6 +61,7 @@ function toldCall(call: CallView): unknown {
     attempts: call.attempts,
     cached: call.cached,
     effect_unknown: call.effectUnknown,
+    crashed: call.crashed,
   };
 }
 

@@ -74,7 +74,11 @@ def clear_frames(error: BaseException | None) -> None:
 
 
 class ModelError(WindlassError):
-    """The model's service refused, failed or could not be reached; `str()` is its own message."""
+    """The model's service refused, failed or could not be reached.
+
+    `message` is the service's own text; `str()` adds the HTTP status and the time after which to
+    try again, where the service gave them.
+    """
 
     def __init__(
         self,
@@ -97,6 +101,20 @@ class ModelError(WindlassError):
         self.retryable = retryable
         self.retry_after = retry_after
         self.code = code
+
+    def __str__(self) -> str:
+        named = (f"HTTP {self.status}", f"HTTP status {self.status}")
+        facts = self.facts if not any(text in self.message for text in named) else self._retry_time
+        return f"{self.message} ({', '.join(facts)})" if facts else self.message
+
+    @property
+    def facts(self) -> list[str]:
+        """The status and the retry time in words: `HTTP 429`, `retry after 20 s`."""
+        return [*([] if self.status is None else [f"HTTP {self.status}"]), *self._retry_time]
+
+    @property
+    def _retry_time(self) -> list[str]:
+        return [] if self.retry_after is None else [f"retry after {self.retry_after:g} s"]
 
 
 class StreamCut(ModelError):

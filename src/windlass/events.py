@@ -254,6 +254,8 @@ class ToolRunEnded(Event, frozen=True, omit_defaults=True, tag="tool_run_ended")
     cached: bool = False
     effect_unknown: bool = False
     """The tool had started and was cut off: it may or may not have had its effect."""
+    crashed: bool = False
+    """The tool raised an unexpected exception: the log of its process has the traceback."""
 
 
 class ApprovalRequested(Event, frozen=True, omit_defaults=True, tag="approval_requested"):

@@ -240,3 +240,10 @@ def test_nothing_is_left_to_be_drawn_over_at_the_end() -> None:
     ended = written.getvalue()
     screen.clear()
     assert written.getvalue() == ended
+
+
+def test_a_card_of_a_tool_that_crashed_says_how_to_see_its_traceback() -> None:
+    crashed = card()
+    response = FunctionResponse("f", {"error": "f failed with an internal error."}, "c1")
+    crashed.run_ended(ToolRunEnded(response, "error", crashed=True))
+    assert "/last shows the traceback" in drawn(render.block(CardRow([crashed]), 0.0))

@@ -190,7 +190,7 @@ async def test_ctrl_c_stops_the_run_and_the_chat_goes_on() -> None:
 async def test_a_model_error_is_one_line_and_the_conversation_stays_as_it_was() -> None:
     script = ["Hello.", refuse(400, "no\nsuch \x1b[5mthing"), "Again."]
     chat = await talk(script, f"Hi\rFail\rOnce more\r{CTRL_D}")
-    assert "no such ␛[5mthing\n" in chat.shown
+    assert "no such ␛[5mthing (HTTP 400)\n" in chat.shown
     assert "\x1b[31mno such ␛[5mthing" in chat.written
     assert [m["content"] for m in chat.asked(2)] == ["Hi", "Hello.", "Once more"]
 

@@ -240,7 +240,7 @@ def test_sequences_of_a_tool_are_shown_and_not_obeyed(home: Path) -> None:
 def test_a_model_error_is_a_line_and_the_chat_goes_on(home: Path) -> None:
     with chatting(home, [refuse(400, "no such thing"), "Hello."]) as terminal:
         terminal.type("Hi", "Enter")
-        terminal.wait_for("\nno such thing\n", PROMPT)
+        terminal.wait_for("\nno such thing (HTTP 400)\n", PROMPT)
         terminal.type("/retry", "Enter")
         terminal.wait_for("Hello.")
 

@@ -136,13 +136,13 @@ def test_a_model_that_fails_exits_with_1_and_its_words(upstream: Upstream, run: 
     upstream(refuse(400, "too hot today"))
     ran = run("Weather?", "-q")
     assert (ran.code, ran.out) == (1, "")
-    assert ran.error == "windlass: too hot today\n"
+    assert ran.error == "windlass: too hot today (HTTP 400)\n"
 
 
 def test_a_failure_is_an_object_too_for_those_who_read_json(upstream: Upstream, run: Run) -> None:
     upstream(refuse(400, "too hot today"))
     ran = run("Weather?", "--json")
-    assert json.loads(ran.out) == {"stop_reason": "error", "error": "too hot today"}
+    assert json.loads(ran.out) == {"stop_reason": "error", "error": "too hot today (HTTP 400)"}
     assert ran.code == 1
 
 
@@ -201,3 +201,13 @@ def test_approvals_can_be_given_and_refused_ahead(
     fake = upstream(call("pay", amount=5), "Done.")
     run("Pay 5.", "--tools", "tools.py", "--approve", answer)
     assert seen in fake.requests[1].body["messages"][-1]["content"]
+
+
+def test_a_tool_that_crashes_says_where_its_traceback_is(
+    here: Path, upstream: Upstream, run: Run
+) -> None:
+    (here / "broken.py").write_text("def crash():\n    raise KeyError\n\nTOOLS = [crash]\n")
+    upstream(call("crash"), "It is broken.")
+    ran = run("Go.", "--tools", "broken.py")
+    assert ran.code == 0
+    assert "crash failed with an internal error. (failed; see the traceback above, " in ran.error

@@ -438,3 +438,13 @@ def test_runs_expire_by_age_number_and_size(runs: Runs, words: list[str], left: 
     ran = runs("expire", *words)
     assert ran.error == f"windlass: {3 - left} runs deleted\n"
     assert len(ids(runs("list", "--json"))) == left
+
+
+def test_a_tool_that_crashed_says_where_its_traceback_is(runs: Runs) -> None:
+    def crash() -> str:
+        """Fails."""
+        raise KeyError
+
+    made = keep([call("crash"), "It is broken."], tools=[crash])
+    for ran in (runs("show", made), runs("follow", made)):
+        assert "the log of its process has the traceback" in ran.out + ran.error

@@ -219,7 +219,10 @@ def test_the_tools_own_timeout_holds(tools: Tools) -> None:
 def test_a_tool_that_crashes_is_an_error(tools: Tools) -> None:
     code, out, error = tools.outcome("call", "crash", "--tools", "tools.py")
     assert (code, out) == (1, "")
-    assert "windlass: crash: " in error
+    assert error.endswith(
+        "windlass: crash: crash failed with an internal error. See the traceback above.\n"
+    )
+    assert error.index("Traceback") < error.index("windlass: crash: ")
 
 
 @pytest.mark.parametrize(

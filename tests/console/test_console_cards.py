@@ -79,6 +79,9 @@ async def test_a_call_that_fails_says_why_and_a_bug_keeps_its_secret(stage_of: S
         await state_of(failed, "output-error")
         await expect(failed).to_have_attribute("data-outcome", outcome)
         await expect(failed.locator(".card-error")).to_contain_text(why)
+    hint = card(page, "crash").get_by_text("The traceback is in the gateway's log, with call_")
+    await expect(hint).to_be_visible()
+    await expect(page.get_by_text("The traceback is")).to_have_count(1)
     await expect(page.locator("body")).not_to_contain_text("only the operator")
 
 

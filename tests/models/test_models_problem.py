@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windlass.errors import ModelError
 from windlass.models.problem import problem_in, problem_of
 
 
@@ -47,7 +48,7 @@ def test_the_upstream_s_own_words_are_the_message(
 ) -> None:
     problem = problem_of(418, {}, answer)
     assert (problem.message, problem.code, problem.status) == (message, code, 418)
-    assert str(problem) == message
+    assert problem.message == message
 
 
 def test_a_page_is_shortened() -> None:
@@ -107,3 +108,23 @@ json_values = st.recursive(
 def test_no_body_breaks_it(value: Any, status: int) -> None:
     assert problem_of(status, {}, body(value)).message
     assert problem_in(value).message
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "Slow down."),
+        ({"status": 429}, "Slow down. (HTTP 429)"),
+        ({"status": 429, "retry_after": 20.0}, "Slow down. (HTTP 429, retry after 20 s)"),
+        ({"retry_after": 1.5}, "Slow down. (retry after 1.5 s)"),
+    ],
+)
+def test_the_text_of_an_error_names_the_status_and_the_retry_time(
+    fields: dict[str, Any], said: str
+) -> None:
+    error = ModelError("Slow down.", **fields)
+    assert (str(error), error.message) == (said, "Slow down.")
+
+
+def test_a_status_that_the_message_names_is_not_repeated() -> None:
+    assert str(problem_of(503, {"retry-after": "7"}, b"")) == "HTTP status 503 (retry after 7 s)"

@@ -1,6 +1,7 @@
 """One turn over HTTP: when it is tried again, when it is not, and what survives a bad server."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -369,3 +370,18 @@ async def test_concurrent_turns_do_not_mix() -> None:
         answers = await asyncio.gather(*(turn(model, request) for request in asked))
         await model.aclose()
     assert [text(events) for events in answers] == [f"echo {n}" for n in range(40)]
+
+
+async def test_the_log_line_of_a_retry_names_the_status_and_the_times(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "windlass.models")
+    refused = refuse(429, "slow down", retry_after=3.0)
+    async with FakeOpenAI([refused, "Hello."]) as fake:
+        model = OpenAIModel("m", base_url=fake.base_url, api_key="k", waiting=Waits())
+        assert text(await turn(model)) == "Hello."
+        await model.aclose()
+    [line] = [record.getMessage() for record in caplog.records if "again" in record.msg]
+    assert line == (
+        "model request failed (HTTP 429, retry after 3 s): trying again in 3.2 s (attempt 2 of 4)"
+    )

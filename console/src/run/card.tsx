@@ -131,7 +131,7 @@ function Output({ call }: { call: CallView }) {
   // What is said of its effect says all of these.
   if (!call.response || call.outcome === "stopped" || call.outcome === "interrupted") return null;
   const error = errorIn(call.response.response);
-  if (error !== undefined) return <Failure text={error} />;
+  if (error !== undefined) return <Failure text={error} log={call.crashed ? call.id : ""} />;
   const result = resultOf(call.response);
   return (
     <Folded label="Result" preview={oneLine(result)}>

@@ -179,6 +179,7 @@ export class RunFold {
       attempts: 1,
       cached: false,
       effectUnknown: false,
+      crashed: false,
     };
     this.calls.set(id, call);
     this.items.push({ kind: "call", id });
@@ -200,6 +201,7 @@ export class RunFold {
       attempts: event.attempts ?? 1,
       cached: event.cached ?? false,
       effectUnknown: event.effect_unknown ?? false,
+      crashed: event.crashed ?? false,
     });
   }
 

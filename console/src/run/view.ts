@@ -48,6 +48,8 @@ export interface CallView {
   cached: boolean;
   /** It had started and was cut off: it may or may not have had its effect. */
   effectUnknown: boolean;
+  /** The tool raised an unexpected exception: the gateway's log has the traceback. */
+  crashed: boolean;
 }
 
 export type Item =

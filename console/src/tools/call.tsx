@@ -84,7 +84,7 @@ function Result({ result }: { result: ToolAnswer }) {
         {OUTCOME_WORDS[result.outcome]} in {lasted(result.seconds)}
         {result.effect_unknown && ". It was cut off while it ran, so it may have had its effect"}
       </p>
-      {error === undefined ? <Value value={resultOf(result)} label="Result" /> : <Failure text={error} />}
+      {error === undefined ? <Value value={resultOf(result)} label="Result" /> : <Failure text={error} log={result.crashed ? result.call_id : ""} />}
     </section>
   );
 }

@@ -370,6 +370,8 @@ export type ToolAnswer = {
     message: string | null;
     data: unknown;
   }>;
+  /** The tool's traceback is in the gateway's log. */
+  crashed?: boolean;
 };
 
 export type Outcome = "ok" | "error" | "invalid_arguments" | "unknown_tool" | "timeout" | "denied" | "stopped" | "interrupted" | "not_run";
@@ -634,6 +636,7 @@ export type ToolRunEnded = {
   attempts?: number;
   cached?: boolean;
   effect_unknown?: boolean;
+  crashed?: boolean;
   seq: number;
   time: number;
   type: "tool_result";
@@ -744,6 +747,7 @@ export type ToldCall = {
   attempts?: number;
   cached?: boolean;
   effect_unknown?: boolean;
+  crashed?: boolean;
 };
 
 /** Somebody's yes or no; without an answer, it is waited for or never came. */

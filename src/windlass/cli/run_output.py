@@ -153,7 +153,8 @@ class Narrator:
                 self.say(f"  {name}:{share} {message or ''}".rstrip())
             case ToolRunEnded(response=response, outcome=outcome, seconds=seconds):
                 doubt = "; it may have had its effect" if event.effect_unknown else ""
-                how = f"{_HOW[outcome]}{doubt}, {seconds:.2f} s"
+                where = "; see the traceback above" if event.crashed else ""
+                how = f"{_HOW[outcome]}{doubt}{where}, {seconds:.2f} s"
                 self.say(f"  {self._called(response)} -> {_result(response)} ({how})")
             case ApprovalResolved(approved=True, call_id=call_id):
                 self.say(f"  {self._name(call_id)}: approved")

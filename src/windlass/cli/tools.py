@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import sys
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import msgspec
 
@@ -12,11 +12,14 @@ from windlass.cli.output import Output, own_stdout
 from windlass.cli.tables import table
 from windlass.cli.tool_arguments import arguments_json
 from windlass.cli.toolfiles import find_tools
-from windlass.client import AsyncClient
-from windlass.content import FunctionCall, FunctionDeclaration, FunctionResponse, new_call_id
-from windlass.errors import ConfigError, ModelError
+from windlass.content import FunctionCall, FunctionDeclaration, new_call_id
+from windlass.errors import ConfigError
 from windlass.gateway.config.problems import nearest
-from windlass.model import ModelRequest
+from windlass.loop.executor import ToolExecutor
+from windlass.loop.outside import outside_a_run
+from windlass.loop.policy import Policy
+from windlass.loop.results import ToolAnswer
+from windlass.loop.round import answers_to
 from windlass.models.gemini import wire as gemini_wire
 from windlass.models.openai import wire as openai_wire
 from windlass.tool import Tool
@@ -147,9 +150,11 @@ def _schema(tools: dict[str, Tool], name: str | None, format: SchemaFormat, outp
 def _call(tool: Tool, json: str, output: Output, *, as_json: bool) -> int:
     if not tool.runnable:
         raise ConfigError(f"{tool.name} is only declared: there is no function to call")
-    response = asyncio.run(_executed(tool, json))
+    answer = asyncio.run(_executed(tool, json))
+    response = answer.response
     if response.error is not None:
-        sys.stderr.write(f"windlass: {tool.name}: {response.error}\n")
+        where = " See the traceback above." if answer.crashed else ""
+        sys.stderr.write(f"windlass: {tool.name}: {response.error}{where}\n")
         return 1
     if as_json:
         output.json(response.output)
@@ -158,22 +163,12 @@ def _call(tool: Tool, json: str, output: Output, *, as_json: bool) -> int:
     return 0
 
 
-async def _executed(tool: Tool, json: str) -> FunctionResponse:
-    async with AsyncClient(_NoModel(), tools=[tool], approve=lambda call: True) as client:
-        (response,) = await client.execute([FunctionCall(tool.name, json, new_call_id())])
-    return response
-
-
-class _NoModel:
-    """Stands where nobody asks a model."""
-
-    name = "none/none"
-
-    def stream(self, request: ModelRequest) -> NoReturn:
-        raise ModelError("there is no model here")
-
-    async def aclose(self) -> None:
-        """There is nothing to give back."""
+async def _executed(tool: Tool, json: str) -> ToolAnswer:
+    call = FunctionCall(tool.name, json, new_call_id())
+    tools = {tool.name: tool}
+    async with outside_a_run("manual", tools, Policy(), approve=lambda _: True) as context:
+        (answer,) = await answers_to([call], ToolExecutor(), context)
+    return answer
 
 
 def _named(name: str, tools: dict[str, Tool]) -> Tool:

@@ -137,4 +137,5 @@ def _fields(call: FunctionCall, answer: ToolAnswer, log: MemoryLog) -> JsonObjec
         "seconds": answer.seconds,
         "effect_unknown": answer.effect_unknown,
         "progress": [{name: each.get(name) for name in names} for each in told],
+        **({"crashed": True} if answer.crashed else {}),
     }

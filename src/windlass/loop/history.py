@@ -163,6 +163,7 @@ class History:
                     event.attempts,
                     event.cached,
                     event.effect_unknown,
+                    event.crashed,
                 )
                 if event.outcome != "interrupted":  # a tool that ends its process comes nowhere
                     self.resumptions = 0

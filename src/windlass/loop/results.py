@@ -26,6 +26,8 @@ class ToolAnswer(Struct, frozen=True):
     attempts: int = 1
     cached: bool = False
     effect_unknown: bool = False
+    crashed: bool = False
+    """The tool raised an unexpected exception: the log has the traceback."""
 
     @property
     def ok(self) -> bool:

@@ -187,7 +187,7 @@ class Round:
             clear_frames(error)
         except Exception as error:
             log.exception("Tool failed", extra={"tool": call.name, "tool_call_id": call.id})
-            answer = failure(call, self._told(error, job), "error")
+            answer = replace(failure(call, self._told(error, job), "error"), crashed=True)
             clear_frames(error)
         if job.started_at is not None:
             answer = replace(answer, seconds=time.perf_counter() - job.started_at)
@@ -244,6 +244,7 @@ class Round:
                 answer.attempts,
                 answer.cached,
                 answer.effect_unknown,
+                answer.crashed,
             )
         )
         if log.isEnabledFor(logging.INFO):

@@ -86,7 +86,11 @@ class Waiting:
                 del problem  # its traceback holds this frame
         self._waited += seconds
         log.info(
-            "The model's service failed; trying again",
+            "model request failed%s: trying again in %.1f s (attempt %d of %d)",
+            f" ({', '.join(problem.facts)})" if problem.facts else "",
+            seconds,
+            self._attempt + 1,
+            self._retry.attempts,
             extra={"status": problem.status, "wait": round(seconds, 3), "attempt": self._attempt},
         )
         await self._sleep(seconds)

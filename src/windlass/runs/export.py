@@ -72,6 +72,8 @@ class ToldCall(Struct, kw_only=True):
     attempts: int = 1
     cached: bool = False
     effect_unknown: bool = False
+    crashed: bool = False
+    """It raised an unexpected exception: the log of its process has the traceback."""
 
 
 class ToldRound(Struct, kw_only=True):
@@ -220,7 +222,7 @@ class _Rounds:
         call.ended, call.seconds = event.time, event.seconds
         call.outcome, call.response = event.outcome, event.response.response
         call.attempts, call.cached = event.attempts, event.cached
-        call.effect_unknown = event.effect_unknown
+        call.effect_unknown, call.crashed = event.effect_unknown, event.crashed
 
 
 def _sum(rounds: Iterable[ToldRound]) -> Usage:

@@ -57,6 +57,7 @@ class Card:
     attempts: int = 1
     cached: bool = False
     effect_unknown: bool = False
+    crashed: bool = False
 
     @property
     def ended(self) -> bool:
@@ -102,6 +103,7 @@ class Card:
         self.outcome, self.state = event.outcome, OUTCOME_STATES[event.outcome]
         self.seconds, self.attempts = event.seconds, event.attempts
         self.cached, self.effect_unknown = event.cached, event.effect_unknown
+        self.crashed = event.crashed
         self.value = response.output if response.error is None else response.error
         self.result = response.text if response.error is None else response.error
 

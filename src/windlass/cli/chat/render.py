@@ -121,6 +121,8 @@ def _how_it_stands(card: Card, now: float) -> str:
         words.append(f"{card.seconds:.2f} s" if card.seconds < 10 else f"{card.seconds:.0f} s")
     if card.effect_unknown:
         words.append("may have had an effect")
+    if card.crashed:
+        words.append("/last shows the traceback")
     if card.attempts > 1:
         words.append(f"{card.attempts} attempts")
     if card.cached:

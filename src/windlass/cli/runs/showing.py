@@ -122,6 +122,7 @@ class _Shower:
             cached=call.cached,
             attempts=call.attempts,
             effect_unknown=call.effect_unknown,
+            crashed=call.crashed,
         )
         if call.started is not None:
             notes.append(f"at {self._since(call.started)}")

@@ -138,6 +138,7 @@ class Teller:
             cached=event.cached,
             attempts=event.attempts,
             effect_unknown=event.effect_unknown,
+            crashed=event.crashed,
         )
         how = ", ".join([*notes, duration(event.seconds)])
         called = f"{shortened(response.name)} {shortened(call.json) if call else ''}".rstrip()

@@ -89,7 +89,7 @@ def ended_words(reason: StopReason, error: str | None) -> str:
 
 
 def outcome_notes(
-    outcome: Outcome, *, cached: bool, attempts: int, effect_unknown: bool
+    outcome: Outcome, *, cached: bool, attempts: int, effect_unknown: bool, crashed: bool
 ) -> list[str]:
     """How a tool's run ended, in a few words."""
     return [
@@ -97,6 +97,7 @@ def outcome_notes(
         *(["from the cache"] if cached else []),
         *([f"{attempts} attempts"] if attempts > 1 else []),
         *(["it may have had its effect"] if effect_unknown else []),
+        *(["the log of its process has the traceback"] if crashed else []),
     ]
 
 

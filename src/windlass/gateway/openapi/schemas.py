@@ -265,7 +265,8 @@ _RUNS: JsonObject = {
                     }
                 )
             ),
-        }
+        },
+        crashed={**FLAG, "description": "The tool's traceback is in the gateway's log."},
     ),
     "Outcome": one_of(*get_args(Outcome)),
     "Deleted": an_object(
