@@ -31,7 +31,7 @@ LOOKALIKES = {
     "html": "<b>bold</b>, <search> is a tag, <br/> too",
     "a call in prose": "I would write get_weather(city='Paris') here.",
     "a link": "[search](https://example.com) and [ping] too",
-    "a list of calls without names": "[get_weather('Paris')]",
+    "a list of calls without names": "Such as [get_weather('Paris')] here.",
     "an action without input": "Thought: hm\nAction: search\nThought: no",
     "a request without parameters": "Request function call: search\nand then nothing",
     "a stray end of thoughts": "Some words</think>and more.",

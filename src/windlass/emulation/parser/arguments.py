@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from io import StringIO
 from re import Match
-from typing import TypeVar
 
 import msgspec
 
@@ -11,11 +10,9 @@ from windlass.emulation.parser.call import NotACall, Reading
 from windlass.emulation.parser.escapes import json_string
 from windlass.emulation.parser.json_text import JSON, JsonReader, Style
 from windlass.emulation.parser.pattern import WS, Pattern, ahead, alt, opt
-from windlass.emulation.parser.source import LONGEST_CALL, Source, Step
+from windlass.emulation.parser.source import LONGEST_CALL, Source, Step, finished
 
 __all__ = ["JsonArguments", "early_arguments", "read_arguments", "refuse_ellipsis", "strict_json"]
-
-T = TypeVar("T")
 
 _BOLD = Pattern("**")
 _FENCE = Pattern("```", opt("json"), WS, ahead("{"))
@@ -125,14 +122,5 @@ def strict_json(text: str, style: Style = JSON) -> str | None:
     source, written = Source(), StringIO()
     source.add(text.strip())
     source.end(truncated=False)
-    ending = _finished(JsonReader(source, written.write, style).value())
+    ending = finished(JsonReader(source, written.write, style).value())
     return written.getvalue() if ending == "whole" and source.place == len(source.text) else None
-
-
-def _finished(step: Step[T]) -> T:
-    """What the reader returns. All of its text is there, so it never waits."""
-    try:
-        next(step)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("a reader waits for text after the end")

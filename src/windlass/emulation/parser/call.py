@@ -39,6 +39,11 @@ class Reading:
     def implicit(self) -> bool:
         return self.trust == "declared"
 
+    @property
+    def opens_line(self) -> bool:
+        """Whether only space is before the marker on its line."""
+        return self._output.line.is_blank
+
     def meant(self, written: str) -> str:
         """The function that the name stands for. Raises `NotACall` if it may not be called."""
         if (name := self.declared.meant(written, self.trust)) is None:

@@ -4,7 +4,7 @@ import re
 
 from windlass.content import compact_json
 
-__all__ = ["escape_reach", "json_escaped", "json_string", "strict_escape"]
+__all__ = ["escape_reach", "json_escaped", "json_string", "printable", "strict_escape"]
 
 _HIGH = frozenset(("d8", "d9", "da", "db"))
 _VALID = frozenset('"\\/bfnrt')
@@ -23,6 +23,11 @@ def json_escaped(text: str) -> str:
 
 def json_string(text: str) -> str:
     return f'"{json_escaped(text)}"'
+
+
+def printable(text: str) -> str:
+    """The text with a question mark for each half of a character that has no other half."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def escape_reach(text: str, place: int) -> int:

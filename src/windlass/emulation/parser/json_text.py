@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from windlass.emulation.parser.escapes import escape_reach, json_escaped, strict_escape
+from windlass.emulation.parser.escapes import escape_reach, json_escaped, printable, strict_escape
 from windlass.emulation.parser.json_grammar import LITERALS, NEXT, NUMBER, PLAIN, State
 from windlass.emulation.parser.pattern import Pattern, alt
 from windlass.emulation.parser.source import Source, Step
@@ -278,7 +278,7 @@ class JsonReader:
             found, safe = edges.find(source.text, source.place, source.ended)
             bracket = found.group() if found and depth and found.group() in _BRACKETS else ""
             end = safe + len(bracket)
-            self._write(_printable(source.text[source.place : end]))
+            self._write(printable(source.text[source.place : end]))
             source.place = end
             if bracket:
                 depth += 1 if bracket in "{[" else -1
@@ -289,7 +289,3 @@ class JsonReader:
             if source.ended:
                 return "cut"
             yield
-
-
-def _printable(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()

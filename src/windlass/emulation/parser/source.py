@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 
 from windlass.emulation.parser.pattern import MORE, Pattern
 
-__all__ = ["LONGEST_CALL", "Source", "Step"]
+__all__ = ["LONGEST_CALL", "Source", "Step", "finished"]
 
 T = TypeVar("T")
 Step: TypeAlias = Generator[None, None, T]
@@ -31,10 +31,13 @@ class Source:
         """The text ends because the model was cut off, not because it had finished."""
         self._kept: list[str] | None = None
         self._kept_from = 0
+        self._kept_before = 0
 
     def add(self, text: str) -> None:
         if self._kept is not None:
-            self._kept.append(self.text[self._kept_from : self.place])
+            if self._kept_before <= LONGEST_CALL:
+                self._kept.append(self.text[self._kept_from : self.place])
+            self._kept_before += self.place - self._kept_from
             self._kept_from = 0
         self.text = self.text[self.place :] + text if self.place < len(self.text) else text
         self.place = 0
@@ -46,7 +49,7 @@ class Source:
     # What is read while it is unsure whether it is a call is kept, to be given back as text.
 
     def keep(self) -> None:
-        self._kept, self._kept_from = [], self.place
+        self._kept, self._kept_from, self._kept_before = [], self.place, 0
 
     def forget(self) -> None:
         self._kept = None
@@ -58,6 +61,15 @@ class Source:
         text = "".join((*self._kept, self.text[self._kept_from : self.place]))
         self._kept = None
         return text
+
+    def rewind(self) -> None:
+        """Unreads what has been read since `keep`, and keeps nothing."""
+        self.text, self.place = self.release() + self.text[self.place :], 0
+
+    @property
+    def kept_size(self) -> int:
+        """How many characters have been read since `keep`."""
+        return self._kept_before + self.place - self._kept_from if self._kept is not None else 0
 
     # Reading.
 
@@ -110,3 +122,12 @@ class Source:
             if found or self.ended:
                 return before.getvalue(), found
             yield
+
+
+def finished(step: Step[T]) -> T:
+    """What the reader returns. All of its text is there, so it never waits."""
+    try:
+        next(step)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("a reader waits for text after the end")

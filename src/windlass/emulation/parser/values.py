@@ -6,10 +6,10 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from windlass.content import Schema
+from windlass.content import Schema, compact_json
 from windlass.emulation.parser.arguments import strict_json
 from windlass.emulation.parser.escapes import json_string
-from windlass.emulation.parser.json_text import PYTHON
+from windlass.emulation.parser.python_text import Unreadable, python_value
 
 __all__ = ["Untyped", "items_of", "json_value", "types_of"]
 
@@ -39,7 +39,7 @@ _KINDS = {
 _UNIONS = ("anyOf", "oneOf", "allOf")
 _NULLS = frozenset(("null", "none", "nil"))
 _BOOLEANS = frozenset(("true", "false"))
-_CONTAINERS = {"{": "object", "[": "array"}
+_CONTAINERS = {"{": "object", "[": "array", "(": "array"}
 _TEXT = frozenset(("string",))
 _ALL = frozenset(("null", "boolean", "integer", "number", "array", "object", "string"))
 _DEEPEST = 8
@@ -92,7 +92,7 @@ def _type_of(value: object) -> str:
             return "number"
         case str():
             return "string"
-        case list():
+        case list() | tuple():
             return "array"
         case _:
             return "object"
@@ -135,10 +135,27 @@ def _typed(text: str, types: frozenset[str]) -> str | None:
         if "integer" in types and (value := float(text)).is_integer():
             return str(int(value))
         return None
-    kind = _CONTAINERS.get(text[:1])
-    if kind not in types:
-        return None
-    return strict_json(text, PYTHON) or _unescaped(text)
+    return _container(text, types) if text[:1] in _CONTAINERS else None
+
+
+def _container(text: str, types: frozenset[str]) -> str | None:
+    """The text as a list or an object: of JSON, else of Python, else of JSON that can be mended."""
+    fits = _CONTAINERS[text[0]] in types
+    if fits and _is_json(text):
+        return text
+    try:
+        value = python_value(text)
+    except Unreadable:
+        return (strict_json(text) or _unescaped(text)) if fits else None
+    return compact_json(value) if _type_of(value) in types else None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
+    return True
 
 
 def _unescaped(text: str) -> str | None:
