@@ -1,6 +1,7 @@
 """Text, up to the next marker that is one: not quoted, not in a block of code."""
 
 import re
+from functools import lru_cache
 
 from windlass.emulation.parser.context import Context, Plain
 from windlass.emulation.parser.format import Head, Thoughts
@@ -11,25 +12,32 @@ from windlass.events import TextDelta
 
 __all__ = ["TextReader"]
 
+_LABELS = ("Action", "**Action")
 _INDENT = re.compile(r"[ \t]{0,40}")
-_FENCE_ENDS = {
-    fence: Pattern(chars(r"[ \t]", 0, 40), fence, chars(f"[{fence[0]} \t]", 0, 40), ahead("\n"))
-    for fence in FENCES
-}
+_FENCE = re.compile(r"`{3,40}|~{3,40}")
 _FENCE_LINE = Plain(TextDelta, re.compile("[`\n]"))
 _CODE_LINE = Plain(TextDelta, re.compile("\n"))
+
+
+@lru_cache(maxsize=64)
+def _fence_end(fence: str) -> Pattern:
+    """The line that closes a block: a fence that is at least as long."""
+    more = chars(f"[{fence[0]} \t]", 0, 40)
+    return Pattern(chars(r"[ \t]", 0, 40), fence, more, ahead("\n"))
 
 
 class TextReader:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._plain = Plain(TextDelta, context.markers.inline.may_begin)
-        self._fence = ""
+        self._fence = self._indent = ""
         self._first_line = False
 
     def open_fence(self, opening: str) -> None:
         """A marker that began a block of code is no call: what follows is code."""
-        self._fence, self._first_line = opening.lstrip()[:3], NEWLINE not in opening
+        if fence := _FENCE.search(opening):
+            self._fence = fence.group()
+            self._first_line = NEWLINE not in opening[fence.start() :]
 
     def next_hit(self) -> Step[Hit | None]:
         """Passes on text up to the next marker; None at the end."""
@@ -72,13 +80,29 @@ class TextReader:
         context, line = self._context, self._context.output.line
         match entry:
             case Head():
-                if not context.may_call(entry, found) or line.is_quoted:
+                if not context.may_call(entry, found):
                     return False
-                return entry.trust != "declared" or not line.is_value
+                if entry.trust == "declared" and line.is_value:
+                    return False
+                if found is MORE or not self._is_example(entry, found):
+                    return True
+                line.hold()
+                return False
             case Thoughts(plain=True):
                 return context.output.gap is not None or line.is_blank
             case _:
                 return not line.is_quoted
+
+    def _is_example(self, head: Head, opening: re.Match[str]) -> bool:
+        """Whether what surrounds the opening of a call says that it is only shown."""
+        line = self._context.output.line
+        if line.is_quoted or line.is_shown(self._indent):
+            return True
+        if not line.is_indented(self._indent):
+            return False
+        # Some models indent their calls. Text that ends with a colon announces an example.
+        certain = head.trust == "any" or opening.group().startswith(_LABELS)
+        return not certain or line.is_announced
 
     def _hit_at_line_start(self) -> Step[Hit | None]:
         context, source, line = self._context, self._context.source, self._context.markers.line
@@ -86,21 +110,28 @@ class TextReader:
             indent = _INDENT.match(source.text, source.place)
             start = indent.end() if indent else source.place
             word = line.at(source.text, start)
+            if context.output.gap is None:
+                self._indent = source.text[source.place : start]
             hit = line.hit(source.text, start, source.ended, word, self._may_begin)
-            if hit is not MORE:
+            self._indent = ""
+            fence = _FENCE.match(source.text, start)
+            more = fence and fence.end() == len(source.text) and not source.ended
+            if hit is not MORE and not more:
                 break
             yield
         if hit:
             context.pass_text(start)
-        elif word in FENCES:
-            context.pass_text(start + len(word))
-            self._fence, self._first_line = word, word == FENCES[0]
+        elif fence:
+            context.pass_text(fence.end())
+            self._fence, self._first_line = fence.group(), word == FENCES[0]
         return hit
 
     def _read_code(self) -> Step[None]:
         """Passes on a block of code, or what is there of it."""
         context, source = self._context, self._context.source
         while self._fence:
+            if not self._first_line:
+                context.output.line.pause()
             plain = _FENCE_LINE if self._first_line else _CODE_LINE
             found = plain.end.search(source.text, source.place)
             if not found:
@@ -114,6 +145,7 @@ class TextReader:
             else:
                 context.pass_text(found.end())
                 self._first_line = False
-                if closing := (yield from source.match(_FENCE_ENDS[self._fence])):
+                if closing := (yield from source.match(_fence_end(self._fence))):
                     context.output.text(closing.group())
+                    context.output.line.begin()
                     self._fence = ""
