@@ -14,6 +14,7 @@ _LONG = 4_096
 _HEAD = 80
 _TAIL = 8
 _TOKENS = re.compile("`+|\"+|'+|<!--|-->|[“”„‘’«»‹›「」『』]|\n")
+_MARKS = "`\"'<!->“”„‘’«»‹›「」『』"
 _CLOSING = {
     '"': '"',
     "'": "'",
@@ -40,9 +41,11 @@ _LOG = re.compile(
     re.VERBOSE,
 )
 """How a line of a log begins: with a time or a level."""
+_FENCE_LIKE = re.compile(r"`{3,}\w*\s*$")
+_TABLE_RULE = re.compile(r"[ |]*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*$")
 _DIFF_BEGINS = re.compile(r"@@ -\d|diff --git |\+\+\+ ")
 _DIFF_GOES_ON = (" ", "+", "-", "@", "\\", "\t")
-_DIFF_LINE = re.compile(r"\+(?!\d)|-$|@@ ")
+_DIFF_LINE = re.compile(r"\+(?!\d)|-(?:$|[^\s\d-])|@@ ")
 
 
 class Line:
@@ -88,6 +91,21 @@ class Line:
         return not self._head.strip()
 
     @property
+    def is_code(self) -> bool:
+        """Whether the next character is inside a code span."""
+        self._look()
+        return self._code > 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the next character still belongs to something that shows a call, or to a diff."""
+        self._look()
+        return self._comment or self._held_block or self._is_diff(self._head)
+
+    def _is_diff(self, head: str) -> bool:
+        return self._diff and head.startswith(_DIFF_GOES_ON)
+
+    @property
     def is_quoted(self) -> bool:
         """Whether the next character is inside code, quotation marks or a quoted block."""
         self._look()
@@ -108,9 +126,10 @@ class Line:
         return (
             self._comment
             or self._held_block
+            or self._table
             or bare.startswith("|")
             or self._end.rstrip().endswith("|")
-            or (self._diff and head.startswith(_DIFF_GOES_ON))
+            or self._is_diff(head)
             or bool(_DIFF_LINE.match(head) or _LOG.match(bare))
         )
 
@@ -142,9 +161,9 @@ class Line:
         text = "".join(self._parts)
         self._parts.clear()
         if not whole and len(text) < _LONG:  # the next piece may belong to the last mark
-            cut = len(text.rstrip("`")) - _TAIL
-            self._parts.append(text[max(cut, 0) :])
-            text = text[: max(cut, 0)]
+            cut = len(text[:-_TAIL].rstrip(_MARKS))
+            self._parts.append(text[cut:])
+            text = text[:cut]
         self._scan(self._last_paragraph(text))
 
     def _last_paragraph(self, text: str) -> str:
@@ -181,9 +200,11 @@ class Line:
             self._end_paragraph()
             return
         if not self._held_span:
-            self._code = 0
             self._quotes.clear()
+            if not _FENCE_LIKE.search(self._end):
+                self._code = 0
         self._held_span = bool(self._code or self._quotes)
+        self._table = self._table or _TABLE_RULE.match(self._head) is not None
         begins = _DIFF_BEGINS.match(self._head) is not None
         self._diff = begins or (self._diff and self._head.startswith(_DIFF_GOES_ON))
         self._head = self._end = ""
@@ -193,7 +214,7 @@ class Line:
         self._code = 0
         """How many backticks have opened a code span; none if 0."""
         self._quotes.clear()
-        self._diff = self._held_span = self._held_block = False
+        self._diff = self._table = self._held_span = self._held_block = False
 
     def _take(self, mark: str, before: str, after: str) -> None:
         """A mark of code, of a comment or of a quotation."""

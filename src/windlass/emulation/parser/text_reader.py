@@ -91,7 +91,7 @@ class TextReader:
             case Thoughts(plain=True):
                 return context.output.gap is not None or line.is_blank
             case _:
-                return not line.is_quoted
+                return not line.is_quoted and not line.is_held
 
     def _is_example(self, head: Head, opening: re.Match[str]) -> bool:
         """Whether what surrounds the opening of a call says that it is only shown."""
@@ -121,7 +121,7 @@ class TextReader:
             yield
         if hit:
             context.pass_text(start)
-        elif fence:
+        elif fence and not context.output.line.is_code:
             context.pass_text(fence.end())
             self._fence, self._first_line = fence.group(), word == FENCES[0]
         return hit
