@@ -232,4 +232,9 @@ def test_surroundings_are_the_same_however_the_text_is_cut(text: str, size: int)
 @pytest.mark.parametrize("mark", MARKS)
 def test_long_text_is_looked_at_in_pieces_without_a_difference(mark: str) -> None:
     text = (mark + "a. ") * 700 + HERMES
-    assert read(iter(text)) == read(text)
+    whole = read(text)
+    assert read(iter(text)) == whole
+    text = (mark + "a. ") * 7_000 + HERMES
+    whole = read(text)
+    for size in (19, 23):
+        assert read(text[place : place + size] for place in range(0, len(text), size)) == whole

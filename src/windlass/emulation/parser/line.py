@@ -160,8 +160,8 @@ class Line:
             return
         text = "".join(self._parts)
         self._parts.clear()
-        if not whole and len(text) < _LONG:  # the next piece may belong to the last mark
-            cut = len(text[:-_TAIL].rstrip(_MARKS))
+        cut = len(text) if whole else len(text[:-_TAIL].rstrip(_MARKS))
+        if 0 < len(text) - cut < _LONG:  # the next piece may belong to the last mark
             self._parts.append(text[cut:])
             text = text[:cut]
         self._scan(self._last_paragraph(text))
