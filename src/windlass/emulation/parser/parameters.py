@@ -1,25 +1,32 @@
 """Arguments that are written one by one, each with its name and without quotes."""
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
+from functools import lru_cache
 from re import Match
-from typing import Any, cast
-from xml.sax.saxutils import unescape
+from typing import Any, Literal, cast
 
 import msgspec
 
 from windlass.emulation.parser.arguments import strict_json
 from windlass.emulation.parser.call import NotACall, Reading
 from windlass.emulation.parser.escapes import json_string
-from windlass.emulation.parser.pattern import Part, Pattern, alt
+from windlass.emulation.parser.pattern import Part, Pattern, ahead, alt, named
 from windlass.emulation.parser.source import Step
 from windlass.emulation.parser.values import Untyped, items_of, json_value, types_of
 
-__all__ = ["ArgumentWriter", "NoArguments", "Parameters", "always"]
+__all__ = ["ArgumentWriter", "NoArguments", "Parameters"]
 
-Closing = Callable[[str, str], Pattern]
-"""What closes a value or a call, given the written names of the call and of the parameter."""
+Ending = Literal["closed", "end of call", "cut"]
 
+_SHORT = frozenset(("integer", "number", "boolean", "null"))
+"""Types whose values hold no tags."""
+_NAMES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
+_REFERENCE = re.compile(r"&(?:#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6})|(lt|gt|amp|quot|apos));")
+_CDATA_END = Pattern("]]>")
+_TAG = Pattern("<")
+_NOTHING = Part("(?!)", "(?!)", final=True, reach=1)
+_CLOSING_BEGUN = re.compile(r"<(?:/\s*([\w.-]*)\s*)?")
 _WRAPPERS = frozenset(("input", "arguments", "parameters", "args", "kwargs"))
 
 
@@ -82,11 +89,6 @@ class ArgumentWriter:
         )
 
 
-def always(*parts: Part | str) -> Closing:
-    pattern = Pattern(alt(*parts))
-    return lambda _name, _key: pattern
-
-
 @dataclass(frozen=True, slots=True)
 class NoArguments:
     """The marker is the whole call."""
@@ -96,67 +98,264 @@ class NoArguments:
         yield from ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Parameters:
     key: Part
     """Opens a value; the group `key`, and `kind` if the tag says what the value is."""
-    value_end: Closing
-    """Closes the value of a key. What is only `ahead` stands where the closing tag is missing."""
-    end: Closing
-    """Closes the call of a name."""
+    value_end: Part
+    """Closes a value; the group `closed` if the tag has a name, which must be the key then."""
+    end: Part | None = None
+    """Closes the call. None: a closing tag with the call's name does."""
+    stops: tuple[Part | str, ...] = ()
+    """What may follow a call: it ends before one of them, too, if its closing tag is missing."""
+    nested: Part | None = None
+    """Opens a call inside a value: what follows, up to that call's end, belongs to the value."""
     trim: bool = False
     """A newline at either side of a value is layout."""
-    entities: bool = False
-    strict: bool = False
-    """A value without its closing tag cannot be read."""
+    references: bool = False
+    """`&lt;`, `&#10;` and their like stand for characters."""
+    cdata: bool = False
+    """`<![CDATA[...]]>` holds text as it is."""
     untyped: Untyped = "text"
     repeats: bool = False
     """A list is written by writing its parameter again and again, or once."""
 
     def read(self, reading: Reading, marker: Match[str]) -> Step[None]:
-        name = reading.meant(marker["name"])
-        edge = Pattern(alt(self.key, self.end(marker["name"], "").part))
+        name, tags = reading.meant(marker["name"]), _tags(self)
         if reading.implicit:
-            yield from self._confirm(reading, name, edge)
+            yield from self._confirm(reading, name, marker["name"])
         reading.start(name)
         writer = ArgumentWriter(reading, self.untyped, repeats=self.repeats)
-        if (yield from self._read_all(reading, marker["name"], writer, edge)):
+        if (yield from self._read_all(reading, writer, tags, marker["name"])):
             writer.finish()
         else:
             writer.cut()
         reading.end()
 
-    def _confirm(self, reading: Reading, name: str, edge: Pattern) -> Step[None]:
+    def _confirm(self, reading: Reading, name: str, written: str) -> Step[None]:
         """Raises `NotACall` unless a parameter follows, or the end."""
-        source, properties = reading.source, reading.declared.properties(name)
-        yield from source.peek_past_space()
-        if not (found := (yield from source.match(edge))):
+        properties = reading.declared.properties(name)
+        found = yield from reading.source.after_space(_tags(self).edge)
+        if not found or found == "end":
             raise NotACall
-        source.place = found.start()
-        if found["key"] and properties and found["key"] not in properties:
+        key, closed = found["key"], _closed(found)
+        if (closed and closed != written) or (key and properties and key not in properties):
             raise NotACall
 
     def _read_all(
-        self, reading: Reading, name: str, writer: ArgumentWriter, edge: Pattern
+        self, reading: Reading, writer: ArgumentWriter, tags: "_Tags", name: str
     ) -> Step[bool]:
         """Reads all parameters; whether they are all there."""
-        source = reading.source
+        source, given = reading.source, set[str]()
+        found: Match[str] | None = None
         while True:
-            between, found = yield from source.until(edge)
             if not found:
-                rest = between.strip()
-                end = self.end(name, "").prefix
-                return not source.truncated and (not rest or bool(end.match(rest)))
-            if not found["key"]:
-                return True
-            text, closed = yield from source.until(self.value_end(name, found["key"]))
-            if not closed or (self.strict and not closed.group()):
-                yield from source.until(edge)
+                between, found = yield from source.until(tags.edge)
+                if not found:
+                    return not source.truncated and tags.may_end(between.strip(), name)
+            if not (key := found["key"]):
+                if (closed := _closed(found)) is None or closed == name:
+                    return True
+                found = None
+                continue
+            given.add(key)
+            value = _Value(self, tags, name, key, given, reading)
+            ending, following = yield from value.read()
+            if ending == "cut":
+                yield from source.until(tags.edge)
                 return False
-            if self.trim:
-                text = text.removeprefix("\n").removesuffix("\n")
-            if self.entities:
-                text = unescape(text, {"&quot;": '"', "&apos;": "'"})
             kind = found.groupdict().get("kind")
             untyped = None if kind is None else "text" if kind in ("true", "string") else "json"
-            writer.add(found["key"], text, untyped)
+            writer.add(key, value.text(), untyped)
+            if ending == "end of call":
+                return True
+            found = following
+
+
+def _closed(found: Match[str]) -> str | None:
+    """The name in a closing tag that has one."""
+    return found.groupdict().get("closed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Tags:
+    """Patterns for the tags of one format."""
+
+    edge: Pattern
+    """What comes between values."""
+    inside: Pattern
+    """What may mean something inside a value."""
+    after_value: Pattern
+    after_call: Pattern
+    end: Pattern | None
+    own: bool
+    """Whether the tag that closes a value has the value's name."""
+
+    def may_end(self, rest: str, name: str) -> bool:
+        """Whether the text ended in a call that lacks only its end, or a part of that."""
+        if self.end:
+            return not rest or self.end.prefix.match(rest) is not None
+        begun = _CLOSING_BEGUN.fullmatch(rest)
+        return not rest or (begun is not None and name.startswith(begun[1]))
+
+
+@lru_cache(maxsize=256)
+def _tags(parameters: Parameters) -> _Tags:
+    end = parameters.end or parameters.value_end
+    inside = [named("close", parameters.value_end), parameters.key]
+    if parameters.end:
+        inside.insert(0, named("end", parameters.end))
+    if parameters.nested:
+        inside.insert(0, named("nested", parameters.nested))
+    if parameters.cdata:
+        inside.append(named("cdata", "<![CDATA["))
+    stops = parameters.stops
+    return _Tags(
+        Pattern(alt(parameters.key, end, *map(ahead, stops))),
+        Pattern(alt(*inside)),
+        Pattern(alt(parameters.key, end, *stops)),
+        Pattern(alt(*stops) if stops else _NOTHING),
+        Pattern(parameters.end) if parameters.end else None,
+        "(?P<closed>" in parameters.value_end.full,
+    )
+
+
+class _Value:
+    """One value, up to the tag that closes it.
+
+    A value may hold anything, also tags that look like those around it. The tag that closes it is
+    followed by another value, by the end of the call or by the end of the text, and it is outside
+    of calls and values that the value itself holds.
+    """
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        tags: _Tags,
+        name: str,
+        key: str,
+        given: set[str],
+        reading: Reading,
+    ) -> None:
+        self._parameters, self._tags, self._name, self._key = parameters, tags, name, key
+        self._source, self._given = reading.source, given
+        self._properties = reading.declared.properties(reading.name)
+        types = types_of(self._properties.get(key), reading.declared.schema(reading.name))
+        self._short = bool(types) and types <= _SHORT
+        self._pieces: list[tuple[str, bool]] = []
+        """The text, and whether a piece of it means what it says in any case."""
+        self._calls = self._values = 0
+        """How many calls and values inside the value are open."""
+
+    def text(self) -> str:
+        pieces = self._pieces
+        if any(literal for _, literal in pieces):
+            around = "".join(text for text, literal in pieces if not literal)
+            pieces = pieces if around.strip() else [each for each in pieces if each[1]]
+        elif self._parameters.trim:
+            pieces = [(_trimmed("".join(text for text, _ in pieces)), False)]
+        if self._parameters.references:
+            return "".join(text if literal else _resolved(text) for text, literal in pieces)
+        return "".join(text for text, _ in pieces)
+
+    def read(self) -> Step[tuple[Ending, Match[str] | None]]:
+        """How the value ends, and the opening of the next value if that was read with it."""
+        source = self._source
+        while True:
+            before, found = yield from source.until(self._tags.inside)
+            self._pieces.append((before, False))
+            if not found:
+                return "cut", None
+            groups = found.groupdict()
+            if groups.get("cdata"):
+                text, closed = yield from source.until(_CDATA_END)
+                self._pieces.append((text, True))
+                if not closed:
+                    return "cut", None
+                continue
+            if groups["key"]:
+                if self._lacks_end(groups["key"]):
+                    return "closed", found
+                yield from self._open(groups["key"])
+            elif groups.get("nested"):
+                self._calls += 1
+            elif groups.get("end") or groups.get("closed") == self._name != self._key:
+                if (ending := (yield from self._end_call())) is not None:
+                    return ending, None
+            elif groups.get("closed", self._key) == self._key and (yield from self._closes()):
+                return "closed", None
+            self._pieces.append((found.group(), False))
+
+    def _lacks_end(self, key: str) -> bool:
+        """Whether the key that begins inside the value begins the next one: an end is missing."""
+        if self._calls or self._tags.own:
+            return False
+        if self._properties:
+            return key in self._properties and key not in self._given
+        return not self._pieces[-1][0] or self._pieces[-1][0].endswith("\n")
+
+    def _open(self, key: str) -> Step[None]:
+        """A tag that looks like the beginning of a value, or of a call with a tag of its own."""
+        if not self._tags.own or key == self._key:
+            self._values += 1
+        elif key == self._name and (yield from self._source.after_space(_TAG)) not in (None, "end"):
+            self._calls += 1
+
+    def _end_call(self) -> Step["Ending | None"]:
+        """How the value ends where a call ends; None if that is a call inside the value."""
+        if self._calls:
+            self._calls -= 1
+            return None
+        if self._tags.own:
+            return "cut"
+        follows = yield from self._source.after_space(self._tags.after_call)
+        return "end of call" if follows else None
+
+    def _closes(self) -> Step[bool]:
+        """Whether the closing tag that was read closes the value."""
+        if self._calls:
+            return False
+        if self._short:
+            return True
+        follows = yield from self._source.after_space(self._tags.after_value)
+        if follows == "end":
+            return True
+        if follows and self._may_follow(follows):
+            return True
+        self._values = max(0, self._values - 1)
+        return False
+
+    def _may_follow(self, tag: Match[str]) -> bool:
+        """Whether the tag after a closing tag shows that the value ends there."""
+        if not (key := tag["key"]):
+            return _closed(tag) in (None, self._name)
+        known = key in self._properties
+        if known and key not in self._given:
+            return True
+        if self._tags.own and self._properties and not known:
+            return False
+        return not self._values
+
+
+def _trimmed(text: str) -> str:
+    """The text without the newline that is layout at either side."""
+    text = (
+        text.removeprefix("\r").removeprefix("\n")
+        if text[:2] == "\r\n"
+        else text.removeprefix("\n")
+    )
+    return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
+
+
+def _resolved(text: str) -> str:
+    return _REFERENCE.sub(_character, text)
+
+
+def _character(reference: Match[str]) -> str:
+    """The character that the reference stands for; itself if there is none."""
+    decimal, hexadecimal, name = reference.groups()
+    if name:
+        return _NAMES[name]
+    code = int(decimal) if decimal else int(hexadecimal, 16)
+    valid = 0 < code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF
+    return chr(code) if valid else reference.group()

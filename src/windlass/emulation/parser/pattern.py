@@ -6,7 +6,7 @@ two regular expressions, of the whole and of its beginnings, and so is everythin
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import Final
@@ -23,6 +23,7 @@ __all__ = [
     "alt",
     "chars",
     "lit",
+    "named",
     "opt",
     "seq",
     "trie",
@@ -130,6 +131,12 @@ def ahead(*parts: Part | str) -> Part:
     """What must come next and stays unread."""
     part = seq(*parts)
     return Part(f"(?={part.full})", part.prefix, part.firsts, final=True, reach=part.reach)
+
+
+def named(group: str, *parts: Part | str) -> Part:
+    """The parts, with a name for what matches them."""
+    part = seq(*parts)
+    return replace(part, full=f"(?P<{group}>{part.full})")
 
 
 WS: Final = chars(r"\s", 0, 99)

@@ -7,7 +7,7 @@ same text in the same order however the stream was cut, so the whole text is `fe
 import re
 from collections.abc import Generator
 from io import StringIO
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from windlass.emulation.parser.pattern import MORE, Pattern
 
@@ -19,6 +19,7 @@ Step: TypeAlias = Generator[None, None, T]
 LONGEST_CALL = 8_000_000
 """Characters of one call that are kept. Whoever writes more does not write a call."""
 
+_WIDEST_SPACE = 1_000
 _SPACE = re.compile(r"\s*")
 
 
@@ -110,6 +111,19 @@ class Source:
             if found:
                 self.place = found.end()
             return found
+
+    def after_space(self, pattern: Pattern) -> Step[re.Match[str] | Literal["end"] | None]:
+        """What the pattern matches after the space here, or that the text ends there. Unread."""
+        while True:
+            space = _SPACE.match(self.text, self.place)
+            assert space  # it matches nothing at all, too
+            start = space.end()
+            if start - self.place > _WIDEST_SPACE:
+                return None
+            found = pattern.at(self.text, start, self.ended)
+            if found is not MORE:
+                return "end" if start == len(self.text) else found
+            yield
 
     def until(self, pattern: Pattern) -> Step[tuple[str, re.Match[str] | None]]:
         """The text before the first match, and the match, both read. No match: all the text."""

@@ -20,27 +20,30 @@ _OBJECT = Pattern(ahead("{", WS, alt('"', "'", "}")))
 class TextInput:
     end: Part
     """Where the text ends, if it does not go on to the end of everything."""
+    exact: bool = False
+    """The space at either side belongs to the text."""
 
     def read(self, reading: Reading, marker: Match[str]) -> Step[None]:
         source = reading.source
         reading.start(reading.meant(marker["name"]))
-        yield from source.peek_past_space()
-        if (yield from source.match(_OBJECT)):
+        if (yield from source.after_space(_OBJECT)) not in (None, "end"):
             yield from read_arguments(reading)
         else:
             text, ended = yield from source.until(Pattern(self.end))
-            text = text.removeprefix("**").strip()
+            if not self.exact:
+                text = text.strip().removeprefix("**").strip()
             reading.write(self._arguments(reading, text))
             if source.truncated and not ended:
                 reading.spoil()
         reading.end()
 
     def _arguments(self, reading: Reading, text: str) -> str:
-        if not text:
+        bare = text.strip()
+        if not bare:
             return "{}"
-        if fenced := _FENCED.fullmatch(text):
-            text = fenced[1]
-        json = strict_json(text) if text[:1] in ('"', "{") else None
+        if fenced := _FENCED.fullmatch(bare):
+            bare = fenced[1]
+        json = strict_json(bare) if bare[:1] in ('"', "{") else None
         if json and json.startswith("{"):
             return json
         parameter = json_escaped(reading.declared.only_parameter(reading.name))

@@ -3,8 +3,8 @@
 from windlass.emulation.parser.declared import Trust
 from windlass.emulation.parser.format import Head, Noise, Thoughts, ends
 from windlass.emulation.parser.json_calls import CALL_KEYS, JsonCalls
-from windlass.emulation.parser.parameters import NoArguments, Parameters, always
-from windlass.emulation.parser.pattern import WS, Part, Pattern, ahead, alt, chars, opt, seq
+from windlass.emulation.parser.parameters import NoArguments, Parameters
+from windlass.emulation.parser.pattern import WS, Part, Pattern, ahead, alt, chars, lit, opt, seq
 
 __all__ = [
     "BARE_LIST",
@@ -47,8 +47,14 @@ def invoked(
     kind = opt(WS, alt("string", "type"), "=", _QUOTE, chars(r"\w", 1, 20, "kind"), _QUOTE)
     body = Parameters(
         seq(f"<{space}parameter name=", _QUOTE, _KEY, _QUOTE, kind, WS, ">"),
-        always(f"</{space}parameter>", ahead(f"</{space}invoke>")),
-        always(f"</{space}invoke>"),
+        lit(f"</{space}parameter>"),
+        lit(f"</{space}invoke>"),
+        (*closing, f"<{space}invoke "),
+        seq(
+            *(f"<{space}invoke name=", _QUOTE, chars(r"""[^<>"'\n]""", 1, 99), _QUOTE, WS, ">", WS),
+            ahead(alt(f"<{space}parameter ", f"</{space}invoke>")),
+        ),
+        cdata=trust != "any",
         untyped="json" if trust == "any" else "text",
     )
     return (

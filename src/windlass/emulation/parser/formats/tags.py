@@ -1,7 +1,5 @@
 """Formats whose markers are tags: plain text, but of a shape that prose seldom has."""
 
-from functools import lru_cache
-
 from windlass.emulation.parser.arguments import JsonArguments
 from windlass.emulation.parser.declared import Trust
 from windlass.emulation.parser.format import Format, Head, ends
@@ -13,11 +11,10 @@ from windlass.emulation.parser.formats.shared import (
     thoughts,
     wrapped_json,
 )
-from windlass.emulation.parser.parameters import NoArguments, Parameters, always
+from windlass.emulation.parser.parameters import NoArguments, Parameters
 from windlass.emulation.parser.pattern import (
     NAME,
     WS,
-    Part,
     Pattern,
     ahead,
     alt,
@@ -40,14 +37,13 @@ HERMES = Format("hermes-json", (HERMES_HEAD,), (THINK,), noise("<|im_end|>"))
 
 _TAG_NAME = chars(r"[^<>\n]", 1, 99, "name")
 _FUNCTION = seq("<function=", _TAG_NAME, WS, opt(">"), WS)
-_FUNCTION_MISSES_END = ("</tool_call>", "</seed:tool_call>", "<tool_call>", "<function=")
+_WRAPPERS = ("</tool_call>", "</seed:tool_call>", "<tool_call>", "<seed:tool_call>")
 _PARAMETERS = Parameters(
     seq("<parameter=", chars(r"[^<>]", 1, 99, "key"), ">"),
-    always("</parameter>", ahead("<parameter="), ahead("</function>")),
-    always(
-        "</function>",
-        *map(ahead, ("</tool_call>", "</seed:tool_call>", "<tool_call>", "<function=")),
-    ),
+    lit("</parameter>"),
+    lit("</function>"),
+    (*_WRAPPERS, "<function=", "<|im_end|>"),
+    seq("<function=", chars(r"[^<>\n]", 1, 99), ">", WS, ahead(alt("<parameter=", "</function>"))),
     trim=True,
 )
 _BODY_AHEAD = ahead(alt("<parameter=", "</function>", "</tool_call>"))
@@ -91,8 +87,10 @@ _ARG_PAIRS = Parameters(
         WS,
         alt("<arg_value>", ahead(chars(r"[^<\s]", 1, 1))),
     ),
-    always("</arg_value>", ahead("<arg_key>"), ahead("</tool_call>")),
-    always("</tool_call>"),
+    lit("</arg_value>"),
+    lit("</tool_call>"),
+    ("<tool_call>", "</tool_calls>", "<|observation|>", "<|user|>"),
+    seq("<tool_call>", WS, chars(r"""[^\s<>{}\[\]()"']""", 1, 99), WS, ahead("<arg_key>")),
 )
 _PAIRS_AHEAD = seq(WS, ahead(alt("<arg_key>", "</tool_call>")))
 _PAIRED_NAME = chars(r"""[^\s<>{}\[\]()"']""", 1, 99, "name")
@@ -161,8 +159,11 @@ MINICPM5 = Format(
             Pattern('<function name="', NAME, '">'),
             Parameters(
                 seq('<param name="', chars(r'[^<>"]', 1, 99, "key"), '">'),
-                always("</param>", ahead("</function>")),
-                always("</function>"),
+                lit("</param>"),
+                lit("</function>"),
+                ("<function ",),
+                seq('<function name="', chars(r'[^<>"\n]', 1, 99), '">', WS, ahead("<param ")),
+                cdata=True,
             ),
         ),
     ),
@@ -202,7 +203,7 @@ LANGCHAIN_XML = Format(
     (
         Head(
             Pattern("<tool>", WS, NAME, WS, "</tool>", WS, "<tool_input>"),
-            TextInput(lit("</tool_input>")),
+            TextInput(lit("</tool_input>"), exact=True),
             ends("</tool_input>"),
         ),
     ),
@@ -212,21 +213,11 @@ _TOOL_NAME = chars(r"[\w.-]", 1, 99, "name")
 _TOOL_TAG = seq("<", _TOOL_NAME, WS, ">", WS)
 
 
-def _closing(name: str) -> Part:
-    return seq("</", WS, name, WS, ">")
-
-
-@lru_cache(maxsize=64)
-def _value_end(name: str, key: str) -> Pattern:
-    return Pattern(alt(_closing(key), ahead(_closing(name))))
-
-
 _TAGGED = Parameters(
     seq("<", chars(r"[\w.-]", 1, 99, "key"), WS, ">"),
-    _value_end,
-    lambda name, _: Pattern(_closing(name)),
-    entities=True,
-    strict=True,
+    seq("</", WS, chars(r"[\w.-]", 1, 99, "closed"), WS, ">"),
+    references=True,
+    cdata=True,
     repeats=True,
 )
 XML_TOOL_TAG = Format(

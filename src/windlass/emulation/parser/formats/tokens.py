@@ -12,8 +12,8 @@ from windlass.emulation.parser.formats.shared import (
     wrapped_json,
 )
 from windlass.emulation.parser.json_text import LOOSE
-from windlass.emulation.parser.parameters import Parameters, always
-from windlass.emulation.parser.pattern import NAME, WS, Pattern, ahead, alt, chars, opt, seq
+from windlass.emulation.parser.parameters import Parameters
+from windlass.emulation.parser.pattern import NAME, WS, Pattern, ahead, alt, chars, lit, opt, seq
 from windlass.emulation.parser.python_calls import PythonCalls
 
 __all__ = ["TOKENS"]
@@ -60,8 +60,9 @@ KIMI_K3 = Format(
                     chars(r"\w", 1, 20, "kind"),
                     '"<|sep|>',
                 ),
-                always("<|close|>argument<|sep|>"),
-                always("<|close|>call<|sep|>"),
+                lit("<|close|>argument<|sep|>"),
+                lit("<|close|>call<|sep|>"),
+                ("<|close|>tools<|sep|>", "<|open|>call "),
             ),
             ends("<|close|>tools<|sep|>"),
             "any",
@@ -210,8 +211,9 @@ MINIMAX_M3 = Format(
             Pattern(opt(f"{_MINIMAX}<tool_call>", WS), f'{_MINIMAX}<invoke name="', NAME, '">'),
             Parameters(
                 seq(f"{_MINIMAX}<", chars(r"[^<>/]", 1, 99, "key"), ">"),
-                lambda _, key: Pattern(f"{_MINIMAX}</{key}>"),
-                always(f"{_MINIMAX}</invoke>"),
+                seq(f"{_MINIMAX}</", chars(r"[^<>/]", 1, 99, "closed"), ">"),
+                lit(f"{_MINIMAX}</invoke>"),
+                (f"{_MINIMAX}</tool_call>", f"{_MINIMAX}<invoke "),
             ),
             ends(f"{_MINIMAX}</tool_call>"),
             "any",

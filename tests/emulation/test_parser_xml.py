@@ -1,0 +1,147 @@
+# ruff: noqa: E501 - a call is easier to read in one line
+"""Values between tags: what they hold survives, also if it looks like the tags around it."""
+
+from typing import Any
+
+import pytest
+from tests.emulation.parsing import declared, read
+
+from windlass.emulation.parser import render_call
+from windlass.emulation.parser.written import WRITTEN
+
+WRITE = declared("write_file", path="string", content="string", mode="integer")
+TAGGED = [name for name, written in WRITTEN.items() if written.parameter]
+TEXTS = [
+    # Closing tags in the middle of a text.
+    "Close it with </parameter> and go on.",
+    "Close it with </arg_value> and go on.",
+    "Close it with </content> and go on.",
+    "It ends with </function> or </invoke> or </tool_call> or so.",
+    "\uff5cDSML\uff5c: </\uff5cDSML\uff5cparameter> is the tag.",
+    "a </parameter>\n</parameter> b",
+    # Opening tags.
+    "Write <function=foo> to call foo.",
+    "Write <parameter=x> and then <parameter=y>.",
+    "Write <invoke name='foo'> or <arg_key>k</arg_key> there.",
+    "nested-looking <content> body",
+    # Whole values and calls, as code.
+    "<parameter=x>1</parameter>",
+    "<parameter=a>\n1\n</parameter>\n<parameter=b>\n2\n</parameter>",
+    "<content>x</content>\n<content>y</content>",
+    "def f():\n    return '''\n<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>\n'''",
+    '<invoke name="f">\n<parameter name="a">1</parameter>\n</invoke>\nEnd',
+    "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>\nEnd",
+    # Space.
+    "trailing\n",
+    "trailing\n\n\n",
+    "\n\nleading",
+    "\n",
+    "  indented\n\ttabs \n  ",
+    "a\r\nb",
+    "",
+    # What XML would escape.
+    "if a < b && c > d: print('&lt;&amp;&#65;')",
+    "x &unknown; &#xD800; & y",
+]
+
+
+@pytest.mark.parametrize("format", TAGGED)
+@pytest.mark.parametrize("text", TEXTS)
+def test_any_text_comes_back_from_between_tags(format: str, text: str) -> None:
+    arguments = {"path": "a.md", "content": text, "mode": 7}
+    for given in (arguments, {"content": text, "path": "a.md"}, {"content": text}):
+        written = f"Now.\n{render_call('write_file', given, format)}\nDone."
+        for named in (format, "auto"):
+            for pieces in ([written], iter(written)):
+                found = read(pieces, [WRITE], named)
+                assert found.calls == [("write_file", given)]
+                assert found.text.split() == ["Now.", "Done."]
+
+
+XML: list[tuple[str, str]] = [
+    ("<![CDATA[a < b && c]]>", "a < b && c"),
+    ("\n<![CDATA[\n</content></write_file>\n]]>\n", "\n</content></write_file>\n"),
+    ("<![CDATA[a]]]]><![CDATA[>b]]>", "a]]>b"),
+    ("x <![CDATA[&lt;]]> &lt;", "x &lt; <"),
+    ("<![CDATA[]]>", ""),
+    ("a &lt; b &amp;&amp; c &gt; d", "a < b && c > d"),
+    ("&quot;&apos;&#10;&#65;&#x41;&#X1f600;", "\"'\nAA😀"),
+    ("&amp;lt; &nbsp; &#0; &#xD800; &#1114112; &", "&lt; &nbsp; &#0; &#xD800; &#1114112; &"),
+    ("\n two \n\n", "\n two \n\n"),
+    ("say </content> twice", "say </content> twice"),
+    ("<content>x</content>", "<content>x</content>"),
+    ("<b>bold</b>", "<b>bold</b>"),
+    ("<write_file>\n<path>x</path>\n</write_file>", "<write_file>\n<path>x</path>\n</write_file>"),
+]
+
+
+@pytest.mark.parametrize(("written", "value"), XML)
+def test_a_tag_for_each_tool_is_xml(written: str, value: str) -> None:
+    text = f"<write_file>\n<path>p</path>\n<content>{written}</content>\n</write_file>"
+    for pieces in ([text], iter(text)):
+        assert read(pieces, [WRITE]).calls == [("write_file", {"path": "p", "content": value})]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        # XML's sections, but not its references: values are written as they are.
+        ('<invoke name="write_file"><parameter name="content"><![CDATA[</parameter></invoke>&lt;]]></parameter></invoke>', "</parameter></invoke>&lt;"),
+        ('<invoke name="write_file"><parameter name="content">a &lt; b</parameter></invoke>', "a &lt; b"),
+        ('<function name="write_file"><param name="content"><![CDATA[</param>]]></param></function>', "</param>"),
+        # Tags that only look like XML.
+        ("<tool_call><function=write_file><parameter=content>\n<![CDATA[x]]>\n</parameter></function></tool_call>", "<![CDATA[x]]>"),
+        ("<tool_call>write_file\n<arg_key>content</arg_key>\n<arg_value>&lt;</arg_value></tool_call>", "&lt;"),
+        # One newline at either side is layout, whatever the line ends with.
+        ("<function=write_file><parameter=content>\r\na\r\n\r\n</parameter></function>", "a\r\n"),
+        ("<function=write_file><parameter=content>\n\n\n</parameter></function>", "\n"),
+    ],
+)  # fmt: skip
+def test_each_format_decodes_what_its_models_encode(text: str, value: str) -> None:
+    for pieces in ([text], iter(text)):
+        assert read(pieces, [WRITE]).calls == [("write_file", {"content": value})]
+
+
+MISSING: list[tuple[str, Any]] = [
+    ("<tool_call><function=write_file><parameter=path>a<parameter=content>b</parameter></function></tool_call>", {"path": "a", "content": "b"}),
+    ("<tool_call><function=write_file><parameter=path>a</function></tool_call>", {"path": "a"}),
+    ("<tool_call><function=write_file><parameter=path>a</parameter></tool_call>", {"path": "a"}),
+    ("<tool_call><function=write_file><parameter=path>a</parameter>", {"path": "a"}),
+    ("<function=write_file><parameter=path>a</parameter><parameter=size>1</parameter></function>", {"path": "a", "size": "1"}),
+    ("<function=write_file><parameter=mode>1</parameter> or so <parameter=path>a</parameter></function>", {"mode": 1, "path": "a"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "arguments"), MISSING)
+def test_a_missing_tag_is_put_in_where_its_place_is_plain(text: str, arguments: Any) -> None:
+    for pieces in ([text], iter(text)):
+        assert read(pieces, [WRITE]).calls == [("write_file", arguments)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<function=write_file><parameter=path>a",
+        "<function=write_file><parameter=path>a</function> and more",
+        "<write_file><path>a</write_file>",
+        "<write_file><path>a</path><content><![CDATA[b</content></write_file>",
+        '<invoke name="write_file"><parameter name="path">a</invoke> more',
+    ],
+)
+def test_a_value_without_an_end_is_an_error(text: str) -> None:
+    for pieces in ([text], iter(text)):
+        assert [type(each) for _, each in read(pieces, [WRITE]).calls] == [str]
+
+
+def test_a_call_without_its_end_stops_before_the_next() -> None:
+    one = "<tool_call>write_file<arg_key>path</arg_key><arg_value>{}</arg_value>"
+    text = one.format("a") + one.format("b") + "</tool_call>"
+    wanted = [("write_file", {"path": "a"}), ("write_file", {"path": "b"})]
+    for pieces in ([text], iter(text)):
+        assert read(pieces, [WRITE]).calls == wanted
+
+
+def test_the_input_of_a_langchain_call_keeps_its_space() -> None:
+    tools = [declared("run", code="string")]
+    text = "<tool>run</tool><tool_input>  a\n\n</tool_input>"
+    assert read(text, tools).calls == [("run", {"code": "  a\n\n"})]
