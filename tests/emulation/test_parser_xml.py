@@ -141,6 +141,18 @@ def test_a_call_without_its_end_stops_before_the_next() -> None:
         assert read(pieces, [WRITE]).calls == wanted
 
 
+def test_a_list_whose_last_item_is_closed_twice_is_read() -> None:
+    tools = [declared("f", tags={"type": "array", "items": {"type": "string"}}, x="string")]
+    text = "<f><tags>a</tags><tags>b</tags></tags><x>y</x></f>"
+    assert read(text, tools).calls == [("f", {"x": "y", "tags": ["a", "b"]})]
+
+
+def test_a_text_may_end_in_the_tag_after_a_value() -> None:
+    text = "<tool_call>write_file<arg_key>path</arg_key><arg_value>a</arg_value></tool_"
+    for pieces in ([text], iter(text)):
+        assert read(pieces, [WRITE]).calls == [("write_file", {"path": "a"})]
+
+
 def test_the_input_of_a_langchain_call_keeps_its_space() -> None:
     tools = [declared("run", code="string")]
     text = "<tool>run</tool><tool_input>  a\n\n</tool_input>"

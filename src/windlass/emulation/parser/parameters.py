@@ -242,6 +242,7 @@ class _Value:
         self._properties = reading.declared.properties(reading.name)
         types = types_of(self._properties.get(key), reading.declared.schema(reading.name))
         self._short = bool(types) and types <= _SHORT
+        self._list = "array" in types and "string" not in types
         self._pieces: list[tuple[str, bool]] = []
         """The text, and whether a piece of it means what it says in any case."""
         self._calls = self._values = 0
@@ -328,7 +329,8 @@ class _Value:
     def _may_follow(self, tag: Match[str]) -> bool:
         """Whether the tag after a closing tag shows that the value ends there."""
         if not (key := tag["key"]):
-            return _closed(tag) in (None, self._name)
+            twice = _closed(tag) == self._key and self._list and not self._values
+            return twice or _closed(tag) in (None, self._name)
         known = key in self._properties
         if known and key not in self._given:
             return True

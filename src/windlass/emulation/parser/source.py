@@ -113,7 +113,8 @@ class Source:
             return found
 
     def after_space(self, pattern: Pattern) -> Step[re.Match[str] | Literal["end"] | None]:
-        """What the pattern matches after the space here, or that the text ends there. Unread."""
+        """What the pattern matches after the space here, or that the text ends there, be it in the
+        middle of a match. Nothing is read."""
         while True:
             space = _SPACE.match(self.text, self.place)
             assert space  # it matches nothing at all, too
@@ -122,7 +123,8 @@ class Source:
                 return None
             found = pattern.at(self.text, start, self.ended)
             if found is not MORE:
-                return "end" if start == len(self.text) else found
+                ends = start == len(self.text) or pattern.prefix.match(self.text, start)
+                return found or ("end" if self.ended and ends else None)
             yield
 
     def until(self, pattern: Pattern) -> Step[tuple[str, re.Match[str] | None]]:
