@@ -196,7 +196,7 @@ class _Tags:
         if self.end:
             return not rest or self.end.prefix.match(rest) is not None
         begun = _CLOSING_BEGUN.fullmatch(rest)
-        return not rest or (begun is not None and name.startswith(begun[1]))
+        return not rest or (begun is not None and name.startswith(begun[1] or ""))
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,368 @@
+"""YAML as models write it: mappings, lists, block texts, quoted texts, flow collections.
+
+Anchors, aliases, tags, several documents and keys that are not texts are not read: `NotYaml`.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = ["Node", "NotYaml", "PlainText", "yaml_mapping"]
+
+
+class NotYaml(Exception):
+    """The text is not YAML, or more of it than is read here."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainText:
+    """A scalar without quotes: its type is what a schema says, or YAML."""
+
+    text: str
+
+
+Node: TypeAlias = "PlainText | str | list[Node] | dict[str, Node]"
+
+_DEEPEST = 100
+_BLOCK = re.compile(r"([|>])(?:([+-])?([1-9])?|([1-9])([+-]))[ \t]*(?:#.*)?$")
+_KEY_END = re.compile(r":(?=[ \t]|$)")
+_COMMENT = re.compile(r"(?:^|[ \t]+)#.*$")
+_NOT_PLAIN = tuple("&*!|>%@`,]}")
+_DOUBLE = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
+_SINGLE = re.compile(r"'([^']*(?:''[^']*)*)'(?!')", re.DOTALL)
+_ENDS = {
+    '"': re.compile(r'[^"\\]*(?:\\.?[^"\\]*)*"'),
+    "'": re.compile(r"[^']*(?:''[^']*)*'(?!')"),
+}
+"""Lines in which a quoted text ends."""
+_FOLD = re.compile(r"[ \t]*\n[ \t\n]*")
+_ESCAPE = re.compile(
+    r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|\n[ \t]*|(.))", re.DOTALL
+)
+_ESCAPES = dict(
+    zip('0abt\tnvfre "/\\N_LP', '\0\a\b\t\t\n\v\f\r\x1b "/\\\x85\xa0\u2028\u2029', strict=True)
+)
+_COLON = r":(?=[^ \t\n,\[\]{}])"
+_FLOW_PLAIN = re.compile(
+    rf"(?:[^,\[\]{{}}:#\n\"'&*!|>%@` \t]|{_COLON})(?:[^,\[\]{{}}:#\n]|{_COLON}|(?<=\S)#)*"
+)
+_FLOW_SPACE = re.compile(r"(?:[ \t\n]+|(?<=\s)#[^\n]*)*")
+
+
+def yaml_mapping(text: str) -> dict[str, Node]:
+    """The mapping that the text is. Raises `NotYaml`."""
+    reader = _Blocks(text.replace("\r\n", "\n").split("\n"))
+    node = reader.node(-1, 0)
+    if reader.next_line() is not None or not isinstance(node, dict):
+        raise NotYaml
+    return node
+
+
+def _indent(line: str) -> int:
+    indent = len(line) - len(line.lstrip(" "))
+    if line[indent : indent + 1] == "\t" and line.strip():
+        raise NotYaml  # nobody knows how wide it is
+    return indent
+
+
+class _Blocks:
+    def __init__(self, lines: list[str]) -> None:
+        self._lines, self._place = lines, 0
+
+    def next_line(self) -> str | None:
+        """The next line that is neither empty nor a comment, unread."""
+        while self._place < len(self._lines):
+            line = self._lines[self._place]
+            if line.strip() and not line.lstrip().startswith("#"):
+                return line
+            self._place += 1
+        return None
+
+    def node(self, parent: int, depth: int, *, listed: bool = False) -> Node:
+        """What is indented deeper than its parent; `listed`: or a list that is not."""
+        line = self.next_line()
+        if depth > _DEEPEST:
+            raise NotYaml
+        if line is None:
+            return PlainText("")
+        indent, bare = _indent(line), line.strip()
+        is_item = bare == "-" or bare.startswith("- ")
+        if indent < parent or (indent == parent and not (listed and is_item)):
+            return PlainText("")
+        if is_item:
+            return self._list(indent, depth)
+        if _key_of(bare) is not None:
+            return self._mapping(indent, depth)
+        self._place += 1
+        return self._value(bare, parent, depth)
+
+    def _mapping(self, indent: int, depth: int) -> dict[str, Node]:
+        found: dict[str, Node] = {}
+        while (line := self.next_line()) is not None and _indent(line) >= indent:
+            member = _key_of(line.strip())
+            if _indent(line) > indent or member is None or member[0] in found:
+                raise NotYaml
+            self._place += 1
+            found[member[0]] = self._value(member[1], indent, depth, listed=True)
+        return found
+
+    def _list(self, indent: int, depth: int) -> list[Node]:
+        found: list[Node] = []
+        while (line := self.next_line()) is not None and _indent(line) == indent:
+            bare = line.strip()
+            if bare != "-" and not bare.startswith("- "):
+                break
+            rest = bare[1:].lstrip()
+            if rest.startswith("- ") or rest == "-" or _key_of(rest) is not None:
+                # A list or a mapping that begins in the item's own line.
+                self._lines[self._place] = " " * (len(line.rstrip()) - len(rest)) + rest
+                found.append(self.node(indent, depth + 1))
+            else:
+                self._place += 1
+                found.append(self._value(rest, indent, depth))
+        if line is not None and _indent(line) > indent:
+            raise NotYaml
+        return found
+
+    def _value(self, text: str, indent: int, depth: int, *, listed: bool = False) -> Node:
+        """The value whose first line is given; the lines after it that belong to it are read."""
+        if header := _BLOCK.match(text):
+            return self._block_text(header, indent)
+        if text[:1] in ('"', "'"):
+            return self._quoted(text, indent)
+        if text[:1] in ("[", "{"):
+            return self._flow(text, indent)
+        text = _COMMENT.sub("", text)
+        if not text:
+            return self.node(indent, depth + 1, listed=listed)
+        if text.startswith((*_NOT_PLAIN, "? ")) or text in ("---", "..."):
+            raise NotYaml
+        return PlainText(_folded("\n".join((text, *self._deeper(indent)))))
+
+    def _deeper(self, indent: int) -> list[str]:
+        """The lines that go on with a plain text."""
+        found: list[str] = []
+        while self._place < len(self._lines):
+            line = self._lines[self._place]
+            bare = line.strip()
+            if bare and (_indent(line) <= indent or bare.startswith("#")):
+                break
+            if bare and _key_of(bare) is not None:
+                raise NotYaml
+            found.append(_COMMENT.sub("", bare))
+            self._place += 1
+        while found and not found[-1]:
+            found.pop()
+        return found
+
+    def _block_text(self, header: re.Match[str], indent: int) -> str:
+        style, chomp, width = header[1], header[2] or header[5], header[3] or header[4]
+        lines: list[str] = []
+        least = max(indent, 0) + int(width) if width else 0
+        while self._place < len(self._lines):
+            line = self._lines[self._place]
+            if line.strip(" "):
+                spaces = len(line) - len(line.lstrip(" "))
+                if not least and spaces > indent:
+                    least = max(spaces, 1) if indent >= 0 else spaces
+                if spaces <= indent or spaces < least:
+                    break
+            lines.append(line)
+            self._place += 1
+        lines = [line[least:] if line.strip(" ") or len(line) > least else "" for line in lines]
+        return _chomped(lines, style == ">", chomp or "")
+
+    def _quoted(self, text: str, indent: int) -> str:
+        quote, lines, last = text[0], [text], text[1:]
+        while not _ENDS[quote].match(last):
+            if self._place == len(self._lines):
+                raise NotYaml
+            last = self._lines[self._place]
+            if last.strip() and _indent(last) <= indent:
+                raise NotYaml
+            lines.append(last)
+            self._place += 1
+        text = "\n".join(lines)
+        found = (_DOUBLE if quote == '"' else _SINGLE).match(text)
+        if not found or _COMMENT.sub("", text[found.end() :]).strip():
+            raise NotYaml
+        return _unquoted(found)
+
+    def _flow(self, text: str, indent: int) -> Node:
+        lines = [text]
+        while self._place < len(self._lines):
+            line = self._lines[self._place]
+            closing = line.strip()[:1] in ("]", "}")
+            if (
+                line.strip()
+                and _indent(line) <= indent
+                and not (closing and _indent(line) == indent)
+            ):
+                break
+            lines.append(line)
+            self._place += 1
+        flow = _Flow("\n".join(lines))
+        node = flow.node(0)
+        flow.end()
+        return node
+
+
+def _key_of(text: str) -> tuple[str, str] | None:
+    """The key that the line begins with, and the rest of it; None if there is no key."""
+    if text[:1] in ('"', "'"):
+        quoted = (_DOUBLE if text[0] == '"' else _SINGLE).match(text)
+        if not quoted:
+            return None
+        end = _KEY_END.match(text[quoted.end() :].lstrip())
+        if not end:
+            return None
+        return _unquoted(quoted), text[quoted.end() :].lstrip()[1:].strip()
+    if not text or text[0] in "[{|>#":
+        return None
+    if not (end := _KEY_END.search(text)):
+        return None
+    key = text[: end.start()].rstrip()
+    if not key or key.startswith((*_NOT_PLAIN, "? ", "?\t")) or key == "<<" or " #" in key:
+        raise NotYaml
+    return key, text[end.end() :].strip()
+
+
+def _folded(text: str) -> str:
+    """One newline becomes a space; of several, all but one stay."""
+    return _FOLD.sub(lambda found: "\n" * (found.group().count("\n") - 1) or " ", text)
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    text = found[1]
+    if found.re is _SINGLE:
+        return _folded(text).replace("''", "'")
+    kept = re.sub(r"\\\n[ \t]*", "\\\\\n", text)
+    return _ESCAPE.sub(_unescaped, _folded_outside_escapes(kept))
+
+
+def _folded_outside_escapes(text: str) -> str:
+    return "\\\n".join(map(_folded, text.split("\\\n")))
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    if code := found[1] or found[2] or found[3]:
+        number = int(code, 16)
+        if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
+            raise NotYaml
+        return chr(number)
+    if found[4] is None:
+        return ""
+    if found[4] not in _ESCAPES:
+        raise NotYaml
+    return _ESCAPES[found[4]]
+
+
+def _chomped(lines: list[str], folded: bool, chomp: str) -> str:
+    """A block's lines as one text, with as many newlines at its end as the header says."""
+    count = len(lines)
+    while lines and not lines[-1].strip(" "):
+        lines.pop()
+    text = _folded_block(lines) if folded else "\n".join(lines)
+    if chomp == "+":
+        return text + "\n" * (count - len(lines) + bool(lines))
+    return text + ("\n" if lines and chomp != "-" else "")
+
+
+def _folded_block(lines: list[str]) -> str:
+    """Lines of a `>` block: joined by spaces, but for empty lines and for indented ones."""
+    text, blank = "", 0
+    before = ""
+    for line in lines:
+        if not line:
+            blank += 1
+            continue
+        indented = line[0] in " \t" or before[:1] in (" ", "\t")
+        if before:
+            text += "\n" * (blank + 1) if indented else "\n" * blank or " "
+        else:
+            text += "\n" * blank
+        text, blank, before = text + line, 0, line
+    return text
+
+
+class _Flow:
+    """`[a, {b: c}]`."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._place = text, 0
+
+    def _peek(self) -> str:
+        found = _FLOW_SPACE.match(self._text, self._place)
+        self._place = found.end() if found else self._place
+        return self._text[self._place : self._place + 1]
+
+    def end(self) -> None:
+        if self._peek():
+            raise NotYaml
+
+    def node(self, depth: int) -> Node:
+        letter = self._peek()
+        if depth > _DEEPEST:
+            raise NotYaml
+        if letter == "[":
+            return self._items(depth)
+        if letter == "{":
+            return self._members(depth)
+        return self._scalar()
+
+    def _scalar(self) -> PlainText | str:
+        letter = self._peek()
+        pattern = {'"': _DOUBLE, "'": _SINGLE}.get(letter, _FLOW_PLAIN)
+        if not (found := pattern.match(self._text, self._place)):
+            raise NotYaml
+        self._place = found.end()
+        return PlainText(found.group().rstrip()) if pattern is _FLOW_PLAIN else _unquoted(found)
+
+    def _next(self, closing: str) -> bool:
+        """Whether something follows, after the comma that is read."""
+        letter = self._peek()
+        if letter not in (",", closing) or not letter:
+            raise NotYaml
+        self._place += 1
+        if letter == ",":
+            if self._peek() != closing:
+                return True
+            self._place += 1
+        return False
+
+    def _opens(self, closing: str) -> bool:
+        """Whether the collection holds something."""
+        self._place += 1
+        if self._peek() != closing:
+            return True
+        self._place += 1
+        return False
+
+    def _items(self, depth: int) -> list[Node]:
+        found: list[Node] = []
+        more = self._opens("]")
+        while more:
+            node = self.node(depth + 1)
+            if self._peek() == ":":
+                raise NotYaml  # a mapping without brackets
+            found.append(node)
+            more = self._next("]")
+        return found
+
+    def _members(self, depth: int) -> dict[str, Node]:
+        found: dict[str, Node] = {}
+        more = self._opens("}")
+        while more:
+            key = self._scalar()
+            name = key.text if isinstance(key, PlainText) else key
+            if self._peek() == ":":
+                self._place += 1
+                empty = self._peek() in (",", "}")
+                node = PlainText("") if empty else self.node(depth + 1)
+            else:
+                node = PlainText("")
+            if name in found:
+                raise NotYaml
+            found[name] = node
+            more = self._next("}")
+        return found
