@@ -31,13 +31,14 @@ _NOT_PLAIN = tuple("&*!|>%@`,]}")
 _DOUBLE = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
 _SINGLE = re.compile(r"'([^']*(?:''[^']*)*)'(?!')", re.DOTALL)
 _ENDS = {
-    '"': re.compile(r'[^"\\]*(?:\\.?[^"\\]*)*"'),
+    '"': re.compile(r'[^"\\]*(?:\\(?:.|$)[^"\\]*)*"'),
     "'": re.compile(r"[^']*(?:''[^']*)*'(?!')"),
 }
 """Lines in which a quoted text ends."""
 _FOLD = re.compile(r"[ \t]*\n[ \t\n]*")
-_ESCAPE = re.compile(
-    r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|\n[ \t]*|(.))", re.DOTALL
+_IN_DOUBLE = re.compile(
+    r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([^\n]))"
+    r"|\\\n[ \t\n]*|[ \t]*\n[ \t\n]*"
 )
 _ESCAPES = dict(
     zip('0abt\tnvfre "/\\N_LP', '\0\a\b\t\t\n\v\f\r\x1b "/\\\x85\xa0\u2028\u2029', strict=True)
@@ -68,6 +69,9 @@ def _indent(line: str) -> int:
 class _Blocks:
     def __init__(self, lines: list[str]) -> None:
         self._lines, self._place = lines, 0
+        self._last_line_ends = not lines[-1].strip(" ")
+        if self._last_line_ends:
+            lines.pop()
 
     def next_line(self) -> str | None:
         """The next line that is neither empty nor a comment, unread."""
@@ -135,7 +139,7 @@ class _Blocks:
         text = _COMMENT.sub("", text)
         if not text:
             return self.node(indent, depth + 1, listed=listed)
-        if text.startswith((*_NOT_PLAIN, "? ")) or text in ("---", "..."):
+        if text.startswith((*_NOT_PLAIN, "? ", "- ")) or text in ("---", "..."):
             raise NotYaml
         return PlainText(_folded("\n".join((text, *self._deeper(indent)))))
 
@@ -170,7 +174,8 @@ class _Blocks:
             lines.append(line)
             self._place += 1
         lines = [line[least:] if line.strip(" ") or len(line) > least else "" for line in lines]
-        return _chomped(lines, style == ">", chomp or "")
+        ends = self._last_line_ends or self._place < len(self._lines)
+        return _chomped(lines, style == ">", chomp or "", ends=ends)
 
     def _quoted(self, text: str, indent: int) -> str:
         quote, lines, last = text[0], [text], text[1:]
@@ -222,7 +227,7 @@ def _key_of(text: str) -> tuple[str, str] | None:
     if not (end := _KEY_END.search(text)):
         return None
     key = text[: end.start()].rstrip()
-    if not key or key.startswith((*_NOT_PLAIN, "? ", "?\t")) or key == "<<" or " #" in key:
+    if not key or key.startswith((*_NOT_PLAIN, "? ", "- ")) or key == "<<" or " #" in key:
         raise NotYaml
     return key, text[end.end() :].strip()
 
@@ -236,36 +241,34 @@ def _unquoted(found: re.Match[str]) -> str:
     text = found[1]
     if found.re is _SINGLE:
         return _folded(text).replace("''", "'")
-    kept = re.sub(r"\\\n[ \t]*", "\\\\\n", text)
-    return _ESCAPE.sub(_unescaped, _folded_outside_escapes(kept))
-
-
-def _folded_outside_escapes(text: str) -> str:
-    return "\\\n".join(map(_folded, text.split("\\\n")))
+    return _IN_DOUBLE.sub(_unescaped, text)
 
 
 def _unescaped(found: re.Match[str]) -> str:
+    """What an escape or a line break inside double quotes means."""
     if code := found[1] or found[2] or found[3]:
         number = int(code, 16)
         if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
             raise NotYaml
         return chr(number)
     if found[4] is None:
-        return ""
+        breaks = "\n" * (found.group().count("\n") - 1)
+        return breaks or ("" if found.group().startswith("\\") else " ")
     if found[4] not in _ESCAPES:
         raise NotYaml
     return _ESCAPES[found[4]]
 
 
-def _chomped(lines: list[str], folded: bool, chomp: str) -> str:
+def _chomped(lines: list[str], folded: bool, chomp: str, *, ends: bool) -> str:
     """A block's lines as one text, with as many newlines at its end as the header says."""
     count = len(lines)
     while lines and not lines[-1].strip(" "):
         lines.pop()
     text = _folded_block(lines) if folded else "\n".join(lines)
     if chomp == "+":
-        return text + "\n" * (count - len(lines) + bool(lines))
-    return text + ("\n" if lines and chomp != "-" else "")
+        return text + "\n" * (count - len(lines) + bool(lines) - (not ends))
+    ends = ends or len(lines) < count
+    return text + ("\n" if lines and ends and chomp != "-" else "")
 
 
 def _folded_block(lines: list[str]) -> str:
@@ -316,7 +319,11 @@ class _Flow:
         if not (found := pattern.match(self._text, self._place)):
             raise NotYaml
         self._place = found.end()
-        return PlainText(found.group().rstrip()) if pattern is _FLOW_PLAIN else _unquoted(found)
+        if pattern is not _FLOW_PLAIN:
+            return _unquoted(found)
+        if found.group().startswith(("? ", "- ")):
+            raise NotYaml
+        return PlainText(found.group().rstrip())
 
     def _next(self, closing: str) -> bool:
         """Whether something follows, after the comma that is read."""
