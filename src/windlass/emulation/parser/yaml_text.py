@@ -26,7 +26,7 @@ Node: TypeAlias = "PlainText | str | list[Node] | dict[str, Node]"
 _DEEPEST = 100
 _BLOCK = re.compile(r"([|>])(?:([+-])?([1-9])?|([1-9])([+-]))[ \t]*(?:#.*)?$")
 _KEY_END = re.compile(r":(?=[ \t]|$)")
-_COMMENT = re.compile(r"(?:^|[ \t]+)#.*$")
+_COMMENT = re.compile(r"(?:^|(?<=[ \t]))#.*$")
 _NOT_PLAIN = tuple("&*!|>%@`,]}")
 _DOUBLE = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
 _SINGLE = re.compile(r"'([^']*(?:''[^']*)*)'(?!')", re.DOTALL)
@@ -35,10 +35,10 @@ _ENDS = {
     "'": re.compile(r"[^']*(?:''[^']*)*'(?!')"),
 }
 """Lines in which a quoted text ends."""
-_FOLD = re.compile(r"[ \t]*\n[ \t\n]*")
+_FOLD = re.compile(r"\n[ \t\n]*")
 _IN_DOUBLE = re.compile(
     r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([^\n]))"
-    r"|\\\n[ \t\n]*|[ \t]*\n[ \t\n]*"
+    r"|\\?\n[ \t\n]*"
 )
 _ESCAPES = dict(
     zip('0abt\tnvfre "/\\N_LP', '\0\a\b\t\t\n\v\f\r\x1b "/\\\x85\xa0\u2028\u2029', strict=True)
@@ -136,7 +136,7 @@ class _Blocks:
             return self._quoted(text, indent)
         if text[:1] in ("[", "{"):
             return self._flow(text, indent)
-        text = _COMMENT.sub("", text)
+        text = _COMMENT.sub("", text).rstrip()
         if not text:
             return self.node(indent, depth + 1, listed=listed)
         if text.startswith((*_NOT_PLAIN, "? ", "- ")) or text in ("---", "..."):
@@ -153,7 +153,7 @@ class _Blocks:
                 break
             if bare and _key_of(bare) is not None:
                 raise NotYaml
-            found.append(_COMMENT.sub("", bare))
+            found.append(_COMMENT.sub("", bare).rstrip())
             self._place += 1
         while found and not found[-1]:
             found.pop()
@@ -234,14 +234,29 @@ def _key_of(text: str) -> tuple[str, str] | None:
 
 def _folded(text: str) -> str:
     """One newline becomes a space; of several, all but one stay."""
-    return _FOLD.sub(lambda found: "\n" * (found.group().count("\n") - 1) or " ", text)
+    return _FOLD.sub(_break, _without_space_before_breaks(text))
+
+
+def _break(found: re.Match[str]) -> str:
+    return "\n" * (found.group().count("\n") - 1) or " "
+
+
+def _without_space_before_breaks(text: str) -> str:
+    *lines, last = text.split("\n")
+    return "\n".join([*(_right_stripped(line) for line in lines), last])
+
+
+def _right_stripped(line: str) -> str:
+    """The line without the space at its end, but for one that is escaped."""
+    bare = line.rstrip(" \t")
+    escaped = (len(bare) - len(bare.rstrip("\\"))) % 2
+    return line[: len(bare) + escaped]
 
 
 def _unquoted(found: re.Match[str]) -> str:
-    text = found[1]
     if found.re is _SINGLE:
-        return _folded(text).replace("''", "'")
-    return _IN_DOUBLE.sub(_unescaped, text)
+        return _folded(found[1]).replace("''", "'")
+    return _IN_DOUBLE.sub(_unescaped, _without_space_before_breaks(found[1]))
 
 
 def _unescaped(found: re.Match[str]) -> str:
@@ -273,19 +288,21 @@ def _chomped(lines: list[str], folded: bool, chomp: str, *, ends: bool) -> str:
 
 def _folded_block(lines: list[str]) -> str:
     """Lines of a `>` block: joined by spaces, but for empty lines and for indented ones."""
-    text, blank = "", 0
-    before = ""
+    parts: list[str] = []
+    before, blank = "", 0
     for line in lines:
         if not line:
             blank += 1
             continue
-        indented = line[0] in " \t" or before[:1] in (" ", "\t")
-        if before:
-            text += "\n" * (blank + 1) if indented else "\n" * blank or " "
+        if not before:
+            parts.append("\n" * blank)
+        elif line[0] in " \t" or before[0] in " \t":
+            parts.append("\n" * (blank + 1))
         else:
-            text += "\n" * blank
-        text, blank, before = text + line, 0, line
-    return text
+            parts.append("\n" * blank or " ")
+        parts.append(line)
+        before, blank = line, 0
+    return "".join(parts)
 
 
 class _Flow:
