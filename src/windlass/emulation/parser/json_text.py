@@ -15,7 +15,7 @@ from windlass.emulation.parser.json_grammar import LITERALS, NEXT, NUMBER, PLAIN
 from windlass.emulation.parser.pattern import Pattern, alt
 from windlass.emulation.parser.source import Source, Step
 
-__all__ = ["JSON", "LOOSE", "PYTHON", "Ending", "JsonReader", "Style"]
+__all__ = ["JSON", "LOOSE", "Ending", "JsonReader", "Style"]
 
 Ending = Literal["whole", "cut", "broken"]
 
@@ -27,7 +27,6 @@ _RUNS = {
     '"': re.compile(r'[^"\\\x00-\x1f\ud800-\udfff]+'),
     "'": re.compile(r"[^'\"\\\x00-\x1f\ud800-\udfff]+"),
 }
-_TRIPLE = Pattern(alt('"""', "'''"))
 _COMMENT = Pattern(alt("//", "/*"))
 _COMMENT_ENDS = {"//": Pattern("\n"), "/*": Pattern("*/")}
 _BRACKETS = ("{", "}", "[", "]")
@@ -40,14 +39,11 @@ class Style:
 
     loose: bool = False
     """A text may stand without quotes."""
-    python: bool = False
-    """Texts may have three quotes."""
     quotes: Pattern | None = None
     """Tokens that stand for quotation marks, around text without escapes."""
 
 
 JSON = Style()
-PYTHON = Style(python=True)
 LOOSE = Style(loose=True, quotes=Pattern(alt('<|"|>', "<escape>", "<ctrl46>")))
 
 
@@ -119,7 +115,7 @@ class JsonReader:
                     self._comma.append(found.group())
                     start = place
                 continue
-            if kind not in NEXT[state] or (self._style.python and text.startswith('""', place)):
+            if kind not in NEXT[state]:
                 break
             if self._comma:
                 self._release(kind)
@@ -173,10 +169,7 @@ class JsonReader:
         if "text" not in NEXT[self._state]:
             return (yield from self._read_broken())
         self._release("text")
-        if self._style.python and (triple := (yield from self._source.match(_TRIPLE))):
-            self._source.place -= len(triple.group())
-            quote = triple.group()
-        self._source.place += len(quote)
+        self._source.place += 1
         self._write('"')
         if not (yield from self._read_text(quote)):
             return "cut"
@@ -186,7 +179,7 @@ class JsonReader:
 
     def _read_text(self, quote: str) -> Step[bool]:
         """Reads up to the closing quote; False if there is none."""
-        source, write, run = self._source, self._write, _RUNS[quote[0]]
+        source, write, run = self._source, self._write, _RUNS[quote]
         while True:
             text, place = source.text, source.place
             if found := run.match(text, place):
@@ -194,15 +187,13 @@ class JsonReader:
                 source.place = place = found.end()
             left = len(text) - place
             letter = text[place] if left else ""
-            needed = len(quote) if letter == quote[0] else 1
-            if letter == "\\":
-                needed = escape_reach(text, place)
+            needed = escape_reach(text, place) if letter == "\\" else 1
             if left < needed and not source.ended:
                 yield
             elif not left:
                 return False
-            elif letter == quote[0] and text.startswith(quote, place):
-                source.place += len(quote)
+            elif letter == quote:
+                source.place += 1
                 return True
             else:
                 self._read_odd(text, place)
