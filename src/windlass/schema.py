@@ -15,6 +15,7 @@ __all__ = [
     "SCHEMA_LISTS",
     "SINGLE_SCHEMAS",
     "accepts_null",
+    "expanded_size",
     "in_place",
     "mapped",
     "options",
@@ -40,6 +41,7 @@ SINGLE_SCHEMAS = (
 )
 SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 NAMED_SCHEMAS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+_DEFINITIONS = ("$defs", "definitions")
 
 _FIRST = ("$ref", "type", "description", "format", "enum", "anyOf", "oneOf", "items", "prefixItems")
 _LAST = ("default", "properties", "required", "additionalProperties", "$defs")
@@ -157,12 +159,37 @@ def plain(schema: Schema) -> Schema:
     return _Plain(schema.get("$defs", {})).document(schema)
 
 
+def expanded_size(schema: Schema, most: int) -> int:
+    """The number of subschemas once local references are replaced by what they mean.
+
+    A reference inside its own meaning counts once. Stops counting above `most`: a few definitions
+    that refer to each other can stand for more schemas than there is memory.
+    """
+    size = 0
+    pending: list[tuple[Schema, tuple[str, ...]]] = [(schema, ())]
+    while pending and size <= most:
+        inner, inside = pending.pop()
+        size += 1
+        reference = inner.get("$ref")
+        if isinstance(reference, str):
+            if reference not in inside and (target := pointed_at(reference, schema)):
+                pending.append((target, (*inside, reference)))
+            continue
+
+        def visit(each: Schema, inside: tuple[str, ...] = inside) -> Schema:
+            pending.append((each, inside))
+            return each
+
+        mapped({key: inner[key] for key in inner if key not in _DEFINITIONS}, visit)
+    return size
+
+
 class _Plain:
     """Writes definitions out in place, except those that must stay."""
 
     def __init__(self, definitions: dict[str, Schema]) -> None:
         self._definitions = definitions
-        self._recursive = {name for name in definitions if name in self._reachable(name)}
+        self._recursive = _recursive(definitions)
         self._kept: set[str] = set(self._recursive)
         self._used: dict[str, None] = {}
 
@@ -207,15 +234,28 @@ class _Plain:
 
         return {**schema, "oneOf": [tagged(option) for option in schema.get("oneOf", [])]}
 
-    def _reachable(self, name: str) -> set[str]:
-        found: set[str] = set()
-        pending = [name]
-        while pending:
-            for other in _references([self._definitions.get(pending.pop(), {})]):
-                if other not in found:
-                    found.add(other)
-                    pending.append(other)
-        return found
+
+def _recursive(definitions: dict[str, Schema]) -> set[str]:
+    """The definitions that lead to themselves."""
+    leads_to = {name: set(_references([each])) for name, each in definitions.items()}
+    left = set(definitions)
+    # What leads to nothing that is left is not recursive, and what nothing leads to is not either.
+    for _ in range(2):
+        led_from: dict[str, set[str]] = {name: set() for name in left}
+        for name in left:
+            for other in leads_to[name] & left:
+                led_from[other].add(name)
+        counts = {name: len(leads_to[name] & left) for name in left}
+        ends = [name for name, count in counts.items() if not count]
+        while ends:
+            end = ends.pop()
+            left.discard(end)
+            for name in led_from[end] & left:
+                counts[name] -= 1
+                if not counts[name]:
+                    ends.append(name)
+        leads_to = led_from
+    return left
 
 
 def _tidied(schema: Schema) -> Schema:

@@ -284,6 +284,7 @@ async def test_a_body_that_is_not_sent_as_json_is_refused(
     headers = [(b"content-type", kind)]
     answer = await request(without_keys, "POST", path, headers=headers, pieces=[b"{}"])
     assert (answer.status, answer.error["code"]) == (415, "unsupported_media_type")
+    assert answer.error["type"] == "invalid_request_error"
 
 
 async def test_a_body_whose_type_is_not_said_is_read_as_json(without_keys: App) -> None:

@@ -286,10 +286,25 @@ def test_a_number_without_an_end_is_refused(gateway: Gateway, number: str) -> No
     assert gateway.post(body).error["param"] == "temperature"
 
 
-def test_what_json_has_no_number_for_is_no_value(gateway: Gateway) -> None:
-    for number in (b"NaN", b"-Infinity"):
-        body = encoded({**VALID, "temperature": "HERE"}).replace(b'"HERE"', number)
-        assert gateway.post(body).status == 200
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("temperature", "HERE"),
+        ("metadata", {"a": [1, "HERE"]}),
+        ("messages", [{"role": "user", "content": "Hi", "weight": "HERE"}]),
+        ("tools", [{"type": "function", "function": {"name": "f", "strict": "HERE"}}]),
+    ],
+)
+@pytest.mark.parametrize("padding", [0, 300_000], ids=["small", "large"])
+def test_what_json_has_no_number_for_is_refused(
+    gateway: Gateway, field: str, value: Any, number: str, padding: int
+) -> None:
+    body = encoded({**VALID, "user": "x" * padding, field: value})
+    answer = gateway.post(body.replace(b'"HERE"', number.encode()))
+    assert (answer.status, answer.error["type"]) == (400, "invalid_request_error")
+    assert (answer.error["code"], answer.error["param"]) == ("invalid_json", field)
+    assert f"{number} is not a number in JSON" in answer.error["message"]
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -301,10 +316,35 @@ def test_half_a_surrogate_pair_is_never_a_failure(gateway: Gateway, model: str) 
             assert_answered(gateway.post(encoded(body)))
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_invalid_utf8_in_a_text_is_never_a_failure(gateway: Gateway, model: str) -> None:
-    body = encoded({**VALID, "model": model}).replace(b"Be brief", b"\xff\xc3(")
-    assert_answered(gateway.post(body))
+@pytest.mark.parametrize("wrong", [b"\xff", b"\xc3(", b"\xed\xa0\x80", b"\xe2\x82"])
+@pytest.mark.parametrize("place", [b"Be brief", b"somebody", b"response_format", b"get_weather"])
+@pytest.mark.parametrize("padding", [0, 300_000], ids=["small", "large"])
+def test_invalid_utf8_is_refused(
+    gateway: Gateway, wrong: bytes, place: bytes, padding: int
+) -> None:
+    body = encoded({**VALID, "metadata": {"padding": "x" * padding}})
+    assert place in body
+    answer = gateway.post(body.replace(place, wrong))
+    assert (answer.status, answer.error["type"]) == (400, "invalid_request_error")
+    assert answer.error["code"] == "invalid_json"
+    assert f"not valid UTF-8 (byte {body.index(place)})" in answer.error["message"]
+
+
+@pytest.mark.parametrize("padding", [0, 300_000], ids=["small", "large"])
+@pytest.mark.parametrize("depth", [65, 999, 1_001, 100_000, 1_000_000])
+@pytest.mark.parametrize("ends", [("[", "]"), ('{"a":', "}"), ("[", "")])
+def test_too_many_levels_are_named_however_many_there_are(
+    gateway: Gateway, ends: tuple[str, str], depth: int, padding: int
+) -> None:
+    nested = ends[0] * depth + "1" + ends[1] * depth
+    body = encoded({**VALID, "user": "x" * padding, "metadata": "HERE"})
+    answer = gateway.post(body.replace(b'"HERE"', nested.encode()))
+    if depth < 1_000 and not ends[1]:
+        assert answer.error["code"] in ("too_deep", "invalid_json")  # it does not end either
+        return
+    assert (answer.status, answer.error["type"]) == (400, "invalid_request_error")
+    assert (answer.error["code"], answer.error["param"]) == ("too_deep", "metadata")
+    assert "more than 64 levels" in answer.error["message"]
 
 
 def test_of_a_key_that_comes_twice_the_last_counts(gateway: Gateway) -> None:

@@ -23,6 +23,7 @@ from windlass.gateway.gateway import Gateway
 from windlass.gateway.problems import Refused
 from windlass.gateway.request import ChatRequest, read_request
 from windlass.gateway.run import GatewayRun
+from windlass.jsontext.offload import by_size
 
 __all__ = ["SSE_HEADERS", "ChatCompletions", "ask", "wants_tool_events"]
 
@@ -65,7 +66,8 @@ async def ask(gateway: Gateway, scope: Scope, receive: Receive) -> ChatRequest:
     """The request in the body of this exchange. Raises `Refused`."""
     await gateway.admission.count(exchange_of(scope).key)
     body = await read_body(scope, receive, gateway.config.limits.max_body_bytes)
-    return read_request(body, gateway.limits, gateway.config.server.earlier_text)
+    limits, earlier_text = gateway.limits, gateway.config.server.earlier_text
+    return await by_size(len(body), read_request, body, limits, earlier_text)
 
 
 def wants_tool_events(request: ChatRequest, exchange: Exchange) -> bool:

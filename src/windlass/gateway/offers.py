@@ -1,15 +1,19 @@
 """Which tools a request offers: the gateway's, and those that its client runs itself. Pure."""
 
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from windlass.client.options import Offer
+from windlass.content import FunctionDeclaration
 from windlass.errors import ConfigError
 from windlass.gateway.body import decoded
 from windlass.gateway.problems import bad_request
 from windlass.gateway.request import Limits
+from windlass.jsontext.offload import LARGE, by_size
 from windlass.models.fields import JsonObject, as_list, as_object
+from windlass.schema import expanded_size
 from windlass.tool import InvalidSchema, Tool, as_tools
 
 __all__ = ["NOTHING", "Offers", "read_tools"]
@@ -20,6 +24,10 @@ NOTHING = Offer({}, ())
 
 _LONGEST_REMEMBERED = 256 * 1024
 _LISTS_REMEMBERED = 128
+_REFERENCES = re.compile(rb"\$ref|\\u")
+"""What may be a reference: they are followed to see how large the schema is without them."""
+_MAX_EXPANDED = 20_000
+"""Subschemas that a schema may have once its references are replaced by what they mean."""
 
 
 class Offers:
@@ -36,10 +44,25 @@ class Offers:
         both.
         Raises `Refused`, which names the field.
         """
-        known = self._made.get((tools, remote))
+        known = self._known(tools, remote)
         if known is not None:
             return known
-        offer = self._joined(remote, read_tools(tools, self._limits) if tools else [])
+        return self._remembered(tools, remote, read_tools(tools, self._limits) if tools else [])
+
+    async def read(self, tools: bytes, remote: tuple[Tool, ...] = ()) -> Offer:
+        """The same as `of`, off the event loop where it takes long."""
+        known = self._known(tools, remote)
+        if known is not None or not tools:
+            return known or self.of(tools, remote)
+        size = len(tools) + (LARGE if _REFERENCES.search(tools) else 0)
+        return self._remembered(tools, remote, await by_size(size, read_tools, tools, self._limits))
+
+    def _known(self, tools: bytes, remote: tuple[Tool, ...]) -> Offer | None:
+        """A long list is not even looked up: its hash alone takes long."""
+        return self._made.get((tools, remote)) if len(tools) <= _LONGEST_REMEMBERED else None
+
+    def _remembered(self, tools: bytes, remote: tuple[Tool, ...], theirs: list[Tool]) -> Offer:
+        offer = self._joined(remote, theirs)
         if len(tools) <= _LONGEST_REMEMBERED:
             if len(self._made) > _LISTS_REMEMBERED:
                 self._made.clear()
@@ -110,11 +133,19 @@ def _function(value: Any, place: str) -> Tool:
         raise _invalid(f"{place}.{error.place}", f"not a JSON Schema: {error.reason}") from None
     except ConfigError as error:
         raise _invalid(f"{place}.name", str(error)) from None
+    if isinstance(declaration := tool.declaration, FunctionDeclaration):
+        _check_size(declaration.parameters, f"{place}.parameters")
     return tool
 
 
 def _without_nulls(fields: JsonObject) -> JsonObject:
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _check_size(schema: JsonObject, place: str) -> None:
+    has_definitions = "$defs" in schema or "definitions" in schema
+    if has_definitions and expanded_size(schema, _MAX_EXPANDED) > _MAX_EXPANDED:
+        raise _invalid(place, f"its references stand for more than {_MAX_EXPANDED} schemas")
 
 
 def _invalid(place: str, message: str) -> Exception:

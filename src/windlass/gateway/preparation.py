@@ -50,13 +50,15 @@ class Preparation:
         mode = _asked_mode(exchange)
         session = self._sessions.named(exchange)
         chat = await self._so_far(exchange.owner, request)
+        remote = await self._sessions.tools(served, session)
         plan = served.plan(
             request,
             run_id=run_id,
             messages=chat.messages,
             mode=mode,
             live=live,
-            remote=await self._sessions.tools(served, session),
+            remote=remote,
+            offer=await served.offer(request, remote),
         )
         origin = Origin(
             request=request,

@@ -41,6 +41,7 @@ _TYPES = {
     408: "timeout_error",
     409: "conflict_error",
     413: "invalid_request_error",
+    415: "invalid_request_error",
     422: "invalid_request_error",
     429: "rate_limit_error",
     431: "invalid_request_error",
@@ -62,7 +63,8 @@ class Problem(Struct, frozen=True):
     retry_after: float | None = None
 
     def to_json(self) -> bytes:
-        kind = self.type or _TYPES.get(self.status, "server_error")
+        refused = "invalid_request_error" if 400 <= self.status < 500 else "server_error"
+        kind = self.type or _TYPES.get(self.status, refused)
         fields: dict[str, Any] = {
             "message": self.message,
             "type": kind,

@@ -26,6 +26,7 @@ from windlass.gateway.gateway import Gateway
 from windlass.gateway.listing import listed_runs, read_query
 from windlass.gateway.problems import Problem, Refused
 from windlass.gateway.run import run_fields
+from windlass.jsontext.offload import by_size
 from windlass.loop.history import History
 from windlass.runs.export import exported
 from windlass.runs.log import Follower
@@ -79,7 +80,9 @@ class RunRoutes:
         run = await self._run(request)
         limits = self._gateway.config.limits
         body = await read_body(request.scope, request.receive, limits.max_body_bytes)
-        decision = read_as(Decision, body, "a decision", limits.max_json_depth)
+        decision = await by_size(
+            len(body), read_as, Decision, body, "a decision", limits.max_json_depth
+        )
         if not await run.approve(decision):
             message = f"No call {decision.call_id[:100]!r} of this run waits for a decision."
             raise Refused(Problem(409, message, "nothing_to_approve", "call_id"))

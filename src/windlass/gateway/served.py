@@ -81,13 +81,15 @@ class ServedModel:
         mode: Mode | None,
         live: bool,
         remote: tuple[Tool, ...] = (),
+        offer: Offer | None = None,
     ) -> RunPlan:
         """What a run is told at its start; `remote` are its tools that come and go.
 
-        Raises `Refused`, which names the field.
+        `offer` is what `offer` returned for them, if it was called before. Raises `Refused`, which
+        names the field.
         """
         check_parts(request.parts, self.provider, self.name)
-        offer = self._offer(request, remote)
+        offer = self._chosen(request, offer or self._offers.of(request.tools, remote))
         policy = self._policy
         if offer.tools and (
             request.tool_choice is not AUTO or request.parallel_tool_calls is not None
@@ -114,10 +116,16 @@ class ServedModel:
             error_text=functools.partial(failure_text, run_id),
         )
 
-    def _offer(self, request: ChatRequest, remote: tuple[Tool, ...]) -> Offer:
-        """The tools of this request. Raises `Refused` for a choice of what is not there."""
+    async def offer(self, request: ChatRequest, remote: tuple[Tool, ...]) -> Offer:
+        """The tools of this request, read off the event loop where that takes long.
+
+        Raises `Refused`, which names the field.
+        """
+        return await self._offers.read(request.tools, remote)
+
+    def _chosen(self, request: ChatRequest, offer: Offer) -> Offer:
+        """The offer, as far as the request wants it. Raises `Refused` for a missing choice."""
         choice = request.tool_choice
-        offer = self._offers.of(request.tools, remote)
         if choice.mode == "none" or not self.config.function_calling:
             offer = NOTHING
         if unknown := [name for name in choice.names if name not in offer.tools]:

@@ -112,13 +112,15 @@ class Takeover:
             served = self._catalog.served(record.model, None)
             mode = origin.mode or served.mode
             self._sessions.check_owner(record.owner, origin.session)
+            remote = await self._sessions.tools(served, origin.session, origin.tools)
             plan = served.plan(
                 origin.request,
                 run_id=record.id,
                 messages=history.started.messages,
                 mode=origin.mode,
                 live=origin.live,
-                remote=await self._sessions.tools(served, origin.session, origin.tools),
+                remote=remote,
+                offer=await served.offer(origin.request, remote),
             )
             gone = [name for name in origin.tools if name not in plan.tools]
             history.refusal = history.refusal or refusal_of(history, gone)

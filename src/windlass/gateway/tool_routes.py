@@ -16,6 +16,7 @@ from windlass.gateway.listing import Newest
 from windlass.gateway.offered import OfferedTool, offered_tool, offered_tools
 from windlass.gateway.problems import SHUTTING_DOWN, Problem, Refused
 from windlass.gateway.summaries import CallSummary
+from windlass.jsontext.offload import by_size
 from windlass.models.fields import JsonObject
 
 __all__ = ["ToolRoutes"]
@@ -51,7 +52,7 @@ class ToolRoutes:
         offered = await offered_tool(gateway, exchange, request.path_params["name"])
         limits = gateway.config.limits
         body = await read_body(request.scope, request.receive, limits.max_body_bytes)
-        asked = read_as(HandCall, body, "a call", limits.max_json_depth)
+        asked = await by_size(len(body), read_as, HandCall, body, "a call", limits.max_json_depth)
         if offered.tool.options.approve and not asked.approved:
             message = 'This tool asks for a yes before it runs: send "approved": true.'
             raise Refused(Problem(409, message, "approval_needed", "approved"))

@@ -7,10 +7,13 @@ from typing import Any, cast
 import jsonschema_rs
 
 from windlass.content import Schema
+from windlass.jsontext.large import is_larger
+from windlass.jsontext.offload import LARGE
 from windlass.schema import (
     NAMED_SCHEMAS,
     SCHEMA_LISTS,
     SINGLE_SCHEMAS,
+    mapped,
     options,
     pointed_at,
 )
@@ -30,7 +33,7 @@ def check_parameters(tool: str, schema: Schema, *, runs: bool) -> None:
         validator_of(tool, schema)
     else:
         with _telling(tool):
-            jsonschema_rs.meta.validate(schema)
+            _validate(schema)
     if runs and (circle := _endless(schema)) is not None:
         raise InvalidSchema(tool, circle, "it refers to itself without an end")
 
@@ -39,6 +42,22 @@ def validator_of(tool: str, schema: Schema) -> jsonschema_rs.Validator:
     """Raises `InvalidSchema`, also for a reference that leads out of the schema."""
     with _telling(tool):
         return jsonschema_rs.validator_for(schema, retriever=_refuse)
+
+
+def _validate(schema: Schema) -> None:
+    """Checks the schema, a large one level by level: no call into the validator is long."""
+    if not is_larger(schema, LARGE):
+        jsonschema_rs.meta.validate(schema)
+        return
+    inside: list[Schema] = []
+
+    def set_aside(inner: Schema) -> Schema:
+        inside.append(inner)
+        return {}
+
+    jsonschema_rs.meta.validate(mapped(schema, set_aside))
+    for inner in inside:
+        _validate(inner)
 
 
 @contextmanager
