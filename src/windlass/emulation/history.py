@@ -22,8 +22,10 @@ from windlass.content import (
 )
 from windlass.emulation.parser import render_call
 from windlass.emulation.prompt import RESULT_TAG
-from windlass.emulation.quoting import quoted
+from windlass.emulation.quoting import quoted, quoted_pieces
 from windlass.errors import ConfigError
+from windlass.jsontext.large import is_larger
+from windlass.jsontext.offload import LARGE
 
 __all__ = ["History", "with_reminder", "with_system"]
 
@@ -34,6 +36,10 @@ _USE_RESULTS = (
 )
 _RESULTS = {"windlass": {"results": True}}
 """Marks what is not the user's own, for whoever shortens a conversation."""
+_QUOTING = 4
+"""How much longer quoting takes for a character than encoding."""
+_PART = 256
+"""Characters that take about as long as a call or a result without any."""
 _USE_ERRORS = "Put the call right if you can; otherwise say in plain words what went wrong."
 
 
@@ -46,7 +52,16 @@ class History:
 
     def __init__(self, format: str, secret: bytes) -> None:
         self._format, self._secret = format, secret
-        self._place = f"emulated:{format}:{self._key(b'')}"
+        self._place = f"emulated:{format}:{self._key()}"
+
+    def work(self, messages: Iterable[Message]) -> int:
+        """Characters, about, of the calls and results that have not been rendered yet."""
+        return sum(
+            _work_of(part)
+            for message in messages
+            if self._place not in vars(message)
+            for part in message.parts
+        )
 
     def render(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         rendered: list[Message] = []
@@ -121,21 +136,38 @@ class History:
         these = "this result" if len(responses) == 1 else "these results"
         all_failed = all(one.error is not None for one in responses)
         said = _USE_ERRORS if all_failed else _USE_RESULTS.format(these=these)
-        text = "\n".join((*map(self._block, responses), _DATA, said))
+        blocks = [piece for one in responses for piece in self._block(one)]
+        text = "".join((*blocks, f"{_DATA}\n{said}"))
         return Message("user", (Text(text), *media, *others), _RESULTS)
 
-    def _block(self, response: FunctionResponse) -> str:
+    def _block(self, response: FunctionResponse) -> list[str]:
+        """The lines of one result, in pieces: the whole text is put together once."""
         fields: dict[str, object] = {"tool": response.name}
         if response.error is not None:
             fields["error"] = response.error
         else:
             fields["output"] = response.output
-        line = quoted(fields)
-        key = self._key(f"{response.id}\n{line}".encode("utf-8", "replace"))
-        return f"<{RESULT_TAG} {key}>\n{line}\n</{RESULT_TAG} {key}>"
+        line = quoted_pieces(fields)
+        key = self._key(f"{response.id}\n", *line)
+        return [f"<{RESULT_TAG} {key}>\n", *line, f"\n</{RESULT_TAG} {key}>\n"]
 
-    def _key(self, content: bytes) -> str:
-        return hmac.new(self._secret, content, hashlib.sha256).hexdigest()[:8]
+    def _key(self, *content: str) -> str:
+        made = hmac.new(self._secret, digestmod=hashlib.sha256)
+        for piece in content:
+            made.update(piece.encode("utf-8", "replace"))
+        return made.hexdigest()[:8]
+
+
+def _work_of(part: AnyPart) -> int:
+    match part:
+        case FunctionCall():
+            return _QUOTING * len(part.json) + _PART
+        case FunctionResponse(response={"output": str(text)} | {"error": str(text)}):
+            return _QUOTING * len(text) + _PART
+        case FunctionResponse():
+            return LARGE + 1 if is_larger(part.response, LARGE // _QUOTING) else _PART
+        case _:
+            return 1
 
 
 def with_system(messages: Sequence[Message], text: str) -> tuple[Message, ...]:

@@ -30,6 +30,8 @@ from windlass.emulation.prompt import RESULT_TAG, PromptText, reminder
 from windlass.emulation.reading import ParserMaker, TurnReader, Wanted
 from windlass.errors import ConfigError, ModelError
 from windlass.events import ModelEvent, TextDelta
+from windlass.jsontext.large import is_larger
+from windlass.jsontext.offload import LARGE, by_size, offloaded
 from windlass.model import AUTO, Model, ModelRequest
 
 __all__ = ["EmulatedModel", "check_names"]
@@ -38,6 +40,8 @@ log = logging.getLogger("windlass.emulation")
 
 _SECRET = secrets.token_bytes(16)
 _STOP = f"<{RESULT_TAG}"
+_PARSING = 8
+"""How much longer the parser takes for a character than the encoder."""
 _MOST_STOPS = 4  # OpenAI takes no more
 _STOP_REFUSED = re.compile(r"(?i)\bstop(_?sequences?)?\b")
 
@@ -97,14 +101,17 @@ class EmulatedModel:
         spent = Usage()
         reminded: str | None = None
         while True:
-            attempt = self._attempt(request, reminded)
+            work = self._history.work(request.messages) + self._prompt_work(request)
+            attempt = await by_size(work, self._attempt, request, reminded)
             reader, said = attempt.reader, False
             try:
                 async with self._model.stream(attempt.request) as events:
                     async for event in events:
                         if self._debug and isinstance(event, TextDelta):
                             log.info("%s wrote %r", self.name, PrivateText(event.text))
-                        for read in reader.feed(event):
+                        is_long = _PARSING * reader.work(event) > LARGE
+                        found = await offloaded(reader.feed, event) if is_long else None
+                        for read in reader.feed(event) if found is None else found:
                             said = True
                             yield read
                         if reader.over and request.live:
@@ -169,6 +176,14 @@ class EmulatedModel:
                 self._systems.clear()
             known = self._systems[key] = (tools, text.system())
         return known[1]
+
+    def _prompt_work(self, request: ModelRequest) -> int:
+        """Characters, about, of the declarations, if no prompt has been written for them yet."""
+        tools = request.tools
+        if any(known[0] is tools for known in self._systems.values()):
+            return 0
+        schemas = [each.parameters for each in functions(request)]
+        return LARGE + 1 if is_larger(schemas, LARGE // _PARSING) else 0
 
     def _stop(self, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """A model that begins to write a result itself is stopped by the server."""

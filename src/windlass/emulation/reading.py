@@ -18,6 +18,7 @@ from windlass.events import (
     ToolCallStarted,
     TurnEnded,
 )
+from windlass.jsontext.large import text_slices
 
 __all__ = ["Mode", "ParserMaker", "TextParser", "TurnReader", "Wanted"]
 
@@ -26,6 +27,8 @@ Mode = Literal["native", "emulated"]
 Wanted = Literal["anything", "call", "words"]
 """What `tool_choice` asks of the turn. What comes before it is held back: it may be asked again."""
 
+_PIECE = 2**15
+"""Characters that the parser is given at a time: no regular expression then runs long."""
 _CALL_EVENTS = (ToolCallStarted, ToolCallDelta, ToolCallEnded)
 _ASKED_AGAIN: frozenset[FinishReason] = frozenset({"stop", "tool_calls", "other"})
 
@@ -64,6 +67,8 @@ class TurnReader:
         self._about: dict[str, Any] | None = None
         self.over = False
         """Whether the turn is complete although the model goes on."""
+        self._unread = 0
+        """Characters that the parser has taken since anything last came out of it."""
         self.text_calls = 0
         """How many calls were read from text."""
 
@@ -82,6 +87,12 @@ class TurnReader:
                 return self._passed(self._other(event))
             case _:
                 return self._passed(self._other(*self._call("native", event)))
+
+    def work(self, event: ModelEvent) -> int:
+        """The most characters that reading the event may have to look at."""
+        if isinstance(event, TextDelta):
+            return self._unread + len(event.text)
+        return self._unread if isinstance(event, TurnEnded) else 0
 
     @property
     def usage(self) -> Usage:
@@ -121,7 +132,14 @@ class TurnReader:
         return "stop" if self.finish == "tool_calls" else self.finish
 
     def _text(self, event: TextDelta) -> list[ModelEvent]:
-        return self._parsed(self._parser.feed(event.text))
+        events: list[ModelEvent] = []
+        for piece in text_slices(event.text, _PIECE):
+            found = self._parser.feed(piece)
+            self._unread = 0 if found else self._unread + len(piece)
+            events += self._parsed(found)
+            if self.over:
+                break
+        return events
 
     def _other(self, *events: ModelEvent) -> list[ModelEvent]:
         return list(events)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from windlass.content import AnyPart, FunctionCall, InlineData, Message, Opaque, Usage
 from windlass.events import StopReason, joined_logprobs
 from windlass.gateway.turns import CallIds
-from windlass.jsontext import encode_json
+from windlass.jsontext.large import encode_any_json
 from windlass.loop.reply import Reply, RoundRecord
 from windlass.models.fields import JsonObject, merged
 from windlass.models.openai.media import encode_media
@@ -71,7 +71,7 @@ USUAL_FORM = Form()
 
 def completion(head: Head, reply: Reply, ids: CallIds, form: Form = USUAL_FORM) -> bytes:
     """The whole answer as one JSON body."""
-    return encode_json(completion_fields(head, reply, ids, form))
+    return encode_any_json(completion_fields(head, reply, ids, form))
 
 
 def completion_fields(

@@ -23,11 +23,15 @@ from windlass.gateway.gateway import Gateway
 from windlass.gateway.problems import Refused
 from windlass.gateway.request import ChatRequest, read_request
 from windlass.gateway.run import GatewayRun
-from windlass.jsontext.offload import by_size
+from windlass.jsontext.offload import LARGE, by_size
 
 __all__ = ["SSE_HEADERS", "ChatCompletions", "ask", "wants_tool_events"]
 
 A_MOMENT = 0.1
+CALL_SIZE = 256
+"""Bytes, about, that a call takes in an answer."""
+EVENTS_AT_ONCE = 64
+"""Events that are encoded before others get their turn on the event loop."""
 SSE_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -130,7 +134,11 @@ async def _answer(run: GatewayRun, send: Send, watch: _Watch) -> None:
         return
     if (problem := run.problem()) is not None:
         raise Refused(problem)
-    body = completion(run.head, run.reply, run.call_ids, run.request.form)
+    reply = run.reply
+    size = len(reply.text) + CALL_SIZE * len(reply.pending)
+    if any(len(call.json) > LARGE for call in reply.pending):
+        size += LARGE
+    body = await by_size(size, completion, run.head, reply, run.call_ids, run.request.form)
     await respond_json(send, body, _headers(run))
 
 
@@ -186,7 +194,14 @@ class _Streaming:
                 return await self._end(b"")
             if self._watch.left_alone:
                 return None
-            chunks = self._encoder.encode(batch)
+            for place in range(EVENTS_AT_ONCE, len(batch), EVENTS_AT_ONCE):
+                chunks = self._encoder.encode(batch[place - EVENTS_AT_ONCE : place])
+                if chunks:
+                    await self._write(chunks)
+                await asyncio.sleep(0)
+            chunks = self._encoder.encode(
+                batch[(len(batch) - 1) // EVENTS_AT_ONCE * EVENTS_AT_ONCE :]
+            )
             if (batch and batch[-1].done) or (not batch and events.over):
                 return await self._end(chunks)
             if not chunks and time.monotonic() - spoken >= self._heartbeat:

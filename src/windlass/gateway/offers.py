@@ -54,7 +54,9 @@ class Offers:
         known = self._known(tools, remote)
         if known is not None or not tools:
             return known or self.of(tools, remote)
-        size = len(tools) + (LARGE if _REFERENCES.search(tools) else 0)
+        size = len(tools)
+        if size <= LARGE and _REFERENCES.search(tools):
+            size += LARGE
         return self._remembered(tools, remote, await by_size(size, read_tools, tools, self._limits))
 
     def _known(self, tools: bytes, remote: tuple[Tool, ...]) -> Offer | None:

@@ -5,27 +5,35 @@ thread it runs in. Here a pass over the tokens finds pieces that are small enoug
 and other threads can run between the calls.
 """
 
+import base64
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Iterator
+from typing import Any, TypeVar, cast
 
 import msgspec
+
+from windlass.jsontext import encode_json
 
 __all__ = [
     "STEP",
     "JsonNode",
     "TooDeep",
     "TooManyValues",
+    "encode_any_json",
     "encoded_large",
+    "from_base64",
     "is_larger",
     "outline",
     "text_slices",
+    "to_base64",
     "with_whole_pairs",
 ]
 
 STEP = 2**17
 """Bytes or characters for one call into C: a few milliseconds for any content."""
 _NODE_WEIGHT = 16
+_STRINGS_PER_VALUE = 2
+"""A member of an object has a name and a value."""
 
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+(")?|[\[\]{}:,]', re.DOTALL)
 _INSIDE = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
@@ -35,10 +43,10 @@ _QUOTE, _COLON, _COMMA, _OPENINGS = ord('"'), ord(":"), ord(","), b"[{"
 _PAIRS = {ord("]"): ord("["), ord("}"): ord("{")}
 _SPACE = b" \t\r\n"
 
-_SURROGATES = re.compile(
-    rb"(?<!\\)(?:\\\\)*+(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|"
-    rb"\\u[dD]([89a-fA-F][0-9a-fA-F]{2}))"
-)
+_HIGH = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
+_LOW = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_HIGH_ALONE = re.compile(_HIGH + b"(?!" + _LOW + b")")
+_LOW_ALONE = re.compile(b"(?<!" + _HIGH + b")" + _LOW)
 T = TypeVar("T")
 _any = msgspec.json.Decoder()
 _str = msgspec.json.Decoder(str)
@@ -50,10 +58,13 @@ def with_whole_pairs(data: bytes) -> bytes:
     Some writers cut a text between the halves of a character.
     """
 
-    def mended(found: re.Match[bytes]) -> bytes:
-        return found[0] if found[1] is None else found[0][:-4] + b"fffd"
-
-    return _SURROGATES.sub(mended, data)
+    if b"\\u" not in data or b"\0" in data:
+        return data
+    # JSON has no bare control characters: two replace an escaped backslash, so that each backslash
+    # that is left begins an escape.
+    marked = data.replace(rb"\\", b"\0\1")
+    marked = _LOW_ALONE.sub(rb"\\ufffd", _HIGH_ALONE.sub(rb"\\ufffd", marked))
+    return marked.replace(b"\0\1", rb"\\")
 
 
 def _decoded(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T:
@@ -89,31 +100,25 @@ class TooManyValues(ValueError):
         self.field = field
 
 
-class _Item(NamedTuple):
-    """An item of a list or a member of an object."""
-
-    start: int
-    end: int
-    colon: int
-    """Where the member's colon is; -1 if there is none."""
-    large: "JsonNode | None"
-    """The value, if it is too large for one call."""
-
-
 class JsonNode:
-    """One value of a JSON text, not decoded yet."""
+    """One value of a JSON text, not decoded yet. A large list or object knows its items."""
 
-    __slots__ = ("_colon", "_data", "_item_start", "_items", "_large", "end", "kind", "start")
+    __slots__ = ("_colon", "_colons", "_data", "_ends", "_large", "_larges", "end", "kind", "start")
 
     def __init__(self, data: bytes, start: int, end: int = 0, kind: int = 0) -> None:
         self._data, self.start, self.end, self.kind = data, start, end, kind
-        self._items: list[_Item] = []
-        self._item_start, self._colon = start + 1, -1
-        self._large: JsonNode | None = None
+        # Plain numbers, and no object for each item: the garbage collector would walk them all.
+        self._ends: list[int] = []
+        self._colons: list[int] = []
+        """Where the colon of each member is; -1 where there is none."""
+        self._larges: dict[int, JsonNode] = {}
+        """The values that are too large for one call, by the number of the item."""
+        self._colon, self._large = -1, None
 
     @property
     def raw(self) -> bytes:
-        return self._data[self.start : self.end].strip(_SPACE)
+        start, end = _trimmed(self._data, self.start, self.end)
+        return self._data[start:end]
 
     def value(self) -> Any:
         """The decoded value. Raises `ValueError`, `msgspec.DecodeError` or `RecursionError`."""
@@ -125,17 +130,13 @@ class JsonNode:
             case '"':
                 return _text(self._data, self.start, self.end)
             case _:
-                return _decode(self.raw)
+                return _decode(_short(self._data, self.start, self.end))
 
     def fields(self) -> "dict[str, JsonNode] | None":
         """An object's members by name; None for another value. Raises as `value` does."""
         if self.kind != ord("{"):
             return None
-        fields: dict[str, JsonNode] = {}
-        for item in self._full_items():
-            name, value = self._member(item)
-            fields[name] = value
-        return fields
+        return dict(self._member(number) for number in range(self._count()))
 
     # Called by the pass over the tokens.
 
@@ -147,13 +148,17 @@ class JsonNode:
             self._colon, self._large = place, None
 
     def end_item(self, place: int) -> None:
-        self._items.append(_Item(self._item_start, place, self._colon, self._large))
-        self._item_start, self._colon, self._large = place + 1, -1, None
+        if self._large is not None:
+            self._larges[len(self._ends)] = self._large
+        self._ends.append(place)
+        self._colons.append(self._colon)
+        self._colon, self._large = -1, None
 
     def current_name(self) -> str | None:
         """The name of the member that is being read, if it can be read."""
         try:
-            return _text(self._data, self._item_start, self._colon) if self._colon >= 0 else None
+            start = self._start(len(self._ends))
+            return _text(self._data, start, self._colon) if self._colon >= 0 else None
         except (ValueError, msgspec.DecodeError):
             return None
 
@@ -161,62 +166,98 @@ class JsonNode:
 
     def only_item(self) -> "JsonNode":
         """The one value that there is outside of brackets."""
-        if len(self._items) != 1 or self._items[0].colon >= 0:
+        if len(self._ends) != 1 or self._colons[0] >= 0:
             raise ValueError("expected one value")
-        if (large := self._items[0].large) is None:
+        if (large := self._larges.get(0)) is None:
             return JsonNode(self._data, 0, len(self._data))
         self._check_alone(large, 0, len(self._data))
         return large
 
-    def _full_items(self) -> list[_Item]:
-        """The items; none where there is only space between the brackets."""
-        items = self._items
-        if len(items) == 1 and not self._data[items[0].start : items[0].end].strip(_SPACE):
-            return []
-        return items
+    def _start(self, number: int) -> int:
+        return self._ends[number - 1] + 1 if number else self.start + 1
+
+    def _count(self) -> int:
+        """The number of items; none where there is only space between the brackets."""
+        if len(self._ends) == 1 and not self._larges:
+            start, end = _trimmed(self._data, self._start(0), self._ends[0])
+            return int(start < end)
+        return len(self._ends)
+
+    def _runs(self) -> Iterator[tuple[int, int]]:
+        """Numbers of neighbours that one call can decode together; a large one is alone."""
+        first, count = 0, self._count()
+        for number in range(count):
+            is_large = number in self._larges
+            if first < number and (is_large or self._ends[number] - self._start(first) > STEP):
+                yield first, number
+                first = number
+            if is_large:
+                yield number, number + 1
+                first = number + 1
+        if first < count:
+            yield first, count
 
     def _list(self) -> list[Any]:
         values: list[Any] = []
-        for run in _runs(self._full_items()):
-            if (large := run[0].large) is not None:
-                self._check_alone(large, run[0].start, run[0].end)
+        for first, after in self._runs():
+            if (large := self._larges.get(first)) is not None:
+                self._check_alone(large, self._start(first), self._ends[first])
                 values.append(large.value())
                 continue
-            some = cast("list[Any]", _decode(b"[%b]" % self._between(run)))
-            if len(some) != len(run):
+            some = cast("list[Any]", _decode(b"[%b]" % self._between(first, after)))
+            if len(some) != after - first:
                 raise ValueError("expected a value beside a comma")
             values += some
         return values
 
     def _object(self) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for run in _runs(self._full_items()):
-            if any(item.colon < 0 for item in run):
+        for first, after in self._runs():
+            if min(self._colons[first:after]) < 0:
                 raise ValueError("expected a name and a colon in an object")
-            if run[0].large is not None:
-                name, value = self._member(run[0])
+            if first in self._larges or self._ends[after - 1] - self._start(first) > STEP:
+                name, value = self._member(first)  # the name may be long, too
                 values[name] = value.value()
             else:
-                values |= cast("dict[str, Any]", _decode(b"{%b}" % self._between(run)))
+                values |= cast("dict[str, Any]", _decode(b"{%b}" % self._between(first, after)))
         return values
 
-    def _member(self, item: _Item) -> "tuple[str, JsonNode]":
-        if item.colon < 0:
+    def _member(self, number: int) -> "tuple[str, JsonNode]":
+        colon, end = self._colons[number], self._ends[number]
+        if colon < 0:
             raise ValueError("expected a name and a colon in an object")
-        name = _text(self._data, item.start, item.colon)
-        if item.large is None:
-            return name, JsonNode(self._data, item.colon + 1, item.end)
-        self._check_alone(item.large, item.colon + 1, item.end)
-        return name, item.large
+        name = _text(self._data, self._start(number), colon)
+        if (large := self._larges.get(number)) is None:
+            return name, JsonNode(self._data, colon + 1, end)
+        self._check_alone(large, colon + 1, end)
+        return name, large
 
-    def _between(self, run: list[_Item]) -> bytes:
-        return self._data[run[0].start : run[-1].end].strip(_SPACE)
+    def _between(self, first: int, after: int) -> bytes:
+        return _short(self._data, self._start(first), self._ends[after - 1])
 
     def _check_alone(self, value: "JsonNode", start: int, end: int) -> None:
         """Raises `ValueError` if anything but space is beside the value."""
-        before, after = self._data[start : value.start], self._data[value.end : end]
-        if before.strip(_SPACE) or after.strip(_SPACE):
+        if _trimmed(self._data, start, end) != (value.start, value.end):
             raise ValueError("expected a comma between two values")
+
+
+def _trimmed(data: bytes, start: int, end: int) -> tuple[int, int]:
+    """The places without the space at either side."""
+    while start < end and data[start] in _SPACE:
+        piece = data[start : min(start + STEP, end)]
+        start += len(piece) - len(piece.lstrip(_SPACE))
+    while start < end and data[end - 1] in _SPACE:
+        piece = data[max(start, end - STEP) : end]
+        end -= len(piece) - len(piece.rstrip(_SPACE))
+    return start, end
+
+
+def _short(data: bytes, start: int, end: int) -> bytes:
+    """The text between two places, for one call. Raises `ValueError` if it is too long for one."""
+    start, end = _trimmed(data, start, end)
+    if end - start > 2 * STEP:
+        raise ValueError("a number or a word is too long")
+    return data[start:end]
 
 
 def outline(data: bytes, *, max_depth: int, max_values: int, step: int = STEP) -> JsonNode:
@@ -228,7 +269,7 @@ def outline(data: bytes, *, max_depth: int, max_values: int, step: int = STEP) -
     """
     top = JsonNode(data, -1, len(data))
     stack, values = [top], 0
-    for place, letter, end in _tokens(data):
+    for place, letter, end in _tokens(data, _STRINGS_PER_VALUE * max_values):
         node = stack[-1]
         if letter == _COLON:
             node.pass_colon(place)
@@ -258,9 +299,9 @@ def outline(data: bytes, *, max_depth: int, max_values: int, step: int = STEP) -
     return top.only_item()
 
 
-def _tokens(data: bytes) -> Iterator[tuple[int, int, int]]:
+def _tokens(data: bytes, max_strings: int) -> Iterator[tuple[int, int, int]]:
     """Brackets, commas, colons, and strings of more than a step: place, first byte and end."""
-    place, size = 0, len(data)
+    place, size, strings = 0, len(data), 0
     while place < size:
         window = min(size, place + STEP)
         following = window
@@ -268,7 +309,11 @@ def _tokens(data: bytes) -> Iterator[tuple[int, int, int]]:
             start = found.start()
             if data[start] != _QUOTE:
                 yield start, data[start], found.end()
-            elif found[1] is None:
+                continue
+            strings += 1
+            if strings > max_strings:
+                raise TooManyValues(None)
+            if found[1] is None:
                 if start > place:
                     following = start
                     break
@@ -293,41 +338,22 @@ def _string_end(data: bytes, start: int) -> int:
     raise ValueError("the text ends inside a string")
 
 
-def _runs(items: Iterable[_Item]) -> Iterator[list[_Item]]:
-    """Neighbours that one call can decode together; a large one is alone."""
-    run: list[_Item] = []
-    for item in items:
-        if run and (item.large or item.end - run[0].start > STEP):
-            yield run
-            run = []
-        run.append(item)
-        if item.large:
-            yield run
-            run = []
-    if run:
-        yield run
-
-
 def _text(data: bytes, start: int, end: int) -> str:
     """The string between two places, and nothing but space around it."""
     if end - start <= STEP:
         return _decode_text(data[start:end])
-    raw = memoryview(data)
-    while data[start] in _SPACE:
-        start += 1
-    while data[end - 1] in _SPACE:
-        end -= 1
+    start, end = _trimmed(data, start, end)
     if end - start <= STEP:
         return _decode_text(data[start:end])
     if data[start] != _QUOTE or data[end - 1] != _QUOTE:
         raise ValueError("expected a string")
-    text, place, end = "", start + 1, end - 1
+    raw, pieces = memoryview(data), list[str]()
+    place, end = start + 1, end - 1
     while place < end:
         cut = _cut(data, place, end)
-        # Extended in place: a join of all pieces at the end would be one long call.
-        text += _decode_text(b'"%b"' % raw[place:cut])
+        pieces.append(_decode_text(b'"%b"' % raw[place:cut]))
         place = cut
-    return text
+    return "".join(pieces)
 
 
 def _cut(data: bytes, place: int, end: int) -> int:
@@ -351,8 +377,18 @@ def _cut(data: bytes, place: int, end: int) -> int:
 # Writing.
 
 
+def encode_any_json(value: object) -> bytes:
+    """The same as `encode_json`, in short steps if the value is large."""
+    if not is_larger(value, STEP):
+        return encode_json(value)
+    try:
+        return b"".join(encoded_large(value))  # which lets other threads run
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return encode_json(value)
+
+
 def encoded_large(value: object) -> list[bytes]:
-    """The value as JSON, in pieces that belong together: `b"".join` lets other threads run.
+    """The value as JSON, in pieces.
 
     Texts, lists and objects are written in steps; what else there is in one call. Raises
     `UnicodeEncodeError` for half of a surrogate pair, and `TypeError`.
@@ -384,6 +420,23 @@ def _encode_into(pieces: list[bytes], value: object) -> None:
             _encode_into(pieces, item)
             separator = b","
         pieces.append(b"]")
+
+
+def from_base64(text: str, start: int = 0) -> bytes:
+    """The bytes that the text from `start` on means. Raises `ValueError` if it is not base64."""
+    if len(text) - start <= STEP:
+        return base64.b64decode(text[start:], validate=True)
+    padding = text.find("=", start)
+    if 0 <= padding < len(text) - 2:
+        raise ValueError("padding before the end")
+    places = range(start, len(text), STEP)
+    return b"".join([base64.b64decode(text[at : at + STEP], validate=True) for at in places])
+
+
+def to_base64(data: bytes) -> str:
+    step = STEP // 4 * 3
+    pieces = [base64.b64encode(data[at : at + step]) for at in range(0, len(data), step)]
+    return b"".join(pieces).decode("ascii")
 
 
 def text_slices(text: str, size: int = STEP) -> Iterator[str]:

@@ -18,6 +18,8 @@ import msgspec
 from windlass.content import FunctionCall, compact_json
 from windlass.errors import InvalidArguments, ToolError
 from windlass.events import RunEvent, ToolRunProgress, ToolRunStarted
+from windlass.jsontext.large import is_larger
+from windlass.jsontext.offload import LARGE, by_size
 from windlass.loop.approval import Approval, Approvals
 from windlass.loop.cache import ResultCache
 from windlass.loop.dependencies import Dependencies
@@ -115,7 +117,7 @@ class ToolExecutor:
                 call, f"There is no tool {call.name!r}. Known: {known or 'none'}.", "unknown_tool"
             )
         try:
-            arguments = tool.validate(call.json)
+            arguments = await by_size(len(call.json), tool.validate, call.json)
             if tool.options.approve:
                 decision = await self._approval(job)
                 if not decision.approved:
@@ -172,7 +174,8 @@ class ToolExecutor:
         while True:
             try:
                 value = await self._call(job, tool, arguments)
-                return ToolAnswer(answer(job.call, value), attempts=attempt)
+                size = LARGE + 1 if is_larger(value, LARGE) else 0
+                return ToolAnswer(await by_size(size, answer, job.call, value), attempts=attempt)
             except Exception as error:
                 if attempt > retries or (isinstance(error, ToolError) and not error.retryable):
                     raise

@@ -31,6 +31,13 @@ from windlass.loop.approval import Approvals
 from windlass.loop.dependencies import Dependencies
 from windlass.loop.executor import RunContext, ToolExecutor
 from windlass.loop.history import History, RecordedCall, RecordedRound
+from windlass.loop.pace import (
+    CHARACTERS_PER_STEP,
+    LONGEST_DELTA,
+    STEPS_AT_ONCE,
+    in_short_pieces,
+    size_of,
+)
 from windlass.loop.policy import (
     EMPTY_ANSWER,
     END_REASONS,
@@ -304,15 +311,25 @@ class Loop:
         )
         may_run = policy.execute_tools and not terms.is_last
         may_run = may_run and self._rounds_run < policy.max_rounds
-        builder, emit = TurnBuilder(), self.emit
+        builder, emit, steps = TurnBuilder(), self.emit, 0
         self._ids.begin_turn()
         try:
             async with plan.model.stream(request) as events:
                 async for event in events:
                     if type(event) is ToolCallStarted or type(event) is ToolCallEnded:
                         event = self._ids.named(event)
-                    emit(event)
+                    size = size_of(event)
+                    if size <= LONGEST_DELTA:
+                        emit(event)
+                    else:
+                        for piece in in_short_pieces(event):
+                            emit(piece)
+                            await asyncio.sleep(0)
                     builder.add(event)
+                    steps += 1 + size // CHARACTERS_PER_STEP
+                    if steps > STEPS_AT_ONCE:
+                        steps = 0
+                        await asyncio.sleep(0)
                     if may_run and type(event) is ToolCallEnded:
                         calls.offer(event.call)
             turn = builder.turn()
@@ -349,7 +366,7 @@ class Loop:
     def _hand_back(self, calls: Round, turn: Turn, theirs: Sequence[FunctionCall]) -> None:
         """Leaves the caller its calls; in the last turn, any others are answered but not run."""
         theirs = theirs if self.plan.policy.execute_tools else turn.calls
-        ours = [call for call in turn.calls if call not in theirs]
+        ours = _others(turn.calls, theirs)
         if not ours:
             self._said.add_answers((), pending=theirs)
             return
@@ -364,7 +381,7 @@ class Loop:
         recorded: RecordedRound | None,
     ) -> StopReason | None:
         """Runs the calls that are ours. The caller's own are handed back, and end the run."""
-        ours = [call for call in turn.calls if call not in theirs] if theirs else turn.calls
+        ours = _others(turn.calls, theirs)
         self._rounds_run += 1
         self.phase = "executing_tools"
         self._open = (calls, turn.calls)
@@ -375,6 +392,7 @@ class Loop:
         calls.check_interrupted(ours)
         await calls.finish(ours)
         self._open = (calls, ours)
+        await self._said.shorten(calls.answers(ours, NOT_BEGUN))
         self._judge(ours, self._answer(NOT_BEGUN, pending=theirs))
         return "calls" if theirs else None
 
@@ -415,3 +433,8 @@ class Loop:
             log.info(
                 "Tool call parsed", extra={"tool": call.name, "tool_call_id": call.id, **shown}
             )
+
+
+def _others(calls: Sequence[FunctionCall], theirs: Sequence[FunctionCall]) -> list[FunctionCall]:
+    known = set(map(id, theirs))
+    return [call for call in calls if id(call) not in known]

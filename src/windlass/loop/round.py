@@ -28,6 +28,9 @@ __all__ = ["Round", "answers_to", "in_order"]
 
 log = logging.getLogger("windlass.loop")
 
+_BEGUN_AT_ONCE = 64
+"""Calls that are started before others get their turn on the event loop."""
+
 
 class Round:
     """Owns the tool runs of one turn; leaving the context cancels those that are still going.
@@ -106,10 +109,13 @@ class Round:
             if alone:
                 before = [task for _, task in earlier]
             else:
-                named = tool.options.after if tool else ()
-                before = [*barrier, *(task for other, task in earlier if other.name in named)]
+                before = [*barrier]
+                if named := tool.options.after if tool else ():
+                    before += (task for other, task in earlier if other.name in named)
             task = self._tasks.get(id(call)) or self._begin(call, before)
             earlier.append((call, task))
+            if len(earlier) % _BEGUN_AT_ONCE == 0:
+                await asyncio.sleep(0)
             if alone:
                 barrier = (task,)
         await asyncio.wait([task for _, task in earlier])

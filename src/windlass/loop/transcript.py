@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from windlass.content import FunctionCall, Message, Usage
+from windlass.content import FunctionCall, FunctionResponse, Message, Usage
 from windlass.events import StopReason
+from windlass.jsontext.large import is_larger
+from windlass.jsontext.offload import LARGE, offloaded
 from windlass.loop.reply import Calls, Reply, RoundRecord
 from windlass.loop.results import ToolAnswer, capped
 from windlass.loop.turn import Turn
@@ -25,6 +27,7 @@ class Transcript:
         self.usage = Usage()
         self._tools = tools
         self._max_result_chars = max_result_chars
+        self._shortened: dict[int, tuple[FunctionResponse, FunctionResponse]] = {}
         self._text = ""
         self._pending: Sequence[FunctionCall] = ()
 
@@ -50,12 +53,25 @@ class Transcript:
 
     def add_answers(self, answers: Sequence[ToolAnswer], pending: Sequence[FunctionCall]) -> None:
         """The answers to the last turn's calls; those that are pending are the caller's to give."""
-        shown = tuple(capped(answer.response, self._max_result_chars) for answer in answers)
+        shown = tuple(self._shown(answer.response) for answer in answers)
         if answers:
             self.rounds[-1] = replace(self.rounds[-1], answers=tuple(answers), shown=shown)
         if answers and not pending:
             self.messages.append(Message.tool(shown))
         self._pending = pending
+
+    async def shorten(self, answers: Iterable[ToolAnswer]) -> None:
+        """Prepares the model's copy of large answers off the event loop."""
+        for answer in answers:
+            response = answer.response
+            if is_larger(response.response, LARGE):
+                shown = await offloaded(capped, response, self._max_result_chars)
+                self._shortened[id(response)] = (response, shown)
+
+    def _shown(self, response: FunctionResponse) -> FunctionResponse:
+        """The model's copy."""
+        known = self._shortened.pop(id(response), None)
+        return known[1] if known else capped(response, self._max_result_chars)
 
     def add_text(self, text: str) -> None:
         """An answer in place of one that the model left empty."""

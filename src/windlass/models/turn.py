@@ -12,6 +12,7 @@ from yarl import URL
 from windlass.content import Usage
 from windlass.errors import ModelError, clear_frames
 from windlass.events import ModelEvent, TurnEnded
+from windlass.jsontext.offload import LARGE, by_size, offloaded
 from windlass.models.http import TRANSPORT_ERRORS, Http, Response, cut
 from windlass.models.retry import Retry
 from windlass.models.sse import SseDecoder
@@ -49,6 +50,11 @@ class TurnDecoder(Protocol):
 
 class Exchange(Protocol):
     """What a wire says in one turn."""
+
+    @property
+    def size(self) -> int:
+        """Characters, about, of the request."""
+        ...
 
     def request(self) -> tuple[URL, bytes]:
         """Where the request goes and its body; asked again for every attempt."""
@@ -107,13 +113,16 @@ async def turn_events(
     while True:
         said = complete = False
         try:
-            response = await http.post(*exchange.request())
+            url, body = await by_size(exchange.size, exchange.request)
+            response = await http.post(url, body)
             try:
                 decoder = exchange.decoder()
                 answer = _Answer(response, decoder)
                 while (payloads := await answer.payloads()) is not None:
                     for payload in payloads:
-                        for event in answer.feed(payload):
+                        is_large = len(payload) > LARGE
+                        found = await offloaded(answer.feed, payload) if is_large else None
+                        for event in answer.feed(payload) if found is None else found:
                             said = True
                             yield event
                 events = decoder.finish()
@@ -148,7 +157,7 @@ class _Answer:
         self._response, self._decoder = response, decoder
         self._sse: SseDecoder | None = None  # until the answer is known to be a stream
         self._over = False
-        self.feed = decoder.feed
+        self.feed: Callable[[bytes], list[ModelEvent]] = decoder.feed
 
     async def payloads(self) -> list[bytes] | None:
         """The next payloads, for `feed`; None at the end."""

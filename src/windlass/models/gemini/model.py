@@ -16,6 +16,7 @@ from windlass.models.gemini.answer import AnswerDecoder
 from windlass.models.gemini.wire import RequestEncoder, SchemaForm, is_signed_model
 from windlass.models.http import Http
 from windlass.models.keys import Auth, Key, has_auth, key_from
+from windlass.models.request_size import request_size
 from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts
 from windlass.models.turn import Waiting, turn_events
 
@@ -145,6 +146,10 @@ class _Exchange:
     ) -> None:
         self._request, self._url, self._encoder, self._http = request, url, encoder, http
         self._form: SchemaForm = encoder.schema_form
+
+    @property
+    def size(self) -> int:
+        return request_size(self._request)
 
     def request(self) -> tuple[URL, bytes]:
         self._form = self._encoder.schema_form

@@ -1,7 +1,5 @@
 """Gemini's parts to ours and back. What our values have no field for lives in `extra["gemini"]`."""
 
-import base64
-import binascii
 from collections.abc import Callable
 
 from windlass.content import (
@@ -19,6 +17,7 @@ from windlass.content import (
     new_call_id,
 )
 from windlass.errors import ConfigError
+from windlass.jsontext.large import from_base64, to_base64
 from windlass.models.fields import (
     JsonObject,
     as_list,
@@ -70,7 +69,7 @@ def _encode_part(part: AnyPart, ids: bool) -> JsonObject | None:
         case Thought():
             fields = {"text": part.text, "thought": True}
         case InlineData():
-            data = base64.b64encode(part.data).decode()
+            data = to_base64(part.data)
             fields = {"inlineData": {"mimeType": part.mime_type, "data": data}}
         case FileData():
             mime = {"mimeType": part.mime_type} if part.mime_type else {}
@@ -224,6 +223,6 @@ def _decode_bytes(value: object, place: str) -> bytes:
         return value
     try:
         text = (as_text(value) or "").replace("-", "+").replace("_", "/")
-        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-    except (binascii.Error, ValueError):
+        return from_base64(text + "=" * (-len(text) % 4))
+    except ValueError:
         raise ConfigError(f"{place}: not base64") from None

@@ -16,6 +16,7 @@ from windlass.content import (
 )
 from windlass.errors import ConfigError
 from windlass.jsontext import encode_json
+from windlass.jsontext.large import encode_any_json
 from windlass.model import ModelRequest, Settings, ToolChoice
 from windlass.models.cache import IdentityCache
 from windlass.models.fields import JsonObject, merged
@@ -114,7 +115,7 @@ class RequestEncoder:
     def _encode(self, message: Message) -> bytes:
         signed = self._signed and message.role == "assistant"
         parts = encode_parts(message, ids=self._ids, signed=signed)
-        return b",".join(encode_json(part) for part in parts)
+        return b",".join(map(encode_any_json, parts))
 
 
 def _content(role: str | None, parts: list[bytes]) -> bytes:

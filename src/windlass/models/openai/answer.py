@@ -19,6 +19,8 @@ from windlass.events import (
     joined_logprobs,
 )
 from windlass.jsontext import decode_json
+from windlass.jsontext.large import outline
+from windlass.jsontext.offload import LARGE
 from windlass.models.fields import JsonObject, as_list, as_object, as_text, rest, whole
 from windlass.models.openai.calls import CallAssembler
 from windlass.models.openai.media import PROVIDER
@@ -65,6 +67,9 @@ class _Chunk(Struct):
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
+MAX_VALUES = 5_000_000
+MAX_DEPTH = 500
+"""Of an answer that is read in steps; the others end where the interpreter's stack does."""
 _KNOWN = frozenset({"role", "content", "tool_calls", "function_call"})
 _NO_USAGE = Usage()
 
@@ -107,7 +112,7 @@ class AnswerDecoder:
     def feed(self, payload: bytes) -> list[ModelEvent]:
         """The events of one chunk. Raises `ModelError` if it is an error or cannot be read."""
         try:
-            chunk = _decode(payload)
+            chunk = _decode(payload) if len(payload) <= LARGE else _decode_large(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             if payload == b"[DONE]" or not payload:
                 self.done = self.done or bool(payload)
@@ -267,6 +272,14 @@ class AnswerDecoder:
             return msgspec.convert(decode_json(payload), _Chunk)
         except (ValueError, msgspec.ValidationError) as error:
             raise StreamCut("the model's answer cannot be read") from error
+
+
+def _decode_large(payload: bytes) -> _Chunk:
+    try:
+        value = outline(payload, max_depth=MAX_DEPTH, max_values=MAX_VALUES).value()
+    except ValueError as error:
+        raise msgspec.DecodeError(str(error)) from None
+    return msgspec.convert(value, _Chunk)
 
 
 def usage_from(fields: JsonObject) -> Usage:

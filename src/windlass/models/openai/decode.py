@@ -56,7 +56,10 @@ def decode_messages(messages: Iterable[JsonObject], *, whole: bool = True) -> tu
     `ConfigError`, which names the field.
     """
     decoded: list[Message] = []
+    responses: list[FunctionResponse] = []
     names: dict[str, str] = {}
+    latest: dict[str, str] = {}
+    """The last call of each tool."""
     for index, value in enumerate(messages):
         place = f"messages[{index}]"
         fields = _object(value, place)
@@ -64,15 +67,17 @@ def decode_messages(messages: Iterable[JsonObject], *, whole: bool = True) -> tu
         if role is None:
             raise ConfigError(f"{place}.role: must be one of {', '.join(_ROLES)}")
         if role != "tool":
+            if responses:
+                decoded.append(Message("tool", tuple(responses)))
+                responses = []
             message = _decode_spoken(fields, role, place)
             names |= {call.id: call.name for call in message.calls}
+            latest |= {call.name: call.id for call in message.calls}
             decoded.append(message)
             continue
-        response = _decode_response(fields, place, names, whole)
-        if decoded and decoded[-1].role == "tool":
-            decoded[-1] = Message("tool", (*decoded[-1].parts, response))
-        else:
-            decoded.append(Message("tool", (response,)))
+        responses.append(_decode_response(fields, place, names, latest, whole))
+    if responses:
+        decoded.append(Message("tool", tuple(responses)))
     return tuple(decoded)
 
 
@@ -170,12 +175,16 @@ def _decode_part(value: Any, place: str, mark: bool) -> AnyPart:
 
 
 def _decode_response(
-    fields: JsonObject, place: str, names: dict[str, str], whole: bool
+    fields: JsonObject,
+    place: str,
+    names: dict[str, str],
+    latest: dict[str, str],
+    whole: bool,
 ) -> FunctionResponse:
     name = as_text(fields.get("name"))
     if fields["role"] == "function":
         name = _text(name, f"{place}.name")
-        call_id = next((known for known in reversed(names) if names[known] == name), "")
+        call_id = latest.get(name, "")
         extra = rest(fields, "name", "content")
     else:
         call_id = _text(fields.get("tool_call_id"), f"{place}.tool_call_id")

@@ -18,7 +18,7 @@ from windlass.content import (
     Text,
     Thought,
 )
-from windlass.jsontext import encode_json
+from windlass.jsontext.large import encode_any_json
 from windlass.models.fields import JsonObject, in_words, merged, misplaced
 from windlass.models.openai.media import PROVIDER, encode_media
 
@@ -78,7 +78,7 @@ def _placed(message: Message) -> Message:
 
 def encode_message_json(message: Message) -> bytes:
     """The same as JSON, with commas between the messages."""
-    return b",".join(encode_json(fields) for fields in encode_message(message))
+    return b",".join(map(encode_any_json, encode_message(message)))
 
 
 def encode_call(call: FunctionCall) -> JsonObject:

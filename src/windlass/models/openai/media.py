@@ -1,12 +1,11 @@
 """Content parts of the chat-completions wire that are not text: both ways, without loss."""
 
-import base64
-import binascii
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from windlass.content import AnyPart, FileData, InlineData, Opaque
 from windlass.errors import ConfigError
+from windlass.jsontext.large import from_base64, to_base64
 from windlass.models.fields import JsonObject, merged, rest
 
 __all__ = ["PROVIDER", "decode_media", "encode_media"]
@@ -31,7 +30,7 @@ def _encoded(part: InlineData | FileData, kind: str, mime: str) -> JsonObject:
         if kind != "image_url":
             raise ConfigError(f"the OpenAI wire takes {mime} as bytes, not by address: {part.uri}")
         return {"url": part.uri}
-    data = base64.b64encode(part.data).decode()
+    data = to_base64(part.data)
     if kind == "input_audio":
         return {"data": data, "format": _AUDIO_FORMATS.get(mime, mime.partition("/")[2])}
     return {"url" if kind == "image_url" else "file_data": f"data:{mime};base64,{data}"}
@@ -74,19 +73,20 @@ def _extra(part: JsonObject, kind: str, inner: dict[str, Any]) -> JsonObject:
 def _from_url(url: str, extra: JsonObject, place: str) -> InlineData | FileData:
     if not url.startswith("data:"):
         return FileData(url, extra=extra)
-    head, comma, data = url[5:].partition(",")
-    if not comma:
+    comma = url.find(",")
+    if comma < 0:
         raise ConfigError(f"{place}: a data URL without its comma")
-    mime, *flags = head.split(";")
-    content = _bytes(data, place) if "base64" in flags else unquote_to_bytes(data)
+    mime, *flags = url[5:comma].split(";")
+    is_base64 = "base64" in flags
+    content = _bytes(url, place, comma + 1) if is_base64 else unquote_to_bytes(url[comma + 1 :])
     kind = "image_url" if place.endswith("image_url.url") else "file"
     if kind == "image_url" and not mime.startswith("image/"):
         extra = merged({PROVIDER: {kind: {}}}, extra)
     return InlineData(content, mime or "application/octet-stream", extra=extra)
 
 
-def _bytes(data: str, place: str) -> bytes:
+def _bytes(data: str, place: str, start: int = 0) -> bytes:
     try:
-        return base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
+        return from_base64(data, start)
+    except ValueError:
         raise ConfigError(f"{place}: not base64") from None

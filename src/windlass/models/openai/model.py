@@ -15,6 +15,7 @@ from windlass.models.http import Http
 from windlass.models.keys import Auth, Key, has_auth, key_from
 from windlass.models.openai.answer import AnswerDecoder
 from windlass.models.openai.wire import LimitName, RequestEncoder
+from windlass.models.request_size import request_size
 from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts
 from windlass.models.turn import Waiting, turn_events
 
@@ -93,6 +94,10 @@ class _Exchange:
         self._options_sent = False
         self._limit_sent: LimitName | None = None
         self._swapped = False
+
+    @property
+    def size(self) -> int:
+        return request_size(self._request)
 
     def request(self) -> tuple[URL, bytes]:
         self._options_sent = self._encoder.stream_options

@@ -79,10 +79,7 @@ class RequestEncoder:
     def body(self, request: ModelRequest) -> bytes:
         """Raises `ConfigError` for a part that this wire has no place for."""
         messages = encode_conversation(request.messages)
-        fields: JsonObject = {
-            "model": self._model,
-            "messages": Raw(b"[" + b",".join(filter(None, messages)) + b"]"),
-        }
+        fields: JsonObject = {"model": self._model}
         if request.tools and (tools := self._tools.get(request.tools)) is not None:
             fields["tools"] = tools
             if (choice := _tool_choice(request.tool_choice, request.tools)) is not None:
@@ -97,7 +94,11 @@ class RequestEncoder:
                 fields["stream_options"] = {"include_usage": True}
         if request.extra:
             fields = merged(fields, request.extra)
-        return msgspec.json.encode(fields, enc_hook=str)
+        if "messages" in fields:
+            return msgspec.json.encode(fields, enc_hook=str)
+        pieces = [piece for message in messages if message for piece in (b",", message)]
+        before = msgspec.json.encode(fields, enc_hook=str)[:-1] + b',"messages":['
+        return b"".join((before, *pieces[1:], b"]}"))  # lets other threads run where it is long
 
     def _settings(self, settings: Settings) -> JsonObject:
         fields: JsonObject = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import jsonschema_rs
 
@@ -20,6 +20,9 @@ from windlass.schema import (
 from windlass.tool.parameters import TYPES, InvalidSchema
 
 __all__ = ["check_parameters", "validator_of"]
+
+_MEMBERS_AT_ONCE = 2_000
+T = TypeVar("T")
 
 
 def check_parameters(tool: str, schema: Schema, *, runs: bool) -> None:
@@ -55,9 +58,32 @@ def _validate(schema: Schema) -> None:
         inside.append(inner)
         return {}
 
-    jsonschema_rs.meta.validate(mapped(schema, set_aside))
+    for level in _in_parts(mapped(schema, set_aside)):
+        jsonschema_rs.meta.validate(level)
     for inner in inside:
         _validate(inner)
+
+
+def _in_parts(schema: Schema) -> Iterator[Schema]:
+    """Schemas that are valid if this one is, each without very many members in one place."""
+    rest = dict(schema)
+    for key, value in schema.items():
+        if isinstance(value, dict):
+            members = list(cast("Schema", value).items())
+            parts: list[Any] = [dict(some) for some in _batches(members)]
+        elif key in SCHEMA_LISTS and isinstance(value, list):
+            parts = list(_batches(cast("list[Any]", value)))
+        else:
+            continue
+        if len(parts) > 1:
+            del rest[key]
+            yield from ({key: part} for part in parts)
+    yield rest
+
+
+def _batches(items: list[T]) -> Iterator[list[T]]:
+    for place in range(0, len(items), _MEMBERS_AT_ONCE):
+        yield items[place : place + _MEMBERS_AT_ONCE]
 
 
 @contextmanager
