@@ -71,6 +71,7 @@ def test_every_section_and_every_setting_is_read(tmp_path: Path) -> None:
     port = 0
     cors_origins = ["https://chat.example.com", "http://localhost:3000"]
     heartbeat = 5
+    keep_alive_timeout = 75
     shutdown_timeout = 0
     console = false
     access_log = false
@@ -113,6 +114,8 @@ def test_every_section_and_every_setting_is_read(tmp_path: Path) -> None:
     [limits]
     max_body_bytes = 1
     max_header_bytes = 2
+    header_timeout = 0.5
+    max_connections_per_address = 8
     max_json_depth = 3
     max_tools = 4
     max_messages = 5
@@ -129,6 +132,7 @@ def test_every_section_and_every_setting_is_read(tmp_path: Path) -> None:
         port=0,
         cors_origins=("https://chat.example.com", "http://localhost:3000"),
         heartbeat=5.0,
+        keep_alive_timeout=75.0,
         shutdown_timeout=0.0,
         console=False,
         access_log=False,
@@ -165,6 +169,8 @@ def test_every_section_and_every_setting_is_read(tmp_path: Path) -> None:
     assert config.limits == LimitsConfig(
         max_body_bytes=1,
         max_header_bytes=2,
+        header_timeout=0.5,
+        max_connections_per_address=8,
         max_json_depth=3,
         max_tools=4,
         max_messages=5,

@@ -6,13 +6,16 @@ import logging
 import signal
 import socket
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
+from typing import cast
 
 import uvicorn
 
 from windlass.errors import ConfigError
 from windlass.gateway.app import App
-from windlass.gateway.protocol import BoundedProtocol
+from windlass.gateway.config import GatewayConfig
+from windlass.gateway.protocol import BoundedProtocol, Connections
 
 __all__ = ["GatewayServer", "address_of", "serve"]
 
@@ -24,6 +27,8 @@ COLLECTOR = (10_000, 5, 5)
 A request leaves no reference cycles, so collections are rare. A tool of the operator's may leave
 some: what survives its request is found after 250,000 new objects at the latest.
 """
+CONNECTIONS_PER_ADDRESS = 512
+"""More than `max_running` and `max_queued` together, so that they decide first."""
 AFTER_DRAINING = 5
 """Seconds for the last words to reach clients, before their connections are cut."""
 
@@ -39,13 +44,14 @@ class GatewayServer(uvicorn.Server):
                 host=server.host,
                 port=server.port,
                 loop="uvloop",
-                http=BoundedProtocol,
+                http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, _connections(app))),
                 ws="none",
                 lifespan="on",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 h11_max_incomplete_event_size=limits.max_header_bytes,
+                timeout_keep_alive=cast("int", server.keep_alive_timeout),
                 timeout_graceful_shutdown=int(server.shutdown_timeout) + AFTER_DRAINING,
             )
         )
@@ -94,6 +100,37 @@ def serve(app: App, started: Callable[[str], None]) -> None:
         address = address_of(listener)
         server.on_listening = lambda: started(address)
         server.run(sockets=[listener])
+
+
+def _connections(app: App) -> Connections:
+    config = app.gateway.config
+    return Connections(
+        header_timeout=config.limits.header_timeout,
+        per_address=_per_address(config),
+        refused=app.gateway.metrics.refused,
+    )
+
+
+def _per_address(config: GatewayConfig) -> int | None:
+    """How many connections one address may have open.
+
+    Without keys any local program can connect, so one of them must not take all descriptors. With
+    keys the address is often that of a proxy in front, and is not bounded unless it is configured.
+    """
+    configured = config.limits.max_connections_per_address
+    if configured is not None or config.keys:
+        return configured
+    return max(1, min(CONNECTIONS_PER_ADDRESS, _descriptors() // 2))
+
+
+def _descriptors() -> int:
+    """How many files and sockets this process may have open."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows has no such limit
+        return 2 * CONNECTIONS_PER_ADDRESS
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2 * CONNECTIONS_PER_ADDRESS if limit == resource.RLIM_INFINITY else limit
 
 
 def address_of(listener: socket.socket) -> str:

@@ -77,6 +77,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     """Web pages that may call the gateway from a browser; `*` is all of them."""
     heartbeat: Seconds = 15.0
     """Seconds between the comments that keep a quiet stream open."""
+    keep_alive_timeout: Seconds = 5.0
+    """Seconds for which a connection without a request stays open."""
     shutdown_timeout: SecondsOrNone = 30.0
     """Seconds that running requests get to end."""
     console: Flag = True
@@ -149,6 +151,10 @@ class LimitsConfig(Struct, frozen=True, kw_only=True):
 
     max_body_bytes: Count = 32 * 2**20
     max_header_bytes: Count = 64 * 2**10
+    header_timeout: Seconds = 15.0
+    """Seconds from a connection, or the first byte of its next request, to complete headers."""
+    max_connections_per_address: Count | None = None
+    """None means 512 without keys, or half of the process's descriptors, and no bound with keys."""
     max_json_depth: Count = 64
     max_tools: Count = 128
     """Of one request."""
