@@ -2,8 +2,10 @@
 of a resumed run."""
 
 import asyncio
+import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,13 +16,14 @@ from tests.runs.sample_runs import STARTED, begin, ended_run, kept
 
 from windlass import AsyncClient, tool
 from windlass.client.run import AsyncRun
-from windlass.errors import RunNotFound
+from windlass.errors import RunNotFound, StorageError
 from windlass.events import (
     ApprovalRequested,
     ApprovalResolved,
     RunEnded,
     RunEvent,
     RunResumed,
+    Status,
     ToolRunEnded,
     ToolRunStarted,
 )
@@ -28,7 +31,8 @@ from windlass.messaging.embedded import NatsServer
 from windlass.runs.jetstream import JetStreamLog
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import Order
-from windlass.runs.sqlite import SQLiteLog, database
+from windlass.runs.sqlite import SQLiteLog, database, queries
+from windlass.runs.sqlite.reserve import RESERVE_BYTES
 from windlass.testing import ScriptedModel, call, calls
 
 OpenLog: TypeAlias = Callable[[], RunLog]
@@ -260,4 +264,86 @@ async def test_a_decision_is_delivered_again_if_what_came_of_it_was_not_kept(pat
     resolved = [e for e in await log.read(run.id) if isinstance(e, ApprovalResolved)]
     assert len(resolved) == 1
     await client.aclose()
+    await other.aclose()
+
+
+class SmallDisk:
+    """A file system of 2 MB, which can be filled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._filler = folder / "filler"
+
+    def fill(self) -> None:
+        with contextlib.suppress(OSError), self._filler.open("wb", buffering=0) as filler:
+            while True:
+                filler.write(b"x" * 4096)
+
+    def make_room(self) -> None:
+        self._filler.unlink()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    try:
+        subprocess.run(mount, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no file system can be mounted here")
+    yield SmallDisk(folder)
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+async def test_a_stop_is_stored_on_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:
+    path = small_disk.folder / "runs.db"
+    log = SQLiteLog(path, reserve=RESERVE_BYTES)
+    run = begin(log)
+    await kept(run, STARTED)
+    small_disk.fill()
+    with pytest.raises(StorageError, match="the disk is full"):
+        await kept(run, Status("x" * 200_000))
+    with pytest.raises(StorageError, match="the disk is full"):
+        await log.check()
+    for _ in range(5):
+        assert await log.order("run_1", STOP)
+    assert log.health.cause == "database or disk is full"
+    small_disk.make_room()
+    await log.check()
+    assert log.health.cause is None
+    assert size_of(Path(f"{path}-reserve")) == RESERVE_BYTES
+    assert await log.orders("run_1") == [STOP] * 5
+    await log.aclose()
+
+
+async def test_the_reserve_of_a_disk_is_used_once_and_made_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, other = SQLiteLog(path, reserve=RESERVE_BYTES), SQLiteLog(path)
+    await kept(begin(other), STARTED)
+    reserve = Path(f"{path}-reserve")
+    orders_of = queries.orders_of
+
+    def full(*arguments: Any) -> Any:
+        if size_of(reserve):
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        return orders_of(*arguments)
+
+    await log.check()
+    with monkeypatch.context() as patched:
+        patched.setattr(queries, "orders_of", full)
+        with pytest.raises(StorageError, match="the disk is full"):
+            await log.order("run_1", approval())
+        assert await log.order("run_1", STOP)
+    assert size_of(reserve) == 0
+    await log.check()
+    assert size_of(reserve) == RESERVE_BYTES
+    await log.aclose()
     await other.aclose()
