@@ -5,6 +5,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -12,6 +13,13 @@ from tests.crash.gateway_process import GatewayProcess
 from tests.crash.readers import LOST, Doors, Event, Reader
 from tests.crash.scenarios import KINDS, prompt_of
 
+from windlass.runs.records import Order
+from windlass.runs.sqlite import SQLiteLog
+
+SMALLEST_LIMIT = 512 * 1024
+"""Bytes. Other files, as the ledgers, stay below it."""
+RECOVERY_SECONDS = 30.0
+"""A gateway that has room again says so within seconds."""
 MOMENTS = (
     "run_started",
     "run_resumed",
@@ -29,6 +37,12 @@ MOMENTS = (
 """Right after one of these somebody is killed, or a little later."""
 
 
+STOP_AT_RESUME = 0.1
+"""How many of the runs are stopped in the moment when they are resumed."""
+STOP_WHILE_GONE = 0.05
+"""How many of the open runs are stopped through the log while no gateway is there."""
+
+
 def check(response: aiohttp.ClientResponse, *expected: int) -> None:
     """Raises `ConnectionError` for a gateway that is about to end, which says so."""
     if response.status == 503:
@@ -42,23 +56,35 @@ class Drill:
     This one has a single gateway to kill.
     """
 
-    stop_share = 0.0
-    """How many of the runs are stopped on their way."""
+    stop_share = 0.02
+    """How many of the rounds are stopped at their start."""
 
     def __init__(
-        self, gateways: Sequence[GatewayProcess], session: aiohttp.ClientSession, seed: int
+        self,
+        gateways: Sequence[GatewayProcess],
+        session: aiohttp.ClientSession,
+        seed: int,
+        *,
+        file: Path | None = None,
+        fault_share: float = 0.0,
     ) -> None:
+        """`file` is that of the runs; `fault_share` of the strikes keep it from being written."""
         self.readers: dict[str, list[Reader]] = {}
         self.decisions: dict[str, bool] = {}
         """By call key: what was said to each call that waited for a yes."""
         self.stops: set[str] = set()
         """The runs that somebody has asked to stop."""
+        self.stored_stops: dict[str, int] = {}
+        """Those whose stop was stored while no gateway was there, and the events that there were."""
+        self.faults = Counter[str]()
+        """How often the log could not be written, and what was seen of it."""
         self.kills = Counter[str]()
         self.ends = Counter[str]()
         """Who was told to end, instead."""
         self._gateways, self._doors = gateways, Doors(gateways, seed)
         self._session, self._seed = session, seed
         self._chance = random.Random(seed)
+        self._file, self._fault_share = file, fault_share
         self._asked = 0
         self._enough = False
         self._events = Counter[str]()
@@ -83,13 +109,55 @@ class Drill:
 
     async def _strike(self, moment: str) -> None:
         [gateway] = self._gateways
+        if self._chance.random() < self._fault_share:
+            await self._fill_disk(gateway)
+            return
         if self._chance.random() < 0.1:
             await gateway.end()
             self.ends["gateway"] += 1
         else:
             await gateway.kill()
             self.kills[moment] += 1
+        await self._stop_while_gone()
         await self._start_again(gateway)
+
+    async def _fill_disk(self, gateway: GatewayProcess) -> None:
+        """For a while the journal may not grow. Sometimes the gateway is killed meanwhile."""
+        assert self._file is not None
+        await gateway.limit_files(max(_journal_size(self._file), SMALLEST_LIMIT))
+        self.faults["times that the disk was full"] += 1
+        await asyncio.sleep(self._chance.uniform(0.2, 2.5))
+        url = f"{gateway.url}/health/ready"
+        async with self._session.get(url) as response:
+            said = (await response.json())["status"]
+        if response.status == 503:
+            assert said.startswith("cannot write run log: "), said
+            self.faults["times that the gateway said so"] += 1
+        if self._chance.random() < 0.2:
+            await gateway.kill()
+            self.kills["full disk"] += 1
+            await self._stop_while_gone()
+            await self._start_again(gateway)
+            return
+        await gateway.limit_files(-1)
+        async with asyncio.timeout(RECOVERY_SECONDS):
+            while True:
+                async with self._session.get(url) as response:
+                    if response.status == 200:
+                        break
+                await asyncio.sleep(0.1)
+
+    async def _stop_while_gone(self) -> None:
+        """Stops that wait in the log for the gateway that resumes the runs."""
+        if self._file is None:
+            return
+        log = SQLiteLog(self._file)
+        for record in await log.list(open=True):
+            if self._chance.random() < STOP_WHILE_GONE and record.id not in self.stops:
+                self.stops.add(record.id)
+                self.stored_stops[record.id] = record.events
+                await log.order(record.id, Order(kind="stop"))
+        await log.aclose()
 
     async def _finish(self) -> None:
         """Whatever is still down comes back."""
@@ -140,7 +208,7 @@ class Drill:
 
     async def _run(self, gateway: GatewayProcess, body: dict[str, Any]) -> None:
         async with self._session.post(f"{gateway.url}/v1/runs", json=body) as response:
-            check(response, 202)
+            self._check(response, 202)
             run = await response.json()
         readers = [self._follow(run["id"]) for _ in range(self._chance.randint(1, 2))]
         await asyncio.gather(*readers)
@@ -149,7 +217,7 @@ class Drill:
         """A completion, whose run is read on by its id when its stream is lost."""
         url = f"{gateway.url}/v1/chat/completions"
         async with self._session.post(url, json=body) as response:
-            check(response, 200)
+            self._check(response, 200)
             reading = self._tasks.create_task(self._follow(response.headers["x-windlass-run-id"]))
             try:
                 async for _ in response.content:
@@ -159,7 +227,9 @@ class Drill:
         await reading
 
     async def _follow(self, run_id: str) -> None:
-        reader = Reader(run_id, self._doors, self._session, self._notice)
+        reader = Reader(
+            run_id, self._doors, self._session, self._notice, may_break=self._fault_share > 0
+        )
         self.readers.setdefault(run_id, []).append(reader)
         await reader.follow()
 
@@ -186,13 +256,14 @@ class Drill:
                 self.decisions[key] = random.Random(key).random() < 0.7
                 decision = {"call_id": call_id, "approved": self.decisions[key]}
                 self._tasks.create_task(self._say(run_id, "approve", decision))
-        elif event["event"] == "round_started" and self._stops(run_id, event["round"]):
+        elif run_id not in self.stops and self._stops(run_id, event):
             self.stops.add(run_id)
             self._tasks.create_task(self._say(run_id, "stop", {}))
 
-    def _stops(self, run_id: str, number: int) -> bool:
-        chance = random.Random(f"{run_id} {number}").random()
-        return chance < self.stop_share and run_id not in self.stops
+    def _stops(self, run_id: str, event: Event) -> bool:
+        shares = {"round_started": self.stop_share, "run_resumed": STOP_AT_RESUME}
+        chance = random.Random(f"{run_id} {event['seq']}").random()
+        return chance < shares.get(event["event"], 0.0)
 
     async def _say(self, run_id: str, verb: str, body: dict[str, Any]) -> None:
         """Says it until it is heard. A conflict says that it was, though the answer was lost."""
@@ -201,10 +272,17 @@ class Drill:
             url = f"{gateway.url}/v1/runs/{run_id}/{verb}"
             try:
                 async with self._session.post(url, json=body) as response:
-                    check(response, 200, 409)
+                    self._check(response, 200, 202, 409)
                     return
             except LOST:
                 continue
+
+    def _check(self, response: aiohttp.ClientResponse, *expected: int) -> None:
+        """The same; where the log may fail, it may fail now, and is tried again."""
+        if self._fault_share and response.status == 500:
+            self.faults["requests that failed with it"] += 1
+            raise ConnectionError("the log cannot be written")
+        check(response, *expected)
 
     async def whole(self, run_id: str) -> list[tuple[int, str]]:
         """A run as a late reader sees it."""
@@ -216,6 +294,11 @@ class Drill:
         gateway = await self._doors.any()
         async with self._session.get(f"{gateway.url}/v1/runs/{run_id}") as response:
             return json.loads(await response.read())
+
+
+def _journal_size(file: Path) -> int:
+    journal = Path(f"{file}-wal")
+    return journal.stat().st_size if journal.exists() else 0
 
 
 def client_session() -> aiohttp.ClientSession:

@@ -1,8 +1,10 @@
 """Processes of `windlass` that are killed and started again."""
 
 import asyncio
+import contextlib
 import json
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -88,6 +90,13 @@ class ForkedProcess:
         await asyncio.wait([listens, self._ended], return_when=asyncio.FIRST_COMPLETED)
         listens.cancel()
         assert self.listens.is_set(), self.last_words()
+
+    async def limit_files(self, size: int) -> None:
+        """Lets it write no file beyond that size from now on, as on a full disk; -1 is no limit."""
+        assert self._began is not None
+        pid = await asyncio.shield(self._began)
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, -1))
 
     async def kill(self) -> None:
         """`kill -9`. Returns when it is gone."""

@@ -24,7 +24,9 @@ async def judged(
     """
     figures = Counter[str]()
     ledgers = Ledgers(folder)
-    around = Circumstances(drill.decisions, drill.stops, remote)
+    around = Circumstances(
+        drill.decisions, drill.stops, remote, drill.stored_stops, bool(drill.faults)
+    )
     records = await log.list()
     assert drill.readers.keys() <= {record.id for record in records}
     async with asyncio.TaskGroup() as looking:
@@ -53,5 +55,11 @@ async def _looked_at(drill: Drill, record: RunRecord, events: Sequence[RunEvent]
 
 
 def report(drill: Drill, figures: Counter[str]) -> str:
-    told = {**figures, "ends in order": drill.ends, "kills": drill.kills}
+    told = {
+        **figures,
+        "stops that waited in the log": len(drill.stored_stops),
+        "storage errors": drill.faults,
+        "ends in order": drill.ends,
+        "kills": drill.kills,
+    }
     return msgspec.json.format(msgspec.json.encode(told)).decode()

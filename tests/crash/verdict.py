@@ -1,7 +1,7 @@
 """Judges a run that has ended by its log and by what its tools wrote down."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,6 +41,10 @@ class Circumstances(NamedTuple):
     """Runs that somebody has asked to stop."""
     remote: Collection[str] = ()
     """The tools that workers have."""
+    stored_stops: Mapping[str, int] = {}
+    """Runs whose stop waited in the log for who resumes them, and their events at that time."""
+    faults: bool = False
+    """Whether the log could not be written at times."""
 
     def may_begin(self, name: str) -> int:
         """How often a tool may begin for one start of it in the log."""
@@ -137,7 +141,9 @@ def judge(
         figures += _judge_call(run, record, ledgers, around)
     figures["rounds asked again"] += _judge_rounds(run)
     figures["approvals"] += _judge_approvals(run, ledgers, around.decisions)
-    figures[f"ended: {_judge_end(run, background, around.stops)}"] += 1
+    figures[f"ended: {_judge_end(run, background, around)}"] += 1
+    if run.run_id in around.stored_stops:
+        _judge_stored_stop(run, around.stored_stops[run.run_id])
     return figures
 
 
@@ -176,6 +182,10 @@ def _judge_call(
     if run.end.reason == "stopped" and run.run_id in around.stops:
         again = WHEN_CUT[call.name] == "retry"
         assert again or len(record.starts) == 1, f"{where} was run again"
+        if len(record.starts) == cuts:  # it did not run again: nobody knows what it did
+            unknown = call.name not in IDEMPOTENT
+            told = (end.outcome, end.effect_unknown)
+            assert told == ("interrupted", unknown), f"{where}: {told}"
         figures["interrupted: then its run was stopped"] += 1
         return figures
     figures[f"interrupted: {_judge_cut(record, cuts, end, where)}"] += 1
@@ -249,8 +259,17 @@ def _judge_approvals(run: RunLedger, ledgers: Ledgers, decisions: dict[str, bool
     return len(said)
 
 
-def _judge_end(run: RunLedger, background: bool, stops: Collection[str]) -> str:
+def _judge_stored_stop(run: RunLedger, known: int) -> None:
+    """A stop that waited in the log is obeyed before anything else is done."""
+    assert run.end.reason == "stopped", f"{run.prompt}: {run.end.reason} after a stop"
+    after = run.events[known:]
+    begun = [event for event in after if isinstance(event, ToolRunStarted | RoundStarted)]
+    assert not begun, f"{run.prompt} went on after a stop: {begun[0]}"
+
+
+def _judge_end(run: RunLedger, background: bool, around: Circumstances) -> str:
     """Whether the run ended as it should; returns how that was."""
+    stops = around.stops
     if run.end.reason == "error":
         failed = [
             record
@@ -260,6 +279,8 @@ def _judge_end(run: RunLedger, background: bool, stops: Collection[str]) -> str:
         how, said = "a tool was interrupted that must not be", "launch was interrupted"
         if not background:  # nothing is done for it any more, whatever was cut off
             how, said = "its client was gone", CLIENT_LOST
+            if around.faults and "could not be written" in str(run.end.error):
+                how, said = "its log failed", "the run log could not be written"
         elif not failed:
             assert _cut_in_a_row(run) > MOST_RESUMPTIONS, f"{run.prompt}: {run.end.error}"
             how, said = "it was given up", "without coming any further"
