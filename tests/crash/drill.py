@@ -75,7 +75,7 @@ class Drill:
         self.stops: set[str] = set()
         """The runs that somebody has asked to stop."""
         self.stored_stops: dict[str, int] = {}
-        """Those whose stop was stored while no gateway was there, and the events that there were."""
+        """Those whose stop was stored while no gateway was there, and their events by then."""
         self.faults = Counter[str]()
         """How often the log could not be written, and what was seen of it."""
         self.kills = Counter[str]()

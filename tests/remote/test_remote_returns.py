@@ -3,8 +3,11 @@
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from tests.remote.mortal_nats import MortalNats
@@ -14,8 +17,9 @@ from windlass import ToolContext, ToolError, tool
 from windlass.content import FunctionResponse
 from windlass.messaging.connection import Connection, Msg
 from windlass.toolsets.remote import RemoteSession, calls, execute_in_session, subjects
-from windlass.toolsets.remote import bridge as bridge_module
 from windlass.toolsets.remote.bridge import Bridge
+from windlass.toolsets.remote.calls import Answer, Calls, Lost
+from windlass.toolsets.remote.directory import Member
 from windlass.toolsets.remote.frames import REPLY, Announcement, Busy, Call, Result, decode, encode
 from windlass.worker import Worker
 
@@ -194,41 +198,64 @@ async def test_a_call_whose_large_answer_was_lost_is_not_run_again(
     assert len(times) == 1
 
 
-async def test_a_worker_that_is_slow_to_answer_pings_is_not_lost(
-    nats: str,
-    session: str,
-    bridge_of: MakeBridge,
-    wire: Connection,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+class Line:
+    """A connection that keeps what is sent, and a clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.sent: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        """Subjects, each with where the answer goes."""
+        self.lost: list[Member] = []
+        self.calls = Calls("g", self.lost.append, lambda: self.now)
+        self.member = Member(Announcement(worker="slow", session="s", tools=()), self.now)
+
+    async def publish(self, subject: str, data: bytes, reply: str) -> None:
+        self.sent.put_nowait((subject, reply))
+
+    def ask(self) -> "asyncio.Task[Answer]":
+        wire = cast("Connection", self)
+        return asyncio.create_task(self.calls.ask(wire, self.member, b"", None, again=False))
+
+    async def ping(self) -> str:
+        """Pings the worker; returns where its answer goes."""
+        await self.calls.look_after(cast("Connection", self))
+        subject, reply = self.sent.get_nowait()
+        assert subject == subjects.to_worker("s", "slow", "ping")
+        return reply
+
+    async def answer(self, reply: str, data: bytes = b"{}") -> None:
+        message = cast("Msg", SimpleNamespace(subject=reply, data=data, headers=None))
+        await self.calls.on_reply(cast("Connection", self), message)
+
+
+async def test_a_worker_that_is_slow_to_answer_pings_is_not_lost() -> None:
     """Each answer comes when the next ping has been sent already."""
-    monkeypatch.setattr(calls, "SILENT_SECONDS", 1.0)
-    monkeypatch.setattr(bridge_module, "WATCH_SECONDS", 0.02)
-    bridge, late, asked = bridge_of(), asyncio.Queue[Msg](), asyncio.Queue[Msg]()
-    pings = asyncio.Semaphore(0)
-
-    async def ping(message: Msg) -> None:
-        pings.release()
-        late.put_nowait(message)
-        if late.qsize() > 3:
-            await late.get_nowait().respond(b"{}")
-
-    async def call(message: Msg) -> None:
-        asked.put_nowait(message)
-
-    async with Worker([get_weather], nats=nats, session=session):
-        spec = await spec_named(bridge, session, "get_weather")
-    await wire.subscribe(subjects.to_worker(session, "slow", "ping"), ping)
-    await wire.subscribe(subjects.to_worker(session, "slow", "call"), call)
-    slow = Announcement(worker="slow", session=session, tools=(spec,))
-    await wire.publish(subjects.announce(session, "slow"), encode(slow))
-    running = asyncio.create_task(bridge.call(session, spec, {"city": "Rome"}, CONTEXT))
-    message = await asked.get()
-    for _ in range(75):  # longer than anybody may be silent
-        await pings.acquire()
+    line, late = Line(), deque[str]()
+    running = line.ask()
+    _, reply = await line.sent.get()
+    for _ in range(100):
+        line.now += calls.SILENT_SECONDS / 20
+        late.append(await line.ping())
+        if len(late) > 3:
+            await line.answer(late.popleft())
+    assert line.lost == []
     done = FunctionResponse("get_weather", {"output": "sunny"}, "call_1")
-    await message.respond(encode(Result(response=done)))
-    assert (await running).output == "sunny"
+    await line.answer(reply, encode(Result(response=done)))
+    answer = await running
+    assert isinstance(answer, Result)
+    assert answer.response.output == "sunny"
+
+
+async def test_a_worker_that_answers_no_ping_is_lost() -> None:
+    line = Line()
+    running = line.ask()
+    await line.sent.get()
+    await line.ping()
+    line.now += calls.SILENT_SECONDS + 0.1
+    await line.calls.look_after(cast("Connection", line))
+    with pytest.raises(Lost):
+        await running
+    assert line.lost == [line.member]
 
 
 async def test_that_a_server_is_away_is_said_once(

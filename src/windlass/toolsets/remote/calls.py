@@ -87,8 +87,13 @@ class _Pending:
 class Calls:
     """Those of one gateway, named `gateway`; `left` is told of members that do not answer."""
 
-    def __init__(self, gateway: str, left: Callable[[Member], None]) -> None:
-        self._gateway, self._left = gateway, left
+    def __init__(
+        self,
+        gateway: str,
+        left: Callable[[Member], None],
+        clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
+    ) -> None:
+        self._gateway, self._left, self._clock = gateway, left, clock
         self._pending: dict[int, _Pending] = {}
         self._pings: dict[int, tuple[Member, float]] = {}
         """Those that were not answered yet, and when they were sent."""
@@ -117,7 +122,7 @@ class Calls:
         pending = self._pending[number] = _Pending(member, data, reply, context, again)
         member.in_flight += 1
         try:
-            await _send(connection, pending)
+            await self._send(connection, pending)
             return await pending.answer
         finally:
             member.in_flight -= 1
@@ -138,7 +143,7 @@ class Calls:
             if pending.sent == 1:  # of one that was sent before, the worker may know
                 pending.lose(NotThere())
             return
-        pending.member.seen = asyncio.get_running_loop().time()
+        pending.member.seen = self._clock()
         try:
             frame = decode(message.data, REPLY)
         except BadFrame as error:
@@ -152,7 +157,7 @@ class Calls:
 
     async def look_after(self, connection: Connection) -> None:
         """Finds workers that are gone: calls that they have would otherwise wait for ever."""
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         oldest = now - SILENT_SECONDS
         self._pings = {n: ping for n, ping in self._pings.items() if ping[1] > oldest}
         for member in {id(each.member): each.member for each in self._pending.values()}.values():
@@ -165,11 +170,11 @@ class Calls:
                 await connection.publish(subject, b"", reply)
         for pending in list(self._pending.values()):
             if now - pending.sent_at > AGAIN_SECONDS:
-                await _send(connection, pending)
+                await self._send(connection, pending)
 
     def break_ended(self) -> None:
         """Nothing was received for a while, which says nothing about the workers."""
-        self._broken_at = now = asyncio.get_running_loop().time()
+        self._broken_at = now = self._clock()
         self._pings.clear()
         for pending in self._pending.values():
             pending.member.seen, pending.member.missing = now, None
@@ -178,15 +183,15 @@ class Calls:
         """Our own connection was lost, and with it any number of messages."""
         self.break_ended()
         for pending in list(self._pending.values()):
-            await _send(connection, pending)
+            await self._send(connection, pending)
 
     async def _ponged(self, connection: Connection, member: Member, pong: Pong | None) -> None:
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         if pong is not None:
             back = member.missing is not None or member.reconnects not in (None, pong.reconnects)
             member.seen, member.missing, member.reconnects = now, None, pong.reconnects
             for pending in self._at(member) if back else ():
-                await _send(connection, pending)
+                await self._send(connection, pending)
         elif member.missing is None:
             member.missing = now
             self._left(member)
@@ -195,6 +200,13 @@ class Calls:
                     pending.lose(Lost())
         elif now - member.missing > RETURN_SECONDS and not self._after_break(now):
             self._lose(member)
+
+    async def _send(self, connection: Connection, pending: _Pending) -> None:
+        member = pending.member
+        pending.sent += 1
+        pending.sent_at = self._clock()
+        subject = subjects.to_worker(member.session, member.id, "call")
+        await connection.publish(subject, pending.data, pending.reply)
 
     def _after_break(self, now: float) -> bool:
         return now - self._broken_at < RETURN_AFTER_BREAK
@@ -210,14 +222,6 @@ class Calls:
     def _next(self, member: Member) -> tuple[int, str]:
         self._count += 1
         return self._count, subjects.reply(self._gateway, member.session, self._count)
-
-
-async def _send(connection: Connection, pending: _Pending) -> None:
-    member = pending.member
-    pending.sent += 1
-    pending.sent_at = asyncio.get_running_loop().time()
-    subject = subjects.to_worker(member.session, member.id, "call")
-    await connection.publish(subject, pending.data, pending.reply)
 
 
 def _pong(message: Msg) -> Pong:
