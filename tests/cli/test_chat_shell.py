@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.cli.chatting import ALT_ENTER, CTRL_C, CTRL_D, chosen, conversing, talk
 
@@ -17,6 +18,7 @@ from windlass.cli.chat.conversation import Conversation, read_messages
 from windlass.cli.chat.terminal import Journal
 from windlass.content import FunctionDeclaration, Message
 from windlass.errors import ConfigError
+from windlass.runs.sqlite import SQLiteLog
 from windlass.testing import FakeOpenAI, Gate, call, calls, cut, refuse, slow, think
 
 deleted: list[str] = []
@@ -418,3 +420,23 @@ def test_without_the_extra_the_command_that_installs_it_is_named(
 def test_without_a_terminal_the_way_to_do_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["chat", "--model", "openai/gpt-test"]) == 2
     assert "use `windlass run" in capsys.readouterr().err
+
+
+async def test_the_runs_of_a_chat_are_kept_together_until_it_is_cleared(tmp_path: Path) -> None:
+    file = tmp_path / "runs.db"
+    with FakeOpenAI(["One.", "Two.", "Three."]) as fake:
+        conversation = Conversation(msgspec.structs.replace(chosen(fake), runs=file))
+        for question in ("First", "Second", "Third"):
+            if question == "Third":
+                conversation.clear()
+            async with conversation.stream(Message.user(question), lambda _: True) as stream:
+                async for _ in stream:
+                    pass
+            conversation.remember(stream.reply)
+        await conversation.aclose()
+    log = SQLiteLog(file)
+    third, second, first = await log.list()
+    await log.aclose()
+    assert [record.title for record in (first, second, third)] == ["First", "Second", "Third"]
+    assert first.chat == second.chat != third.chat
+    assert first.chat.startswith("chat_")

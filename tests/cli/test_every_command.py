@@ -156,7 +156,7 @@ def test_demo_serves_the_embedded_model(monkeypatch: pytest.MonkeyPatch, here: P
 def test_serve_listens(upstream: Upstream) -> None:
     upstream()
     with serving("serve", "--port", "0", until="Windlass listens on ") as line:
-        address = line.removeprefix("Windlass listens on ").split()[0]
+        address = line.split("Windlass listens on ")[1].strip()
         assert json.loads(fetched(f"{address}/health")) == {"status": "ok"}
 
 

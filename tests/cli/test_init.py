@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,17 @@ def test_a_folder_that_cannot_be_made_is_one_clear_line(
     (here / "file").touch()
     assert main(["init", "file/sub"]) == 2
     assert capfd.readouterr().err == "windlass: cannot write to file/sub: Not a directory\n"
+
+
+def test_runs_are_kept_in_the_file_that_is_written(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: Path
+) -> None:
+    with FakeOpenAI(["Hello."]) as fake:
+        monkeypatch.setenv("OPENAI_BASE_URL", fake.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        init(capfd)
+        assert main(["run", "Hi", "-q"]) == 0
+    assert tomllib.loads((here / "windlass.toml").read_text())["runs"] == {"path": "windlass.db"}
+    capfd.readouterr()
+    assert main(["runs", "list"]) == 0
+    assert "Hi" in capfd.readouterr().out

@@ -1,5 +1,6 @@
 """`windlass run` as a script meets it: stdout, stderr, options and exit codes."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import get_args
@@ -11,6 +12,7 @@ from windlass.cli import main
 from windlass.cli.run import ENDINGS
 from windlass.content import Message
 from windlass.events import StopReason, TextDelta, event_from_json
+from windlass.runs.sqlite import SQLiteLog
 from windlass.testing import Gate, Turn, call, calls, refuse, say, slow
 
 
@@ -21,7 +23,8 @@ def test_the_answer_is_all_of_stdout_and_the_story_is_on_stderr(
     ran = run("Weather?", "--tools", "tools.py", "--model", "openai/gpt-test")
     assert (ran.code, ran.out) == (0, "It is sunny.\n")
     assert 'get_weather {"city":"Paris"} -> sunny in Paris (ok' in ran.error
-    assert "Executing get_weather..." in ran.error
+    assert ran.error.count("Executing get_weather...") == 1
+    assert ran.error.index("Executing get_weather...") < ran.error.index("-> sunny in Paris")
     assert "20 tokens in, 10 out, 2 rounds" in ran.error
     assert KEY not in ran.error
 
@@ -211,3 +214,51 @@ def test_a_tool_that_crashes_says_where_its_traceback_is(
     ran = run("Go.", "--tools", "broken.py")
     assert ran.code == 0
     assert "crash failed with an internal error. (failed; see the traceback above, " in ran.error
+
+
+def test_a_failure_at_once_is_told_without_a_count_of_no_tokens(
+    upstream: Upstream, run: Run
+) -> None:
+    upstream(refuse(400, "too hot today"))
+    ran = run("Weather?", "--model", "openai/gpt-test")
+    assert ran.error == (
+        "openai/gpt-test (it was asked for); tools: none\nwindlass: too hot today (HTTP 400)\n"
+    )
+
+
+def test_a_failure_after_some_rounds_counts_their_tokens(upstream: Upstream, run: Run) -> None:
+    upstream(call("get_weather", city="Paris"), refuse(400, "too hot today"))
+    assert "10 tokens in, 5 out" in run("Weather?", "--tools", "tools.py").error
+
+
+async def kept_in(file: Path) -> list[tuple[str, str | None]]:
+    log = SQLiteLog(file)
+    try:
+        return [(record.title, record.reason) for record in await log.list()]
+    finally:
+        await log.aclose()
+
+
+def test_runs_are_kept_where_the_file_here_says(
+    upstream: Upstream, run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upstream(*["Hello."] * 4)
+    (here / "windlass.toml").write_text(
+        '[models.fast]\ntarget = "openai/gpt-test"\n[runs]\npath = "kept/runs.db"\n'
+    )
+    (here / "kept").mkdir()
+    assert run("Kept?").code == 0
+    assert run("By its name?", "--model", "fast").code == 0
+    assert run("Without the file?", "--model", "openai/gpt-test").code == 0
+    monkeypatch.setenv("WINDLASS_MODEL", "openai/gpt-test")
+    assert run("With the environment?").code == 0
+    kept = asyncio.run(kept_in(here / "kept" / "runs.db"))
+    assert sorted(kept) == [("By its name?", "answer"), ("Kept?", "answer")]
+    assert [path.name for path in here.glob("*.db")] == []
+
+
+def test_a_key_that_is_missing_is_told_in_the_words_of_the_command_line(
+    here: Path, run: Run
+) -> None:
+    ran = run("Hi", "--model", "openai/gpt-test", "-q")
+    assert ran == (2, "", "windlass: OpenAI needs a key: set OPENAI_API_KEY\n")

@@ -322,3 +322,23 @@ def test_a_response_reads_as_the_model_reads_it(
     response: dict[str, object] | None, text: str
 ) -> None:
     assert response_text(response) == text
+
+
+def test_a_tool_that_ends_before_the_status_comes_is_announced_before_its_result() -> None:
+    _, about = told(
+        ROUND,
+        ToolCallEnded(0, PAY),
+        ToolRunStarted(PAY, 1),
+        answer(seconds=1.5),
+        TurnEnded("tool_calls"),
+        Status("Executing pay..."),
+    )
+    assert about.splitlines() == [
+        "Executing pay...",
+        '  pay {"amount":5} -> paid 5 (ok, 1.50 s)',
+    ]
+
+
+def test_a_run_that_fails_at_once_has_no_count_of_no_tokens() -> None:
+    _, about = told(ROUND, RunEnded("error", error="no such model"))
+    assert about == "the run failed: no such model\n"

@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from windlass.cli import main
+from windlass.cli.serve import console_address
 from windlass.testing import FakeOpenAI, Gate, call, slow
 
 CONFIG = """\
@@ -121,6 +122,7 @@ def test_a_process_answers_and_a_termination_during_a_stream_ends_it_in_order(
 def test_an_interruption_ends_a_process_that_has_nothing_to_do(tmp_path: Path) -> None:
     with FakeOpenAI() as fake, serving(tmp_path, fake) as (process, client):
         assert client.get("/health").json() == {"status": "ok"}
+        assert f"The console is at {client.base_url}/. Windlass listens on" in process.log
         process.signal(signal.SIGINT)
         assert process.end() == 130
     assert "Traceback" not in process.log
@@ -238,3 +240,16 @@ def test_another_program_on_the_port_of_nats_is_one_message_and_exit_code_2(
         address = f"nats://127.0.0.1:{taken.getsockname()[1]}"
         said = failed(tmp_path, "worker", "--tools", "tools.py", "--nats", address)
     assert said.startswith(f"no NATS server answers at {address}")
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080/"),
+        ("http://0.0.0.0:8080", "http://localhost:8080/"),
+        ("http://[::]:8080", "http://localhost:8080/"),
+        ("http://[::1]:8080", "http://[::1]:8080/"),
+    ],
+)
+def test_the_console_is_named_by_an_address_that_a_browser_opens(address: str, shown: str) -> None:
+    assert console_address(address) == shown

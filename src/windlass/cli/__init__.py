@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from windlass import __version__
+from windlass.cli.parser import Parser
 from windlass.errors import ConfigError, WindlassError
 
 __all__ = ["COMMANDS", "main", "whole_parser"]
@@ -64,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     wanted = next((word for word in given if not word.startswith("-")), None)
     parser, modules = _parser_with([wanted] if wanted else [])
+    parser.check_options(given)
     options = parser.parse_args(given)
     if not modules:
         parser.print_help(sys.stderr)
@@ -89,9 +91,9 @@ def whole_parser() -> argparse.ArgumentParser:
     return _parser_with(COMMANDS)[0]
 
 
-def _parser_with(wanted: Collection[str]) -> tuple[argparse.ArgumentParser, list[Command]]:
+def _parser_with(wanted: Collection[str]) -> tuple[Parser, list[Command]]:
     """The parser, and the modules of those commands: no others are loaded."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="windlass",
         description="Automatic tool execution for any language model.",
         epilog=EPILOG,
@@ -112,5 +114,7 @@ def _parser_with(wanted: Collection[str]) -> tuple[argparse.ArgumentParser, list
 
 
 def _complain(parser: argparse.ArgumentParser, error: Exception, code: int) -> int:
-    sys.stderr.write(f"{parser.prog}: {error}\n")
+    # The library's advice names a parameter, which the command line does not have.
+    said = str(error).replace("pass api_key= or set ", "set ")
+    sys.stderr.write(f"{parser.prog}: {said}\n")
     return code

@@ -5,6 +5,7 @@ import asyncio
 import os
 import sys
 
+from windlass.cli.parser import port_number
 from windlass.cli.progress import progress_shown
 from windlass.errors import ConfigError, StorageError
 from windlass.gateway.config import GatewayConfig, ModelConfig, RunsConfig, ServerConfig
@@ -55,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"{DEFAULT}, {LIGHT} or a GGUF file (default: MODEL, else {DEFAULT})",
     )
     parser.add_argument("--host", default="127.0.0.1", help="an address of this machine alone")
-    parser.add_argument("--port", type=int, default=8080, help="0 takes any that is free")
+    parser.add_argument("--port", type=port_number, default=8080, help="0 takes any that is free")
 
 
 def run(options: argparse.Namespace) -> int:

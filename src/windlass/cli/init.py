@@ -47,6 +47,9 @@ max_rounds = 5                      # how often tools may be run for one answer
 [tools]
 modules = ["tools.py"]              # files beside this one, or importable names
 
+[runs]
+path = "windlass.db"                # runs are kept in this file: windlass runs list
+
 [server]                            # for `windlass serve`
 host = "127.0.0.1"                  # other addresses need [[keys]]: windlass keys new
 port = 8080

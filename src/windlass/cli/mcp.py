@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from windlass import __version__
 from windlass.cli.completion import completes_files
+from windlass.cli.parser import port_number
 from windlass.cli.toolfiles import find_tools
 from windlass.errors import ConfigError
 from windlass.gateway.config.checks import is_loopback
@@ -54,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default="windlass", help="what the server calls itself")
     parser.add_argument("--http", action="store_true", help="listen, in place of stdin and stdout")
     parser.add_argument("--host", default="127.0.0.1", help="other hosts than this one need keys")
-    parser.add_argument("--port", type=int, default=8931, help="0 takes any that is free")
+    parser.add_argument("--port", type=port_number, default=8931, help="0 takes any that is free")
     parser.add_argument(
         "--key",
         action="append",

@@ -15,6 +15,7 @@ from windlass.cli.approvals import ANSWERS, approval_hook
 from windlass.cli.completion import completes_files
 from windlass.cli.mcp_servers import add_mcp_option, servers_from
 from windlass.cli.output import own_stdout
+from windlass.cli.parser import whole_number
 from windlass.cli.run_output import (
     Answer,
     EventLines,
@@ -47,6 +48,8 @@ examples:
 
 The model is --model, else WINDLASS_MODEL, else the first one of the windlass.toml here (with its
 tools), else that of the first provider whose key is set, else the embedded one, if installed.
+
+Runs are kept in the [runs] path of the windlass.toml, where that is read: see `windlass runs`.
 
 --json writes one object when all is over: text, calls, results, usage, rounds, stop_reason,
 messages, model. --events writes one JSON event a line, as they come.
@@ -93,7 +96,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--system", metavar="TEXT", help="what the model is told first")
     parser.add_argument(
-        "--max-rounds", type=_rounds, metavar="N", help="how often tools may be run (default: 5)"
+        "--max-rounds",
+        type=whole_number(),
+        metavar="N",
+        help="how often tools may be run (default: 5)",
     )
     parser.add_argument(
         "--mode", choices=MODES, help="how tools are brought to the model (default: auto)"
@@ -148,6 +154,7 @@ async def _answered(
 
     client = open_client(
         chosen,
+        chosen.runs,
         system=options.system,
         mode=options.mode,
         max_rounds=options.max_rounds,
@@ -220,12 +227,6 @@ def _image(path: Path) -> Part:
         return Part.from_bytes(path.read_bytes(), kind)
     except OSError as error:
         raise ConfigError(f"--image: cannot read {path}: {error.strerror}") from error
-
-
-def _rounds(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"must be a whole number, 0 or more, not {text!r}")
-    return int(text)
 
 
 def _seconds(text: str) -> float:

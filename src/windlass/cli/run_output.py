@@ -5,10 +5,11 @@ from typing import Any, Protocol, TextIO
 
 import msgspec
 
+from windlass.cli.executing import Executing
 from windlass.cli.output import Output
 from windlass.cli.visible import cut, one_line, visible
 from windlass.client import AsyncRun
-from windlass.content import FunctionCall, FunctionResponse
+from windlass.content import FunctionCall, FunctionResponse, Usage
 from windlass.errors import RoundLimitExceeded
 from windlass.events import (
     ApprovalResolved,
@@ -141,11 +142,12 @@ class Narrator:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._calls: dict[str, FunctionCall] = {}
+        self._executing = Executing()
 
     def tell(self, event: RunEvent) -> None:
+        if words := self._executing.said(event):
+            self.say(words)
         match event:
-            case Status(message=message):
-                self.say(message)
             case ToolRunStarted(call=call):
                 self._calls[call.id] = call
             case ToolRunProgress(name=name, progress=done, message=message):
@@ -158,6 +160,8 @@ class Narrator:
                 self.say(f"  {self._called(response)} -> {_result(response)} ({how})")
             case ApprovalResolved(approved=True, call_id=call_id):
                 self.say(f"  {self._name(call_id)}: approved")
+            case RunEnded(reason="error", usage=Usage(total_tokens=0)):
+                pass  # nothing was used, and the error follows
             case RunEnded(usage=usage, rounds=rounds):
                 self.say(
                     f"{usage.input_tokens} tokens in, {usage.output_tokens} out,"

@@ -11,7 +11,7 @@ from windlass.errors import ConfigError
 from windlass.gateway.config import CONFIG_NAME, WorkersConfig, find_config, load_config
 from windlass.gateway.observe.access_log import configure_logging
 
-__all__ = ["configure", "run"]
+__all__ = ["configure", "console_address", "run"]
 
 DESCRIPTION = """\
 Serves the configured models to every client that speaks OpenAI's chat completions, and runs the
@@ -25,6 +25,9 @@ examples:
 
   curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\
     -d '{"model": "fast", "messages": [{"role": "user", "content": "Weather in Paris?"}]}'"""
+
+
+ALL_INTERFACES = ("http://0.0.0.0", "http://[::]")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,10 +74,17 @@ def run(options: argparse.Namespace) -> int:
         config = replace(config, runs=replace(config.runs, path=str(options.runs.resolve())))
     if options.workers and config.workers is None:
         config = replace(config, workers=WorkersConfig())
-    serve(create_app(config), _listening)
+
+    def listening(address: str) -> None:
+        console = f"The console is at {console_address(address)}. " if config.server.console else ""
+        sys.stderr.write(f"{console}Windlass listens on {address}\n")
+        sys.stderr.flush()
+
+    serve(create_app(config), listening)
     return 0
 
 
-def _listening(address: str) -> None:
-    sys.stderr.write(f"Windlass listens on {address}\n")
-    sys.stderr.flush()
+def console_address(address: str) -> str:
+    """The address for a browser on this machine: one for all interfaces is none that it opens."""
+    host, _, port = address.rpartition(":")
+    return f"http://localhost:{port}/" if host in ALL_INTERFACES else f"{address}/"

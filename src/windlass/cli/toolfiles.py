@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, Unpack, cast, runtime_checkable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.cli.progress import progress_shown
 from windlass.cli.providers import default_target, remedies
@@ -38,6 +39,8 @@ class Chosen(Struct, frozen=True):
     config: ModelConfig
     because: str
     tools: tuple[Tool, ...] = ()
+    runs: Path | None = None
+    """Where runs are kept: the `[runs] path` of the `windlass.toml` that the model is from."""
 
 
 def choose_model(name: str | None, tool_files: Sequence[str | McpConfig] = ()) -> Chosen:
@@ -49,7 +52,7 @@ def choose_model(name: str | None, tool_files: Sequence[str | McpConfig] = ()) -
     """
     files = tuple(load_tools(tool_files, Path()).values())
     chosen = _configured(name) if name is None or not _is_target(name) else _named(name)
-    return Chosen(chosen.config, chosen.because, files) if files else chosen
+    return replace(chosen, tools=files) if files else chosen
 
 
 def find_tools(tool_files: Sequence[str | McpConfig] = ()) -> dict[str, Tool]:
@@ -69,8 +72,10 @@ def find_tools(tool_files: Sequence[str | McpConfig] = ()) -> dict[str, Tool]:
     return load_tools(config.tool_modules, config.base)
 
 
-def open_client(chosen: Chosen, **options: Unpack[RunOptions]) -> AsyncClient:
-    """A client for it. An option stands over what is configured; None is not said.
+def open_client(
+    chosen: Chosen, log: Path | None = None, **options: Unpack[RunOptions]
+) -> AsyncClient:
+    """A client for it, which keeps its runs in `log`. An option overrides what is configured.
 
     Raises `ConfigError` if the model cannot be used.
     """
@@ -93,6 +98,7 @@ def open_client(chosen: Chosen, **options: Unpack[RunOptions]) -> AsyncClient:
         base_url=config.base_url,
         api_key=os.environ.get(config.api_key_env) if config.api_key_env else None,
         headers=config.headers or None,
+        log=log,
         **cast("RunOptions", {**configured, **given}),
     )
 
@@ -170,7 +176,8 @@ def _first(config: GatewayConfig, because: str) -> Chosen:
 def _of(config: GatewayConfig, model: ModelConfig, because: str) -> Chosen:
     tools = load_tools(config.tool_modules, config.base)
     named = named_tools(model.tools if model.function_calling else (), tools)
-    return Chosen(model, because, tuple(named.values()))
+    runs = None if config.runs.path is None else config.base / config.runs.path
+    return Chosen(model, because, tuple(named.values()), runs)
 
 
 def _examined(path: Path | None) -> GatewayConfig:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from windlass.cli.parser import whole_number
 from windlass.cli.toolfiles import find_tools
 from windlass.errors import ConfigError
 
@@ -41,7 +42,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--id", help="the worker's name; default: a new one")
     parser.add_argument(
-        "--max-running", type=int, default=16, metavar="N", help="calls at once; default: 16"
+        "--max-running",
+        type=whole_number(1),
+        default=16,
+        metavar="N",
+        help="calls at once; default: 16",
     )
     parser.add_argument("--creds", type=Path, metavar="FILE", help="NATS credentials")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from windlass.cli.chat.conversation import Conversation, read_messages
 from windlass.cli.completion import completes_files
 from windlass.cli.mcp_servers import add_mcp_option, servers_from
+from windlass.cli.parser import whole_number
 from windlass.cli.toolfiles import choose_model
 from windlass.errors import ConfigError
 
@@ -26,7 +27,8 @@ examples:
   windlass chat --resume chat.json       # written by /save chat.json
 
 /help lists the commands. Ctrl-C stops an answer and not the chat; Ctrl-D leaves. Without --model
-it is WINDLASS_MODEL, the first model of windlass.toml, or one whose key is set."""
+it is WINDLASS_MODEL, the first model of windlass.toml, or one whose key is set. Runs are kept in
+the [runs] path of the windlass.toml, where that is read: see `windlass runs`."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +48,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_mcp_option(parser)
     parser.add_argument("--system", metavar="TEXT", help="instructions for the model")
     parser.add_argument(
-        "--max-rounds", type=int, metavar="N", help="how many rounds of tools an answer may take"
+        "--max-rounds",
+        type=whole_number(),
+        metavar="N",
+        help="how many rounds of tools an answer may take",
     )
     resume = parser.add_argument(
         "--resume", type=Path, metavar="FILE", help="go on with a saved chat"

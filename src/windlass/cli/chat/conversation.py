@@ -1,6 +1,7 @@
 """A conversation with a model that can change on the way: what was said, and how it goes on."""
 
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import msgspec
 
 from windlass.cli.toolfiles import Chosen, choose_model, load_model, open_client
+from windlass.client.options import RunOptions
 from windlass.client.stream import AsyncStream
 from windlass.content import Message, Usage
 from windlass.errors import ConfigError
@@ -46,7 +48,8 @@ class Conversation:
         self.usage = Usage()
         """Of all replies together."""
         self.replies = 0
-        self._client = open_client(chosen)
+        self._client = open_client(chosen, chosen.runs)
+        self._id = _new_id()
         self._tool_files = tuple(tool_files)
         self._max_rounds = max_rounds
         Policy(max_rounds=self.max_rounds)  # a number that cannot be is found now
@@ -69,14 +72,15 @@ class Conversation:
     def stream(self, question: Message, approve: ApprovalHook) -> AsyncStream:
         """The run that answers the question; `remember` its reply."""
         self._asked = (self.messages, question)
-        return self._client.stream(
-            [*self.messages, question],
+        prompt = [*self.messages, question]
+        options = RunOptions(
             system=self.system,
             max_rounds=self.max_rounds,
             on_limit="final_answer",
             approve=approve,
             approval_timeout=_PATIENCE,
         )
+        return AsyncStream(lambda: self._client.launch(prompt, None, options, chat=self._id))
 
     def remember(self, reply: Reply) -> None:
         """Goes on from the reply. Calls of tools that nobody can run here are told so."""
@@ -94,7 +98,7 @@ class Conversation:
 
     def clear(self) -> None:
         """Forgets what was said. The model, its tools and the instructions stay."""
-        self.messages, self._asked = (), None
+        self.messages, self._asked, self._id = (), None, _new_id()
 
     async def use(self, name: str) -> None:
         """Goes on with another model, and the same tools unless it is configured with its own.
@@ -103,7 +107,7 @@ class Conversation:
         """
         chosen = choose_model(name, self._tool_files)
         chosen = msgspec.structs.replace(chosen, tools=chosen.tools or self.tools)
-        client = open_client(chosen)
+        client = open_client(chosen, chosen.runs)
         await load_model(client.model)
         former, self._client, self.chosen = self._client, client, chosen
         await former.aclose()
@@ -130,6 +134,11 @@ class Conversation:
         if questions:
             at = questions[-1]
             self._asked = (self.messages[:at], self.messages[at])
+
+
+def _new_id() -> str:
+    """The id under which the runs of one chat are kept."""
+    return f"chat_{secrets.token_hex(12)}"
 
 
 def write_messages(file: Path, messages: Sequence[Message]) -> None:

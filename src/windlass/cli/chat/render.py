@@ -67,7 +67,9 @@ def live_line(view: View, now: float, hint: str) -> RenderableType:
 
 def ending(view: View) -> RenderableType:
     """The line under a run that has ended: rounds, tokens, time and model."""
-    return _line(view.budget, tokens(view.usage), f"{view.seconds or 0.0:.1f} s", view.model)
+    unused = view.reason == "error" and not view.usage.total_tokens
+    used = [] if unused else [tokens(view.usage)]
+    return _line(view.budget, *used, f"{view.seconds or 0.0:.1f} s", view.model)
 
 
 def tokens(usage: Usage) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from windlass.cli.executing import Executing
 from windlass.cli.runs.tones import Tone
 from windlass.cli.runs.words import (
     OUTCOMES,
@@ -52,6 +53,7 @@ class Teller:
         self._began = began
         self._live = live
         self._calls: dict[str, FunctionCall] = {}
+        self._executing = Executing()
         self._line_is_open = False
         self._has_spoken = False
         """In this round."""
@@ -68,6 +70,7 @@ class Teller:
             return self._speak(event.text)
         if isinstance(event, RoundStarted):
             self._has_spoken = False
+            self._executing.said(event)
             return self._line_ended()
         pieces = self._told(event)
         return [*self._line_ended(), *pieces] if pieces else []
@@ -98,13 +101,13 @@ class Teller:
                 return [_line(said, "warning")]
             case RoundRestarted():
                 return self._restart(event)
-            case Status(message=message):
-                return [_line(shortened(message))]
+            case Status():
+                return self._execute(event)
             case PartReceived():
                 return [_line(_label(event))]
             case ToolCallEnded() | ToolRunStarted():
                 self.remember([event])
-                return []
+                return self._execute(event)
             case ToolRunProgress(name=name, progress=done, message=message):
                 share = "" if done is None else f" {done:.0%}"
                 return [_line("  " + shortened(f"{name}:{share} {message or ''}"))]
@@ -116,6 +119,10 @@ class Teller:
                 return self._end(event)
             case _:
                 return []
+
+    def _execute(self, event: RunEvent) -> list[Piece]:
+        words = self._executing.said(event)
+        return [_line(shortened(words))] if words else []
 
     def _begin(self, event: RunStarted) -> list[Piece]:
         self._began = event.time
@@ -166,6 +173,8 @@ class Teller:
         words = ended_words(event.reason, event.error)
         if not words:
             return [summary]
+        if event.reason == "error" and not event.usage.total_tokens:
+            return [_line(shortened(words, None), "bad")]
         tone: Tone = "bad" if event.reason == "error" else "warning"
         return [summary, _line(shortened(words, None), tone)]
 
