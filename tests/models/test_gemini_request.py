@@ -356,3 +356,10 @@ def test_whatever_we_hold_is_a_request_that_the_sdk_reads(
     messages: list[Message], ids: bool, signed: bool
 ) -> None:
     sent(ModelRequest(messages), ids=ids, signed=signed)
+
+
+def test_a_part_of_another_wire_in_a_question_is_an_error() -> None:
+    part = Opaque("openai", {"type": "file", "file": {"file_id": "file-1"}})
+    encoder = wire.RequestEncoder(ids=True, signed=False)
+    with pytest.raises(ConfigError, match="no part of type 'file'"):
+        encoder.body(ModelRequest(messages=(Message.user("See:", part),)))
