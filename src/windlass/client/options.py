@@ -7,7 +7,7 @@ import operator
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict, cast
+from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from msgspec import Struct
 
@@ -69,6 +69,7 @@ class RunOptions(TypedDict, total=False):
     response_schema: Schema | None
     response_name: str | None
     response_strict: bool | None
+    max_tokens_name: Literal["max_tokens", "max_completion_tokens"] | None
     extra: dict[str, Any]
 
 
