@@ -6,11 +6,8 @@ that other processes take from this one does not count.
 """
 
 import asyncio
-import sys
 import time
-import traceback
-from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
