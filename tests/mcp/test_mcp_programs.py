@@ -66,7 +66,17 @@ def test_the_inspector_finds_no_error_in_what_our_server_lists(tmp_path: Path) -
     tools.write_text(TOOLS)
     here = f"PYTHONPATH={Path(__file__).parents[2]}"
     server = [sys.executable, "-m", "windlass", "mcp", "--tools", str(tools)]
-    listing = ["--cli", "-e", here, *server, "--method", "tools/list", "--strict"]
+    listing = [
+        "--cli",
+        "--connect-timeout",
+        "110000",
+        "-e",
+        here,
+        *server,
+        "--method",
+        "tools/list",
+        "--strict",
+    ]
     done = subprocess.run(
         [*program(INSPECTOR), *listing], capture_output=True, text=True, check=False, timeout=120
     )

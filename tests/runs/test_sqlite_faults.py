@@ -72,6 +72,37 @@ async def test_a_full_disk_ends_the_run_and_leaves_no_half_event(path: Path) -> 
     await log.aclose()
 
 
+async def test_nothing_is_written_behind_events_that_could_not_be(path: Path) -> None:
+    log, gate = SQLiteLog(path), threading.Event()
+    run = begin(log)
+    await kept(run, STARTED)
+    await fill(log)
+    begun = Latch()
+
+    def wait_for_the_gate(_: sqlite3.Connection) -> None:
+        begun.set()
+        gate.wait()
+
+    held = asyncio.ensure_future(log._write(wait_for_the_gate))
+    await begun.wait()
+    for number, size in ((1, 100_000), (2, 1)):
+        run.append(Status("x" * size))
+        while log._writer._jobs.qsize() < number:
+            await asyncio.sleep(0)
+    gate.set()
+    await held
+    assert run.settled is not None
+    with pytest.raises(StorageError, match="the disk is full"):
+        await run.settled()
+    await make_room(log)
+    assert [event.seq for event in await log.read("run_1")] == [1]
+    [record] = await log.claim()
+    again = await log.reopen(record.id)
+    await kept(again, RunEnded("answer"))
+    assert [event.seq for event in await log.read("run_1")] == [1, 2]
+    await log.aclose()
+
+
 async def test_files_that_may_not_grow_end_the_run_with_what_is_kept(path: Path) -> None:
     with Child("fill", path, 300_000) as process:
         said = await process.hear()

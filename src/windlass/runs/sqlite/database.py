@@ -95,6 +95,11 @@ MIGRATIONS = (
     DROP TABLE orders;
     ALTER TABLE numbered_orders RENAME TO orders;
     CREATE INDEX orders_by_run ON orders (run_id);
+    -- A log has no gaps: nothing is written behind a batch that could not be.
+    CREATE TRIGGER batch_follows BEFORE INSERT ON batches
+    WHEN new.first <> (SELECT events FROM runs WHERE id = new.run_id) + 1 BEGIN
+        SELECT RAISE(ABORT, 'the batch does not follow the last one');
+    END;
     """,
 )
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -272,8 +277,8 @@ def _words(path: Path, error: sqlite3.Error) -> str:
     match _code(error):
         case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
             return f"the run is no longer in {path}: it was deleted while it went"
-        case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
-            return f"the run is written to {path} by somebody else too"
+        case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY | sqlite3.SQLITE_CONSTRAINT_TRIGGER:
+            return f"the run in {path} has other events than this process has written"
         case _:
             pass
     match _code(error) & 0xFF:
