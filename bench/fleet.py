@@ -68,8 +68,8 @@ def asked(
 ) -> list[dict[str, float]]:
     """So many requests of each load; the loads have the gateways by turns."""
     for number, load in enumerate(senders):
-        port, pid = gateways[number % len(gateways)]
-        job = {"port": port, "pid": pid, "body": body(model), "key": KEY}
+        server = gateways[number % len(gateways)]
+        job = {"port": server.port, "pid": server.pid, "body": body(model), "key": KEY}
         job |= {"concurrency": concurrency, "requests": requests}
         print(json.dumps(job), file=load.child.stdin, flush=True)
     return [load.heard() for load in senders]

@@ -213,9 +213,8 @@ def cpu_verdicts(worst: dict[tuple[str, str], float]) -> list[Verdict]:
 
 def memory(requests: int) -> list[Verdict]:
     """Resident memory over that many requests, of each kind on a gateway of its own."""
-    title = f"{'memory of the gateway, MB':<32}"
-    columns = ["", "start", "", "", "", "loop ms", "collector ms"]
-    print(f"\n{title}" + "".join(f"{column:>13}" for column in columns))
+    columns = "".join(f"{column:>10}" for column in ("pause ms", "CPU ms", "gc ms"))
+    print(f"\n{'memory of the gateway':<28}{'requests: MB':>52}{columns}")
     found: list[Verdict] = []
     for key, share in REMEMBERED.items():
         scenario = (SCENARIOS | MEMORY_SCENARIOS)[key]
@@ -233,6 +232,7 @@ class Growth(NamedTuple):
 
     megabytes: dict[int, float]
     loop: float  # seconds
+    own: float  # CPU seconds of the event loop in a pause
     collector: float
 
     @property
@@ -243,7 +243,9 @@ class Growth(NamedTuple):
 
     def line(self, title: str) -> str:
         counted = "".join(f"{f'{count:,}: {mb:.0f}':>13}" for count, mb in self.megabytes.items())
-        return f"  {title:<43}{counted}{self.loop * 1e3:>13.1f}{self.collector * 1e3:>13.1f}"
+        pauses = (self.loop, self.own, self.collector)
+        shown = "".join(f"{seconds * 1e3:>10.1f}" for seconds in pauses)
+        return f"  {title:<26}{counted}{shown}"
 
 
 def grown(what: Scenario, requests: int) -> Growth | None:

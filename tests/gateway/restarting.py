@@ -98,9 +98,9 @@ class Place:
         """What a kill leaves behind: the log as it is, and nothing that goes on."""
         assert self.gateway.durable is not None
         await self.gateway.durable.log.aclose()
-        for run in self.gateway.runs.all():
+        for run in self.gateway.runs.running():
             run.task.cancel()
-        if tasks := [run.task for run in self.gateway.runs.all()]:
+        if tasks := [run.task for run in self.gateway.runs.running()]:
             await asyncio.wait(tasks)
 
 

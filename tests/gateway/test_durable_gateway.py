@@ -276,7 +276,7 @@ async def test_a_completion_in_the_background_is_read_on_by_its_id(
     body = asking("Go.", background=True, stream=stream)
     asking_for = asyncio.create_task(post(before.app, body, leaves=leaves))
     await gate.reached.wait()
-    [run] = before.gateway.runs.all()
+    [run] = before.gateway.runs.running()
     leaves.set()
     await asking_for
     assert (await before.show(run.id))["status"] == "running"
@@ -294,7 +294,7 @@ async def test_a_completion_whose_client_went_with_the_gateway_is_ended_with_a_r
     before = places.open([slow(TEXT, gate, after=1)])
     waiting = asyncio.create_task(post(before.app, asking("Go.", stream=stream), leaves=leaves))
     await gate.reached.wait()
-    [run] = before.gateway.runs.all()
+    [run] = before.gateway.runs.running()
     await before.crash()
     leaves.set()
     await asyncio.wait([waiting])
@@ -372,7 +372,7 @@ async def test_a_key_sees_and_steers_its_own_runs_alone(places: Places, where: s
     mine, theirs = [bearer(WEB)], [bearer(OTHER)]
     started = await post(place.app, asking("Go.", chat_id="c"), "/v1/runs", headers=mine)
     run_id = started.json["id"]
-    run = place.gateway.runs.get(run_id)
+    [run] = place.gateway.runs.running()
     asked = [e async for e in _up_to_the_question(run.run.events())][-1]
     if where == "restarted":
         await place.crash()

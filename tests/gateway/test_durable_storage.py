@@ -81,7 +81,7 @@ async def test_a_file_that_fails_on_the_way_ends_the_answer_with_an_error(
     place = places.open([call("lookup", city="Rome"), slow(TEXT, gate)])
     waiting = asyncio.create_task(post(place.app, asking("Go.", stream=stream)))
     await gate.reached.wait()
-    [run] = place.gateway.runs.all()
+    [run] = place.gateway.runs.running()
     reading = asyncio.create_task(place.events(run.id))
     with sqlite3.connect(file) as breaking:
         breaking.execute("DROP TABLE batches")
@@ -100,7 +100,8 @@ async def test_the_end_of_a_run_is_not_over_for_readers_before_it_is_written(
     place = places.open([slow(TEXT, gate)])
     run_id = await place.start()
     await gate.reached.wait()
-    log = place.gateway.runs.get(run_id).run.log
+    [run] = place.gateway.runs.running()
+    log = run.run.log
     busy = sqlite3.connect(file, isolation_level=None)
     busy.execute("BEGIN IMMEDIATE")
     gate.open()

@@ -183,7 +183,8 @@ async def test_what_still_goes_can_be_decided_about_and_stopped() -> None:
 
 
 async def _call_in_question(gateway: Gateway, run_id: str) -> str:
-    async for event in gateway.runs.get(run_id).run.events():
+    run = next(run for run in gateway.runs.running() if run.id == run_id)
+    async for event in run.run.events():
         if isinstance(event, ApprovalRequested):
             return event.call.id
     raise AssertionError("the run asked for no approval")

@@ -128,8 +128,9 @@ async def test_a_description_that_changes_is_told_after_somebodys_yes(tmp_path: 
         await gateway.has("become", "it")
         async with gateway.listed_anew():
             await gateway.run()
-        run_id = (await post(gateway.app, ASK, "/v1/runs")).json["id"]
-        run = gateway.app.gateway.runs.get(run_id).run
+        await post(gateway.app, ASK, "/v1/runs")
+        [active] = gateway.app.gateway.runs.running()
+        run = active.run
         async for event in run.events():
             if isinstance(event, ApprovalRequested):
                 assert event.call.name == "tiny__it:changed"

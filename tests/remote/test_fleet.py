@@ -58,7 +58,7 @@ async def start(app: App) -> str:
 
 async def die(app: App) -> None:
     """The end of a process, as the others see it: nothing more is written, its lease runs out."""
-    for run in app.gateway.runs.all():
+    for run in app.gateway.runs.running():
         run.run.log.close()
         await run.run.stop()
     await log_of(app).aclose()
@@ -181,7 +181,7 @@ async def test_a_gateway_that_wakes_too_late_cannot_write_to_its_run(open_gatewa
     [run] = await other.gateway.resume()
     assert (await run.run.result()).text == "New answer."
     gate.open()
-    [old] = one.gateway.runs.all()
+    [old] = one.gateway.runs.running()
     await asyncio.wait([old.task])
     assert "taken the run" in str(old.run.error)
     for gateway in (one, other):

@@ -135,7 +135,7 @@ async def test_a_run_that_is_taken_over_counts_is_measured_and_is_traced(
     other = open_gateway(script, [key], tools=(wait,), tracing=Tracing(provider))
     started = await ask(one, SECRET, "/v1/runs")
     await begun.wait()
-    for run in one.gateway.runs.all():
+    for run in one.gateway.runs.running():
         await run.run.leave()
     await one.gateway.aclose()
     [run] = await other.gateway.resume()

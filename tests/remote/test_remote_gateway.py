@@ -15,6 +15,7 @@ from windlass.gateway.app import App
 from windlass.gateway.config import KeyConfig, ModelConfig, WorkersConfig
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.keys import new_key
+from windlass.loop.history import History
 from windlass.runs.memory import MemoryRunLog
 from windlass.testing import ScriptedModel, call
 from windlass.worker import Worker, call_host_async
@@ -134,10 +135,11 @@ async def test_workers_call_the_tools_of_the_gateway_that_are_theirs_to_call(
         ) as app,
     ):
         answer = await post(app, ASK)
-        [run] = app.gateway.runs.all()
+        run = await app.gateway.find(answer.headers["x-windlass-run-id"], "")
+        reply = History(await run.events()).reply()
     assert answer.json["choices"][0]["message"]["content"] == "Done."
     assert heard == ["Hello, Ada"]
-    assert "no 'secret' for workers" in str(run.reply.results[1].error)
+    assert "no 'secret' for workers" in str(reply.results[1].error)
 
 
 async def test_a_run_that_is_taken_up_waits_for_its_worker_to_come_back(
@@ -165,7 +167,7 @@ async def test_a_run_that_is_taken_up_waits_for_its_worker_to_come_back(
         started = await post(App(first), ASK, "/v1/runs", [in_session(session)])
         run_id = started.json["id"]
         await begun.wait()
-        [run] = first.runs.all()
+        [run] = first.runs.running()
         await run.run.leave()
         record = await kept.status(run_id)
     second = Gateway(config, models={"m": ScriptedModel(["Worked."])}, log=Handed(kept, record))
