@@ -154,9 +154,7 @@ class Loop:
     def reply(self) -> Reply:
         """The reply of a run that has ended."""
         reason = self.stop_reason or "stopped"
-        model = self.plan.model
-        mode = "emulated" if getattr(model, "mode", "native") == "emulated" else "native"
-        return self._said.reply(reason, self.plan.run_id, model.name, mode)
+        return self._said.reply(reason, self.plan.run_id, self.plan.model.name)
 
     def end(self, reason: StopReason, error: BaseException | None = None) -> None:
         """Ends the run at any moment: answers all calls without an answer, then emits `RunEnded`.

@@ -61,8 +61,6 @@ class Reply(Struct, frozen=True):
     run_id: str = ""
     model: str = ""
     max_result_chars: int = 50_000
-    model_mode: str | None = None
-    """The mode of the run's model, for turns that do not say theirs; None out of a log."""
 
     @property
     def mode(self) -> str | None:
@@ -70,8 +68,6 @@ class Reply(Struct, frozen=True):
         marks = [record.message.extra.get("windlass", {}).get("mode") for record in self.rounds]
         if marked := next((mode for mode in reversed(marks) if mode), None):
             return marked
-        if self.model_mode is not None:
-            return self.model_mode
         # Every whole turn of an emulated model is marked; one that broke off is `other`.
         return "native" if any(record.finish != "other" for record in self.rounds) else None
 

@@ -80,9 +80,7 @@ class Transcript:
         self.messages.append(Message.assistant(text))
         self._text = text
 
-    def reply(
-        self, stop_reason: StopReason, run_id: str, model: str, mode: str | None = None
-    ) -> Reply:
+    def reply(self, stop_reason: StopReason, run_id: str, model: str) -> Reply:
         calls = [call for record in self.rounds for call in record.message.calls]
         return Reply(
             text=self._text,
@@ -96,5 +94,4 @@ class Transcript:
             run_id=run_id,
             model=model,
             max_result_chars=self._max_result_chars,
-            model_mode=mode,
         )
