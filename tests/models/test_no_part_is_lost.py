@@ -241,7 +241,10 @@ def test_a_conversation_in_order_is_left_as_it_is() -> None:
 
 @pytest.mark.parametrize("wire", ["openai", "gemini"])
 @pytest.mark.parametrize("mode", ["native", "emulated"])
-def test_a_history_with_the_roles_model_and_user_is_answered(wire: str, mode: Any) -> None:
+@pytest.mark.parametrize("form", ["messages", "dicts"])
+def test_a_history_with_the_roles_model_and_user_is_answered(
+    wire: str, mode: Any, form: str
+) -> None:
     prompt = "What's the weather like in Boston?"
     function_call_part = Part.from_function_call("get_weather", {"location": "Boston, MA"})
     history = [
@@ -249,6 +252,12 @@ def test_a_history_with_the_roles_model_and_user_is_answered(wire: str, mode: An
         Message("model", [function_call_part]),  # pyright: ignore[reportArgumentType]
         Message("user", [Part.from_function_response("get_weather", {"result": "22 C"})]),  # pyright: ignore[reportArgumentType]
     ]
+    if form == "dicts":
+        roles = ("user", "model", "user")
+        history: Any = [
+            {"role": role, "parts": list(message.parts)}
+            for role, message in zip(roles, history, strict=True)
+        ]
     with (FakeOpenAI if wire == "openai" else FakeGemini)(["It is 22 degrees."]) as fake:
         client = Client(f"{wire}/m", base_url=fake.base_url, api_key="k")
         assert client.generate(history, mode=mode).text == "It is 22 degrees."

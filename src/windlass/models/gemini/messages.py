@@ -1,8 +1,9 @@
 """Whole messages in Gemini's form, `{"role", "parts"}`, to ours and back. Nothing is lost."""
 
 from collections.abc import Iterable
+from typing import cast
 
-from windlass.content import AnyPart, FunctionResponse, Message, Role, paired
+from windlass.content import AnyPart, FunctionResponse, Message, Part, Role, paired
 from windlass.errors import ConfigError
 from windlass.models.fields import JsonObject, as_list, as_object, as_text, merged, rest
 from windlass.models.gemini.parts import PROVIDER, camel_keys, decode_part, encode_parts
@@ -57,6 +58,9 @@ def _decode(value: object, place: str) -> Message:
         raise ConfigError(f"{place}.parts: must be a list")
     parts: list[AnyPart] = []
     for index, item in enumerate(items):
+        if isinstance(item, Part):
+            parts.append(cast("AnyPart", item))
+            continue
         part = as_object({"text": item} if isinstance(item, str) else item)
         if part is None:
             raise ConfigError(f"{place}.parts[{index}]: must be an object")
