@@ -21,7 +21,10 @@ SAYS = {
     "registered_tools": ["openai/demo: " + ANSWER, "gemini/demo: " + ANSWER],
     "parallel_tools": ["['page one', 'page two', 'page three', 'page four']", "4 at once"],
     "testing_your_tools": ["passed: test_an_unknown_city_is_explained_to_the_model"],
-    "gateway_client": ["whole: " + ANSWER, "streamed: Let me look that up. " + ANSWER],
+    "gateway_client": [
+        "whole: Let me look that up. " + ANSWER,
+        "streamed: Let me look that up. " + ANSWER,
+    ],
     "mcp_server": ["the server offers: demo__get_weather", "It is sunny in Paris."],
     "manual_control": ["gemini/demo asks for: get_weather, get_time, calculate", ANSWER],
 }

@@ -64,6 +64,13 @@ def error_chunk(problem: Problem) -> bytes:
     return b"data: " + problem.to_json() + b"\n\n"
 
 
+def _json_text(text: str) -> bytes:
+    try:
+        return msgspec.json.encode(text)
+    except UnicodeEncodeError:
+        return encode_json(text)
+
+
 class ChunkEncoder:
     """Encodes one run for one client.
 
@@ -169,12 +176,22 @@ class ChunkEncoder:
         return self._release() if self._open or (self._waits and not self._calling) else b""
 
     def _text(self, event: TextDelta) -> bytes:
+        text = event.text
+        if (
+            self._open
+            and text
+            and not self._new_text
+            and event.logprobs is None
+            and event.about is None
+        ):  # nearly all of them
+            self._text_end = text[-1]
+            return self._text_before + _json_text(text) + self._text_after
         if event.about is not None:
             self._describe(event.about)
         if self._open:
             return self._text_chunk(event)
         self._held.append(event)
-        return b"" if self._waits or not event.text.strip() else self._release()
+        return b"" if self._waits or not text.strip() else self._release()
 
     def _release(self) -> bytes:
         """The chunks of what was held back, all of it in order."""
@@ -201,11 +218,7 @@ class ChunkEncoder:
         self._text_end = text[-1]
         if event.logprobs is not None:
             return gap + self._delta({"content": text}, event.logprobs)
-        try:
-            encoded = msgspec.json.encode(text)
-        except UnicodeEncodeError:
-            encoded = encode_json(text)
-        return gap + self._text_before + encoded + self._text_after
+        return gap + self._text_before + _json_text(text) + self._text_after
 
     def _thought(self, event: ThoughtDelta) -> bytes:
         if event.about is not None:

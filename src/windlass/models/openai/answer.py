@@ -81,10 +81,12 @@ class AnswerDecoder:
         "_about",
         "_answered",
         "_calls",
+        "_fingerprint",
         "_finish",
         "_logprobs",
         "_said",
         "_secrets",
+        "_tier",
         "_told",
         "_unknown",
         "_usage",
@@ -99,6 +101,8 @@ class AnswerDecoder:
         self._calls: CallAssembler | None = None
         self._unknown: UnknownFields | None = None
         self._answered = self._said = False
+        self._fingerprint = self._tier = None
+        """Of the chunk before."""
         self._about: JsonObject = {}
         self._told = self._about
         """What the events so far have said of the answer."""
@@ -120,7 +124,7 @@ class AnswerDecoder:
             chunk = self._mended(payload)
         if chunk.usage is not None:
             self._usage = chunk.usage
-        if chunk.system_fingerprint is not None or chunk.service_tier is not None:
+        if chunk.system_fingerprint != self._fingerprint or chunk.service_tier != self._tier:
             self._describe(chunk)
         if chunk.error:
             raise problem_in(chunk.error, self._secrets)
@@ -170,6 +174,7 @@ class AnswerDecoder:
 
     def _describe(self, chunk: _Chunk) -> None:
         """Notes what the service says of its whole answer; most say it in every chunk."""
+        self._fingerprint, self._tier = chunk.system_fingerprint, chunk.service_tier
         said = {
             "system_fingerprint": chunk.system_fingerprint,
             "service_tier": chunk.service_tier,
