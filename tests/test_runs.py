@@ -56,7 +56,7 @@ async def test_a_stopped_or_failed_run_leaves_the_others_alone(client_of: MakeCl
     assert (await runs["wait"].result()).text == "waited"
     end = (await collect(client, runs["fail"].id))[-1]
     assert isinstance(end, RunEnded)
-    assert (end.reason, end.error) == ("error", "down")
+    assert (end.reason, end.error) == ("error", "down (HTTP 500)")
     assert str(runs["fail"].error) == "down"
 
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from windlass.client import AsyncChat, AsyncClient, AsyncRun, AsyncStream, Chat, Client, Run, Stream
+from windlass.client.chats import ChatRecord
 from windlass.content import (
     FileData,
     FunctionCall,
@@ -77,6 +78,7 @@ __all__ = [
     "AsyncStream",
     "Chat",
     "Client",
+    "ChatRecord",
     "Reply",
     "Run",
     "Stream",

@@ -4,14 +4,17 @@ A `Part` is one of the `AnyPart` union. Fields that a provider sends and Windlas
 live in `extra` under the provider's name, and return to that provider untouched.
 """
 
+import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import Struct
 
+from windlass.errors import ConfigError
 from windlass.jsontext import compact_json
 
 __all__ = [
@@ -35,6 +38,8 @@ __all__ = [
     "Usage",
     "compact_json",
     "encoded_once",
+    "guessed_type",
+    "image_type",
     "is_own_call_id",
     "new_call_id",
     "paired",
@@ -91,6 +96,17 @@ class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="typ
     @staticmethod
     def from_bytes(data: bytes, mime_type: str) -> "InlineData":
         return InlineData(data, mime_type)
+
+    @staticmethod
+    def from_file(
+        path: "str | os.PathLike[str]", mime_type: str | None = None
+    ) -> "Text | InlineData":
+        """The file's content: the text of a text file, the bytes of an image or another medium.
+
+        The type is guessed from the name. Raises `ConfigError` for a file that cannot be read, and
+        for one that is neither text nor of a known type.
+        """
+        return _file_part(Path(path), mime_type)
 
     @staticmethod
     def from_uri(uri: str, mime_type: str | None = None) -> "FileData":
@@ -239,15 +255,15 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True):
             msgspec.structs.force_setattr(self, "parts", _parts_from(self.parts))
 
     @classmethod
-    def system(cls, *parts: AnyPart | str) -> "Message":
+    def system(cls, *parts: "AnyPart | str | os.PathLike[str]") -> "Message":
         return cls("system", _parts_from(parts))
 
     @classmethod
-    def user(cls, *parts: AnyPart | str) -> "Message":
+    def user(cls, *parts: "AnyPart | str | os.PathLike[str]") -> "Message":
         return cls("user", _parts_from(parts))
 
     @classmethod
-    def assistant(cls, *parts: AnyPart | str) -> "Message":
+    def assistant(cls, *parts: "AnyPart | str | os.PathLike[str]") -> "Message":
         return cls("assistant", _parts_from(parts))
 
     @classmethod
@@ -358,12 +374,20 @@ def _role_from(role: str) -> Role:
 
 
 def _parts_from(given: Any) -> tuple[AnyPart, ...]:
-    items: Iterable[Any] = (given,) if isinstance(given, str | Part) else given
-    parts = tuple(Text(part) if isinstance(part, str) else part for part in items)
+    is_one = isinstance(given, str | Part | os.PathLike)
+    parts = tuple(map(_part_from, (given,) if is_one else cast("Iterable[Any]", given)))
     for index, part in enumerate(parts):
         if not isinstance(part, Part):
             raise TypeError(f"parts[{index}] of a message is not a part: {part!r:.80}")
     return cast("tuple[AnyPart, ...]", parts)
+
+
+def _part_from(value: Any) -> Any:
+    if isinstance(value, str):
+        return Text(value)
+    if isinstance(value, os.PathLike):
+        return Part.from_file(cast("os.PathLike[str]", value))
+    return value
 
 
 def paired(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -424,6 +448,72 @@ def _answering(part: AnyPart, pending: list[list[FunctionCall]]) -> AnyPart:
                 turn.remove(call)
                 return msgspec.structs.replace(part, name=call.name, id=call.id)
     return part
+
+
+_MORE_TYPES = {
+    ".flac": "audio/flac",
+    ".m4a": "audio/mp4",
+    ".ogg": "audio/ogg",
+    ".opus": "audio/ogg",
+    ".webp": "image/webp",
+}
+"""What the standard library does not know."""
+_TEXT_TYPES = ("text/", "application/json", "application/javascript", "application/xml")
+_IMAGE_STARTS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"BM", "image/bmp"),
+    (b"II*\x00", "image/tiff"),
+    (b"MM\x00*", "image/tiff"),
+)
+
+
+def guessed_type(name: str) -> str | None:
+    """The MIME type that a file's name stands for, on any machine alike; None if it is unknown."""
+    # Imported here: most programs send no files.
+    from mimetypes import MimeTypes
+
+    found = MimeTypes().guess_type(name, strict=False)[0]
+    return found or _MORE_TYPES.get(Path(name).suffix.lower())
+
+
+def image_type(data: bytes) -> str | None:
+    """The MIME type of an image by its first bytes; None if they are of none that is known."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    if data[4:8] == b"ftyp" and data[8:12] in (b"avif", b"heic", b"heix", b"mif1"):
+        return "image/avif" if data[8:12] == b"avif" else "image/heic"
+    return next((kind for start, kind in _IMAGE_STARTS if data.startswith(start)), None)
+
+
+def _file_part(path: Path, mime_type: str | None) -> "Text | InlineData":
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
+    kind = mime_type or guessed_type(path.name) or image_type(data)
+    if kind is None or kind.startswith(_TEXT_TYPES):
+        text = _decoded_text(data)
+        if text is not None:
+            return Text(text)
+        if kind is not None:
+            raise ConfigError(f"cannot read {path} as {kind}: it is not UTF-8")
+        raise ConfigError(
+            f"cannot tell the type of {path}: use Part.from_file(path, mime_type=...)"
+        )
+    # OpenAI wants a name for what is neither an image nor a sound.
+    named = kind.partition("/")[0] not in ("image", "audio")
+    extra = {"openai": {"file": {"filename": path.name}}} if named else {}
+    return InlineData(data, kind, extra=extra)
+
+
+def _decoded_text(data: bytes) -> str | None:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
 
 
 def _json_object(text: str) -> tuple[dict[str, Any], str | None]:

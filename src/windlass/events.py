@@ -44,6 +44,8 @@ __all__ = [
     "event_from_json",
     "event_to_dict",
     "event_to_json",
+    "event_to_json_bytes",
+    "event_to_sse",
     "joined_logprobs",
 ]
 
@@ -304,8 +306,20 @@ def event_to_dict(event: Event) -> dict[str, Any]:
     return {**msgspec.to_builtins(event, enc_hook=str), "type": event.type, "done": event.done}
 
 
-def event_to_json(event: Event) -> bytes:
+def event_to_json(event: Event) -> str:
+    """The event as one line of JSON."""
+    return event_to_json_bytes(event).decode()
+
+
+def event_to_json_bytes(event: Event) -> bytes:
+    """The same as UTF-8."""
     return encode_json(event_to_dict(event))
+
+
+def event_to_sse(event: Event) -> str:
+    """The event as a server-sent event, as the gateway sends it; its `id` is the event's number."""
+    name = event.__struct_config__.tag
+    return f"id: {event.seq}\nevent: {name}\ndata: {event_to_json(event)}\n\n"
 
 
 def event_from_json(data: bytes | str) -> RunEvent:

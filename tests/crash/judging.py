@@ -44,7 +44,7 @@ async def judged(
 
 async def _looked_at(drill: Drill, record: RunRecord, events: Sequence[RunEvent]) -> None:
     """Every reader has seen what is written, and so does whoever looks now."""
-    written = [(event.seq, event_to_json(event).decode()) for event in events]
+    written = [(event.seq, event_to_json(event)) for event in events]
     for reader in drill.readers.get(record.id, ()):
         both = zip_longest(reader.seen, written)
         strange = [(seen, kept) for seen, kept in both if seen != kept]

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import logging
 import math
-import mimetypes
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from windlass.cli.run_output import (
 )
 from windlass.cli.toolfiles import Chosen, choose_model, load_model, open_client
 from windlass.client import AsyncRun
-from windlass.content import Part
+from windlass.content import Part, guessed_type
 from windlass.errors import ConfigError
 from windlass.events import RunEvent, StopReason
 from windlass.settings import MODES
@@ -218,7 +217,7 @@ def _prompt(given: str | None) -> str:
 
 
 def _image(path: Path) -> Part:
-    kind = mimetypes.guess_type(path.name)[0] or ""
+    kind = guessed_type(path.name) or ""
     if not kind.startswith("image/"):
         raise ConfigError(
             f"--image: {path} is no image by its name, such as photo.png or photo.jpg"

@@ -23,7 +23,7 @@ from windlass.events import (
     ToolRunEnded,
     ToolRunProgress,
     ToolRunStarted,
-    event_to_json,
+    event_to_json_bytes,
 )
 from windlass.loop.reply import Reply
 
@@ -86,7 +86,7 @@ class EventLines:
         self._output = output
 
     def take(self, event: RunEvent) -> None:
-        self._output.bytes(event_to_json(event) + b"\n")
+        self._output.bytes(event_to_json_bytes(event) + b"\n")
 
     def end(self, run: AsyncRun) -> None:
         """The last event has said it."""

@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import Any, Unpack, cast
 
 from windlass.client.chat import AsyncChat
+from windlass.client.chats import ChatRecord, chats_in
+from windlass.client.images import Image, with_images
 from windlass.client.kept import KeptRun
 from windlass.client.options import (
     Offer,
@@ -100,6 +102,7 @@ class AsyncClient:
             max_running=max_running, keep_finished=keep_finished
         )
         self._launched: weakref.WeakSet[AsyncRun] = weakref.WeakSet()
+        self._chats: weakref.WeakValueDictionary[str, AsyncChat] = weakref.WeakValueDictionary()
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -124,35 +127,41 @@ class AsyncClient:
         self,
         prompt: Prompt = (),
         *,
+        images: Sequence[Image] | None = None,
         tools: Iterable[Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> Reply:
         """Asks, runs the tools that the model asks for, and returns its answer.
 
+        `images` are shown to the model after the prompt: files (`Path`), bytes or addresses.
         Raises `ModelError`, and `RoundLimitExceeded` with `on_limit="error"`.
         """
-        return await self.answer(prompt, tools, options)
+        return await self.answer(with_images(prompt, images), tools, options)
 
     def stream(
         self,
         prompt: Prompt = (),
         *,
+        images: Sequence[Image] | None = None,
         tools: Iterable[Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> AsyncStream:
         """The same, as `async with` a stream of events. Leaving it early stops the run."""
-        return AsyncStream(lambda: self.launch(prompt, tools, options))
+        asked = with_images(prompt, images)
+        return AsyncStream(lambda: self.launch(asked, tools, options))
 
     async def start(
         self,
         prompt: Prompt = (),
         *,
+        images: Sequence[Image] | None = None,
         tools: Iterable[Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> AsyncRun:
         """Starts a run that goes on by itself. Raises `TooManyRuns`."""
         self._store.admit()
-        run = await self.launch(prompt, tools, options, admit=self._store.admit)
+        asked = with_images(prompt, images)
+        run = await self.launch(asked, tools, options, admit=self._store.admit)
         self._store.add(run)
         if run.log.settled is not None:
             await run.log.settled()  # whoever knows its id finds it again after a crash
@@ -242,10 +251,26 @@ class AsyncClient:
         messages: Prompt = (),
         **options: Unpack[RunOptions],
     ) -> AsyncChat:
-        """A conversation that remembers. With the `id` of one that a log keeps, it goes on."""
+        """A conversation that remembers. The `id` of one of `chats()` continues it."""
         if id is not None and self.log is None:
+            if id in self._chats and tools is None and not (messages or options):
+                return self._chats[id]
             raise ConfigError("chats are found by their ids in a log: make the client with log=...")
-        return AsyncChat(self, tools, messages, checked(options), id)
+        chat = AsyncChat(self, tools, messages, checked(options), id)
+        if self.log is None:
+            self._chats[chat.id] = chat
+        return chat
+
+    async def chats(self) -> list[ChatRecord]:
+        """The chats that the log keeps, the last used first; `chat(id=...)` continues one.
+
+        Without a log they are those that the program still holds.
+        """
+        if self.log is None:
+            return chats_in(record for chat in self._chats.values() for record in chat.records)
+        return chats_in(
+            record for record in await self.log.list() if record.origin.get("kind") == KIND
+        )
 
     async def execute(
         self,

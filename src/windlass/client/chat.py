@@ -1,9 +1,11 @@
 """`AsyncChat`: a conversation; each reply's messages are where the next one begins."""
 
 import secrets
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeGuard, cast
 
+from windlass.client.images import Image, with_images
 from windlass.client.options import Prompt, RunOptions, messages_from
 from windlass.client.origin import ADDED, shown_chars
 from windlass.client.run import AsyncRun
@@ -13,6 +15,7 @@ from windlass.errors import ConfigError, WindlassError
 from windlass.loop.history import History
 from windlass.loop.reply import Reply
 from windlass.runs.protocol import RunLog
+from windlass.runs.records import RunRecord, title_of
 
 __all__ = ["AsyncChat"]
 
@@ -58,29 +61,35 @@ class AsyncChat:
         self.messages: tuple[Message, ...] = messages_from(messages, None) if messages else ()
         self._answered: tuple[FunctionResponse, ...] = ()
         """Results of the last turn that wait for those of the caller."""
+        self.records: list[RunRecord] = []
+        """Its runs that have ended, where no log has them."""
 
-    async def send(self, prompt: Prompt = ()) -> Reply:
+    async def send(self, prompt: Prompt = (), *, images: Sequence[Image] | None = None) -> Reply:
         """Says something and returns the answer; without a prompt, answers what was added.
 
         A failure leaves the conversation as it was. Raises `ConfigError` while calls have no
         result.
         """
         await self.load()
-        reply = await self._client.answer(self._next(prompt), self._tools, self._options, self.id)
-        self._remember(reply)
+        asked = with_images(prompt, images)
+        began = time.time()
+        reply = await self._client.answer(self._next(asked), self._tools, self._options, self.id)
+        self._remember(reply, began)
         return reply
 
-    def stream(self, prompt: Prompt = ()) -> AsyncStream:
+    def stream(self, prompt: Prompt = (), *, images: Sequence[Image] | None = None) -> AsyncStream:
         """The same, as a stream."""
+        asked = with_images(prompt, images)
 
         async def start() -> AsyncRun:
             await self.load()
+            began = time.time()
             return await self._client.launch(
-                self._next(prompt),
+                self._next(asked),
                 self._tools,
                 self._options,
                 chat=self.id,
-                on_reply=self._remember,
+                on_reply=lambda reply: self._remember(reply, began),
             )
 
         return AsyncStream(start)
@@ -114,7 +123,7 @@ class AsyncChat:
                 )
             if record.reason != "error":
                 history = History(await log.read(record.id))
-                self._remember(history.reply(max_result_chars=shown_chars(record)))
+                self._continue_from(history.reply(max_result_chars=shown_chars(record)))
                 break
         self._loaded = True
 
@@ -138,7 +147,21 @@ class AsyncChat:
             return _in_call_order(messages, len(self.messages))
         return paired((*self.messages, *added))
 
-    def _remember(self, reply: Reply) -> None:
+    def _remember(self, reply: Reply, began: float) -> None:
+        if self._client.log is None:
+            record = RunRecord(
+                id=reply.run_id,
+                model=reply.model,
+                created=began,
+                chat=self.id,
+                title=title_of(reply.messages),
+                ended=time.time(),
+                reason=reply.stop_reason,
+            )
+            self.records.append(record)
+        self._continue_from(reply)
+
+    def _continue_from(self, reply: Reply) -> None:
         self.messages = reply.messages
         self._answered = reply.rounds[-1].shown if reply.pending and reply.rounds else ()
 

@@ -35,10 +35,10 @@ __all__ = [
     "tool_list",
 ]
 
-Prompt: TypeAlias = (
-    "str | Part | Message | Mapping[str, Any] | Sequence[str | Part | Message | Mapping[str, Any]]"
-)
-"""A text, a part, a message, a conversation, or messages in OpenAI's or Gemini's own form."""
+Spoken: TypeAlias = "str | os.PathLike[str] | Part | Message | Mapping[str, Any]"
+Prompt: TypeAlias = "Spoken | Sequence[Spoken]"
+"""A text, a file (`Path`), a part, a message, messages in OpenAI's or Gemini's own form, or a list.
+"""
 
 
 class RunOptions(TypedDict, total=False):
@@ -360,6 +360,8 @@ def _conversation(items: Sequence[Any]) -> list[Message]:
     for item in items:
         if item == "":
             continue
+        if isinstance(item, os.PathLike):
+            item = Part.from_file(cast("os.PathLike[str]", item))
         if isinstance(item, str | Part):
             if dicts:
                 close()

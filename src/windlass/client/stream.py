@@ -1,12 +1,13 @@
 """`AsyncStream`: a run and its one reader, joined by `async with`."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any
 
 from windlass.client.run import AsyncRun
 from windlass.errors import WindlassError
-from windlass.events import Phase, RunEvent, TextDelta
+from windlass.events import Phase, RunEvent, TextDelta, event_to_sse
 from windlass.loop.reply import Reply
 from windlass.runs.log import Follower
 
@@ -51,6 +52,26 @@ class AsyncStream:
         async for event in self:
             if type(event) is TextDelta and event.text:
                 yield event.text
+
+    async def sse(self) -> AsyncGenerator[str, None]:
+        """Each event as a server-sent event, to be sent as `text/event-stream`.
+
+        A stream that was not entered is entered for it, and stops the run if it is closed early.
+        What the run fails with is not raised: its last event, `run_ended`, reports it.
+        """
+        if not self.entered:
+            async with self, aclosing(self.sse()) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+            return
+        assert self._events is not None
+        async for event in self._events:
+            yield event_to_sse(event)
+
+    @property
+    def entered(self) -> bool:
+        """Whether it has begun, by `async with`."""
+        return self._events is not None
 
     @property
     def run(self) -> AsyncRun:

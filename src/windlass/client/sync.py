@@ -10,13 +10,15 @@ from typing import Any, Unpack
 
 from windlass.client.asynchronous import AsyncClient
 from windlass.client.chat import AsyncChat
+from windlass.client.chats import ChatRecord
+from windlass.client.images import Image
 from windlass.client.kept import KeptRun
 from windlass.client.options import ClientOptions, Prompt, RunOptions
 from windlass.client.portal import close_at_exit, close_when_idle, portal
 from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
-from windlass.events import Phase, RunEvent, StopReason, TextDelta
+from windlass.events import Phase, RunEvent, StopReason, TextDelta, event_to_sse
 from windlass.loop.reply import Reply
 from windlass.model import Model
 
@@ -58,31 +60,35 @@ class Client:
         self,
         prompt: Prompt = (),
         *,
+        images: Sequence[Image] | None = None,
         tools: Iterable[Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> Reply:
         """Asks, runs the tools that the model asks for, and returns its answer."""
-        return portal().run(self._client.generate(prompt, tools=tools, **options))
+        return portal().run(self._client.generate(prompt, images=images, tools=tools, **options))
 
     def stream(
         self,
         prompt: Prompt = (),
         *,
+        images: Sequence[Image] | None = None,
         tools: Iterable[Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> "Stream":
         """The same, as `with` a stream of events. Leaving it early stops the run."""
-        return Stream(self._client.stream(prompt, tools=tools, **options))
+        return Stream(self._client.stream(prompt, images=images, tools=tools, **options))
 
     def start(
         self,
         prompt: Prompt = (),
         *,
+        images: Sequence[Image] | None = None,
         tools: Iterable[Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> "Run":
         """Starts a run that goes on by itself."""
-        return Run(portal().run(self._client.start(prompt, tools=tools, **options)), self)
+        starting = self._client.start(prompt, images=images, tools=tools, **options)
+        return Run(portal().run(starting), self)
 
     def subscribe(self, run_id: str, after: int = 0) -> Iterator[RunEvent]:
         """The run's events after number `after`, then each as it comes."""
@@ -123,8 +129,12 @@ class Client:
         messages: Prompt = (),
         **options: Unpack[RunOptions],
     ) -> "Chat":
-        """A conversation that remembers. With the `id` of one that a log keeps, it goes on."""
+        """A conversation that remembers. The `id` of one of `chats()` continues it."""
         return Chat(self._client.chat(id=id, tools=tools, messages=messages, **options))
+
+    def chats(self) -> list[ChatRecord]:
+        """The chats that the log keeps, the last used first; without a log, those still held."""
+        return portal().run(self._client.chats())
 
     def execute(
         self,
@@ -172,6 +182,18 @@ class Stream:
         for event in self:
             if type(event) is TextDelta and event.text:
                 yield event.text
+
+    def sse(self) -> Iterator[str]:
+        """Each event as a server-sent event, to be sent as `text/event-stream`.
+
+        A stream that was not entered is entered for it. What the run fails with is not raised: its
+        last event, `run_ended`, reports it.
+        """
+        if not self._stream.entered:
+            with self:
+                yield from map(event_to_sse, self._events)
+        else:
+            yield from map(event_to_sse, self._events)
 
     @property
     def run_id(self) -> str:
@@ -267,13 +289,13 @@ class Chat:
         portal().run(self._chat.add(item, role))
         return self
 
-    def send(self, prompt: Prompt = ()) -> Reply:
+    def send(self, prompt: Prompt = (), *, images: Sequence[Image] | None = None) -> Reply:
         """Says something and returns the answer; without a prompt, answers what was added."""
-        return portal().run(self._chat.send(prompt))
+        return portal().run(self._chat.send(prompt, images=images))
 
-    def stream(self, prompt: Prompt = ()) -> Stream:
+    def stream(self, prompt: Prompt = (), *, images: Sequence[Image] | None = None) -> Stream:
         """The same, as a stream."""
-        return Stream(self._chat.stream(prompt))
+        return Stream(self._chat.stream(prompt, images=images))
 
 
 def _events(run: AsyncRun | KeptRun, after: int) -> Iterator[RunEvent]:

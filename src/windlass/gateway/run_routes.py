@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from windlass.errors import StorageError
-from windlass.events import event_to_json
+from windlass.events import event_to_json_bytes
 from windlass.gateway.body import read_as
 from windlass.gateway.chat import SSE_HEADERS, ask
 from windlass.gateway.chunks import HEARTBEAT
@@ -153,7 +153,7 @@ class RunEvents:
                 batch, more = [], False
             data = b"".join(
                 b"id: %d\nevent: %s\ndata: %s\n\n"
-                % (event.seq, str(event.__struct_config__.tag).encode(), event_to_json(event))
+                % (event.seq, str(event.__struct_config__.tag).encode(), event_to_json_bytes(event))
                 for event in batch
             )
             body = {"type": "http.response.body", "body": data or HEARTBEAT, "more_body": more}

@@ -13,6 +13,9 @@ from windlass.tool import Tool
 
 __all__ = ["Calls", "Reply", "RoundRecord"]
 
+_SHOWN = 60
+"""Characters of the text in a reply's `repr`."""
+
 
 class Calls(tuple[FunctionCall, ...]):  # noqa: SLOT001 - it carries an attribute
     """Calls that remember the tools they were offered, so that they can be run by themselves."""
@@ -61,6 +64,14 @@ class Reply(Struct, frozen=True):
     run_id: str = ""
     model: str = ""
     max_result_chars: int = 50_000
+
+    def __repr__(self) -> str:
+        """Short: messages may hold whole files."""
+        start = self.text if len(self.text) <= _SHOWN else f"{self.text[: _SHOWN - 3]}..."
+        return (
+            f"Reply({start!r}, stop_reason={self.stop_reason!r},"
+            f" tokens={self.usage.total_tokens}, rounds={len(self.rounds)})"
+        )
 
     @property
     def mode(self) -> str | None:

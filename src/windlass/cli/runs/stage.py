@@ -9,7 +9,7 @@ from windlass.cli.run_output import reply_to_dict
 from windlass.cli.runs.telling import Piece, Teller
 from windlass.cli.runs.tones import may_colour, painted
 from windlass.cli.visible import visible
-from windlass.events import RunEnded, RunEvent, event_to_json
+from windlass.events import RunEnded, RunEvent, event_to_json_bytes
 from windlass.loop.history import History
 
 __all__ = ["Form", "Stage", "fit", "result_of", "stage_for"]
@@ -56,7 +56,7 @@ class EventStage:
         self._told = told
 
     def show(self, event: RunEvent) -> None:
-        self._output.bytes(event_to_json(event) + b"\n")
+        self._output.bytes(event_to_json_bytes(event) + b"\n")
         self._told.show(event)
 
     def close(self) -> None:
