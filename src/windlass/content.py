@@ -16,6 +16,8 @@ from msgspec import Struct
 
 from windlass.errors import ConfigError
 from windlass.jsontext import compact_json
+from windlass.jsontext.large import is_larger
+from windlass.jsontext.offload import LARGE
 
 __all__ = [
     "AnyPart",
@@ -43,6 +45,7 @@ __all__ = [
     "is_own_call_id",
     "new_call_id",
     "paired",
+    "size_of_part",
 ]
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -375,7 +378,8 @@ def _role_from(role: str) -> Role:
 
 def _parts_from(given: Any) -> tuple[AnyPart, ...]:
     is_one = isinstance(given, str | Part | os.PathLike)
-    parts = tuple(map(_part_from, (given,) if is_one else cast("Iterable[Any]", given)))
+    items: Iterable[Any] = (cast("Any", given),) if is_one else given
+    parts = tuple(map(_part_from, items))
     for index, part in enumerate(parts):
         if not isinstance(part, Part):
             raise TypeError(f"parts[{index}] of a message is not a part: {part!r:.80}")
@@ -514,6 +518,24 @@ def _decoded_text(data: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return None if "\0" in text else text
+
+
+def size_of_part(part: AnyPart) -> int:
+    """Characters or bytes, about; more than `LARGE` says only that it is large."""
+    match part:
+        case Text(text=text) | Thought(text=text):
+            return len(text)
+        case FunctionCall(json=text):
+            return len(text)
+        case InlineData(data=data):
+            return len(data)
+        case FunctionResponse(response={"output": str(text)}, parts=()):
+            return len(text)
+        case FunctionResponse(response=response, parts=media):
+            data = sum(len(each.data) for each in media if isinstance(each, InlineData))
+            return LARGE + 1 if is_larger(response, LARGE) else data
+        case _:
+            return LARGE + 1 if is_larger(getattr(part, "data", None), LARGE) else 0
 
 
 def _json_object(text: str) -> tuple[dict[str, Any], str | None]:

@@ -107,7 +107,7 @@ class AutoModel:
                             said = True
                             yield event
                             continue
-                        for read in reader.feed(event):
+                        for read in await reader.read(event):
                             said = True
                             yield read
                 failure = None if said else self._failure_in(reader)

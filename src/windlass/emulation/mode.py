@@ -5,7 +5,16 @@ from windlass.emulation.profile_warming import warmed
 from windlass.model import Model, ModelRequest
 from windlass.settings import FunctionCallingSettings, Mode
 
-__all__ = ["Modes", "mode_of", "with_mode"]
+__all__ = ["Modes", "load_emulation", "mode_of", "with_mode"]
+
+
+def load_emulation() -> None:
+    """Loads what emulation needs, so that the first request in that mode need not wait for it."""
+    from windlass.emulation.parser import Parser
+    from windlass.emulation.profile import emulated_by_profile
+
+    assert emulated_by_profile
+    Parser(())  # the tables of all formats
 
 
 class Modes:

@@ -31,7 +31,7 @@ from windlass.emulation.reading import ParserMaker, TurnReader, Wanted
 from windlass.errors import ConfigError, ModelError
 from windlass.events import ModelEvent, TextDelta
 from windlass.jsontext.large import is_larger
-from windlass.jsontext.offload import LARGE, by_size, offloaded
+from windlass.jsontext.offload import LARGE, by_size
 from windlass.model import AUTO, Model, ModelRequest
 
 __all__ = ["EmulatedModel", "check_names"]
@@ -40,8 +40,8 @@ log = logging.getLogger("windlass.emulation")
 
 _SECRET = secrets.token_bytes(16)
 _STOP = f"<{RESULT_TAG}"
-_PARSING = 8
-"""How much longer the parser takes for a character than the encoder."""
+_WRITING = 8
+"""How much longer a prompt takes than to encode its schemas."""
 _MOST_STOPS = 4  # OpenAI takes no more
 _STOP_REFUSED = re.compile(r"(?i)\bstop(_?sequences?)?\b")
 
@@ -109,9 +109,7 @@ class EmulatedModel:
                     async for event in events:
                         if self._debug and isinstance(event, TextDelta):
                             log.info("%s wrote %r", self.name, PrivateText(event.text))
-                        is_long = _PARSING * reader.work(event) > LARGE
-                        found = await offloaded(reader.feed, event) if is_long else None
-                        for read in reader.feed(event) if found is None else found:
+                        for read in await reader.read(event):
                             said = True
                             yield read
                         if reader.over and request.live:
@@ -183,7 +181,7 @@ class EmulatedModel:
         if any(known[0] is tools for known in self._systems.values()):
             return 0
         schemas = [each.parameters for each in functions(request)]
-        return LARGE + 1 if is_larger(schemas, LARGE // _PARSING) else 0
+        return LARGE + 1 if is_larger(schemas, LARGE // _WRITING) else 0
 
     def _stop(self, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """A model that begins to write a result itself is stopped by the server."""

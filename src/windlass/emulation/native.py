@@ -69,7 +69,7 @@ class NativeReader(TurnReader):
         if not self._like_call or self._make_parser is None:
             return [*waiting]
         self._parser = self._make_parser()
-        return self._parsed(self._parser.feed(text))
+        return super()._text(TextDelta(text))
 
     def _other(self, *events: ModelEvent) -> list[ModelEvent]:
         """Text that waits to be understood comes before what follows it."""

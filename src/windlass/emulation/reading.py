@@ -1,5 +1,6 @@
-"""A turn as it is read: the model's events in, the events of a turn with calls out. Pure."""
+"""A turn as it is read: the model's events in, the events of a turn with calls out."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -19,6 +20,7 @@ from windlass.events import (
     TurnEnded,
 )
 from windlass.jsontext.large import text_slices
+from windlass.jsontext.offload import offloaded
 
 __all__ = ["Mode", "ParserMaker", "TextParser", "TurnReader", "Wanted"]
 
@@ -29,6 +31,10 @@ Wanted = Literal["anything", "call", "words"]
 
 _PIECE = 2**15
 """Characters that the parser is given at a time: no regular expression then runs long."""
+_EVENT = 64
+"""Characters that take about as long as an event without any."""
+_LONG = 2**13
+"""Characters that the parser reads in less than 10 ms, whatever they are."""
 _CALL_EVENTS = (ToolCallStarted, ToolCallDelta, ToolCallEnded)
 _ASKED_AGAIN: frozenset[FinishReason] = frozenset({"stop", "tool_calls", "other"})
 
@@ -69,6 +75,8 @@ class TurnReader:
         """Whether the turn is complete although the model goes on."""
         self._unread = 0
         """Characters that the parser has taken since anything last came out of it."""
+        self._since_pause = 0
+        """Characters that were read on the event loop without a pause."""
         self.text_calls = 0
         """How many calls were read from text."""
 
@@ -88,11 +96,16 @@ class TurnReader:
             case _:
                 return self._passed(self._other(*self._call("native", event)))
 
-    def work(self, event: ModelEvent) -> int:
-        """The most characters that reading the event may have to look at."""
-        if isinstance(event, TextDelta):
-            return self._unread + len(event.text)
-        return self._unread if isinstance(event, TurnEnded) else 0
+    async def read(self, event: ModelEvent) -> list[ModelEvent]:
+        """The same as `feed`, without holding the event loop for long."""
+        size = len(event.text) if isinstance(event, TextDelta) else 0
+        if self._unread + size > _LONG and (size or isinstance(event, TurnEnded)):
+            return await offloaded(self.feed, event)
+        self._since_pause += size + _EVENT
+        if self._since_pause > _LONG:
+            self._since_pause = 0
+            await asyncio.sleep(0)
+        return self.feed(event)
 
     @property
     def usage(self) -> Usage:

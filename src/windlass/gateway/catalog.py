@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from windlass.emulation.mode import load_emulation
 from windlass.errors import ConfigError, WindlassError
 from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig
 from windlass.gateway.problems import Problem, Refused
@@ -12,6 +13,7 @@ from windlass.gateway.request import Limits
 from windlass.gateway.served import ServedModel
 from windlass.gateway.servers import Servers
 from windlass.gateway.toolbox import Toolbox, named_tools
+from windlass.jsontext.offload import offloaded
 from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
 from windlass.models import create_model
@@ -82,7 +84,10 @@ class Catalog:
 
     async def warm(self) -> None:
         """Loads what is loaded in this process, so that the first request need not wait for it."""
+        if any(served.mode != "native" for served in self.models.values()):
+            await offloaded(load_emulation)
         for served in self.models.values():
+            await offloaded(_load, served.own.values())
             started = time.monotonic()
             try:
                 if await served.warm(await self.coming(served)):
@@ -160,3 +165,9 @@ class Catalog:
 
 def _may_use(key: KeyConfig | None, name: str) -> bool:
     return key is None or key.models is None or name in key.models
+
+
+def _load(tools: Iterable[Tool]) -> None:
+    """Has each tool read its signature, which loads a library the first time."""
+    for tool in tools:
+        assert tool.declaration

@@ -24,14 +24,13 @@ from windlass.gateway.problems import Refused
 from windlass.gateway.request import ChatRequest, read_request
 from windlass.gateway.run import GatewayRun
 from windlass.jsontext.offload import LARGE, by_size
+from windlass.loop.pace import in_slices
 
 __all__ = ["SSE_HEADERS", "ChatCompletions", "ask", "wants_tool_events"]
 
 A_MOMENT = 0.1
 CALL_SIZE = 256
 """Bytes, about, that a call takes in an answer."""
-EVENTS_AT_ONCE = 64
-"""Events that are encoded before others get their turn on the event loop."""
 SSE_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -194,14 +193,12 @@ class _Streaming:
                 return await self._end(b"")
             if self._watch.left_alone:
                 return None
-            for place in range(EVENTS_AT_ONCE, len(batch), EVENTS_AT_ONCE):
-                chunks = self._encoder.encode(batch[place - EVENTS_AT_ONCE : place])
-                if chunks:
+            *slices, last = in_slices(batch)
+            for some in slices:
+                if chunks := self._encoder.encode(some):
                     await self._write(chunks)
                 await asyncio.sleep(0)
-            chunks = self._encoder.encode(
-                batch[(len(batch) - 1) // EVENTS_AT_ONCE * EVENTS_AT_ONCE :]
-            )
+            chunks = self._encoder.encode(last)
             if (batch and batch[-1].done) or (not batch and events.over):
                 return await self._end(chunks)
             if not chunks and time.monotonic() - spoken >= self._heartbeat:

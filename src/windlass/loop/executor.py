@@ -144,7 +144,7 @@ class ToolExecutor:
     ) -> ToolAnswer:
         # What a run injects (a user, a session) may change the result: it stays in the run.
         scope = job.run.run_id if tool.dependencies or tool.context_parameter else None
-        written = msgspec.json.encode(job.call.arguments, order="deterministic")
+        written = await by_size(len(job.call.json), _canonical, job.call)
         kept, cached = await self._cache.get(
             (tool, scope, written), seconds, lambda: self._timed(job, tool, arguments)
         )
@@ -217,6 +217,10 @@ class ToolExecutor:
         if tool.context_parameter:
             values = {**values, tool.context_parameter: context}
         return values
+
+
+def _canonical(call: FunctionCall) -> bytes:
+    return msgspec.json.encode(call.arguments, order="deterministic")
 
 
 def _reporter(job: ToolJob) -> Callable[[float | None, str | None, Any], None]:

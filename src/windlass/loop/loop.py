@@ -33,6 +33,7 @@ from windlass.loop.executor import RunContext, ToolExecutor
 from windlass.loop.history import History, RecordedCall, RecordedRound
 from windlass.loop.pace import (
     CHARACTERS_PER_STEP,
+    ITEMS_AT_ONCE,
     LONGEST_DELTA,
     STEPS_AT_ONCE,
     in_short_pieces,
@@ -380,6 +381,8 @@ class Loop:
     ) -> StopReason | None:
         """Runs the calls that are ours. The caller's own are handed back, and end the run."""
         ours = _others(turn.calls, theirs)
+        if len(turn.calls) > ITEMS_AT_ONCE:
+            await asyncio.sleep(0)
         self._rounds_run += 1
         self.phase = "executing_tools"
         self._open = (calls, turn.calls)
@@ -391,7 +394,7 @@ class Loop:
         await calls.finish(ours)
         self._open = (calls, ours)
         await self._said.shorten(calls.answers(ours, NOT_BEGUN))
-        self._judge(ours, self._answer(NOT_BEGUN, pending=theirs))
+        await self._judge(ours, self._answer(NOT_BEGUN, pending=theirs))
         return "calls" if theirs else None
 
     def _theirs(self, turn: Turn) -> list[FunctionCall]:
@@ -408,13 +411,18 @@ class Loop:
         self._open = None
         return answers
 
-    def _judge(self, calls: Sequence[FunctionCall], answers: Sequence[ToolAnswer]) -> None:
+    async def _judge(self, calls: Sequence[FunctionCall], answers: Sequence[ToolAnswer]) -> None:
         """Keeps count of failures. A round of nothing but blocked calls is the end of patience."""
+        if len(calls) > ITEMS_AT_ONCE:
+            await asyncio.sleep(0)
         pairs = list(zip(calls, answers, strict=True))
-        self._repetition.record(
-            failed=[call for call, answer in pairs if answer.failed],
-            succeeded=[call for call, answer in pairs if answer.ok],
-        )
+        failed = [call for call, answer in pairs if answer.failed]
+        succeeded = [call for call, answer in pairs if answer.ok]
+        for place in range(0, len(failed), ITEMS_AT_ONCE):
+            self._repetition.record(failed[place : place + ITEMS_AT_ONCE], ())
+            if len(failed) > ITEMS_AT_ONCE:
+                await asyncio.sleep(0)
+        self._repetition.record((), succeeded)
         self._repeating = all(answer.outcome == "not_run" for answer in answers)
 
     def _announce(self, ours: Sequence[FunctionCall]) -> None:

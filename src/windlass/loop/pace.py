@@ -1,33 +1,51 @@
 """How much of a turn that comes all at once is handled before others run on the event loop."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
-from windlass.events import ModelEvent, TextDelta, ThoughtDelta, ToolCallDelta
+from windlass.events import ModelEvent, RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
 from windlass.jsontext.large import text_slices
 
 __all__ = [
     "CHARACTERS_PER_STEP",
+    "ITEMS_AT_ONCE",
     "LONGEST_DELTA",
     "STEPS_AT_ONCE",
     "in_short_pieces",
+    "in_slices",
     "size_of",
 ]
+
+E = TypeVar("E", bound=RunEvent)
 
 LONGEST_DELTA = 2**16
 """Characters of one event of a stream: each reader of the stream encodes an event in one call."""
 STEPS_AT_ONCE = 64
 """Events without a pause."""
+ITEMS_AT_ONCE = 256
+"""Calls or answers without a pause."""
 CHARACTERS_PER_STEP = 2**12
 """Characters that take about as long as an event."""
 
 
-def size_of(event: ModelEvent) -> int:
+def size_of(event: RunEvent) -> int:
     """Characters of a piece of text; 0 for other events."""
     if isinstance(event, TextDelta | ThoughtDelta):
         return len(event.text)
     return len(event.json) if isinstance(event, ToolCallDelta) else 0
+
+
+def in_slices(events: Sequence[E]) -> Iterator[Sequence[E]]:
+    """The events, as many at a time as are handled without a pause; at least one slice."""
+    start = steps = 0
+    for place, event in enumerate(events):
+        steps += 1 + size_of(event) // CHARACTERS_PER_STEP
+        if steps > STEPS_AT_ONCE and place > start:
+            yield events[start:place]
+            start, steps = place, 1 + size_of(event) // CHARACTERS_PER_STEP
+    yield events[start:]
 
 
 def in_short_pieces(event: ModelEvent) -> Iterator[ModelEvent]:

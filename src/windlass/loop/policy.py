@@ -10,6 +10,7 @@ from msgspec import Struct
 from windlass.content import FunctionCall, FunctionDeclaration
 from windlass.errors import ConfigError
 from windlass.events import FinishReason, Outcome, StopReason
+from windlass.jsontext.offload import LARGE
 from windlass.loop.reply import RoundRecord
 from windlass.loop.turn import Turn
 from windlass.model import AUTO, NONE, ToolChoice
@@ -234,6 +235,8 @@ class Repetition:
         for call in failed:
             key = _same(call)
             self._failures[key] = self._failures.get(key, 0) + 1
+        if not self._failures:
+            return
         for call in succeeded:
             self._failures.pop(_same(call), None)
 
@@ -243,7 +246,12 @@ class Repetition:
 
 
 def _same(call: FunctionCall) -> tuple[str, str]:
-    """Two calls are the same if their arguments are, however they are written."""
+    """Two calls are the same if their arguments are, however they are written.
+
+    Of large arguments the text is compared: to read and write them would take long.
+    """
+    if len(call.json) > LARGE:
+        return call.name, call.json
     if isinstance(arguments := call.arguments, str):
         return call.name, arguments
     return call.name, msgspec.json.encode(arguments, order="deterministic").decode()

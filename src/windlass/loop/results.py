@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from windlass.content import FileData, FunctionCall, FunctionResponse, InlineData
 from windlass.events import Outcome
+from windlass.jsontext.large import STEP, encode_any_json, is_larger
 
 __all__ = ["ToolAnswer", "answer", "capped", "failure", "interrupted", "jsonable", "not_begun"]
 
@@ -80,7 +81,7 @@ def capped(response: FunctionResponse, limit: int) -> FunctionResponse:
     output = response.output
     if type(output) is str and len(output) <= limit:
         return response
-    text = response.error if response.error is not None else response.text
+    text = response.error if response.error is not None else _text(output)
     if len(text) <= limit:
         return response
     head, tail = limit - limit // 4, limit // 4
@@ -94,7 +95,23 @@ def jsonable(value: object) -> Any:
     """The value in JSON's own types; what JSON has no word for becomes its `str`."""
     if type(value) in _JSON_SCALARS:
         return value
+    if type(value) in (list, tuple, dict) and is_larger(value, STEP):
+        return _in_steps(value)
     return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain)
+
+
+def _in_steps(value: object) -> Any:
+    """The same for a large list or object: no call into C takes long."""
+    if isinstance(value, dict):
+        fields = cast("dict[object, object]", value)
+        names = msgspec.to_builtins(dict.fromkeys(fields), str_keys=True, enc_hook=_plain)
+        return dict(zip(names, map(jsonable, fields.values()), strict=True))
+    return [jsonable(item) for item in cast("Sequence[object]", value)]
+
+
+def _text(output: object) -> str:
+    """The same as `FunctionResponse.text`, in short steps if it is large."""
+    return output if isinstance(output, str) else encode_any_json(output).decode()
 
 
 def _plain(value: object) -> object:

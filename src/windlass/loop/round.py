@@ -13,6 +13,7 @@ from windlass.errors import RunInterrupted, StorageError, ToolError, clear_frame
 from windlass.events import ToolRunEnded
 from windlass.loop.executor import RunContext, ToolExecutor, ToolJob
 from windlass.loop.history import RecordedCall
+from windlass.loop.pace import ITEMS_AT_ONCE
 from windlass.loop.policy import Repetition
 from windlass.loop.results import (
     INTERRUPTED,
@@ -27,9 +28,6 @@ from windlass.tool import OnInterrupt, Tool
 __all__ = ["Round", "answers_to", "in_order"]
 
 log = logging.getLogger("windlass.loop")
-
-_BEGUN_AT_ONCE = 64
-"""Calls that are started before others get their turn on the event loop."""
 
 
 class Round:
@@ -114,11 +112,12 @@ class Round:
                     before += (task for other, task in earlier if other.name in named)
             task = self._tasks.get(id(call)) or self._begin(call, before)
             earlier.append((call, task))
-            if len(earlier) % _BEGUN_AT_ONCE == 0:
+            if len(earlier) % ITEMS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             if alone:
                 barrier = (task,)
-        await asyncio.wait([task for _, task in earlier])
+        for place in range(0, len(earlier), ITEMS_AT_ONCE):
+            await asyncio.wait([task for _, task in earlier[place : place + ITEMS_AT_ONCE]])
 
     def check_interrupted(self, calls: Iterable[FunctionCall]) -> None:
         """Raises `RunInterrupted` for a call of unknown effect whose tool does not allow that."""

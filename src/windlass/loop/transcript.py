@@ -1,5 +1,6 @@
 """What has been said and done in a run so far: the loop writes it, the reply is read from it."""
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -8,6 +9,7 @@ from windlass.content import FunctionCall, FunctionResponse, Message, Usage
 from windlass.events import StopReason
 from windlass.jsontext.large import is_larger
 from windlass.jsontext.offload import LARGE, offloaded
+from windlass.loop.pace import ITEMS_AT_ONCE
 from windlass.loop.reply import Calls, Reply, RoundRecord
 from windlass.loop.results import ToolAnswer, capped
 from windlass.loop.turn import Turn
@@ -60,13 +62,20 @@ class Transcript:
             self.messages.append(Message.tool(shown))
         self._pending = pending
 
-    async def shorten(self, answers: Iterable[ToolAnswer]) -> None:
-        """Prepares the model's copy of large answers off the event loop."""
-        for answer in answers:
+    async def shorten(self, answers: Sequence[ToolAnswer]) -> None:
+        """Prepares the model's copies of large or many answers without holding the event loop."""
+        many = len(answers) > ITEMS_AT_ONCE
+        for number, answer in enumerate(answers, start=1):
+            if number % ITEMS_AT_ONCE == 0:
+                await asyncio.sleep(0)
             response = answer.response
             if is_larger(response.response, LARGE):
                 shown = await offloaded(capped, response, self._max_result_chars)
-                self._shortened[id(response)] = (response, shown)
+            elif many:
+                shown = capped(response, self._max_result_chars)
+            else:
+                continue
+            self._shortened[id(response)] = (response, shown)
 
     def _shown(self, response: FunctionResponse) -> FunctionResponse:
         """The model's copy."""

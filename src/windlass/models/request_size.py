@@ -1,14 +1,6 @@
 """How large a request is, about, before it is encoded. Pure."""
 
-from windlass.content import (
-    AnyPart,
-    FunctionCall,
-    FunctionDeclaration,
-    FunctionResponse,
-    InlineData,
-    Text,
-    Thought,
-)
+from windlass.content import FunctionDeclaration, size_of_part
 from windlass.jsontext.large import is_larger
 from windlass.jsontext.offload import LARGE
 from windlass.model import ModelRequest
@@ -26,27 +18,10 @@ def request_size(request: ModelRequest) -> int:
     size = 0
     for message in request.messages:
         for part in message.parts:
-            size += _PART + _size_of(part)
+            size += _PART + size_of_part(part)
         if size > LARGE:
             return size
     schemas = [tool.parameters for tool in request.tools if isinstance(tool, FunctionDeclaration)]
     if is_larger((schemas, request.extra), LARGE // _FORMATTING):
         return LARGE + 1
     return size
-
-
-def _size_of(part: AnyPart) -> int:
-    match part:
-        case Text(text=text) | Thought(text=text):
-            return len(text)
-        case FunctionCall(json=text):
-            return len(text)
-        case InlineData(data=data):
-            return len(data)
-        case FunctionResponse(response={"output": str(text)}, parts=()):
-            return len(text)
-        case FunctionResponse(response=response, parts=media):
-            data = sum(len(each.data) for each in media if isinstance(each, InlineData))
-            return LARGE + 1 if is_larger(response, LARGE) else data
-        case _:
-            return LARGE + 1 if is_larger(getattr(part, "data", None), LARGE) else 0

@@ -20,7 +20,8 @@ from windlass.events import (
     ToolCallStarted,
     ToolRunProgress,
 )
-from windlass.runs.encoding import encoded
+from windlass.jsontext.offload import offloaded
+from windlass.runs.encoding import are_large, encoded
 from windlass.runs.log import MemoryLog
 from windlass.runs.records import RunRecord
 
@@ -105,6 +106,8 @@ class StoredLog(MemoryLog):
         self._pending: list[RunEvent] = []
         self._alarm: asyncio.Handle | None = None
         self._hurried = False
+        self._encoding: asyncio.Task[None] | None = None
+        """Large events that are encoded off the event loop."""
         self._written_at = 0.0
         self._settling: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -168,15 +171,39 @@ class StoredLog(MemoryLog):
 
     def _write(self) -> None:
         self._alarm, self._hurried = None, False
+        if self._encoding is not None:  # what has come since is written after it
+            return
         self._written_at = self._loop.time()
         events, self._pending = self._pending, []
         if not events:
             return
+        if are_large(events):
+            self._encoding = self._loop.create_task(self._write_large(events))
+            return
         try:
             data = encoded(events)
         except Exception as error:  # noqa: BLE001 - whatever a tool has put into its result
-            self.close(NotWritable(f"an event cannot be written as JSON: {error}"))
+            self._refuse(error)
+        else:
+            self._put(events, data)
+
+    async def _write_large(self, events: Sequence[RunEvent]) -> None:
+        """The same off the event loop; later events wait."""
+        try:
+            data = await offloaded(encoded, events)
+        except Exception as error:  # noqa: BLE001 - whatever a tool has put into its result
+            self._refuse(error)
             return
+        finally:
+            self._encoding = None
+        if not self.closed:
+            self._put(events, data)
+            self._write()
+
+    def _refuse(self, error: Exception) -> None:
+        self.close(NotWritable(f"an event cannot be written as JSON: {error}"))
+
+    def _put(self, events: Sequence[RunEvent], data: bytes) -> None:
         end = events[-1] if isinstance(events[-1], RunEnded) else RunEnded("answer")
         ended = (end.time, end.reason, end.error) if end.seq else (None, None, None)
         record, self._record = self._record, None

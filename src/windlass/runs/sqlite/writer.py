@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec import Struct
 
 from windlass.errors import StorageError
-from windlass.jsontext import encode_json
+from windlass.runs.encoding import encode_in_steps
 from windlass.runs.health import LogHealth
 from windlass.runs.sqlite import keepers
 from windlass.runs.sqlite.database import (
@@ -249,7 +249,7 @@ def _insert_runs(connection: sqlite3.Connection, some: Sequence[Batch], keeper: 
     values: list[object] = []
     for record in records:
         values += (record.id, record.model, record.created, record.owner, record.chat)
-        values += (_whole(record.title), encode_json(record.origin), keeper)
+        values += (_whole(record.title), encode_in_steps(record.origin), keeper)
     connection.execute(
         "INSERT INTO runs (id, model, created, owner, chat, title, origin, keeper)"
         f" VALUES {places}",
