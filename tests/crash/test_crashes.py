@@ -35,7 +35,8 @@ async def drilled(home: Path, kills: int, fault_share: float) -> Drill:
         figures = await judged(drill, log, forks.ledgers)
         await log.aclose()
     print(report(drill, figures))
-    assert "Traceback" not in gateway.said.read_text()
+    odd = [line for line in gateway.said.read_text().splitlines() if "Traceback" in line]
+    assert not odd, odd[0]
     return drill
 
 
