@@ -57,7 +57,7 @@ async def test_a_stopped_or_failed_run_leaves_the_others_alone(client_of: MakeCl
     end = (await collect(client, runs["fail"].id))[-1]
     assert isinstance(end, RunEnded)
     assert (end.reason, end.error) == ("error", "down (HTTP 500)")
-    assert str(runs["fail"].error) == "down"
+    assert str(runs["fail"].error) == "down (HTTP 500)"
 
 
 async def test_stopping_twice_or_after_the_end_changes_nothing(client_of: MakeClient) -> None:

@@ -143,6 +143,10 @@ class NativeModeUnavailable(ModelError):
             code="native_mode_unavailable",
         )
 
+    def __str__(self) -> str:
+        """The message alone: it is a fixed form, and the status is of whatever could not."""
+        return self.message
+
 
 class ToolError(WindlassError):
     """Raise it in a tool to speak to the model: its text is what the model reads."""
