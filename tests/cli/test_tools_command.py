@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.running import windlass
 
 from windlass.cli import main
 from windlass.cli.tables import table
@@ -219,10 +220,12 @@ def test_the_tools_own_timeout_holds(tools: Tools) -> None:
 def test_a_tool_that_crashes_is_an_error(tools: Tools) -> None:
     code, out, error = tools.outcome("call", "crash", "--tools", "tools.py")
     assert (code, out) == (1, "")
-    assert error.endswith(
-        "windlass: crash: crash failed with an internal error. See the traceback above.\n"
-    )
-    assert error.index("Traceback") < error.index("windlass: crash: ")
+    said = "windlass: crash: crash failed with an internal error. See the traceback above.\n"
+    assert error.endswith(said)
+    ran = windlass("tools", "call", "crash", "--tools", "tools.py", input="")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("Tool failed\nTraceback ")
+    assert ran.stderr.endswith(f"RuntimeError: the secret is 1234\n{said}")
 
 
 @pytest.mark.parametrize(

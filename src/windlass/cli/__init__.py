@@ -9,11 +9,13 @@ import os
 import sys
 from collections.abc import Collection, Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from windlass import __version__
-from windlass.cli.parser import Parser
 from windlass.errors import ConfigError, WindlassError
+
+if TYPE_CHECKING:
+    from windlass.cli.parser import Parser
 
 __all__ = ["COMMANDS", "main", "whole_parser"]
 
@@ -91,8 +93,10 @@ def whole_parser() -> argparse.ArgumentParser:
     return _parser_with(COMMANDS)[0]
 
 
-def _parser_with(wanted: Collection[str]) -> tuple[Parser, list[Command]]:
+def _parser_with(wanted: Collection[str]) -> "tuple[Parser, list[Command]]":
     """The parser, and the modules of those commands: no others are loaded."""
+    from windlass.cli.parser import Parser
+
     parser = Parser(
         prog="windlass",
         description="Automatic tool execution for any language model.",
