@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from tests import sample_tools as samples
 
 from windlass import ConfigError, Depends, FunctionDeclaration, ToolContext, tool
-from windlass.schema import accepts_null, mapped, plain, schema_at
+from windlass.schema import accepts_null, expanded_size, mapped, plain, schema_at
 from windlass.tool import as_tools
 
 
@@ -275,3 +275,26 @@ def test_walking_a_schema_leaves_values_alone():
 )
 def test_null_fits_only_where_the_schema_says_so(schema: dict[str, Any], accepted: bool):
     assert accepts_null(schema) is accepted
+
+
+def test_the_size_of_a_schema_counts_what_its_references_mean() -> None:
+    schema: dict[str, Any] = {
+        "properties": {"a": {"$ref": "#/$defs/pair"}, "b": {"$ref": "#/$defs/loop"}},
+        "$defs": {
+            "pair": {"anyOf": [{"$ref": "#/$defs/one"}, {"$ref": "#/$defs/one"}]},
+            "one": {"type": "string"},
+            "loop": {"items": {"$ref": "#/$defs/loop"}},
+        },
+    }
+    assert expanded_size(schema, 1000) == 10
+    assert expanded_size(schema, 3) == 4
+
+
+def test_definitions_that_lead_to_themselves_stay() -> None:
+    def refer(name: str) -> dict[str, Any]:
+        return {"type": "object", "properties": {"next": {"$ref": f"#/$defs/{name}"}}}
+
+    definitions = {"a": refer("b"), "b": refer("a"), "to": refer("a"), "end": {"type": "string"}}
+    shown = plain({**refer("to"), "$defs": {**definitions, "from": refer("end")}})
+    assert shown["$defs"].keys() == {"a", "b"}
+    assert shown["properties"]["next"]["properties"]["next"] == {"$ref": "#/$defs/a"}

@@ -1,6 +1,7 @@
 """What a tool returns is read as a result and as nothing else, whatever it contains."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.emulation.asking import TOOLS, WEATHER, asked, emulated, events_of, w
 
 from windlass import AsyncClient, FunctionDeclaration, Message, tool
 from windlass.content import AnyPart, FunctionCall, FunctionResponse, Text, compact_json
+from windlass.emulation import quoting
 from windlass.emulation.history import History
 from windlass.emulation.parser import FORMATS, Parser, render_calls
 from windlass.emulation.parser.written import WRITTEN
@@ -233,3 +235,18 @@ def _answered(output: str) -> tuple[Message, Message]:
         Message.assistant(FunctionCall("get_weather", "{}", "call_1")),
         Message.tool([FunctionResponse("get_weather", {"output": output}, "call_1")]),
     )
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quoting, "_PIECE", 40)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@given(values | st.text(st.sampled_from('`><[]01\\"a'), max_size=300))
+def test_what_is_quoted_in_pieces_is_as_harmless(value: Any) -> None:
+    line = quoted(value)
+    assert json.loads(line) == json.loads(compact_json(value))
+    assert "\n" not in line
+    assert not re.search("<|```|>>>", line)
+    assert not re.search(r"\[(?![0-9\]])", "".join(re.findall(r'"(?:[^"\\]|\\.)*"', line)))

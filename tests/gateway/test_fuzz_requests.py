@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -375,3 +376,67 @@ def test_any_tool_is_never_a_failure(gateway: Gateway, field: str, value: Any) -
     assert_answered(answer)
     if answer.status == 400:
         assert answer.error["param"].startswith("tools[0]")
+
+
+@pytest.mark.parametrize("size", [60_000, 65_000, 66_000, 100_000, 131_000, 132_000, 300_000])
+@pytest.mark.parametrize("spaces", [0, 200_000])
+@pytest.mark.parametrize(
+    "place", ["content", "name of a field", "many messages", "many fields", "tools"]
+)
+def test_a_body_of_any_size_is_read(gateway: Gateway, place: str, size: int, spaces: int) -> None:
+    asked: dict[str, Any] = {"role": "user", "content": "Hi"}
+    body: dict[str, Any] = {"model": "scripted", "messages": [asked]}
+    match place:
+        case "content":
+            asked["content"] = "é" * (size // 2)
+        case "name of a field":
+            body["metadata"] = {"x" * size: 1}
+        case "many messages":
+            body["messages"] = [asked] * (size // 40)
+        case "many fields":
+            body["metadata"] = {f"field{number}": number for number in range(size // 20)}
+        case _:
+            description = "x" * size
+            body["tools"] = [
+                {"type": "function", "function": {"name": "f", "description": description}}
+            ]
+    data = json.dumps(body, ensure_ascii=False).encode()
+    answer = gateway.post(data[:1] + b" " * spaces + data[1:] + b" " * spaces)
+    assert answer.status == 200, answer.body[:300]
+
+
+@pytest.mark.parametrize("size", [100, 70_000, 140_000])
+@pytest.mark.parametrize("body", ["[%s]", '"%s"', "[[%s]]", "%s1"], ids=str)
+def test_a_body_that_is_no_object_is_refused_at_any_size(
+    gateway: Gateway, body: str, size: int
+) -> None:
+    filling = " " * size if body != '"%s"' else "x" * size
+    answer = gateway.post((body % filling).encode())
+    assert answer.status == 400
+    assert "The body must be a JSON object" in answer.error["message"]
+
+
+def test_a_body_with_very_many_values_is_refused(gateway: Gateway) -> None:
+    body = encoded({**VALID, "metadata": [0] * 250_000})
+    answer = gateway.post(body)
+    assert (answer.status, answer.error["code"]) == (400, "too_many_values")
+    assert (answer.error["type"], answer.error["param"]) == ("invalid_request_error", "metadata")
+    assert (
+        gateway.post(encoded({**VALID, "metadata": [0] * 100_000, "tool_choice": "auto"})).status
+        == 200
+    )
+
+
+def test_a_schema_whose_references_multiply_is_refused(gateway: Gateway) -> None:
+    definitions: dict[str, Any] = {
+        f"d{number}": {"anyOf": [{"$ref": f"#/$defs/d{number + 1}"}] * 2} for number in range(40)
+    }
+    tool = copy.deepcopy(TOOL)
+    tool["function"]["parameters"] = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/d0"}},
+        "$defs": definitions,
+    }
+    answer = gateway.post(encoded({**VALID, "tools": [tool], "tool_choice": "auto"}))
+    assert (answer.status, answer.error["code"]) == (400, "invalid_tool")
+    assert answer.error["param"] == "tools[0].function.parameters"

@@ -136,3 +136,8 @@ def test_a_refusal_says_its_problem() -> None:
 
 def test_any_text_can_be_told() -> None:
     assert told(Problem(400, "half \ud800 a pair"))["message"] == "half \ufffd a pair"
+
+
+@pytest.mark.parametrize("status", range(400, 500))
+def test_a_refusal_is_never_called_the_servers_fault(status: int) -> None:
+    assert told(Problem(status, "No."))["type"] != "server_error"

@@ -1,14 +1,20 @@
 """The thread that writes for all runs: what is told of a commit, and to whom."""
 
 import asyncio
+import sqlite3
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from windlass.events import RunEvent, RunStarted
+from windlass.content import FunctionResponse, Message, Usage
+from windlass.errors import StorageError
+from windlass.events import RoundStarted, RunEnded, RunEvent, RunStarted, ToolRunEnded
+from windlass.runs import stored
+from windlass.runs.encoding import encoded
 from windlass.runs.records import RunRecord
 from windlass.runs.sqlite.writer import Writer
 from windlass.runs.stored import StoredLog
@@ -67,3 +73,44 @@ async def test_an_event_loop_is_woken_once_for_all_runs_of_a_commit(
     await written_in_one_commit(writer, *logs)
     await asyncio.gather(*(anext(log.follow()) for log in logs))
     assert len(woken) == 1
+
+
+async def test_large_events_are_encoded_off_the_event_loop_and_in_their_order(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded_in: list[tuple[bool, list[int]]] = []
+
+    def noted(events: Sequence[RunEvent]) -> bytes:
+        on_loop = threading.current_thread() is threading.main_thread()
+        encoded_in.append((on_loop, [event.seq for event in events]))
+        return encoded(events)
+
+    monkeypatch.setattr(stored, "encoded", noted)
+    log = log_of(writer, "run_1")
+    large = Message.user("\n" * 200_000)
+    log.append(RunStarted("run_1", "m", (large,)))
+    await asyncio.sleep(0)  # it is being encoded now
+    log.append(RoundStarted(1, "awaiting_model_call"))
+    log.append(RunEnded("answer", Usage(), 1))
+    events = [event async for event in log.follow()]
+    assert [event.seq for event in events] == [1, 2, 3]
+    assert encoded_in == [(False, [1]), (True, [2, 3])]
+    kept = await asyncio.wrap_future(writer.call(_kept_data))
+    assert msgspec.json.decode(kept, type=list[RunEvent]) == events
+
+
+def _kept_data(connection: sqlite3.Connection) -> bytes:
+    rows = connection.execute("SELECT data FROM batches ORDER BY first").fetchall()
+    return b"[%b]" % b",".join(data[1:-1] for (data,) in rows)
+
+
+async def test_a_large_event_that_cannot_be_written_closes_the_log(writer: Writer) -> None:
+    class Broken:
+        def __str__(self) -> str:
+            raise RuntimeError("it has no words")
+
+    log = log_of(writer, "run_1")
+    result = FunctionResponse("f", {"output": ["x" * 200_000, Broken()]}, "call_1")
+    log.append(ToolRunEnded(result, "ok", 0.0))
+    with pytest.raises(StorageError, match="it has no words"):
+        await anext(log.follow())

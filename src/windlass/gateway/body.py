@@ -157,7 +157,7 @@ def _large_fields(body: bytes, max_depth: int) -> Fields:
 
 def _outlined(data: bytes, max_depth: int, name: str | None = None) -> JsonNode:
     try:
-        return outline(data, max_depth=max_depth, max_values=MAX_VALUES)
+        return outline(data, max_depth=max_depth, max_values=MAX_VALUES, step=LARGE)
     except TooDeep as error:
         levels = max_depth if name is None else max_depth + 1
         raise _too_deep(name or error.field, levels) from None

@@ -4,6 +4,8 @@ The rules name a call by `index`, and give its id and name once. Servers in use 
 give every call the index 0, repeat the id or the name in each delta, or send calls whole. Pure.
 """
 
+from collections.abc import Iterable
+
 from windlass.content import FunctionCall, new_call_id
 from windlass.events import ModelEvent, ToolCallDelta, ToolCallEnded, ToolCallStarted
 from windlass.models.fields import JsonObject, as_list, as_object, as_text, merged
@@ -42,10 +44,14 @@ class _Call:
 class CallAssembler:
     """Deltas in, call events out; a call ends when the next one starts or the turn does."""
 
-    __slots__ = ("_calls", "_ids")
+    __slots__ = ("_by_index", "_by_wire_id", "_calls", "_ids", "_open")
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
+        self._open: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._by_wire_id: dict[str, _Call] = {}
+        """The last call with each index and with each id of the server's."""
         self._ids: set[str] = set()
 
     def feed(self, entries: object, *, whole: bool) -> list[ModelEvent]:
@@ -67,14 +73,18 @@ class CallAssembler:
 
     def end(self) -> list[ModelEvent]:
         """The ends of all calls that are still open."""
-        return [self._ended(call) for call in self._calls if not call.ended]
+        open_calls, self._open = self._open, []
+        return [self._ended(call) for call in open_calls if not call.ended]
 
     def _continued(self, fields: JsonObject, touched: set[int]) -> _Call | None:
         """The call that this delta goes on with; None if it starts one."""
         wire_index, wire_id, name = _head(fields)
-        for call in reversed(self._calls):
-            if wire_index is not None and call.wire_index != wire_index:
-                continue
+        candidates: Iterable[_Call] = reversed(self._calls)
+        if wire_index is not None:
+            candidates = filter(None, (self._by_index.get(wire_index),))
+        elif wire_id is not None and name:
+            candidates = filter(None, (self._by_wire_id.get(wire_id),))
+        for call in candidates:
             if wire_id is not None:
                 # A new id at an old index is a new call; so is one that brings its own name.
                 if call.wire_id == wire_id or (call.wire_id is None and not name):
@@ -92,15 +102,21 @@ class CallAssembler:
         return bool(call.pieces) and name != call.name
 
     def _started(self, fields: JsonObject, events: list[ModelEvent]) -> _Call:
-        for open_call in self._calls:
+        for open_call in self._open:
             if not open_call.ended and open_call.is_complete():
                 events.append(self._ended(open_call))
+        self._open = [each for each in self._open if not each.ended]
         call = _Call(len(self._calls), *_head(fields))
         if call.id in self._ids:
             # Answers are matched by id: two calls of one turn must not share it.
             call.id = new_call_id()
         self._ids.add(call.id)
         self._calls.append(call)
+        self._open.append(call)
+        if call.wire_index is not None:
+            self._by_index[call.wire_index] = call
+        if call.wire_id is not None:
+            self._by_wire_id[call.wire_id] = call
         events.append(ToolCallStarted(call.index, call.id, call.name))
         return call
 
