@@ -231,7 +231,7 @@ async def test_an_error_that_the_page_shows_is_raised_with_its_words(
     with replica([step, step, step]) as fake:
         with pytest.raises(ModelError) as caught:
             await events_of(model_on(fake.url), asking())
-        assert (caught.value.status, str(caught.value)) == (status, words)
+        assert (caught.value.status, caught.value.message) == (status, words)
 
 
 async def test_an_error_that_still_stands_there_is_told_again(model_on: MakeModel) -> None:

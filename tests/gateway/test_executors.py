@@ -16,6 +16,8 @@ from windlass.errors import ConfigError
 from windlass.gateway import GatewayConfig, create_app, load_config
 from windlass.gateway.app import App
 from windlass.gateway.config import ModelConfig, check_config
+from windlass.gateway.finished import FinishedRun
+from windlass.loop.history import History
 from windlass.testing import ScriptedModel, call
 
 MODEL = '[models.m]\ntarget = "openai/gpt-5-mini"\napi_key_env = "SOME_KEY"\ntools = ["add"]\n'
@@ -127,7 +129,8 @@ async def test_the_executor_of_create_app_answers_calls_of_runs_and_of_people() 
     app = app_with(limited, [call("add", a=1, b=2), "Three."])
     assert (await post(app, asking("?"))).status == 200
     [run] = app.gateway.runs.all()
-    assert run.reply.results[0].output == 3
+    assert isinstance(run, FinishedRun)
+    assert History(await run.events()).reply().results[0].output == 3
     answer = await by_hand(app, a=3, b=4)
     assert (answer["outcome"], answer["response"]) == ("error", {"error": "slow down"})
     assert limited.seen == ["add", "add"]
@@ -147,7 +150,9 @@ async def test_an_executor_that_caches_runs_the_tool_once() -> None:
     assert (await post(app, asking("?"))).status == 200
     assert (await by_hand(app, a=1, b=2))["response"] == {"output": 3}
     [run] = app.gateway.runs.all()
-    assert [result.output for result in run.reply.results] == [3, 3]
+    assert isinstance(run, FinishedRun)
+    results = History(await run.events()).reply().results
+    assert [result.output for result in results] == [3, 3]
     assert ran == [1]
     await app.gateway.aclose()
 

@@ -214,7 +214,7 @@ async def test_the_older_function_call_is_the_same_demand(ask: Asked):
     message = await ask.gets(
         call("ring", times=1), functions=[RING["function"]], function_call={"name": "ring"}
     )
-    assert made(message) == [("ring", {"times": 1})]
+    assert message["finish_reason"] == "function_call"
     assert ask.choices == [("required", "ring")]
 
 
