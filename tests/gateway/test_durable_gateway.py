@@ -134,9 +134,9 @@ async def test_a_chat_goes_on_whose_run_was_stopped_as_it_was_resumed(places: Pl
     await before.crash()
     after = places.open([TEXT], config=PAYING, tools=(pay,))
     resume = asyncio.create_task(after.resume())
-    while not after.gateway.runs.all():
+    while not after.gateway.runs.running():
         await asyncio.sleep(0)
-    [run] = after.gateway.runs.all()
+    [run] = after.gateway.runs.running()
     await run.run.stop()
     await resume
     told = data(await after.events(run_id))
@@ -215,8 +215,10 @@ async def test_a_call_whose_answer_is_in_the_log_of_an_open_run_waits_for_no_dec
     before = places.open([call("erase", path="a", id="x")])
     run_id = await before.start()
     await before.until(run_id, ApprovalRequested)
-    log = before.gateway.runs.get(run_id).run.log
-    log.append(ToolRunEnded(FunctionResponse("erase", {"error": "stopped"}, "x"), "not_run"))
+    [run] = before.gateway.runs.running()
+    run.run.log.append(
+        ToolRunEnded(FunctionResponse("erase", {"error": "stopped"}, "x"), "not_run")
+    )
     await before.crash()
     beside = places.open()
     refused = await post(beside.app, {"call_id": "x"}, f"/v1/runs/{run_id}/approve")
@@ -229,7 +231,8 @@ async def test_a_decision_that_came_too_late_is_a_conflict_and_not_lost_with_a_2
     there, beside = places.open([call("erase", path="a", id="x"), TEXT]), places.open()
     run_id = await there.start()
     await there.until(run_id, ApprovalRequested)
-    run = there.gateway.runs.get(run_id).run
+    [busy] = there.gateway.runs.running()
+    run = busy.run
     run.log.on_order = None  # it is busy
     deciding = asyncio.create_task(post(beside.app, {"call_id": "x"}, f"/v1/runs/{run_id}/approve"))
     assert beside.gateway.durable is not None

@@ -99,10 +99,11 @@ async def answer(
 
     A machine that is busy makes one long hold out of two short ones now and then.
     """
-    for _ in range(4):
-        answered, held = await one_answer(body, Says(*turns()), mode)
+    answered, held = await one_answer(body, Says(*turns()), mode)
+    for _ in range(3):
         if held.units < ALLOWED:
             break
+        answered, held = await one_answer(body, Says(*turns()), mode)
     return answered, held
 
 

@@ -255,7 +255,7 @@ async def test_a_tool_is_stopped_when_the_log_of_its_run_fails(places: Places, f
     place = places.open([call("wait"), TEXT], config=CONFIG, tools=tools.all())
     run_id = await place.start()
     await tools.waiting.wait()
-    run = place.gateway.runs.get(run_id)
+    [run] = place.gateway.runs.running()
     run.run.log.close(StorageError("the disk is full"))
     await tools.cancelled.wait()
     await left_to_the_log(place, run_id)
@@ -283,7 +283,8 @@ async def test_a_run_is_not_taken_up_while_its_tool_still_ends(places: Places) -
     place = places.open([call("wait"), TEXT], config=config, tools=(wait,))
     run_id = await place.start()
     await tool_begun(place, run_id)
-    place.gateway.runs.get(run_id).run.log.close(StorageError("the disk is full"))
+    [run] = place.gateway.runs.running()
+    run.run.log.close(StorageError("the disk is full"))
     await ending.wait()
     assert await place.resume() == []
     gate.set()
@@ -384,9 +385,9 @@ async def test_an_event_that_cannot_be_written_ends_its_run_and_is_not_tried_aga
     place = places.open([call("odd"), TEXT], config=config, tools=(odd,))
     async with tended(place):
         run_id = await place.start()
-        run = place.gateway.runs.get(run_id)
+        [run] = place.gateway.runs.running()
         await asyncio.wait([run.task])
-        while run in place.gateway.runs.all():
+        while run in place.gateway.runs.running():
             await asyncio.sleep(0)
         shown = await place.ended(run_id)
     assert "an event cannot be written as JSON" in shown["error"]["message"]
