@@ -241,7 +241,7 @@ async def test_a_run_that_cannot_be_taken_up_holds_up_no_other(
     [run] = await other.gateway.resume()
     assert (run.id, (await run.run.result()).text) == (sound, "Done.")
     assert await other.gateway.resume() == []
-    assert sum("cannot be gone on with" in record.message for record in caplog.records) == 1
+    assert sum("Cannot read a run" in record.message for record in caplog.records) == 1
 
 
 async def test_a_look_for_runs_that_fails_is_not_the_last(

@@ -9,6 +9,7 @@ from windlass.events import RunEnded, RunEvent, ToolRunEnded
 from windlass.gateway.answer import completion_fields
 from windlass.gateway.run import GatewayRun, run_fields
 from windlass.jsontext import decode_json, encode_json
+from windlass.jsontext.large import is_larger
 from windlass.loop.history import History
 from windlass.models.fields import JsonObject
 from windlass.runs.encoding import encoded
@@ -18,7 +19,7 @@ from windlass.runs.records import RunRecord
 
 __all__ = ["FinishedRun"]
 
-LARGE = 2**20
+LARGE = 2**18
 """Bytes of a request or of tool results above which events stay as they are: encoding them would
 hold up the event loop, and their texts are most of what they take."""
 RUN_BYTES = 1_200
@@ -111,7 +112,8 @@ class FinishedRun:
 
 def _compact(events: Sequence[RunEvent], asked: int) -> bytes | Sequence[RunEvent]:
     """The events as JSON, which takes about half; as they are if that would take long or fails."""
-    if asked > LARGE or any(_is_long(event) for event in events):
+    results = (event.response.response for event in events if type(event) is ToolRunEnded)
+    if asked > LARGE or any(is_larger(result, LARGE) for result in results):
         return events
     try:
         return _exact(encoded(events))
@@ -122,10 +124,3 @@ def _compact(events: Sequence[RunEvent], asked: int) -> bytes | Sequence[RunEven
 def _exact(data: bytes) -> bytes:
     """The same bytes in as much memory as they need: an encoder's own have room for half more."""
     return memoryview(data).tobytes()
-
-
-def _is_long(event: RunEvent) -> bool:
-    if type(event) is not ToolRunEnded:
-        return False
-    output = event.response.output
-    return isinstance(output, str) and len(output) > LARGE

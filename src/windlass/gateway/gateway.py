@@ -14,9 +14,9 @@ from windlass.gateway.admission import Admission
 from windlass.gateway.by_hand import HandCalls
 from windlass.gateway.catalog import Catalog
 from windlass.gateway.config import GatewayConfig
+from windlass.gateway.config.executors import load_executor, made_executor
 from windlass.gateway.durable import DurableRuns, run_log
 from windlass.gateway.exchange import Exchange, Receive, disconnected
-from windlass.gateway.executors import load_executor, made_executor
 from windlass.gateway.finished import FinishedRun
 from windlass.gateway.found import FoundRun, KeptHere, known_here
 from windlass.gateway.keys import KeyRing

@@ -4,6 +4,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import cast
 
 from windlass.client.run import AsyncRun
 from windlass.emulation.failures import native_failure
@@ -28,6 +30,7 @@ __all__ = ["GatewayRun", "Observer", "run_fields"]
 log = logging.getLogger("windlass.gateway")
 
 EVENT_BYTES = 300
+VALUE_BYTES = 8
 Observer = Callable[[RunEvent], None]
 
 
@@ -74,7 +77,9 @@ class GatewayRun:
     def size(self) -> int:
         """The bytes that its events take, about: what was asked, said and done."""
         events = self.run.log.recorded()
-        results = sum(len(event.response.text) for event in events if type(event) is ToolRunEnded)
+        results = sum(
+            _rough_size(event.response.response) for event in events if type(event) is ToolRunEnded
+        )
         return self.request.size + EVENT_BYTES * len(events) + results
 
     @property
@@ -164,6 +169,23 @@ class GatewayRun:
         turn = kept_turn(reply, len(self.plan.messages), self.call_ids)
         if turn is not None:
             self._turns.keep(self.owner, turn)
+
+
+def _rough_size(value: object, sample: int = 64) -> int:
+    """Characters as JSON, about: a long list or object is judged by its first items."""
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        some: list[object] = [part for field in islice(fields.items(), sample) for part in field]
+        length = 2 * len(fields)
+    elif isinstance(value, list | tuple):
+        items = cast("list[object]", value)
+        some, length = list(islice(items, sample)), len(items)
+    else:
+        return VALUE_BYTES
+    size = sum(VALUE_BYTES + _rough_size(each, max(1, sample // 4)) for each in some)
+    return size * length // max(1, len(some))
 
 
 def run_fields(run: GatewayRun, *, whole: bool = False) -> JsonObject:

@@ -63,6 +63,8 @@ def _kind_of(data: JsonObject) -> str:
 
 def in_words(part: Opaque) -> Text:
     """What another provider's model said in a form of its own, as a text that any model reads."""
+    if isinstance(refusal := part.data.get("refusal"), str):
+        return Text(refusal)
     said = compact_json(part.data)
     if len(said) > _MAX_IN_WORDS:
         said = f"{said[:_MAX_IN_WORDS]}..."

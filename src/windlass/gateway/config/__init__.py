@@ -27,6 +27,7 @@ from windlass.gateway.config.environment import (
     server_fields_in,
     server_overrides,
 )
+from windlass.gateway.config.executors import load_executor
 from windlass.gateway.config.lines import Lines
 from windlass.gateway.config.problems import Problem, Problems, nearest
 from windlass.gateway.config.sections import Document
@@ -40,7 +41,6 @@ from windlass.gateway.config.values import (
     ServerConfig,
     WorkersConfig,
 )
-from windlass.gateway.executors import load_executor
 from windlass.gateway.toolbox import ALL_OF_IT, Toolbox, named_tools
 from windlass.toolsets.mcp.names import SEPARATOR
 

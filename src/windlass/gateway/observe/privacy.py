@@ -22,6 +22,7 @@ HIDDEN = "[hidden: log_content is false]"
 
 HARMLESS_FIELDS = frozenset(
     {
+        "address",
         "attempt",
         "calls",
         "context",
