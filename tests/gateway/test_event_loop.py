@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.gateway.asgi import Answer
-from tests.watchdog import Watchdog
+from tests.watchdog import Watchdog, unit
 
 from windlass import tool
 from windlass.content import FunctionCall, Usage
@@ -27,8 +27,10 @@ from windlass.gateway.config import ModelConfig
 from windlass.model import ModelRequest
 
 MB = 2**20
-ALLOWED = 3.0
-"""Units: three times what is aimed at, for a machine that does other things at the same time."""
+ALLOWED = 5.0
+"""Units: five times what is aimed at, for a machine that does other things at the same time."""
+BUSY_UNITS = 12
+"""Well above what is allowed."""
 
 
 class Says:
@@ -316,10 +318,12 @@ async def test_the_watchdog_sees_a_long_callback_and_a_thread_that_keeps_the_int
 
 
 def busy() -> None:
-    end = time.thread_time() + 0.3
-    while time.thread_time() < end:
-        pass
+    for _ in range(BUSY_UNITS):
+        unit()
 
 
 def busy_in_one_call() -> int:
-    return sum(range(15_000_000))
+    start = time.thread_time()
+    sum(range(1_000_000))
+    million = time.thread_time() - start
+    return sum(range(int(1_000_000 * BUSY_UNITS * unit() / million)))
