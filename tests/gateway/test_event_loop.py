@@ -27,8 +27,8 @@ from windlass.gateway.config import ModelConfig
 from windlass.model import ModelRequest
 
 MB = 2**20
-ALLOWED = 5.0
-"""Units: five times what is aimed at, for a machine that does other things at the same time."""
+ALLOWED = 3.0
+"""Units: three times what is aimed at, for a machine that does other things at the same time."""
 BUSY_UNITS = 12
 """Well above what is allowed."""
 
