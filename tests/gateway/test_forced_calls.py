@@ -214,6 +214,8 @@ async def test_the_older_function_call_is_the_same_demand(ask: Asked):
     message = await ask.gets(
         call("ring", times=1), functions=[RING["function"]], function_call={"name": "ring"}
     )
+    made_call = message["function_call"]
+    assert (made_call["name"], json.loads(made_call["arguments"])) == ("ring", {"times": 1})
     assert message["finish_reason"] == "function_call"
     assert ask.choices == [("required", "ring")]
 

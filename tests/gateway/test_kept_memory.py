@@ -15,7 +15,7 @@ from tests.gateway.talking import Body, asking
 from windlass import tool
 from windlass.gateway import App
 from windlass.gateway.config import LimitsConfig, ModelConfig
-from windlass.gateway.finished import LARGE, FinishedRun
+from windlass.gateway.finished import MAX_COMPACT_BYTES, FinishedRun
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.serve import COLLECTOR
 from windlass.model import ModelRequest
@@ -49,7 +49,7 @@ def step(request: ModelRequest) -> Step:
     if prompt == "tools" and request.messages[-1].role == "user":
         return calls(call("page", length=5_000), call("rows", count=50))
     if prompt == "long result" and request.messages[-1].role == "user":
-        return call("page", length=LARGE + 1)
+        return call("page", length=MAX_COMPACT_BYTES + 1)
     return Turn(text=TOKENS) if prompt == "tokens" else "A short answer."
 
 
@@ -70,7 +70,7 @@ BODIES: dict[str, Body] = {
     "many messages": asking(
         "Hello", *[{"role": "user", "content": f"And {n}?"} for n in range(99)]
     ),
-    "very long prompt": asking("x" * (LARGE + 1)),
+    "very long prompt": asking("x" * (MAX_COMPACT_BYTES + 1)),
     "very long result": asking("long result"),
 }
 

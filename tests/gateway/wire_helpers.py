@@ -193,6 +193,9 @@ def reassembled(chunks: list[Body]) -> Body:
             message[name] += delta.get(name) or ""
         for piece in delta.get("tool_calls") or []:
             _add_piece(message["tool_calls"], piece)
+        for field, text in (delta.get("function_call") or {}).items():
+            legacy = message.setdefault("function_call", {})
+            legacy[field] = legacy.get(field, "") + text
         reasons += [choice["finish_reason"]] if choice["finish_reason"] else []
     [message["finish_reason"]] = reasons
     return message

@@ -19,7 +19,7 @@ from windlass.runs.records import RunRecord
 
 __all__ = ["FinishedRun"]
 
-LARGE = 2**18
+MAX_COMPACT_BYTES = 2**18
 """Bytes of a request or of tool results above which events stay as they are: encoding them would
 hold up the event loop, and their texts are most of what they take."""
 RUN_BYTES = 1_200
@@ -113,7 +113,7 @@ class FinishedRun:
 def _compact(events: Sequence[RunEvent], asked: int) -> bytes | Sequence[RunEvent]:
     """The events as JSON, which takes about half; as they are if that would take long or fails."""
     results = (event.response.response for event in events if type(event) is ToolRunEnded)
-    if asked > LARGE or any(is_larger(result, LARGE) for result in results):
+    if asked > MAX_COMPACT_BYTES or any(is_larger(result, MAX_COMPACT_BYTES) for result in results):
         return events
     try:
         return _exact(encoded(events))
