@@ -136,8 +136,8 @@ def interrupted() -> None:
     each = client()
     kept.append(each)
     for prompt in ("Hi", "slow"):
-        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
             while True:
                 each.generate(prompt)
         except KeyboardInterrupt:

@@ -287,7 +287,10 @@ def out_of_patience_once_asked(fake: FakeAIStudio) -> Any:
     wait = Watch.next
 
     async def next_report(watch: Watch, seconds: float) -> Snapshot | None:
-        return None if fake.requests else await wait(watch, seconds)
+        while not fake.requests:
+            if (report := await wait(watch, min(seconds, 0.05))) is not None:
+                return report
+        return None
 
     return next_report
 

@@ -55,22 +55,33 @@ class Portal:
         settling = self._settle(coroutine, outcome)
         tasks: list[asyncio.Task[None]] = []
 
+        def abandon() -> None:
+            settling.close()
+            coroutine.close()
+
         def begin() -> None:
             if self._exiting and ends_with_process:
-                settling.close()
-                coroutine.close()
+                abandon()
                 return
             task = self._loop.create_task(settling)
             tasks.append(task)
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
+            # A task that is cancelled before its first step has not begun the coroutine.
+            task.add_done_callback(lambda _: coroutine.close())
 
-        self._loop.call_soon_threadsafe(begin, context=contextvars.copy_context())
+        def cancel() -> None:
+            for task in tasks:
+                task.cancel()
+            if not tasks:
+                abandon()
+
         try:
+            self._loop.call_soon_threadsafe(begin, context=contextvars.copy_context())
             return outcome.result()
         except BaseException:
             if not outcome.done():
-                self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+                self._loop.call_soon_threadsafe(cancel)
             raise
         finally:
             del outcome  # it holds an error whose traceback holds this frame
