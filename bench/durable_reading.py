@@ -14,7 +14,7 @@ from statistics import median
 import msgspec
 
 from windlass.events import RunEnded, RunEvent, RunStarted, TextDelta
-from windlass.runs.log import Follower, MemoryLog
+from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.records import RunRecord
 from windlass.runs.sqlite import SQLiteLog
 

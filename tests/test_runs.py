@@ -7,8 +7,8 @@ import pytest
 from tests.conftest import MakeClient, requests_of
 
 from windlass import RunEnded, RunNotFound, TextDelta, ToolRegistry, TooManyRuns, tool
-from windlass.runs.log import MemoryLog
-from windlass.runs.store import RunStore
+from windlass.runs.active_runs import RunStore
+from windlass.runs.event_log import MemoryLog
 from windlass.testing import Gate, call, refuse, say, slow
 
 

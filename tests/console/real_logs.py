@@ -13,7 +13,7 @@ from windlass.loop.executor import ToolExecutor
 from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
-from windlass.runs.log import MemoryLog
+from windlass.runs.event_log import MemoryLog
 from windlass.testing import ScriptedModel, call, calls, cut, raw_call, say, think
 
 __all__ = ["RealLog", "cut_and_resumed", "outcomes"]

@@ -16,9 +16,9 @@ import uvloop  # noqa: F401 - loaded when the server begins
 from uvicorn.lifespan import on  # noqa: F401 - the same
 
 import windlass.gateway.app
-import windlass.gateway.fleet
+import windlass.gateway.limits.fleet
 import windlass.gateway.serve
-import windlass.gateway.workers
+import windlass.gateway.tools.workers
 import windlass.models.openai.model
 import windlass.runs.jetstream
 import windlass.runs.sqlite

@@ -24,7 +24,7 @@ from windlass.events import (
     ToolRunStarted,
     TurnEnded,
 )
-from windlass.gateway.durable import CLIENT_LOST
+from windlass.gateway.runs.persistence import CLIENT_LOST
 
 SAID = {"ok": "ok", "interrupted": "interrupted", "denied": "denied", "error": "interrupted"}
 """What the model understands of each outcome. The one error is that of a worker that was lost."""

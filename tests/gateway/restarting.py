@@ -15,7 +15,7 @@ from windlass import RunEvent, tool
 from windlass.gateway import App, GatewayConfig
 from windlass.gateway.config import ModelConfig
 from windlass.gateway.gateway import Gateway
-from windlass.gateway.run import GatewayRun
+from windlass.gateway.runs.run import GatewayRun
 from windlass.runs.protocol import RunLog
 from windlass.runs.sqlite import SQLiteLog
 from windlass.testing import Script, ScriptedModel

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from windlass.gateway.admission import Admission
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
-from windlass.gateway.exchange import ClientGone
-from windlass.gateway.problems import Problem, Refused
-from windlass.gateway.tally import Bucket, LocalTally
+from windlass.gateway.http.context import ClientGone
+from windlass.gateway.http.errors import Problem, Refused
+from windlass.gateway.limits.admission import Admission
+from windlass.gateway.limits.counters import Bucket, LocalTally
 
 MODEL = ModelConfig(name="m", target="openai/m")
 

@@ -11,10 +11,10 @@ from tests.gateway.asgi import bearer, post, request
 from tests.gateway.restarting import SERVED, Place, Places, places_on
 from tests.gateway.talking import Body, asking
 
-from windlass.gateway import durable
-from windlass.gateway.chat_line import line
 from windlass.gateway.config import KeyConfig
-from windlass.gateway.keys import new_key
+from windlass.gateway.http.keys import new_key
+from windlass.gateway.runs import persistence as durable
+from windlass.gateway.runs.chat_line import line
 from windlass.runs.records import RunRecord
 from windlass.testing import Gate, refuse, slow
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from windlass.gateway.desk import Desk
+from windlass.gateway.limits.coalescing import Desk
 
 
 class Counter:

@@ -30,8 +30,8 @@ from windlass.content import FunctionResponse
 from windlass.events import RunResumed, TextDelta, ToolRunEnded, ToolRunStarted, TurnEnded
 from windlass.gateway import GatewayConfig
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.durable import CLIENT_LOST
-from windlass.gateway.keys import new_key
+from windlass.gateway.http.keys import new_key
+from windlass.gateway.runs.persistence import CLIENT_LOST
 from windlass.testing import Gate, call, calls, slow
 
 WEB, WEB_HASH = new_key()
@@ -186,7 +186,7 @@ async def test_a_run_that_was_stopped_while_its_gateway_was_gone_begins_nothing(
 async def test_a_stop_that_nobody_obeys_in_time_is_stored_and_accepted(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.gateway.durable.STOP_SECONDS", 0.01)
+    monkeypatch.setattr("windlass.gateway.runs.persistence.STOP_SECONDS", 0.01)
     before = places.open([slow(TEXT, Gate())])
     run_id = await before.start()
     await before.crash()

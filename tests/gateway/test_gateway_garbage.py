@@ -16,9 +16,9 @@ from tests.gateway.talking import SECONDS, asking, function
 
 from windlass import Depends, ToolError, tool
 from windlass.gateway import App
-from windlass.gateway.chat import A_MOMENT
 from windlass.gateway.config import LimitsConfig, ModelConfig
 from windlass.gateway.gateway import Gateway
+from windlass.gateway.routes.completions import A_MOMENT
 from windlass.model import ModelRequest
 from windlass.models import create_model
 from windlass.models.retry import Retry

@@ -8,7 +8,7 @@ from tests.emulation.asking import asked, events_of, names_of, text_of
 from windlass import ModelError, NativeModeUnavailable
 from windlass.emulation.auto import AutoModel
 from windlass.events import ToolCallDelta, ToolCallEnded, ToolCallStarted
-from windlass.gateway.held import HeldModel
+from windlass.gateway.models.enforced import HeldModel
 from windlass.model import Model
 from windlass.settings import FunctionCallingSettings
 from windlass.testing import ScriptedModel, call, calls

@@ -15,8 +15,8 @@ from tests.gateway.talking import Body, asking
 from windlass import tool
 from windlass.gateway import App
 from windlass.gateway.config import LimitsConfig, ModelConfig
-from windlass.gateway.finished import MAX_COMPACT_BYTES, FinishedRun
 from windlass.gateway.gateway import Gateway
+from windlass.gateway.runs.finished import MAX_COMPACT_BYTES, FinishedRun
 from windlass.gateway.serve import COLLECTOR
 from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, Step, Turn, call, calls, last_prompt

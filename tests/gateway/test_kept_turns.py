@@ -18,7 +18,7 @@ from windlass.content import (
     is_own_call_id,
     new_call_id,
 )
-from windlass.gateway.turns import NO_RESULT, CallIds, KeptTurn, KeptTurns, kept_turn
+from windlass.gateway.runs.hidden_turns import NO_RESULT, CallIds, KeptTurn, KeptTurns, kept_turn
 from windlass.loop.reply import Calls, Reply, RoundRecord
 
 HELLO = Message.user("Hello")

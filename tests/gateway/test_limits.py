@@ -12,9 +12,10 @@ from tests.gateway.asgi import JSON_TYPE, SECONDS, bearer, post, request
 from tests.gateway.serving import Serving
 from tests.gateway.talking import RawConnection
 
-from windlass.gateway import App, GatewayConfig, create_app, exchange
+from windlass.gateway import App, GatewayConfig, create_app
 from windlass.gateway.config import KeyConfig, LimitsConfig
-from windlass.gateway.keys import new_key
+from windlass.gateway.http import context as exchange
+from windlass.gateway.http.keys import new_key
 from windlass.testing import ScriptedModel
 
 KEY, HASH = new_key()

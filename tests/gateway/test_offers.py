@@ -3,7 +3,7 @@
 import json
 
 from windlass import tool
-from windlass.gateway.offers import Offers
+from windlass.gateway.models.client_tools import Offers
 from windlass.gateway.request import Limits
 from windlass.tool import Tool
 

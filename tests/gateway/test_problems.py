@@ -14,8 +14,8 @@ from windlass.errors import (
     StreamCut,
     TooManyRuns,
 )
+from windlass.gateway.http.errors import Problem, Refused, bad_request, problem_of
 from windlass.gateway.openapi import PROBLEMS
-from windlass.gateway.problems import Problem, Refused, bad_request, problem_of
 
 PASSED_ON = {400, 404, 408, 409, 413, 422, 429, 503, 504}
 

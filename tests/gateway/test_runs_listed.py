@@ -11,9 +11,9 @@ from tests.gateway.restarting import Place, places_on
 from tests.gateway.serving import config_of
 
 from windlass.events import ToolRunEnded
-from windlass.gateway import listing
 from windlass.gateway.config import ModelConfig
-from windlass.gateway.summaries import Summaries, summary_of
+from windlass.gateway.routes import run_list as listing
+from windlass.gateway.runs.summaries import Summaries, summary_of
 from windlass.jsontext import encode_json
 from windlass.runs.export import read_export
 from windlass.testing import Gate, Script, call, calls, refuse, slow

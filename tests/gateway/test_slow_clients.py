@@ -19,8 +19,8 @@ from tests.gateway.talking import SECONDS, asking
 
 from windlass.gateway import serve
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig, ServerConfig
-from windlass.gateway.keys import new_key
-from windlass.gateway.protocol import BoundedProtocol, Connections, address_key
+from windlass.gateway.http.keys import new_key
+from windlass.gateway.http.protocol import BoundedProtocol, Connections, address_key
 from windlass.testing import Gate, ScriptedModel, say, slow
 
 SOON = 0.2

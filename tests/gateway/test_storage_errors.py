@@ -380,7 +380,7 @@ async def test_an_event_that_cannot_be_written_ends_its_run_and_is_not_tried_aga
             raise ValueError("odd")
         return encoded(events)
 
-    monkeypatch.setattr("windlass.runs.stored.encoded", picky)
+    monkeypatch.setattr("windlass.runs.persisted_log.encoded", picky)
     config = config_of(ModelConfig(name="m", target="scripted/model", tools=("odd",)))
     place = places.open([call("odd"), TEXT], config=config, tools=(odd,))
     async with tended(place):

@@ -8,7 +8,7 @@ import pytest
 
 from windlass import registry
 from windlass.errors import ConfigError, DuplicateTool
-from windlass.gateway.toolbox import load_tools
+from windlass.gateway.config.tool_loading import load_tools
 
 WEATHER = """
 from windlass import tool

@@ -19,7 +19,7 @@ from tests.mcp import conformance_tools
 
 from windlass.cli.mcp_calls import Executions
 from windlass.cli.mcp_http import guarded_app
-from windlass.gateway.toolbox import load_tools
+from windlass.gateway.config.tool_loading import load_tools
 from windlass.toolsets.mcp.serving.server import ToolServer
 from windlass.toolsets.registry import registry
 

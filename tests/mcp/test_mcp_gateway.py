@@ -14,7 +14,7 @@ from tests.mcp.serving import configured, starts, tiny
 from windlass.cli.mcp_servers import servers_from
 from windlass.errors import ConfigError
 from windlass.gateway.config import McpConfig, check_config, load_config
-from windlass.gateway.toolbox import load_tools, named_tools
+from windlass.gateway.config.tool_loading import load_tools, named_tools
 from windlass.testing import FakeOpenAI, ScriptedModel, call
 
 

@@ -13,10 +13,10 @@ from tests.gateway.asgi import Answer
 from tests.remote.limited import ask, limited_gateway, limited_key
 from tests.remote.remote_tools import waiting_once
 
-from windlass.gateway import fleet
 from windlass.gateway.app import App
-from windlass.gateway.fleet import FleetTally
-from windlass.gateway.keys import new_key
+from windlass.gateway.http.keys import new_key
+from windlass.gateway.limits import fleet
+from windlass.gateway.limits.fleet import FleetTally
 from windlass.gateway.observe.tracing import Tracing
 from windlass.messaging.embedded import NatsServer
 from windlass.testing import Gate, call, slow

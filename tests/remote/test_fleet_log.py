@@ -12,14 +12,14 @@ from windlass.errors import ConfigError, RunNotFound, StorageError
 from windlass.events import RunEnded, RunResumed, TextDelta
 from windlass.jsontext import encode_json
 from windlass.messaging.connection import Connection
+from windlass.runs.active_runs import RunStore
+from windlass.runs.event_log import Follower
 from windlass.runs.jetstream import JetStreamLog, reading, streams
 from windlass.runs.jetstream import log as jetstream_log
 from windlass.runs.jetstream.streams import Append
 from windlass.runs.jetstream.writer import RunWriter
-from windlass.runs.log import Follower
+from windlass.runs.persisted_log import Batch
 from windlass.runs.records import Order
-from windlass.runs.store import RunStore
-from windlass.runs.stored import Batch
 
 TEXT, END = TextDelta("a"), RunEnded("answer")
 Open = Callable[[], JetStreamLog]

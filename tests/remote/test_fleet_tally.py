@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from nats.js.errors import BucketNotFoundError
 from nats.js.kv import KeyValue
 
-from windlass.gateway import fleet
-from windlass.gateway.fleet import FleetTally
+from windlass.gateway.limits import fleet
+from windlass.gateway.limits.fleet import FleetTally
 from windlass.messaging.connection import Connection, connect
 from windlass.messaging.embedded import NatsServer
 from windlass.runs.jetstream.streams import LEASES

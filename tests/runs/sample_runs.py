@@ -34,7 +34,7 @@ from windlass.events import (
     ToolRunStarted,
     TurnEnded,
 )
-from windlass.runs.log import MemoryLog
+from windlass.runs.event_log import MemoryLog
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
 

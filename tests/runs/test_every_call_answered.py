@@ -26,7 +26,7 @@ from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
 from windlass.loop.results import ToolAnswer
-from windlass.runs.log import MemoryLog
+from windlass.runs.event_log import MemoryLog
 from windlass.testing import Gate, ScriptedModel, call, calls, say, slow
 
 FIRST = calls(

@@ -19,7 +19,7 @@ from windlass.events import (
     ToolRunEnded,
     ToolRunStarted,
 )
-from windlass.runs.log import Follower
+from windlass.runs.event_log import Follower
 
 
 async def read_until(reader: Follower, last: Callable[[RunEvent], bool]) -> list[RunEvent]:

@@ -30,7 +30,7 @@ from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
 from windlass.model import ToolChoice
-from windlass.runs.log import MemoryLog
+from windlass.runs.event_log import MemoryLog
 from windlass.testing import ScriptedModel, call, calls, say
 
 E = TypeVar("E", ApprovalRequested, ApprovalResolved)

@@ -16,10 +16,10 @@ from tests.runs.sample_runs import STARTED, begin, ended_run, kept
 
 from windlass.errors import StorageError
 from windlass.events import RunEnded, Status, TextDelta
-from windlass.runs.log import Follower
+from windlass.runs.event_log import Follower
+from windlass.runs.persisted_log import Batch
 from windlass.runs.sqlite import SQLiteLog, database, keepers
 from windlass.runs.sqlite.writer import Writer
-from windlass.runs.stored import Batch
 from windlass.testing import Latch
 
 

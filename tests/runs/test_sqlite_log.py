@@ -18,9 +18,9 @@ from windlass.events import (
     ToolRunStarted,
     TurnEnded,
 )
+from windlass.runs.persisted_log import CAN_WAIT, COALESCE_SECONDS
 from windlass.runs.records import Retention
 from windlass.runs.sqlite import SQLiteLog
-from windlass.runs.stored import CAN_WAIT, COALESCE_SECONDS
 
 
 async def test_a_log_is_used_again_after_it_was_closed(log: SQLiteLog) -> None:

@@ -13,11 +13,11 @@ import pytest
 from windlass.content import FunctionResponse, Message, Usage
 from windlass.errors import StorageError
 from windlass.events import RoundStarted, RunEnded, RunEvent, RunStarted, ToolRunEnded
-from windlass.runs import stored
+from windlass.runs import persisted_log as stored
 from windlass.runs.encoding import encoded
+from windlass.runs.persisted_log import StoredLog
 from windlass.runs.records import RunRecord
 from windlass.runs.sqlite.writer import Writer
-from windlass.runs.stored import StoredLog
 
 
 @pytest.fixture

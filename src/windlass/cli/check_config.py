@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from windlass.gateway.config import CONFIG_NAME, GatewayConfig, examine_config, find_config
-from windlass.gateway.toolbox import load_tools
+from windlass.gateway.config.tool_loading import load_tools
 
 __all__ = ["configure", "run"]
 

@@ -6,7 +6,7 @@ import sys
 import msgspec
 
 from windlass.errors import ConfigError
-from windlass.gateway.key_hashes import new_key
+from windlass.gateway.config.key_hashes import new_key
 
 __all__ = ["configure", "run"]
 

@@ -13,7 +13,7 @@ from windlass.cli.parser import port_number
 from windlass.cli.toolfiles import find_tools
 from windlass.errors import ConfigError
 from windlass.gateway.config.checks import is_loopback
-from windlass.gateway.key_hashes import is_key_hash
+from windlass.gateway.config.key_hashes import is_key_hash
 from windlass.tool import Tool
 from windlass.toolsets.mcp import missing_sdk
 from windlass.toolsets.registry import registry

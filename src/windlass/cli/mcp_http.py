@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from windlass.errors import ConfigError
 from windlass.gateway.config.checks import is_loopback
 from windlass.gateway.config.values import KeyConfig
-from windlass.gateway.keys import KeyRing, presented_key
+from windlass.gateway.http.keys import KeyRing, presented_key
 
 __all__ = ["guarded_app", "serve_http"]
 

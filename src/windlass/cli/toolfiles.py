@@ -24,7 +24,7 @@ from windlass.gateway.config import (
 )
 from windlass.gateway.config.environment import MODEL, TOOLS, modules_in
 from windlass.gateway.config.problems import nearest
-from windlass.gateway.toolbox import load_tools, named_tools
+from windlass.gateway.config.tool_loading import load_tools, named_tools
 from windlass.model import Model
 from windlass.models import PROVIDERS
 from windlass.models.local.weights import OnProgress

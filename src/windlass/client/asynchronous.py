@@ -41,11 +41,11 @@ from windlass.loop.reply import Calls, Reply
 from windlass.loop.round import answers_to
 from windlass.model import Model
 from windlass.models import Key, Retry, create_model
-from windlass.runs.log import Follower, MemoryLog
+from windlass.runs.active_runs import RunStore
+from windlass.runs.event_log import Follower, MemoryLog
+from windlass.runs.persisted_log import Damaged
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord, title_of
-from windlass.runs.store import RunStore
-from windlass.runs.stored import Damaged
 from windlass.settings import Mode, function_calling_settings, mode_from
 from windlass.tool import Tool
 from windlass.toolsets.registry import ToolRegistry

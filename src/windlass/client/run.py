@@ -11,7 +11,7 @@ from windlass.loop.approval import Approval
 from windlass.loop.history import History
 from windlass.loop.loop import Loop, RunPlan
 from windlass.loop.reply import Reply
-from windlass.runs.log import Follower, MemoryLog
+from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.records import Order
 
 __all__ = ["AsyncRun"]

@@ -9,7 +9,7 @@ from windlass.client.run import AsyncRun
 from windlass.errors import WindlassError
 from windlass.events import Phase, RunEvent, TextDelta, event_to_sse
 from windlass.loop.reply import Reply
-from windlass.runs.log import Follower
+from windlass.runs.event_log import Follower
 
 __all__ = ["AsyncStream"]
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from windlass.content import AnyPart, FunctionCall, InlineData, Message, Opaque, Usage
 from windlass.events import StopReason, joined_logprobs
-from windlass.gateway.turns import CallIds
+from windlass.gateway.runs.hidden_turns import CallIds
 from windlass.jsontext.large import encode_any_json
 from windlass.loop.reply import Reply, RoundRecord
 from windlass.models.fields import JsonObject, merged

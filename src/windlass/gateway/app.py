@@ -12,12 +12,10 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Route, Router
 
-from windlass.gateway.chat import ChatCompletions
-from windlass.gateway.chat_routes import ChatRoutes
 from windlass.gateway.config import GatewayConfig
 from windlass.gateway.config.checks import is_loopback
-from windlass.gateway.console import Console
-from windlass.gateway.exchange import (
+from windlass.gateway.gateway import Gateway
+from windlass.gateway.http.context import (
     ClientGone,
     Exchange,
     Receive,
@@ -26,12 +24,7 @@ from windlass.gateway.exchange import (
     exchange_of,
     respond_json,
 )
-from windlass.gateway.gateway import Gateway
-from windlass.gateway.info_routes import InfoRoutes
-from windlass.gateway.keys import presented_key
-from windlass.gateway.observe.access_log import AccessRecord
-from windlass.gateway.observe.privacy import hide_content
-from windlass.gateway.problems import (
+from windlass.gateway.http.errors import (
     INTERNAL,
     SHUTTING_DOWN,
     Problem,
@@ -39,8 +32,15 @@ from windlass.gateway.problems import (
     headers_too_large,
     problem_of,
 )
-from windlass.gateway.run_routes import RunEvents, RunRoutes
-from windlass.gateway.tool_routes import ToolRoutes
+from windlass.gateway.http.keys import presented_key
+from windlass.gateway.observe.access_log import AccessRecord
+from windlass.gateway.observe.privacy import hide_content
+from windlass.gateway.routes.chats import ChatRoutes
+from windlass.gateway.routes.completions import ChatCompletions
+from windlass.gateway.routes.console import Console
+from windlass.gateway.routes.info import InfoRoutes
+from windlass.gateway.routes.runs import RunEvents, RunRoutes
+from windlass.gateway.routes.tools import ToolRoutes
 from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
 

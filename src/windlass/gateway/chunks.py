@@ -36,8 +36,8 @@ from windlass.gateway.answer import (
     signature_fields,
     usage_fields,
 )
-from windlass.gateway.problems import Problem
-from windlass.gateway.turns import CallIds
+from windlass.gateway.http.errors import Problem
+from windlass.gateway.runs.hidden_turns import CallIds
 from windlass.jsontext import encode_json
 from windlass.loop.reply import Reply
 from windlass.models.fields import JsonObject

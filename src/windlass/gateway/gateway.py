@@ -10,34 +10,34 @@ from contextlib import ExitStack
 from typing import Any
 
 from windlass.errors import ConfigError, RunNotFound, StorageError, WindlassError
-from windlass.gateway.admission import Admission
-from windlass.gateway.by_hand import HandCalls
-from windlass.gateway.catalog import Catalog
 from windlass.gateway.config import GatewayConfig
 from windlass.gateway.config.executors import load_executor, made_executor
-from windlass.gateway.durable import DurableRuns, run_log
-from windlass.gateway.exchange import Exchange, Receive, disconnected
-from windlass.gateway.finished import FinishedRun
-from windlass.gateway.found import FoundRun, KeptHere, known_here
-from windlass.gateway.keys import KeyRing
+from windlass.gateway.http.context import Exchange, Receive, disconnected
+from windlass.gateway.http.errors import SHUTTING_DOWN, Refused
+from windlass.gateway.http.keys import KeyRing
+from windlass.gateway.limits.admission import Admission
+from windlass.gateway.limits.counters import LocalTally, Tally
+from windlass.gateway.models.registry import Catalog
+from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.observe.access_log import AccessLog
 from windlass.gateway.observe.metrics import Metrics
 from windlass.gateway.observe.tracing import Tracing, tracing_from
-from windlass.gateway.preparation import Preparation
-from windlass.gateway.problems import SHUTTING_DOWN, Refused
 from windlass.gateway.request import ChatRequest, Limits
-from windlass.gateway.run import GatewayRun
-from windlass.gateway.served import ServedModel
-from windlass.gateway.sessions import Sessions
-from windlass.gateway.summaries import Summaries
-from windlass.gateway.takeover import Takeover
-from windlass.gateway.tally import LocalTally, Tally
-from windlass.gateway.turns import KeptTurns
+from windlass.gateway.runs.finished import FinishedRun
+from windlass.gateway.runs.hidden_turns import KeptTurns
+from windlass.gateway.runs.lookup import FoundRun, KeptHere, known_here
+from windlass.gateway.runs.persistence import DurableRuns, run_log
+from windlass.gateway.runs.planning import Preparation
+from windlass.gateway.runs.resume import Takeover
+from windlass.gateway.runs.run import GatewayRun
+from windlass.gateway.runs.summaries import Summaries
+from windlass.gateway.tools.manual_calls import HandCalls
+from windlass.gateway.tools.sessions import Sessions
 from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
-from windlass.runs.log import Follower
+from windlass.runs.active_runs import RunStore
+from windlass.runs.event_log import Follower
 from windlass.runs.protocol import RunLog
-from windlass.runs.store import RunStore
 
 __all__ = ["Gateway"]
 
@@ -277,7 +277,7 @@ class Gateway:
         runs = self.config.runs
         if self.durable is None or not runs.nats:
             return LocalTally()
-        from windlass.gateway.fleet import fleet_tally
+        from windlass.gateway.limits.fleet import fleet_tally
 
         return fleet_tally(runs, self.durable.log)
 

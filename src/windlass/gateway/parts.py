@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from windlass.content import AnyPart, FunctionCall, FunctionResponse, Message
-from windlass.gateway.problems import bad_request
+from windlass.gateway.http.errors import bad_request
 from windlass.models.fields import JsonObject, as_list, as_object, as_text
 from windlass.models.openai.media import PROVIDER
 

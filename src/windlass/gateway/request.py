@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from windlass.content import Message
 from windlass.gateway.answer import Form
-from windlass.gateway.body import Fields, fields_of
 from windlass.gateway.config.values import EarlierText
+from windlass.gateway.http.body import Fields, fields_of
+from windlass.gateway.http.errors import bad_request
 from windlass.gateway.parts import PartPlace, part_places, without_legacy_form
-from windlass.gateway.problems import bad_request
 from windlass.model import AUTO, Settings, ToolChoice, tool_choice_from
 from windlass.models.fields import JsonObject, as_list, as_object
 from windlass.models.openai import wire

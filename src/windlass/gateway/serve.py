@@ -15,7 +15,7 @@ import uvicorn
 from windlass.errors import ConfigError
 from windlass.gateway.app import App
 from windlass.gateway.config import GatewayConfig
-from windlass.gateway.protocol import BoundedProtocol, Connections
+from windlass.gateway.http.protocol import BoundedProtocol, Connections
 
 __all__ = ["GatewayServer", "address_of", "serve"]
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from windlass.errors import RunNotFound
 from windlass.events import RunEnded, RunEvent
 from windlass.runs.encoding import encoded
+from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.health import LogHealth
-from windlass.runs.log import Follower, MemoryLog
 from windlass.runs.records import Order, Retention, RunRecord, chosen, expired
 
 __all__ = ["MemoryRunLog"]

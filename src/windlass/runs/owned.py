@@ -1,6 +1,6 @@
 """The runs that one process has, and which of them it must take up again itself."""
 
-from windlass.runs.stored import StoredLog
+from windlass.runs.persisted_log import StoredLog
 
 __all__ = ["OwnRuns"]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from windlass.events import RunEvent
+from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.health import LogHealth
-from windlass.runs.log import Follower, MemoryLog
 from windlass.runs.records import Order, Retention, RunRecord
 
 __all__ = ["RunLog"]

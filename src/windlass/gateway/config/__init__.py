@@ -31,6 +31,7 @@ from windlass.gateway.config.executors import load_executor
 from windlass.gateway.config.lines import Lines
 from windlass.gateway.config.problems import Problem, Problems, nearest
 from windlass.gateway.config.sections import Document
+from windlass.gateway.config.tool_loading import ALL_OF_IT, Toolbox, named_tools
 from windlass.gateway.config.values import (
     GatewayConfig,
     KeyConfig,
@@ -41,7 +42,6 @@ from windlass.gateway.config.values import (
     ServerConfig,
     WorkersConfig,
 )
-from windlass.gateway.toolbox import ALL_OF_IT, Toolbox, named_tools
 from windlass.toolsets.mcp.names import SEPARATOR
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from windlass.errors import ConfigError
 from windlass.gateway.config.problems import nearest
-from windlass.gateway.toolbox import load_module
+from windlass.gateway.config.tool_loading import load_module
 from windlass.loop.executor import ToolExecutor
 
 __all__ = ["load_executor", "made_executor"]

@@ -15,6 +15,7 @@ from windlass.gateway.config.checks import (
     url_problem,
     variable_problem,
 )
+from windlass.gateway.config.key_hashes import is_key_hash
 from windlass.gateway.config.problems import Problems, nearest
 from windlass.gateway.config.tables import (
     as_table,
@@ -33,7 +34,6 @@ from windlass.gateway.config.values import (
     ToolsSection,
     WorkersConfig,
 )
-from windlass.gateway.key_hashes import is_key_hash
 from windlass.settings import mode_from
 
 __all__ = ["Document"]

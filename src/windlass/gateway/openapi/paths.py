@@ -3,7 +3,6 @@
 from typing import get_args
 
 from windlass.events import StopReason
-from windlass.gateway.found import RunStatus
 from windlass.gateway.openapi.operations import (
     ALWAYS,
     EVENT_STREAM,
@@ -19,6 +18,7 @@ from windlass.gateway.openapi.operations import (
 )
 from windlass.gateway.openapi.schemas import ERROR, RUN_EVENT, event_stream
 from windlass.gateway.openapi.words import FLAG, TEXT, one_of, ref
+from windlass.gateway.runs.lookup import RunStatus
 from windlass.models.fields import JsonObject
 
 __all__ = ["PATHS"]

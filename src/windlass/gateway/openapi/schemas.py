@@ -11,8 +11,6 @@ import msgspec
 
 from windlass.events import Event, Outcome, Phase, RunEvent, StopReason
 from windlass.gateway.answer import FINISH_REASONS
-from windlass.gateway.by_hand import HandCall
-from windlass.gateway.found import Decision, RunStatus
 from windlass.gateway.openapi.request import REQUEST_SCHEMAS
 from windlass.gateway.openapi.words import (
     COUNT,
@@ -28,6 +26,8 @@ from windlass.gateway.openapi.words import (
     or_null,
     ref,
 )
+from windlass.gateway.runs.lookup import Decision, RunStatus
+from windlass.gateway.tools.manual_calls import HandCall
 from windlass.models.fields import JsonObject
 from windlass.runs.export import Export
 from windlass.settings import Mode

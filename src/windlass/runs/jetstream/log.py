@@ -15,6 +15,7 @@ from nats.errors import MaxPayloadError
 from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEnded, RunEvent
 from windlass.jsontext import encode_json
+from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.health import LogHealth
 from windlass.runs.jetstream.buckets import Entry
 from windlass.runs.jetstream.follower import stream_follower
@@ -22,10 +23,9 @@ from windlass.runs.jetstream.keepers import Keepers
 from windlass.runs.jetstream.orders import Orders
 from windlass.runs.jetstream.streams import Append, Last, Streams, TakenOver
 from windlass.runs.jetstream.writer import RunWriter
-from windlass.runs.log import Follower, MemoryLog
 from windlass.runs.owned import OwnRuns
+from windlass.runs.persisted_log import Batch, Damaged, NotWritable, StoredLog
 from windlass.runs.records import Order, Retention, RunRecord, chosen, expired
-from windlass.runs.stored import Batch, Damaged, NotWritable, StoredLog
 
 __all__ = ["JetStreamLog"]
 

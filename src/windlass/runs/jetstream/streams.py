@@ -19,7 +19,7 @@ from windlass.errors import ConfigError, StorageError
 from windlass.messaging.connection import Connection, JetStreamContext, NatsError, connect
 from windlass.runs.jetstream.buckets import WRONG_SEQUENCE, Bucket
 from windlass.runs.jetstream.reading import Kept, page
-from windlass.runs.stored import Damaged
+from windlass.runs.persisted_log import Damaged
 
 __all__ = ["LEASES", "Append", "Last", "Streams", "TakenOver", "subject_of"]
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from windlass.errors import StorageError
 from windlass.runs.jetstream.streams import Append
-from windlass.runs.stored import Batch
+from windlass.runs.persisted_log import Batch
 
 __all__ = ["RunWriter", "Write"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from windlass.errors import StorageError, WindlassError
-from windlass.runs.stored import Damaged
+from windlass.runs.persisted_log import Damaged
 
 __all__ = [
     "Synchronous",

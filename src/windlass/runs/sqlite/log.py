@@ -16,9 +16,10 @@ import msgspec
 
 from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEnded, RunEvent
+from windlass.runs.event_log import Follower, MemoryLog, PollingFollower
 from windlass.runs.health import LogHealth
-from windlass.runs.log import Follower, MemoryLog, PollingFollower
 from windlass.runs.owned import OwnRuns
+from windlass.runs.persisted_log import StoredLog
 from windlass.runs.records import Order, Retention, RunRecord, expired
 from windlass.runs.sqlite import keepers, queries
 from windlass.runs.sqlite.database import (
@@ -30,7 +31,6 @@ from windlass.runs.sqlite.database import (
     transaction,
 )
 from windlass.runs.sqlite.writer import Writer
-from windlass.runs.stored import StoredLog
 
 __all__ = ["SQLiteLog"]
 

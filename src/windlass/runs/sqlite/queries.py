@@ -8,8 +8,8 @@ import msgspec
 
 from windlass.errors import RunNotFound
 from windlass.events import RunEvent
+from windlass.runs.persisted_log import Damaged
 from windlass.runs.records import DAMAGED, RunRecord
-from windlass.runs.stored import Damaged
 
 __all__ = ["events_after", "open_runs", "orders", "orders_of", "record_of", "records"]
 

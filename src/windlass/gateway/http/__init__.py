@@ -1,0 +1,1 @@
+"""One HTTP exchange: its context, body, keys and errors, and the limits of a connection."""

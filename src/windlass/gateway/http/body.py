@@ -1,0 +1,249 @@
+"""The JSON body of a request, field by field; what is wrong with one names it. Pure.
+
+JSON is read strictly: NaN, Infinity and bytes that are not UTF-8 are refused. Only the escape of
+half a surrogate pair is read, as U+FFFD: clients cut texts between the halves. A body of more than
+`LARGE` bytes is read in short steps, for a thread of its own.
+"""
+
+import codecs
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+import msgspec
+from msgspec import Raw
+
+from windlass.gateway.http.errors import Refused, bad_request
+from windlass.jsontext.large import (
+    STEP,
+    JsonNode,
+    TooDeep,
+    TooManyValues,
+    outline,
+    with_whole_pairs,
+)
+from windlass.jsontext.offload import LARGE
+from windlass.models.fields import JsonObject
+
+__all__ = ["MAX_VALUES", "Fields", "decoded", "fields_of", "read_as"]
+
+T = TypeVar("T")
+MAX_VALUES = 200_000
+"""Items and members that one body may have: more than 10,000 messages and all tools need."""
+_FIELD = re.compile(r"(?:field |at )`(?:\$\.)?(\w+)")
+"""What msgspec's errors say of the field that is wrong."""
+_NOT_A_NUMBER = re.compile(rb"(?:\A|[\[:,])\s{0,99}+(-?(?:NaN|Infinity))\b")
+_LONGEST_NAMED = 16 * 1024
+"""Bytes of a malformed body that is searched for the field with the mistake, if it is not large."""
+_UNREADABLE = (ValueError, msgspec.DecodeError, RecursionError)
+_split = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode = msgspec.json.Decoder().decode
+
+
+class Fields:
+    """The top-level fields of a body, each decoded when it is asked for."""
+
+    def __init__(self, raw: Mapping[str, Raw | JsonNode], max_depth: int) -> None:
+        self._raw, self._max_depth = raw, max_depth
+        self.names = raw.keys()
+
+    def value(self, name: str, kind: type[T]) -> T | None:
+        """The field's value; None if it is absent or null. Raises `Refused` for another type."""
+        value = self.any(name)
+        if kind is float and type(value) in (int, float):
+            value = _finite(value, name)
+        elif kind is int and type(value) is float and value.is_integer():
+            value = int(value)  # JSON makes no difference between 1 and 1.0
+        if value is None or type(value) is kind:
+            return value
+        raise bad_request(f"{name}: must be {_WORDS[kind]}, not {_word(value)}", name)
+
+    def any(self, name: str) -> Any:
+        raw = self._raw.get(name)
+        if raw is None:
+            return None
+        if isinstance(raw, JsonNode):
+            return _value_of(raw, name)
+        return decoded(bytes(raw), name, self._max_depth)
+
+    def raw(self, name: str) -> bytes:
+        """The field as it came; empty if it is absent or null."""
+        found = self._raw.get(name, b"")
+        raw = found.raw if isinstance(found, JsonNode) else bytes(found)
+        return b"" if raw == b"null" else raw
+
+
+def decoded(data: bytes, name: str, max_depth: int) -> Any:
+    """The value of a field. Raises `Refused`, which names it."""
+    if len(data) > LARGE:
+        return _value_of(_outlined(data, max_depth - 1, name), name)
+    try:
+        value = _decode(data)
+    except RecursionError:
+        raise _too_deep(name, max_depth) from None
+    except _UNREADABLE as error:
+        if (mended := with_whole_pairs(data)) != data:
+            return decoded(mended, name, max_depth)
+        raise _not_json(error, data, name) from None
+    if type(value) in (dict, list) and _deeper(value, max_depth):
+        raise _too_deep(name, max_depth)
+    return value
+
+
+_WORDS: dict[type, str] = {
+    str: "a text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    dict: "an object",
+    list: "a list",
+}
+
+
+def _finite(value: float, name: str) -> float:
+    """An integer of JSON may be larger than any float."""
+    most = sys.float_info.max
+    if not -most <= value <= most:
+        raise bad_request(f"{name}: must be a number that is not infinite", name)
+    return float(value)
+
+
+def _word(value: object) -> str:
+    return _WORDS.get(type(value), "null")
+
+
+def fields_of(body: bytes, max_depth: int) -> Fields:
+    """The fields of a body. Raises `Refused` for what is no JSON object."""
+    _check_utf8(body)
+    if len(body) > LARGE:
+        return _large_fields(body, max_depth)
+    try:
+        return Fields(_split(body), max_depth)
+    except RecursionError:
+        _outlined(body, max_depth)
+        raise _too_deep(None, max_depth) from None
+    except msgspec.ValidationError:
+        raise _not_an_object(_whole(body, max_depth)) from None
+    except _UNREADABLE as error:
+        if (mended := with_whole_pairs(body)) != body:
+            return fields_of(mended, max_depth)
+        if len(body) <= _LONGEST_NAMED:
+            _find_mistake(body, max_depth)
+        raise _not_json(error, body) from None
+
+
+def _whole(body: bytes, max_depth: int) -> Any:
+    try:
+        return _decode(body)
+    except RecursionError:
+        raise _too_deep(None, max_depth) from None
+    except _UNREADABLE as error:
+        raise _not_json(error, body) from None
+
+
+def _large_fields(body: bytes, max_depth: int) -> Fields:
+    top = _outlined(body, max_depth)
+    try:
+        fields = top.fields()
+    except _UNREADABLE as error:
+        raise _not_json(error, b"") from None
+    if fields is not None:
+        return Fields(fields, max_depth)
+    if len(small := top.raw) <= LARGE:  # the rest is space
+        return fields_of(small, max_depth)
+    raise _not_an_object(_value_of(top, None))
+
+
+def _outlined(data: bytes, max_depth: int, name: str | None = None) -> JsonNode:
+    try:
+        return outline(data, max_depth=max_depth, max_values=MAX_VALUES, step=LARGE)
+    except TooDeep as error:
+        levels = max_depth if name is None else max_depth + 1
+        raise _too_deep(name or error.field, levels) from None
+    except TooManyValues as error:
+        field = name or error.field
+        raise bad_request(
+            f"{field or 'The body'}: more than {MAX_VALUES} values", field, "too_many_values"
+        ) from None
+    except ValueError as error:
+        raise _not_json(error, b"", name) from None
+
+
+def _value_of(node: JsonNode, name: str | None) -> Any:
+    try:
+        return node.value()
+    except _UNREADABLE as error:
+        raise _not_json(error, node.raw, name) from None
+
+
+def _find_mistake(body: bytes, max_depth: int) -> None:
+    """Raises `Refused` for the first field that cannot be read, if the fields can be told apart."""
+    try:
+        fields = outline(body, max_depth=max_depth, max_values=MAX_VALUES, step=0).fields()
+    except _UNREADABLE:
+        return
+    for name, node in (fields or {}).items():
+        decoded(node.raw, name, max_depth)
+
+
+def _check_utf8(body: bytes) -> None:
+    if body.isascii():
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    place = 0
+    try:
+        for place in range(0, len(body), STEP):
+            decoder.decode(body[place : place + STEP], final=place + STEP >= len(body))
+    except UnicodeDecodeError as error:
+        at = place - len(decoder.getstate()[0]) + error.start
+        raise bad_request(
+            f"The body is not valid UTF-8 (byte {at}).", code="invalid_json"
+        ) from None
+
+
+def _not_json(error: Exception, data: bytes, name: str | None = None) -> Refused:
+    """What is wrong with the text, and with which field of the body, if that is known."""
+    said = str(error)
+    for place in range(0, len(data), STEP):
+        if word := _NOT_A_NUMBER.search(data, place, place + STEP + 128):
+            said = f"{word[1].decode()} is not a number in JSON"
+            break
+    if name is None:
+        return bad_request(f"The body is not valid JSON: {said}", code="invalid_json")
+    return bad_request(f"{name}: not valid JSON: {said}", name, "invalid_json")
+
+
+def _not_an_object(value: object) -> Refused:
+    return bad_request(f"The body must be a JSON object, not {_word(value)}.")
+
+
+def _too_deep(name: str | None, max_depth: int) -> Refused:
+    place = name or "The body"
+    return bad_request(f"{place}: nested more than {max_depth} levels deep", name, "too_deep")
+
+
+def _deeper(value: object, levels: int) -> bool:
+    """Whether containers stand in each other more than `levels` deep. Not by recursion."""
+    layer: list[Any] = [value]
+    for _ in range(levels):
+        inside: list[Any] = []
+        for outer in layer:
+            if type(outer) is dict:
+                inside += cast("JsonObject", outer).values()
+            elif type(outer) is list:
+                inside += cast("list[Any]", outer)
+        if not inside:
+            return False
+        layer = inside
+    return any(type(each) in (dict, list) for each in layer)
+
+
+def read_as(kind: type[T], body: bytes, said: str, max_depth: int) -> T:
+    """The body as a value of that type, which `said` names. Raises `Refused`."""
+    fields = fields_of(body, max_depth)
+    try:
+        return msgspec.convert({name: fields.any(name) for name in fields.names}, kind)
+    except msgspec.ValidationError as error:
+        field = _FIELD.search(str(error))
+        raise bad_request(f"The body is not {said}: {error}", field[1] if field else None) from None

@@ -1,0 +1,47 @@
+"""The gateway's keys: looked up by their hashes, and read from a request's headers."""
+
+import hmac
+from collections.abc import Mapping, Sequence
+
+from windlass.gateway.config.key_hashes import is_key_hash, key_hash, new_key
+from windlass.gateway.config.values import KeyConfig
+
+__all__ = ["KeyRing", "is_key_hash", "key_hash", "new_key", "presented_key"]
+
+
+class KeyRing:
+    """The keys of a gateway. An empty ring asks nobody for a key."""
+
+    def __init__(self, keys: Sequence[KeyConfig]) -> None:
+        self._keys = [(key.hash.encode(), key) for key in keys]
+
+    @property
+    def required(self) -> bool:
+        return bool(self._keys)
+
+    def find(self, presented: str | None) -> KeyConfig | None:
+        """Whose key it is. Takes the same time whichever key it is, and if it is none."""
+        if not presented or not presented.isascii():
+            return None
+        hashed = key_hash(presented).encode()
+        found: KeyConfig | None = None
+        for known, key in self._keys:
+            if hmac.compare_digest(known, hashed):
+                found = key
+        return found
+
+
+def presented_key(headers: Mapping[bytes, bytes]) -> str | None:
+    """The key in a request's headers, whose names are in small letters.
+
+    It is in `Authorization: Bearer KEY`, else in `X-API-Key: KEY`; None if it is in neither, or is
+    malformed.
+    """
+    scheme, _, credentials = headers.get(b"authorization", b"").strip().partition(b" ")
+    bearer = credentials.strip() if scheme.lower() == b"bearer" else b""
+    return _key_text(bearer or headers.get(b"x-api-key", b"").strip())
+
+
+def _key_text(value: bytes) -> str | None:
+    text = value.decode("ascii", "replace")
+    return text if text.isascii() and text.isprintable() and text and " " not in text else None

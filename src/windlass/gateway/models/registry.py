@@ -1,0 +1,173 @@
+"""What a gateway serves: its models by the names that clients use, each with the tools it gets."""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from windlass.emulation.mode import load_emulation
+from windlass.errors import ConfigError, WindlassError
+from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig
+from windlass.gateway.config.tool_loading import Toolbox, named_tools
+from windlass.gateway.http.errors import Problem, Refused
+from windlass.gateway.models.mcp_servers import Servers
+from windlass.gateway.models.served_model import ServedModel
+from windlass.gateway.request import Limits
+from windlass.jsontext.offload import offloaded
+from windlass.loop.executor import ToolExecutor
+from windlass.model import Model
+from windlass.models import create_model
+from windlass.settings import function_calling_settings
+from windlass.tool import Tool, as_tools
+
+__all__ = ["Catalog"]
+
+log = logging.getLogger("windlass.gateway")
+
+OPEN_MODELS = 256
+"""How many models that no configuration names are kept at once."""
+
+
+class Catalog:
+    """`models` and `tools` stand in for those of the configuration."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        limits: Limits,
+        models: Mapping[str, Model],
+        tools: Iterable[Any] | None,
+        environ: Mapping[str, str],
+        executor: ToolExecutor,
+    ) -> None:
+        """Raises `ConfigError` for what cannot work."""
+        self._executor = executor
+        self._config, self._limits, self._environ = config, limits, environ
+        self.settings = function_calling_settings(environ)
+        box = self._loaded(tools)
+        self.servers = Servers(box.servers)
+        self.tools = box.tools
+        """Those that are known at the start: MCP servers may bring more, or take some away."""
+        self._own = box.own
+        self.models = self._configured(models)
+        self._opened: dict[str, ServedModel] = {}
+
+    def names(self, key: KeyConfig | None) -> list[str]:
+        """The models that this key may use."""
+        return [name for name in self.models if _may_use(key, name)]
+
+    def served(self, name: str, key: KeyConfig | None) -> ServedModel:
+        """The model of that name. Raises `Refused` (404) if there is none for this key."""
+        served = self.find(name)
+        if served is None or not _may_use(key, name):
+            message = f"The model {name[:200]!r} does not exist, or this key may not use it."
+            raise Refused(Problem(404, message, "model_not_found", "model"))
+        return served
+
+    def find(self, name: str) -> ServedModel | None:
+        """The model of that name, whoever may use it."""
+        served = self.models.get(name) or self._opened.get(name)
+        if served is None and self._config.open_models:
+            served = self._open(name)
+        return served
+
+    async def coming(self, served: ServedModel) -> tuple[Tool, ...]:
+        """The tools of MCP servers that a run of this model gets, as they are now."""
+        if not served.config.function_calling:
+            return ()
+        return await self.servers.tools(served.config.tools)
+
+    async def tools_of(self, served: ServedModel) -> tuple[Tool, ...]:
+        """All of this gateway that a run of this model gets, without those of workers."""
+        coming = [tool for tool in await self.coming(served) if tool.name not in served.own]
+        return (*served.own.values(), *coming)
+
+    async def warm(self) -> None:
+        """Loads what is loaded in this process, so that the first request need not wait for it."""
+        if any(served.mode != "native" for served in self.models.values()):
+            await offloaded(load_emulation)
+        for served in self.models.values():
+            await offloaded(_load, served.own.values())
+            started = time.monotonic()
+            try:
+                if await served.warm(await self.coming(served)):
+                    seconds = round(time.monotonic() - started, 1)
+                    log.info("A model is ready", extra={"model": served.name, "seconds": seconds})
+            except WindlassError as error:
+                log.warning("%s is not ready: %s", served.name, error)
+
+    async def aclose(self) -> None:
+        for served in (*self.models.values(), *self._opened.values()):
+            await served.model.aclose()
+
+    def _loaded(self, given: Iterable[Any] | None) -> Toolbox:
+        box = Toolbox(self._config.base)
+        if given is not None:
+            box.tools = box.own = {tool.name: tool for tool in as_tools(given)}
+            return box
+        for entry in self._config.tool_modules:
+            box.add(entry)
+        return box
+
+    def _configured(self, models: Mapping[str, Model]) -> dict[str, ServedModel]:
+        configs = dict(self._config.models)
+        for name, model in models.items():
+            configs.setdefault(name, ModelConfig(name=name, target=model.name))
+        return {
+            name: self._serve(config, models.get(name) or self._create(config))
+            for name, config in configs.items()
+        }
+
+    def _create(self, config: ModelConfig) -> Model:
+        key = self._environ.get(config.api_key_env) if config.api_key_env else None
+        try:
+            return create_model(
+                config.target,
+                base_url=config.base_url,
+                api_key=key,
+                headers=config.headers or None,
+            )
+        except ConfigError as error:
+            raise ConfigError(f"models.{config.name}: {error}") from error
+
+    def _serve(self, config: ModelConfig, model: Model) -> ServedModel:
+        missing = [name for name in config.tools if not self._may_have(name)]
+        if missing:
+            raise ConfigError(f"models.{config.name}.tools: no module has {', '.join(missing)}")
+        own = named_tools(config.tools if config.function_calling else (), self._own)
+        return ServedModel(
+            config,
+            model,
+            own,
+            self.settings,
+            self._config.limits,
+            self._limits,
+            self._executor,
+            self._config.runs.on_interrupt,
+        )
+
+    def _may_have(self, name: str) -> bool:
+        return bool(named_tools([name], self.tools)) or self.servers.has(name)
+
+    def _open(self, name: str) -> ServedModel | None:
+        """A model that only its name describes: `provider/model`."""
+        try:
+            config = ModelConfig(name=name, target=name)
+            served = self._serve(config, self._create(config))
+        except ConfigError as error:
+            log.info("A model cannot be opened", extra={"model": name[:200], "reason": str(error)})
+            return None
+        if len(self._opened) >= OPEN_MODELS:
+            self._opened.pop(next(iter(self._opened)))
+        self._opened[name] = served
+        return served
+
+
+def _may_use(key: KeyConfig | None, name: str) -> bool:
+    return key is None or key.models is None or name in key.models
+
+
+def _load(tools: Iterable[Tool]) -> None:
+    """Has each tool read its signature, which loads a library the first time."""
+    for tool in tools:
+        assert tool.declaration

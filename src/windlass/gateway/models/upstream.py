@@ -1,0 +1,89 @@
+"""The model behind a served name, whose errors do not tell clients where it is."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any
+
+from windlass.errors import ModelError, StorageError, WindlassError
+from windlass.events import ModelEvent
+from windlass.gateway.http.errors import problem_of
+from windlass.model import Model, ModelRequest
+
+__all__ = ["Upstream", "failure_text"]
+
+log = logging.getLogger("windlass.gateway")
+
+
+def failure_text(run_id: str, error: BaseException) -> str:
+    """What a run's events say of the error that ended it. Clients read them.
+
+    The texts of our own errors are written for that, but for those of the storage, which name
+    files. Any other error is logged, and clients learn only that the server failed.
+    """
+    if isinstance(error, WindlassError) and not isinstance(error, StorageError):
+        return str(error) or type(error).__name__
+    if not isinstance(error, WindlassError):
+        log.error("A run failed", exc_info=error, extra={"run_id": run_id})
+    return problem_of(error).message
+
+
+class Upstream:
+    """Addresses in errors go to the log; clients, and the run's own log, read the model's name."""
+
+    def __init__(self, model: Model, served_name: str) -> None:
+        self._model, self._served_name = model, served_name
+
+    def __getattr__(self, name: str) -> Any:
+        """What the model says of itself, such as how it is best brought to call functions."""
+        return getattr(self._model, name)
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        return _Turn(self._model.stream(request), self._served_name)
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+class _Turn:
+    """Around the turn and not in its stream: events pass without a step in between."""
+
+    __slots__ = ("_name", "_turn")
+
+    def __init__(
+        self, turn: AbstractAsyncContextManager[AsyncIterator[ModelEvent]], name: str
+    ) -> None:
+        self._turn, self._name = turn, name
+
+    async def __aenter__(self) -> AsyncIterator[ModelEvent]:
+        return await self._turn.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        handled = await self._turn.__aexit__(kind, error, trace)
+        if not handled and isinstance(error, ModelError) and error.public is not None:
+            log.warning("%s", error.message, extra={"model": self._name})
+            raise _anonymous(error, f"the upstream of model {self._name!r}") from error
+        return handled
+
+
+def _anonymous(error: ModelError, upstream: str) -> ModelError:
+    assert error.public is not None
+    return ModelError(
+        error.public.replace("{upstream}", upstream),
+        status=error.status,
+        retryable=error.retryable,
+        retry_after=error.retry_after,
+        code=error.code,
+    )

@@ -1,0 +1,93 @@
+"""`/v1/chats`: conversations of many runs that the log keeps."""
+
+import contextlib
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from windlass.errors import RunNotFound
+from windlass.gateway.gateway import Gateway
+from windlass.gateway.http.context import exchange_of, json_response
+from windlass.gateway.http.errors import Problem, Refused, bad_request
+from windlass.gateway.routes.run_list import read_limit
+from windlass.gateway.runs.chat_line import line
+from windlass.gateway.runs.persistence import DurableRuns
+from windlass.models.fields import JsonObject
+from windlass.models.openai import wire
+from windlass.runs.records import RunRecord
+
+__all__ = ["ChatRoutes"]
+
+
+class ChatRoutes:
+    """A chat is begun and gone on with by `chat_id` in a request; here it is listed and read."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def list(self, request: Request) -> Response:
+        """Those whose last runs began last come first."""
+        given = request.query_params
+        limit, before = read_limit(given), given.get("before", "")
+        chats: dict[str, list[RunRecord]] = {}
+        for record in await self._runs_of(exchange_of(request.scope).owner):
+            if record.chat:
+                chats.setdefault(record.chat, []).append(record)
+        if before and before not in chats:
+            raise bad_request(f"before: no chat {before[:100]!r} is known here", "before")
+        ids = list(chats)
+        begin = ids.index(before) + 1 if before else 0
+        data = [chat_fields(chats[each]) for each in ids[begin : begin + limit]]
+        return json_response({"object": "list", "data": data})
+
+    async def show_or_delete(self, request: Request) -> Response:
+        durable, runs = await self._chat(request)
+        if request.method == "DELETE":
+            return await self._delete(runs)
+        fields = chat_fields(runs)
+        # While a run of it goes, the conversation is what that run began with.
+        told = line(runs)
+        messages = await durable.chats.seen(told)
+        fields["messages"] = [
+            fields for message in messages for fields in wire.encode_message(message)
+        ]
+        fields["run_ids"] = [record.id for record in reversed(told)]
+        return json_response(fields)
+
+    async def _delete(self, runs: Sequence[RunRecord]) -> Response:
+        if going := next((record.id for record in runs if record.ended is None), None):
+            raise Refused(Problem(409, f"Its run {going} has not ended: stop it.", "run_goes"))
+        for record in runs:
+            with contextlib.suppress(RunNotFound):  # it was deleted meanwhile
+                await self._gateway.forget(record.id)
+        return json_response({"id": runs[0].chat, "object": "chat.deleted", "deleted": True})
+
+    async def _chat(self, request: Request) -> tuple[DurableRuns, Sequence[RunRecord]]:
+        chat, owner = request.path_params["chat_id"], exchange_of(request.scope).owner
+        durable, runs = self._gateway.durable, await self._runs_of(owner, chat)
+        if durable is None or not runs:
+            raise Refused(Problem(404, f"No chat {chat[:100]!r} is known here.", "chat_not_found"))
+        return durable, runs
+
+    async def _runs_of(self, owner: str, chat: str | None = None) -> Sequence[RunRecord]:
+        durable = self._gateway.durable
+        return await durable.log.list(owner=owner, chat=chat) if durable else ()
+
+
+def chat_fields(runs: Sequence[RunRecord]) -> JsonObject:
+    """What is told of a chat: these are all of its runs, the newest first."""
+    told = line(runs)
+    first, last = told[-1], told[0]
+    going = last.ended is None
+    return {
+        "id": last.chat,
+        "object": "chat",
+        "created": int(runs[-1].created),
+        "updated": int(last.ended or last.created),
+        "title": first.title,
+        "model": last.model,
+        "status": "running" if going else "ended",
+        "running": last.id if going else None,
+        "runs": len(told),
+    }

@@ -1,0 +1,105 @@
+"""The tools that a key may use: those of its models, and those of workers that these may use."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from msgspec import Struct
+
+from windlass.content import FunctionDeclaration
+from windlass.gateway.gateway import Gateway
+from windlass.gateway.http.context import Exchange
+from windlass.gateway.http.errors import Problem, Refused
+from windlass.gateway.models.served_model import ServedModel
+from windlass.gateway.tools.sessions import sessions_of
+from windlass.models.fields import JsonObject
+from windlass.tool import Tool
+from windlass.toolsets.mcp.names import SEPARATOR
+
+__all__ = ["OfferedTool", "offered_tool", "offered_tools"]
+
+OURS = "gateway"
+
+
+class OfferedTool(Struct):
+    """A tool, where it lives, and who offers it."""
+
+    tool: Tool
+    origin: str
+    """`gateway`, `mcp:SERVER` or `worker:SESSION`."""
+    models: list[ServedModel]
+
+    def fields(self) -> JsonObject:
+        """What is told of it."""
+        declared = self.tool.declaration
+        assert isinstance(declared, FunctionDeclaration)
+        return {
+            "name": self.tool.name,
+            "object": "tool",
+            "description": declared.description,
+            "parameters": declared.parameters,
+            "approve": self.tool.options.approve,
+            "idempotent": self.tool.options.idempotent,
+            "models": [served.name for served in self.models],
+            "origin": self.origin,
+        }
+
+
+async def offered_tools(
+    gateway: Gateway, exchange: Exchange, only: str | None = None
+) -> dict[str, OfferedTool]:
+    """Each by its name, or `only` that one; of two with one name, that of the first model.
+
+    Raises `Refused` for a session of workers that cannot be had.
+    """
+    session = gateway.sessions.named(exchange)
+    catalog = gateway.catalog
+    models = [catalog.models[name] for name in catalog.names(exchange.key)]
+    models = [served for served in models if served.config.function_calling]
+    sessions = [each for served in models for each in sessions_of(served, session)]
+    theirs = await gateway.sessions.by_session(sessions)
+    found: dict[str, OfferedTool] = {}
+    for served in models:
+        workers = {each: theirs.get(each, ()) for each in sessions_of(served, session)}
+        for tool, origin in await _tools_of(gateway, served, workers, only):
+            known = found.get(tool.name)
+            if known is None:
+                found[tool.name] = OfferedTool(tool, origin, [served])
+            elif known.origin == origin and served not in known.models:
+                known.models.append(served)
+    return found
+
+
+async def offered_tool(gateway: Gateway, exchange: Exchange, name: str) -> OfferedTool:
+    """Raises `Refused` (404) if this key has no such tool."""
+    found = (await offered_tools(gateway, exchange, name)).get(name)
+    if found is None:
+        message = f"The tool {name[:200]!r} does not exist, or this key may not use it."
+        raise Refused(Problem(404, message, "tool_not_found", "name"))
+    return found
+
+
+async def _tools_of(
+    gateway: Gateway,
+    served: ServedModel,
+    workers: Mapping[str, Iterable[Tool]],
+    only: str | None,
+) -> list[tuple[Tool, str]]:
+    """As a run of this model would have them: the gateway's own stand before those of workers."""
+    ours = _named(await gateway.catalog.tools_of(served), only)
+    names = {tool.name for tool in ours}
+    tools = [
+        (tool, _home(tool.name, gateway))
+        for tool in ours
+        if isinstance(tool.declaration, FunctionDeclaration)
+    ]
+    for session, theirs in workers.items():
+        tools += [(tool, f"worker:{session}") for tool in _named(theirs, only, but=names)]
+    return tools
+
+
+def _named(tools: Iterable[Tool], only: str | None, but: Collection[str] = ()) -> list[Tool]:
+    return [tool for tool in tools if only in (None, tool.name) and tool.name not in but]
+
+
+def _home(name: str, gateway: Gateway) -> str:
+    server, separator, _ = name.partition(SEPARATOR)
+    return f"mcp:{server}" if separator and server in gateway.config.mcp else OURS

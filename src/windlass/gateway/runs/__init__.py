@@ -1,0 +1,1 @@
+"""The runs of a gateway: planned, stored, looked up, resumed."""

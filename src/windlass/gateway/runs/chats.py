@@ -1,0 +1,87 @@
+"""Chats that the log keeps: what has been said in one, and who may go on with it."""
+
+import contextlib
+from collections.abc import Generator, Sequence
+
+from msgspec import Struct
+
+from windlass.content import Message
+from windlass.gateway.http.errors import Problem, Refused
+from windlass.gateway.request import ChatRequest
+from windlass.gateway.runs.chat_line import line
+from windlass.gateway.runs.hidden_turns import CallIds, seen_by_client
+from windlass.loop.history import History
+from windlass.runs.protocol import RunLog
+from windlass.runs.records import RunRecord
+
+__all__ = ["NO_CHAT", "ChatSoFar", "Chats"]
+
+
+class ChatSoFar(Struct, frozen=True, kw_only=True):
+    """What a run goes on with."""
+
+    messages: tuple[Message, ...] = ()
+    replaced_since: float = 0.0
+    """When the first of its runs began whose place is taken; 0 if none is."""
+    latest: float = 0.0
+    """When the last of its runs began."""
+
+
+NO_CHAT = ChatSoFar()
+
+
+class Chats:
+    """A chat is all runs of one owner that name it."""
+
+    def __init__(self, kept: RunLog) -> None:
+        self._log = kept
+        self._taken: set[tuple[str, str]] = set()
+
+    @contextlib.contextmanager
+    def only_run_of(self, owner: str, chat: str) -> Generator[None]:
+        """Keeps a chat for one run, from before it is begun. Raises `Refused` if one has it."""
+        if (owner, chat) in self._taken:
+            raise _busy("A run of this chat has not ended.")
+        self._taken.add((owner, chat))
+        try:
+            yield
+        finally:
+            self._taken.discard((owner, chat))
+
+    async def so_far(self, owner: str, request: ChatRequest) -> ChatSoFar:
+        """What has been said in the request's chat, or was before the run that it `replaces`.
+
+        Raises `Refused` if that is none of the chat's, and while a run of the chat goes.
+        """
+        runs = await self._log.list(owner=owner, chat=request.chat)
+        replaced = next((run for run in runs if run.id == request.replaces), None)
+        if request.replaces and replaced is None:
+            message = f"replaces: this chat has no run {request.replaces[:100]!r}"
+            raise Refused(Problem(404, message, "run_not_found", "replaces"))
+        if going := next((run.id for run in runs if run.ended is None), None):
+            raise _busy(f"The run {going} of this chat has not ended.")
+        since = _place_of(replaced) if replaced else 0.0
+        before = [run for run in runs if not since or run.created < since]
+        latest = runs[0].created if runs else 0.0
+        seen = await self.seen(line(before))
+        return ChatSoFar(messages=seen, replaced_since=since, latest=latest)
+
+    async def seen(self, runs: Sequence[RunRecord]) -> tuple[Message, ...]:
+        """The conversation as a client has it after these runs, newest first."""
+        for record in runs:
+            if record.reason == "error":
+                continue  # a failure leaves the conversation as it was
+            history = History(await self._log.read(record.id))
+            if record.ended is None:
+                return history.started.messages if history.started else ()
+            return seen_by_client(history.reply(), history.asked, CallIds(record.id))
+        return ()
+
+
+def _place_of(run: RunRecord) -> float:
+    """When the run began, or the first of those whose place it has taken."""
+    return run.origin.get("replaced_since") or run.created
+
+
+def _busy(message: str) -> Refused:
+    return Refused(Problem(409, message, "chat_is_busy", "chat_id"))

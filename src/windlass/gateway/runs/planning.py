@@ -1,0 +1,103 @@
+"""From a request to all that a run of it begins with."""
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from windlass.errors import ConfigError
+from windlass.gateway.http.context import Exchange
+from windlass.gateway.http.errors import Problem, Refused, bad_request
+from windlass.gateway.models.served_model import ServedModel
+from windlass.gateway.request import ChatRequest
+from windlass.gateway.runs.chats import NO_CHAT, ChatSoFar
+from windlass.gateway.runs.hidden_turns import KeptTurns, continued
+from windlass.gateway.runs.persistence import DurableRuns, Origin
+from windlass.gateway.tools.sessions import Sessions
+from windlass.loop.loop import RunPlan
+from windlass.runs.event_log import MemoryLog
+from windlass.settings import Mode, mode_from
+
+__all__ = ["Preparation", "Prepared"]
+
+MODE_HEADER = b"x-function-calling-mode"
+
+
+class Prepared(NamedTuple):
+    """A run that can begin."""
+
+    plan: RunPlan
+    origin: Origin
+    chat: ChatSoFar
+
+
+class Preparation:
+    """Reads what else a request speaks of: its mode, its session of workers, its chat."""
+
+    def __init__(self, sessions: Sessions, turns: KeptTurns, durable: DurableRuns | None) -> None:
+        self._sessions, self._turns, self._durable = sessions, turns, durable
+
+    async def of(
+        self,
+        request: ChatRequest,
+        exchange: Exchange,
+        served: ServedModel,
+        *,
+        run_id: str,
+        live: bool,
+        background: bool,
+    ) -> Prepared:
+        """Raises `Refused`, which names what cannot be."""
+        mode = _asked_mode(exchange)
+        session = self._sessions.named(exchange)
+        chat = await self._so_far(exchange.owner, request)
+        remote = await self._sessions.tools(served, session)
+        plan = served.plan(
+            request,
+            run_id=run_id,
+            messages=chat.messages,
+            mode=mode,
+            live=live,
+            remote=remote,
+            offer=await served.offer(request, remote),
+        )
+        origin = Origin(
+            request=request,
+            tools=tuple(plan.tools),
+            session=session,
+            mode=mode,
+            background=background,
+            live=live,
+            replaced_since=chat.replaced_since,
+        )
+        return Prepared(plan, origin, chat)
+
+    def log_of(self, prepared: Prepared, owner: str) -> MemoryLog | None:
+        """Where the run is to be kept, if runs are; from now on it is known there."""
+        if self._durable is None:
+            return None
+        return self._durable.begin(prepared.plan, owner, prepared.origin, prepared.chat.latest)
+
+    async def _so_far(self, owner: str, request: ChatRequest) -> ChatSoFar:
+        """All that the model is to read: what the request brings, and what is kept of it here."""
+        durable = self._durable
+        if durable is None:
+            if request.chat:
+                message = "chat_id: this gateway keeps no chats ([runs] path)"
+                raise Refused(Problem(404, message, "no_chats", "chat_id"))
+            return replace(NO_CHAT, messages=self._turns.restored(owner, request.messages))
+        chat, messages = NO_CHAT, request.messages
+        if request.chat:
+            chat = await durable.chats.so_far(owner, request)
+            messages = continued(chat.messages, messages)
+        await durable.recall(owner, messages, self._turns)
+        return replace(chat, messages=self._turns.restored(owner, messages))
+
+
+def _asked_mode(exchange: Exchange) -> Mode | None:
+    asked = exchange.header(MODE_HEADER)
+    if not asked:
+        return None
+    try:
+        return mode_from(asked, "X-Function-Calling-Mode")
+    except ConfigError as error:
+        raise bad_request(str(error), "X-Function-Calling-Mode") from None

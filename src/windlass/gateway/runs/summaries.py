@@ -1,0 +1,148 @@
+"""What a run came to, in short: its rounds, its tokens, its calls. Those of ended runs are kept."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from windlass.content import FunctionResponse, Usage
+from windlass.errors import RunNotFound
+from windlass.events import Outcome, RunEvent
+from windlass.gateway.runs.lookup import FoundRun
+from windlass.jsontext import encode_json
+from windlass.loop.results import capped
+from windlass.models.fields import JsonObject
+from windlass.runs.export import ToldCall, ToldRound, told_rounds
+
+__all__ = ["CallSummary", "RunSummary", "Summaries", "cut_arguments", "cut_response", "summary_of"]
+
+SHOWN = 2_000
+"""Characters of a call's arguments, and of its response, that a summary shows."""
+
+
+class CallSummary(Struct, frozen=True, kw_only=True):
+    """One call and what it came to. Without an outcome it was not run here, or still runs."""
+
+    run_id: str | None
+    """None for a call that a person made."""
+    call_id: str
+    name: str
+    time: float
+    """When it began, in Unix seconds."""
+    seconds: float
+    outcome: Outcome | None
+    arguments: JsonObject | str
+    """As they were said; the beginning of their text where that is long, or no JSON object."""
+    response: JsonObject | None
+    by_hand: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome not in (None, "ok")
+
+
+class RunSummary(Struct, frozen=True, kw_only=True):
+    """A run so far; one that has ended does not change any more."""
+
+    ended: bool
+    seconds: float
+    rounds: int
+    usage: Usage
+    calls: tuple[CallSummary, ...]
+
+    def fields(self) -> JsonObject:
+        """What is told of it."""
+        tools: dict[str, JsonObject] = {}
+        for call in self.calls:
+            told = tools.setdefault(call.name, {"calls": 0, "failures": 0, "seconds": 0.0})
+            told["calls"] += 1
+            told["failures"] += call.failed
+            told["seconds"] += call.seconds
+        return {
+            "seconds": self.seconds,
+            "rounds": self.rounds,
+            "input_tokens": self.usage.input_tokens,
+            "output_tokens": self.usage.output_tokens,
+            "tools": tools,
+        }
+
+    def calls_tool(self, name: str) -> bool:
+        return any(call.name == name for call in self.calls)
+
+
+class Summaries:
+    """Reads a run once: the summaries of ended runs are kept, those that were last asked for."""
+
+    def __init__(self, max_bytes: int = 32 * 2**20) -> None:
+        """`max_bytes` is what all of them may take, about: one may have thousands of calls."""
+        self._max_bytes, self._bytes = max_bytes, 0
+        self._kept: dict[str, tuple[RunSummary, int]] = {}
+
+    async def of(self, run: FoundRun) -> RunSummary | None:
+        """None if the run was deleted meanwhile."""
+        known = self._kept.pop(run.id, None)
+        if known is not None:
+            self._kept[run.id] = known  # the last one now
+            return known[0]
+        try:
+            summary = summary_of(run.id, await run.events())
+        except RunNotFound:
+            return None
+        if summary.ended:
+            self._keep(run.id, summary)
+        return summary
+
+    def forget(self, run_id: str) -> None:
+        if (known := self._kept.pop(run_id, None)) is not None:
+            self._bytes -= known[1]
+
+    def _keep(self, run_id: str, summary: RunSummary) -> None:
+        self.forget(run_id)  # somebody else may have read it at the same time
+        size = len(encode_json(summary))
+        self._kept[run_id] = (summary, size)
+        self._bytes += size
+        while self._bytes > self._max_bytes:
+            self.forget(next(iter(self._kept)))
+
+
+def summary_of(run_id: str, events: Sequence[RunEvent]) -> RunSummary:
+    """The events of a run, folded."""
+    rounds = told_rounds(events)
+    return RunSummary(
+        ended=bool(events) and events[-1].done,
+        seconds=max(0.0, events[-1].time - events[0].time) if events else 0.0,
+        rounds=sum(not each.superseded for each in rounds),
+        usage=sum((each.usage for each in rounds), Usage()),
+        calls=tuple(_calls(run_id, rounds)),
+    )
+
+
+def _calls(run_id: str, rounds: Iterable[ToldRound]) -> Iterable[CallSummary]:
+    for each in rounds:
+        for call in each.calls:
+            yield CallSummary(
+                run_id=run_id,
+                call_id=call.id,
+                name=call.name,
+                time=call.started or call.ended or each.started,
+                seconds=call.seconds,
+                outcome=call.outcome,
+                arguments=cut_arguments(call.arguments),
+                response=_response(call),
+            )
+
+
+def _response(call: ToldCall) -> JsonObject | None:
+    if call.response is None:
+        return None
+    return cut_response(FunctionResponse(call.name, call.response, call.id))
+
+
+def cut_response(response: FunctionResponse) -> JsonObject:
+    """Head and tail of what is too long to be shown whole."""
+    return capped(response, SHOWN).response
+
+
+def cut_arguments(arguments: JsonObject | str) -> JsonObject | str:
+    """The beginning of what is too long to be shown whole."""
+    text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
+    return arguments if len(text) <= SHOWN else f"{text[:SHOWN]}…"

@@ -1,0 +1,1 @@
+"""Tools that run in workers, and calls that people make without a model."""

@@ -1,0 +1,114 @@
+"""Whose workers a run may use: the sessions of its model, and the one that its request names."""
+
+import asyncio
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from windlass.errors import ConfigError
+from windlass.gateway.config import GatewayConfig, KeyConfig
+from windlass.gateway.http.context import Exchange
+from windlass.gateway.http.errors import Problem, Refused, bad_request
+from windlass.gateway.models.registry import Catalog
+from windlass.gateway.models.served_model import ServedModel
+from windlass.loop.executor import ToolExecutor
+from windlass.tool import Tool
+
+if TYPE_CHECKING:
+    from windlass.gateway.tools.workers import Workers
+
+__all__ = ["Sessions", "sessions_of"]
+
+HEADER, NAME = b"x-windlass-session", "X-Windlass-Session"
+
+
+class Sessions:
+    """Of a gateway without workers there are none."""
+
+    def __init__(self, config: GatewayConfig, catalog: Catalog, executor: ToolExecutor) -> None:
+        """Raises `ConfigError` without what workers need."""
+        self._catalog = catalog
+        self._keys = {key.name: key for key in config.keys}
+        self.workers = _workers(config, catalog, executor)
+
+    def named(self, exchange: Exchange) -> str:
+        """The session that the request names, if it names one. Raises `Refused`."""
+        session = exchange.header(HEADER)
+        if not session:
+            return ""
+        if self.workers is None:
+            raise Refused(
+                Problem(404, "This gateway has no workers ([workers]).", "no_workers", NAME)
+            )
+        if exchange.key is not None:
+            _check_allowed(exchange.key, session)
+        return session
+
+    def check_owner(self, owner: str, session: str) -> None:
+        """Raises `Refused` if a run of this owner may not use the session.
+
+        The keys are those of the current configuration: a resumed run has no more rights than a
+        new one.
+        """
+        if session and self._keys:
+            _check_allowed(self._keys.get(owner), session)
+
+    async def tools(
+        self, served: ServedModel, session: str, expected: Collection[str] = ()
+    ) -> tuple[Tool, ...]:
+        """The tools of a run that come and go: those of MCP servers, and then those of workers.
+
+        Of workers, those that are `expected` are waited for.
+        """
+        coming = await self._catalog.coming(served)
+        sessions = sessions_of(served, session)
+        if self.workers is None or not sessions:
+            return coming
+        here = {*self._catalog.tools, *(tool.name for tool in coming)}
+        try:
+            theirs = await self.workers.returned(sessions, set(expected) - here)
+        except ConfigError as error:
+            raise bad_request(str(error), NAME) from None
+        return (*coming, *theirs)
+
+    async def by_session(self, sessions: Iterable[str]) -> dict[str, tuple[Tool, ...]]:
+        """The tools of workers by the session that they are of. All are asked at once."""
+        if self.workers is None:
+            return {}
+        names = list(dict.fromkeys(sessions))
+        try:
+            found = await asyncio.gather(*(self.workers.tools([each]) for each in names))
+        except ConfigError as error:
+            raise bad_request(str(error), NAME) from None
+        return dict(zip(names, found, strict=True))
+
+    async def start(self) -> None:
+        """Raises `ConfigError` if workers cannot be had."""
+        if self.workers is not None:
+            await self.workers.start()
+
+    async def aclose(self) -> None:
+        if self.workers is not None:
+            await self.workers.aclose()
+
+
+def _check_allowed(key: KeyConfig | None, session: str) -> None:
+    patterns = key.sessions if key else ()
+    if not any(fnmatchcase(session, pattern) for pattern in patterns):
+        message = f"This key may not use the session {session[:100]!r}."
+        raise Refused(Problem(403, message, "session_not_allowed", NAME))
+
+
+def sessions_of(served: ServedModel, named: str) -> tuple[str, ...]:
+    """The sessions of a run: those of its model, and that which its request names, if it does."""
+    return (*served.config.sessions, *([named] if named else []))
+
+
+def _workers(config: GatewayConfig, catalog: Catalog, executor: ToolExecutor) -> "Workers | None":
+    if config.workers is None:
+        return None
+    try:
+        from windlass.gateway.tools.workers import Workers
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"workers need {error.name}: pip install 'windlass[fleet]'") from None
+    return Workers(config.workers, catalog.tools, executor)
