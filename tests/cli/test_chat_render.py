@@ -15,8 +15,9 @@ from windlass.cli.chat.cards import Card, CardState
 from windlass.cli.chat.screen import Screen
 from windlass.cli.chat.view import CardRow, Notice, Speech, Thinking, View
 from windlass.cli.visible import cut, one_line, visible
-from windlass.content import FunctionResponse, Usage, compact_json
+from windlass.content import FunctionResponse, Usage
 from windlass.events import RoundStarted, RunEnded, RunStarted, TextDelta, ToolRunEnded
+from windlass.jsontext import compact_json
 
 OWN_STYLE = re.compile(r"\x1b\[[0-9;]*m")
 """Colours, the only sequences that drawing a block may write."""

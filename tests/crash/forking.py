@@ -19,7 +19,7 @@ import windlass.gateway.app
 import windlass.gateway.limits.fleet
 import windlass.gateway.serve
 import windlass.gateway.tools.workers
-import windlass.models.openai.model
+import windlass.models.openai
 import windlass.runs.jetstream
 import windlass.runs.sqlite
 import windlass.worker  # noqa: F401 - loaded where they are configured

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.emulation.asking import TOOLS, WEATHER, asked, emulated, events_of, written
 
 from windlass import AsyncClient, FunctionDeclaration, Message, tool
-from windlass.content import AnyPart, FunctionCall, FunctionResponse, Text, compact_json
+from windlass.content import AnyPart, FunctionCall, FunctionResponse, Text
 from windlass.emulation import quoting
 from windlass.emulation.history import History
 from windlass.emulation.parser import FORMATS, Parser, render_calls
@@ -18,6 +18,7 @@ from windlass.emulation.parser.written import WRITTEN
 from windlass.emulation.prompt import PromptText
 from windlass.emulation.quoting import quoted
 from windlass.events import ToolCallEnded
+from windlass.jsontext import compact_json
 from windlass.model import AUTO
 from windlass.testing import ScriptedModel
 

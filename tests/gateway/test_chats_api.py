@@ -13,7 +13,7 @@ from tests.gateway.serving import config_of
 from tests.gateway.talking import Body, asking, function
 
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.http.keys import new_key
+from windlass.gateway.config.key_hashes import new_key
 from windlass.testing import Gate, call, calls, refuse, slow
 
 WEB, WEB_HASH = new_key()

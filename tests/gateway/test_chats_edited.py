@@ -12,7 +12,7 @@ from tests.gateway.restarting import SERVED, Place, Places, places_on
 from tests.gateway.talking import Body, asking
 
 from windlass.gateway.config import KeyConfig
-from windlass.gateway.http.keys import new_key
+from windlass.gateway.config.key_hashes import new_key
 from windlass.gateway.runs import persistence as durable
 from windlass.gateway.runs.chat_line import line
 from windlass.runs.records import RunRecord

@@ -30,7 +30,7 @@ from windlass.content import FunctionResponse
 from windlass.events import RunResumed, TextDelta, ToolRunEnded, ToolRunStarted, TurnEnded
 from windlass.gateway import GatewayConfig
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.http.keys import new_key
+from windlass.gateway.config.key_hashes import new_key
 from windlass.gateway.runs.persistence import CLIENT_LOST
 from windlass.testing import Gate, call, calls, slow
 

@@ -15,8 +15,8 @@ from windlass.gateway.config import ModelConfig
 from windlass.gateway.gateway import Gateway
 from windlass.model import Model
 from windlass.models import Retry
-from windlass.models.gemini.model import GeminiModel
-from windlass.models.openai.model import OpenAIModel
+from windlass.models.gemini import GeminiModel
+from windlass.models.openai import OpenAIModel
 from windlass.runs.sqlite import SQLiteLog
 
 ONCE = Retry(attempts=1)

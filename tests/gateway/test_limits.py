@@ -14,8 +14,8 @@ from tests.gateway.talking import RawConnection
 
 from windlass.gateway import App, GatewayConfig, create_app
 from windlass.gateway.config import KeyConfig, LimitsConfig
+from windlass.gateway.config.key_hashes import new_key
 from windlass.gateway.http import context as exchange
-from windlass.gateway.http.keys import new_key
 from windlass.testing import ScriptedModel
 
 KEY, HASH = new_key()

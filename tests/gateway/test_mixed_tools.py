@@ -15,11 +15,11 @@ from tests.gateway.talking import Body, Scripts, asking, client_of, function, jo
 
 from windlass import tool
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.http.keys import new_key
+from windlass.gateway.config.key_hashes import new_key
 from windlass.gateway.runs.hidden_turns import NO_RESULT
 from windlass.models import create_model
-from windlass.models.gemini.parts import PLACEHOLDER_SIGNATURE
 from windlass.testing import FakeGemini, FakeOpenAI, call, calls, say, think
+from windlass.wires.gemini.messages import PLACEHOLDER_SIGNATURE
 
 WEB, WEB_HASH = new_key()
 OTHER, OTHER_HASH = new_key()

@@ -13,7 +13,7 @@ from tests.gateway.talking import asking
 
 from windlass import Tool, tool
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.http.keys import new_key
+from windlass.gateway.config.key_hashes import new_key
 
 WEB, WEB_HASH = new_key()
 APP, APP_HASH = new_key()

@@ -17,7 +17,7 @@ from windlass import ToolRegistry
 from windlass.cli import main
 from windlass.cli.mcp_calls import Executions
 from windlass.cli.mcp_http import guarded_app
-from windlass.gateway.http.keys import new_key
+from windlass.gateway.config.key_hashes import new_key
 from windlass.toolsets.mcp.serving.server import ToolServer
 
 TOOLS = '''

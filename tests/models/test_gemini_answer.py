@@ -21,9 +21,8 @@ from windlass.events import (
     ToolCallEnded,
     ToolCallStarted,
 )
-from windlass.models.gemini.streamed import path_steps
-from windlass.models.gemini.wire import FINISH, AnswerDecoder
-from windlass.models.sse import SseDecoder
+from windlass.wires.gemini.read_events import FINISH, AnswerDecoder, path_steps
+from windlass.wires.sse import SseDecoder
 
 
 def chunk(*parts: Any, finish: str | None = None, **fields: Any) -> bytes:

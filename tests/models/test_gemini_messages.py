@@ -19,7 +19,7 @@ from windlass.content import (
     is_own_call_id,
 )
 from windlass.errors import ConfigError
-from windlass.models.gemini.wire import decode_message, decode_messages, encode_message
+from windlass.wires.gemini.messages import decode_message, decode_messages, encode_message
 
 
 def content(role: str, *parts: Any, **more: Any) -> dict[str, Any]:

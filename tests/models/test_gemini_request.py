@@ -25,8 +25,8 @@ from windlass.content import (
 )
 from windlass.errors import ConfigError
 from windlass.model import ModelRequest, Settings, ToolChoice
-from windlass.models.gemini import wire
-from windlass.models.gemini.parts import PLACEHOLDER_SIGNATURE
+from windlass.wires.gemini import write_request as wire
+from windlass.wires.gemini.messages import PLACEHOLDER_SIGNATURE
 
 SIGNATURE = base64.b64encode(b"signature").decode()
 

@@ -12,8 +12,8 @@ from windlass.errors import ConfigError
 from windlass.events import ModelEvent, ToolCallEnded
 from windlass.model import Model, ModelRequest
 from windlass.models import PROVIDERS, Retry, Timeouts, create_model
-from windlass.models.gemini.model import GeminiModel, VertexModel
-from windlass.models.openai.model import OpenAIModel
+from windlass.models.gemini import GeminiModel, VertexModel
+from windlass.models.openai import OpenAIModel
 from windlass.testing import FakeGemini, FakeOpenAI, call, calls
 
 
@@ -153,7 +153,8 @@ def test_time_outs_and_retries_are_passed_on() -> None:
 
 def test_importing_the_models_imports_no_http_library() -> None:
     code = (
-        "import sys, windlass.models, windlass.models.openai.wire, windlass.models.gemini.wire;"
+        "import sys, windlass.models, windlass.wires.chat.write_request;"
+        "import windlass.wires.gemini.write_request;"
         "print({'aiohttp', 'yarl'} & set(sys.modules))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

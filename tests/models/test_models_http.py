@@ -21,9 +21,9 @@ from windlass.content import InlineData, Message
 from windlass.errors import ConfigError, ModelError, StreamCut
 from windlass.model import Model, ModelRequest
 from windlass.models import Retry, create_model
-from windlass.models.gemini.model import GeminiModel, VertexModel
+from windlass.models.gemini import GeminiModel, VertexModel
 from windlass.models.http import _unreachable
-from windlass.models.openai.model import OpenAIModel
+from windlass.models.openai import OpenAIModel
 from windlass.testing import FakeGemini, FakeOpenAI, interrupt, refuse
 
 KEY = "sk-very-secret-key"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.errors import ModelError
-from windlass.models.problem import problem_in, problem_of
+from windlass.wires.upstream_errors import problem_in, problem_of
 
 
 def body(value: Any) -> bytes:

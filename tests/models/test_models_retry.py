@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.errors import ModelError, StreamCut
-from windlass.models.retry import Retry, is_retryable, retry_after
+from windlass.models.retry import Retry
+from windlass.wires.upstream_errors import is_retryable, retry_after
 
 BUSY = ModelError("busy", status=503, retryable=True)
 NOW = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.models.helpers import splits
 
 from windlass.errors import ModelError, StreamCut
-from windlass.models.sse import SseDecoder
+from windlass.wires.sse import SseDecoder
 
 
 def payloads(chunks: list[bytes], limit: int = 2**20) -> list[bytes]:

@@ -23,8 +23,8 @@ from windlass.content import Message, Usage
 from windlass.errors import ModelError, StreamCut
 from windlass.events import TextDelta
 from windlass.model import ModelRequest
-from windlass.models.gemini.model import GeminiModel
-from windlass.models.openai.model import OpenAIModel
+from windlass.models.gemini import GeminiModel
+from windlass.models.openai import OpenAIModel
 from windlass.models.retry import Retry, Timeouts
 from windlass.testing import (
     FakeGemini,

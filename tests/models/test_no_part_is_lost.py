@@ -26,10 +26,10 @@ from windlass.content import AnyPart, Role, paired
 from windlass.emulation.model import EmulatedModel
 from windlass.emulation.profile_steps import StepsModel
 from windlass.models.aistudio.wire import Answers, check_request, plan_of, said_turns
-from windlass.models.gemini.wire import RequestEncoder as GeminiEncoder
-from windlass.models.openai.wire import RequestEncoder as OpenAIEncoder
 from windlass.testing import FakeGemini, FakeOpenAI, ScriptedModel, call
 from windlass.testing import calls as several
+from windlass.wires.chat.write_request import RequestEncoder as OpenAIEncoder
+from windlass.wires.gemini.write_request import RequestEncoder as GeminiEncoder
 
 MARK = "remarkable"
 BYTES = base64.b64encode(MARK.encode()).decode().rstrip("=")

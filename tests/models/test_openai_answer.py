@@ -19,8 +19,8 @@ from windlass.events import (
     ToolCallEnded,
     ToolCallStarted,
 )
-from windlass.models.openai.wire import FINISH, AnswerDecoder
-from windlass.models.sse import SseDecoder
+from windlass.wires.chat.read_events import FINISH, AnswerDecoder
+from windlass.wires.sse import SseDecoder
 
 DONE = b"[DONE]"
 

@@ -20,8 +20,12 @@ from windlass.content import (
     Thought,
 )
 from windlass.errors import ConfigError
-from windlass.models.openai.encode import encode_message_json
-from windlass.models.openai.wire import decode_message, decode_messages, encode_message
+from windlass.wires.chat.messages import (
+    decode_message,
+    decode_messages,
+    encode_message,
+    encode_message_json,
+)
 
 PNG = base64.b64encode(b"\x89PNG").decode()
 

@@ -26,7 +26,8 @@ from windlass.content import (
     Thought,
 )
 from windlass.model import ModelRequest, Settings, ToolChoice
-from windlass.models.openai import encode, wire
+from windlass.wires.chat import messages as encode
+from windlass.wires.chat import write_request as wire
 
 SDK: dict[bool, TypeAdapter[Any]] = {
     False: TypeAdapter(CompletionCreateParamsNonStreaming),

@@ -13,8 +13,8 @@ from tests.gateway.asgi import Answer, bearer, post
 from windlass.gateway import GatewayConfig
 from windlass.gateway.app import App
 from windlass.gateway.config import KeyConfig, ModelConfig, RunsConfig
+from windlass.gateway.config.key_hashes import key_hash
 from windlass.gateway.gateway import Gateway
-from windlass.gateway.http.keys import key_hash
 from windlass.gateway.observe.tracing import Tracing
 from windlass.testing import Gate, ScriptedModel, slow
 

@@ -14,7 +14,7 @@ from tests.remote.limited import ask, limited_gateway, limited_key
 from tests.remote.remote_tools import waiting_once
 
 from windlass.gateway.app import App
-from windlass.gateway.http.keys import new_key
+from windlass.gateway.config.key_hashes import new_key
 from windlass.gateway.limits import fleet
 from windlass.gateway.limits.fleet import FleetTally
 from windlass.gateway.observe.tracing import Tracing

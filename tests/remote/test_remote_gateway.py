@@ -13,8 +13,8 @@ from windlass import tool
 from windlass.gateway import GatewayConfig
 from windlass.gateway.app import App
 from windlass.gateway.config import KeyConfig, ModelConfig, WorkersConfig
+from windlass.gateway.config.key_hashes import new_key
 from windlass.gateway.gateway import Gateway
-from windlass.gateway.http.keys import new_key
 from windlass.loop.history import History
 from windlass.runs.memory import MemoryRunLog
 from windlass.testing import ScriptedModel, call

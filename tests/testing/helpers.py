@@ -6,8 +6,9 @@ from typing import Any
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from windlass.content import FunctionCall, Message, Usage, compact_json
+from windlass.content import FunctionCall, Message, Usage
 from windlass.events import ModelEvent
+from windlass.jsontext import compact_json
 from windlass.model import Model, ModelRequest
 from windlass.testing import Turn
 

@@ -8,10 +8,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from windlass.cli.completion import completes_folders
-from windlass.cli.providers import QWEN, SERVICES, default_target, remedies
+from windlass.cli.providers import SERVICES, default_target, remedies
 from windlass.errors import ConfigError
 from windlass.gateway.config import CONFIG_NAME, examine_config
 from windlass.gateway.config.environment import MODEL
+from windlass.models.local.catalog import QWEN
 
 __all__ = ["configure", "run"]
 

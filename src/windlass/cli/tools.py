@@ -20,9 +20,9 @@ from windlass.loop.outside import outside_a_run
 from windlass.loop.policy import Policy
 from windlass.loop.results import ToolAnswer
 from windlass.loop.round import answers_to
-from windlass.models.gemini import wire as gemini_wire
-from windlass.models.openai import wire as openai_wire
 from windlass.tool import Tool
+from windlass.wires.chat import write_request as openai_wire
+from windlass.wires.gemini import write_request as gemini_wire
 
 __all__ = ["configure", "run"]
 

@@ -1,6 +1,7 @@
 """`AsyncClient`, and `Client` as its thin sync face."""
 
-from windlass.client.asynchronous import AsyncChat, AsyncClient
+from windlass.client.asynchronous import AsyncClient
+from windlass.client.chat import AsyncChat
 from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
 from windlass.client.sync import Chat, Client, Run, Stream

@@ -69,7 +69,7 @@ def _from_bytes(data: bytes) -> InlineData:
 def _from_address(address: str) -> AnyPart:
     if address[:5].lower() == "data:":
         # The one reader of data addresses is the OpenAI wire, where they are at home.
-        from windlass.models.openai.media import decode_media
+        from windlass.wires.chat.messages import decode_media
 
         return decode_media({"type": "image_url", "image_url": {"url": address}}, "images")
     kind = guessed_type(urlsplit(address).path)

@@ -389,7 +389,7 @@ def _spoken(parts: list[Any]) -> Message:
 def _decoded(dicts: list[Mapping[str, Any]]) -> tuple[Message, ...]:
     plain = [dict(item) for item in dicts]
     if all("parts" in item for item in plain):
-        from windlass.models.gemini import wire
+        from windlass.wires.gemini.messages import decode_messages
     else:
-        from windlass.models.openai import wire
-    return wire.decode_messages(plain)
+        from windlass.wires.chat.messages import decode_messages
+    return decode_messages(plain)

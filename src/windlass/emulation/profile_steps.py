@@ -23,7 +23,6 @@ from windlass.content import (
     Opaque,
     Schema,
     Usage,
-    compact_json,
     new_call_id,
 )
 from windlass.emulation.constrain import is_refusal
@@ -43,6 +42,7 @@ from windlass.events import (
     ToolCallStarted,
     TurnEnded,
 )
+from windlass.jsontext import compact_json
 from windlass.model import AUTO, NONE, Model, ModelRequest
 from windlass.schema import plain
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, cast
 
-from windlass.content import compact_json
+from windlass.jsontext import compact_json
 from windlass.jsontext.large import is_larger
 
 __all__ = ["quoted", "quoted_pieces"]

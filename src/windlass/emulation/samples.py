@@ -5,8 +5,9 @@ A schema may come from a server that is not ours: what is long, or holds a marke
 
 from typing import Any, cast
 
-from windlass.content import FunctionDeclaration, Schema, compact_json
+from windlass.content import FunctionDeclaration, Schema
 from windlass.emulation.quoting import quoted
+from windlass.jsontext import compact_json
 from windlass.schema import options, referenced
 
 __all__ = ["sample_arguments", "sample_tool"]

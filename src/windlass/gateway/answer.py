@@ -10,9 +10,8 @@ from windlass.events import StopReason, joined_logprobs
 from windlass.gateway.runs.hidden_turns import CallIds
 from windlass.jsontext.large import encode_any_json
 from windlass.loop.reply import Reply, RoundRecord
-from windlass.models.fields import JsonObject, merged
-from windlass.models.openai.media import encode_media
-from windlass.models.openai.wire import encode_call
+from windlass.wires.chat.messages import encode_call, encode_media
+from windlass.wires.fields import JsonObject, merged
 
 __all__ = [
     "FINISH_REASONS",

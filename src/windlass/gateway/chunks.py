@@ -40,8 +40,8 @@ from windlass.gateway.http.errors import Problem
 from windlass.gateway.runs.hidden_turns import CallIds
 from windlass.jsontext import encode_json
 from windlass.loop.reply import Reply
-from windlass.models.fields import JsonObject
 from windlass.tool import Tool
+from windlass.wires.fields import JsonObject
 
 __all__ = ["HEARTBEAT", "ChunkEncoder", "error_chunk"]
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from windlass.content import AnyPart, FunctionCall, FunctionResponse, Message
 from windlass.gateway.http.errors import bad_request
-from windlass.models.fields import JsonObject, as_list, as_object, as_text
-from windlass.models.openai.media import PROVIDER
+from windlass.wires.chat.messages import PROVIDER
+from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 
 __all__ = ["PartPlace", "check_parts", "part_places", "without_legacy_form"]
 

@@ -13,9 +13,9 @@ from windlass.gateway.http.body import Fields, fields_of
 from windlass.gateway.http.errors import bad_request
 from windlass.gateway.parts import PartPlace, part_places, without_legacy_form
 from windlass.model import AUTO, Settings, ToolChoice, tool_choice_from
-from windlass.models.fields import JsonObject, as_list, as_object
-from windlass.models.openai import wire
-from windlass.models.openai.wire import LimitName
+from windlass.wires.chat.messages import decode_messages
+from windlass.wires.chat.write_request import LimitName
+from windlass.wires.fields import JsonObject, as_list, as_object
 
 __all__ = ["ChatRequest", "Limits", "read_request"]
 
@@ -151,7 +151,7 @@ def _messages(fields: Fields, limits: Limits) -> tuple[tuple[Message, ...], tupl
     if len(messages) > limits.max_messages:
         raise bad_request(f"messages: more than {limits.max_messages}", "messages")
     # What a chat goes on with may answer calls that stand in the chat.
-    decoded = wire.decode_messages(messages, whole=not _chat(fields))
+    decoded = decode_messages(messages, whole=not _chat(fields))
     return _in_call_order(without_legacy_form(decoded)), part_places(messages)
 
 

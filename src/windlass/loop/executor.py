@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
-from windlass.content import FunctionCall, compact_json
+from windlass.content import FunctionCall
 from windlass.errors import InvalidArguments, ToolError
 from windlass.events import RunEvent, ToolRunProgress, ToolRunStarted
+from windlass.jsontext import compact_json
 from windlass.jsontext.large import is_larger
 from windlass.jsontext.offload import LARGE, by_size
 from windlass.loop.approval import Approval, Approvals

@@ -16,10 +16,10 @@ __all__ = ["PROVIDERS", "Key", "Retry", "Timeouts", "create_model"]
 
 PROVIDERS: dict[str, tuple[str, str]] = {
     "aistudio": ("windlass.models.aistudio.model", "AIStudioModel"),
-    "openai": ("windlass.models.openai.model", "OpenAIModel"),
-    "gemini": ("windlass.models.gemini.model", "GeminiModel"),
+    "openai": ("windlass.models.openai", "OpenAIModel"),
+    "gemini": ("windlass.models.gemini", "GeminiModel"),
     "local": ("windlass.models.local.model", "LocalModel"),
-    "vertex": ("windlass.models.gemini.model", "VertexModel"),
+    "vertex": ("windlass.models.gemini", "VertexModel"),
 }
 """The provider's name and where its model lives: a module and a class in it."""
 

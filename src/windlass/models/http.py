@@ -15,8 +15,8 @@ from yarl import URL
 
 from windlass.errors import ConfigError, ModelError, StreamCut, clear_frames
 from windlass.models.keys import Auth
-from windlass.models.problem import problem_of
 from windlass.models.retry import Timeouts
+from windlass.wires.upstream_errors import problem_of
 
 __all__ = ["TRANSPORT_ERRORS", "Http", "Response", "cut"]
 

@@ -1,52 +1,15 @@
 """When to ask again, how long to wait first, and when to give up. Pure: no clock, no dice."""
 
-import math
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-
 from msgspec import Struct
 
 from windlass.errors import ModelError
-from windlass.models.fields import as_object, as_text
 
 __all__ = [
     "DEFAULT_RETRY",
     "DEFAULT_TIMEOUTS",
     "Retry",
     "Timeouts",
-    "is_retryable",
-    "retry_after",
 ]
-
-RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
-"""Besides every 5xx other than 501."""
-
-TRANSIENT_CODES = frozenset(
-    {
-        "api_error",
-        "bad_gateway",
-        "internal_error",
-        "internal_server_error",
-        "overloaded",
-        "overloaded_error",
-        "rate_limit_error",
-        "rate_limit_exceeded",
-        "server_error",
-        "service_unavailable",
-        "timeout",
-        "too_many_requests",
-        "ABORTED",
-        "DEADLINE_EXCEEDED",
-        "INTERNAL",
-        "RESOURCE_EXHAUSTED",
-        "UNAVAILABLE",
-    }
-)
-"""An error in the middle of a stream has no status, only a code."""
-
-FINAL_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
-"""A 429 that no waiting cures."""
 
 
 class Retry(Struct, frozen=True):
@@ -86,51 +49,3 @@ class Timeouts(Struct, frozen=True):
 
 DEFAULT_RETRY = Retry()
 DEFAULT_TIMEOUTS = Timeouts()
-
-
-def is_retryable(status: int | None, code: str | None) -> bool:
-    if code in FINAL_CODES:
-        return False
-    if status is not None:
-        return status in RETRYABLE_STATUS or (status >= 500 and status != 501)
-    return code in TRANSIENT_CODES
-
-
-def retry_after(
-    headers: Mapping[str, str], details: Iterable[object], now: datetime | None = None
-) -> float | None:
-    """The wait that the server asks for, in a header (seconds or a date) or in the body."""
-    milliseconds = _seconds(headers.get("retry-after-ms", ""))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    after = headers.get("retry-after", "")
-    for seconds in (_seconds(after), _until(after, now)):
-        if seconds is not None:
-            return seconds
-    return _google_delay(details)
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        seconds = float(text)
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
-
-
-def _until(text: str, now: datetime | None) -> float | None:
-    try:
-        date = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    date = date if date.tzinfo else date.replace(tzinfo=UTC)
-    return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
-
-
-def _google_delay(details: Iterable[object]) -> float | None:
-    """Google's RetryInfo among an error's details: `{"@type": ..., "retryDelay": "17.5s"}`."""
-    for detail in details:
-        delay = as_text((as_object(detail) or {}).get("retryDelay"))
-        if delay is not None:
-            return _seconds(delay.removesuffix("s"))
-    return None

@@ -15,7 +15,7 @@ from windlass.events import ModelEvent, TurnEnded
 from windlass.jsontext.offload import LARGE, by_size, offloaded
 from windlass.models.http import TRANSPORT_ERRORS, Http, Response, cut
 from windlass.models.retry import Retry
-from windlass.models.sse import SseDecoder
+from windlass.wires.sse import SseDecoder
 
 __all__ = ["Exchange", "TurnDecoder", "Waiting", "turn_events"]
 

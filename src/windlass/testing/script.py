@@ -10,8 +10,9 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from windlass.content import AnyPart, FunctionCall, Text, Thought, Usage, compact_json
+from windlass.content import AnyPart, FunctionCall, Text, Thought, Usage
 from windlass.events import FinishReason
+from windlass.jsontext import compact_json
 from windlass.testing.gate import Gate
 
 __all__ = [

@@ -6,8 +6,9 @@ from typing import Literal, cast
 
 import msgspec
 
-from windlass.content import FunctionCall, compact_json
+from windlass.content import FunctionCall
 from windlass.events import Outcome, ToolRunEnded, ToolRunProgress
+from windlass.jsontext import compact_json
 
 __all__ = ["OUTCOME_STATES", "Card", "CardState"]
 

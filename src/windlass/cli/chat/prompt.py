@@ -15,8 +15,9 @@ from prompt_toolkit.validation import ValidationError, Validator
 
 from windlass.cli.chat.terminal import forget_typed
 from windlass.cli.visible import one_line, visible
-from windlass.content import FunctionCall, compact_json
+from windlass.content import FunctionCall
 from windlass.errors import InvalidArguments
+from windlass.jsontext import compact_json
 
 __all__ = ["Interrupted", "Prompt"]
 

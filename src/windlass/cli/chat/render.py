@@ -17,7 +17,8 @@ from rich.text import Text
 from windlass.cli.chat.cards import Card, CardState
 from windlass.cli.chat.view import Block, CardRow, Notice, Speech, Thinking, View
 from windlass.cli.visible import cut, one_line, visible
-from windlass.content import Usage, compact_json
+from windlass.content import Usage
+from windlass.jsontext import compact_json
 
 __all__ = ["STATES", "block", "card_in_full", "ending", "live_line", "tokens"]
 

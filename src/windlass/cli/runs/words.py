@@ -5,8 +5,9 @@ from typing import Any
 
 from windlass.cli.runs.tones import Tone
 from windlass.cli.visible import cut, one_line
-from windlass.content import Usage, compact_json
+from windlass.content import Usage
 from windlass.events import Outcome, StopReason
+from windlass.jsontext import compact_json
 from windlass.runs.records import RunRecord
 
 __all__ = [

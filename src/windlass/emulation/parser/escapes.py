@@ -2,7 +2,7 @@
 
 import re
 
-from windlass.content import compact_json
+from windlass.jsontext import compact_json
 
 __all__ = ["escape_reach", "json_escaped", "json_string", "printable", "strict_escape"]
 

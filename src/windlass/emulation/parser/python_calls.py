@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from re import Match
 
-from windlass.content import compact_json
 from windlass.emulation.parser.call import NotACall, Reading
 from windlass.emulation.parser.escapes import printable
 from windlass.emulation.parser.pattern import NAME, WS, Part, Pattern, ahead, alt, chars, opt, seq
 from windlass.emulation.parser.python_text import PythonReader, Unreadable
 from windlass.emulation.parser.source import Source, Step
+from windlass.jsontext import compact_json
 
 __all__ = ["PRINTED", "PythonCalls"]
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 from xml.sax.saxutils import escape
 
-from windlass.content import compact_json
 from windlass.emulation.parser.formats import DEFAULT_FORMAT
 from windlass.emulation.parser.written import WRITTEN, Values, Written
 from windlass.errors import ConfigError
+from windlass.jsontext import compact_json
 
 __all__ = ["render_call", "render_calls"]
 

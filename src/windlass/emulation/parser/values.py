@@ -6,10 +6,11 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from windlass.content import Schema, compact_json
+from windlass.content import Schema
 from windlass.emulation.parser.arguments import strict_json
 from windlass.emulation.parser.escapes import json_string
 from windlass.emulation.parser.python_text import Unreadable, python_value
+from windlass.jsontext import compact_json
 
 __all__ = ["Untyped", "items_of", "json_value", "types_of"]
 

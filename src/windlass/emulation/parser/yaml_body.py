@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from re import Match
 
-from windlass.content import Schema, compact_json
+from windlass.content import Schema
 from windlass.emulation.parser.call import NotACall, Reading
 from windlass.emulation.parser.escapes import json_string, printable
 from windlass.emulation.parser.parameters import ArgumentWriter
@@ -13,6 +13,7 @@ from windlass.emulation.parser.pattern import WS, Pattern, ahead, chars, seq
 from windlass.emulation.parser.source import Step
 from windlass.emulation.parser.values import items_of, json_value, properties_of, types_of
 from windlass.emulation.parser.yaml_text import Node, NotYaml, PlainText, yaml_mapping
+from windlass.jsontext import compact_json
 
 __all__ = ["YamlBody"]
 

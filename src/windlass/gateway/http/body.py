@@ -24,7 +24,7 @@ from windlass.jsontext.large import (
     with_whole_pairs,
 )
 from windlass.jsontext.offload import LARGE
-from windlass.models.fields import JsonObject
+from windlass.wires.fields import JsonObject
 
 __all__ = ["MAX_VALUES", "Fields", "decoded", "fields_of", "read_as"]
 

@@ -12,9 +12,9 @@ from windlass.gateway.http.body import decoded
 from windlass.gateway.http.errors import bad_request
 from windlass.gateway.request import Limits
 from windlass.jsontext.offload import LARGE, by_size
-from windlass.models.fields import JsonObject, as_list, as_object
 from windlass.schema import expanded_size
 from windlass.tool import InvalidSchema, Tool, as_tools
+from windlass.wires.fields import JsonObject, as_list, as_object
 
 __all__ = ["NOTHING", "Offers", "read_tools"]
 

@@ -20,9 +20,9 @@ from windlass.loop.executor import ToolExecutor
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
 from windlass.model import AUTO, Model, ModelRequest
-from windlass.models.fields import JsonObject
 from windlass.settings import FunctionCallingSettings, Mode
 from windlass.tool import OnInterrupt, Tool
+from windlass.wires.fields import JsonObject
 
 __all__ = ["ServedModel"]
 

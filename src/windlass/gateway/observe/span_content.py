@@ -13,9 +13,9 @@ from windlass.content import (
     Opaque,
     Text,
     Thought,
-    compact_json,
 )
 from windlass.events import FinishReason
+from windlass.jsontext import compact_json
 
 __all__ = ["input_messages", "output_messages"]
 

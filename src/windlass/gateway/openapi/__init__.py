@@ -5,7 +5,7 @@ import functools
 from windlass.gateway.openapi.operations import MODE_WORDS, Operation, json_answer
 from windlass.gateway.openapi.paths import PATHS
 from windlass.gateway.openapi.schemas import ERROR, schemas
-from windlass.models.fields import JsonObject
+from windlass.wires.fields import JsonObject
 
 __all__ = ["PATHS", "PROBLEMS", "openapi_document"]
 

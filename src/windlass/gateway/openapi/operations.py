@@ -5,8 +5,8 @@ from typing import get_args
 from msgspec import Struct
 
 from windlass.gateway.openapi.words import ref
-from windlass.models.fields import JsonObject
 from windlass.settings import Mode
+from windlass.wires.fields import JsonObject
 
 __all__ = [
     "ALWAYS",

@@ -19,7 +19,7 @@ from windlass.gateway.openapi.operations import (
 from windlass.gateway.openapi.schemas import ERROR, RUN_EVENT, event_stream
 from windlass.gateway.openapi.words import FLAG, TEXT, one_of, ref
 from windlass.gateway.runs.lookup import RunStatus
-from windlass.models.fields import JsonObject
+from windlass.wires.fields import JsonObject
 
 __all__ = ["PATHS"]
 

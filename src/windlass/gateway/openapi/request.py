@@ -13,7 +13,7 @@ from windlass.gateway.openapi.words import (
     or_null,
     ref,
 )
-from windlass.models.fields import JsonObject
+from windlass.wires.fields import JsonObject
 
 __all__ = ["REQUEST_SCHEMAS"]
 

@@ -28,9 +28,9 @@ from windlass.gateway.openapi.words import (
 )
 from windlass.gateway.runs.lookup import Decision, RunStatus
 from windlass.gateway.tools.manual_calls import HandCall
-from windlass.models.fields import JsonObject
 from windlass.runs.export import Export
 from windlass.settings import Mode
+from windlass.wires.fields import JsonObject
 
 __all__ = ["ERROR", "RUN_EVENT", "event_stream", "schemas"]
 

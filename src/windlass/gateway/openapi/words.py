@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from windlass.models.fields import JsonObject
+from windlass.wires.fields import JsonObject
 
 __all__ = [
     "COUNT",

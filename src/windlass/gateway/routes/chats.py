@@ -13,9 +13,9 @@ from windlass.gateway.http.errors import Problem, Refused, bad_request
 from windlass.gateway.routes.run_list import read_limit
 from windlass.gateway.runs.chat_line import line
 from windlass.gateway.runs.persistence import DurableRuns
-from windlass.models.fields import JsonObject
-from windlass.models.openai import wire
 from windlass.runs.records import RunRecord
+from windlass.wires.chat.messages import encode_message
+from windlass.wires.fields import JsonObject
 
 __all__ = ["ChatRoutes"]
 
@@ -49,9 +49,7 @@ class ChatRoutes:
         # While a run of it goes, the conversation is what that run began with.
         told = line(runs)
         messages = await durable.chats.seen(told)
-        fields["messages"] = [
-            fields for message in messages for fields in wire.encode_message(message)
-        ]
+        fields["messages"] = [fields for message in messages for fields in encode_message(message)]
         fields["run_ids"] = [record.id for record in reversed(told)]
         return json_response(fields)
 

@@ -11,7 +11,7 @@ from windlass.gateway.http.errors import Problem, Refused
 from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.openapi import openapi_document
 from windlass.jsontext import encode_json
-from windlass.models.fields import JsonObject
+from windlass.wires.fields import JsonObject
 
 __all__ = ["InfoRoutes"]
 

@@ -13,7 +13,7 @@ from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import query_number
 from windlass.gateway.http.errors import bad_request
 from windlass.gateway.runs.lookup import FoundRun, KeptHere, RunStatus, known_here
-from windlass.models.fields import JsonObject
+from windlass.wires.fields import JsonObject
 
 __all__ = ["Newest", "RunQuery", "listed_runs", "read_limit", "read_query"]
 

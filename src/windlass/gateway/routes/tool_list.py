@@ -10,9 +10,9 @@ from windlass.gateway.http.context import Exchange
 from windlass.gateway.http.errors import Problem, Refused
 from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.tools.sessions import sessions_of
-from windlass.models.fields import JsonObject
 from windlass.tool import Tool
 from windlass.toolsets.mcp.names import SEPARATOR
+from windlass.wires.fields import JsonObject
 
 __all__ = ["OfferedTool", "offered_tool", "offered_tools"]
 

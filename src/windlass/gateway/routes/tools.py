@@ -17,7 +17,7 @@ from windlass.gateway.routes.tool_list import OfferedTool, offered_tool, offered
 from windlass.gateway.runs.summaries import CallSummary
 from windlass.gateway.tools.manual_calls import HandCall
 from windlass.jsontext.offload import by_size
-from windlass.models.fields import JsonObject
+from windlass.wires.fields import JsonObject
 
 __all__ = ["ToolRoutes"]
 

@@ -11,11 +11,11 @@ from windlass.gateway.runs.run import GatewayRun, run_fields
 from windlass.jsontext import decode_json, encode_json
 from windlass.jsontext.large import is_larger
 from windlass.loop.history import History
-from windlass.models.fields import JsonObject
 from windlass.runs.encoding import encoded
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
+from windlass.wires.fields import JsonObject
 
 __all__ = ["FinishedRun"]
 

@@ -10,9 +10,9 @@ from windlass.gateway.runs.finished import FinishedRun
 from windlass.gateway.runs.persistence import DurableRuns, kept_fields
 from windlass.gateway.runs.run import GatewayRun, run_fields
 from windlass.loop.history import History
-from windlass.models.fields import JsonObject
 from windlass.runs.event_log import Follower
 from windlass.runs.records import Order, RunRecord
+from windlass.wires.fields import JsonObject
 
 __all__ = ["Decision", "FoundRun", "KeptHere", "KnownHere", "RunStatus", "known_here"]
 

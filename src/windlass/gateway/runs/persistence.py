@@ -36,12 +36,12 @@ from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
 from windlass.model import ModelRequest
-from windlass.models.fields import JsonObject
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.persisted_log import NotWritable
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import DAMAGED, Order, Retention, RunRecord, title_of
 from windlass.settings import Mode
+from windlass.wires.fields import JsonObject
 
 __all__ = ["DurableRuns", "Origin", "head_of", "kept_fields", "plan_of_the_gone", "run_log"]
 

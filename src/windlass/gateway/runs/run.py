@@ -20,10 +20,10 @@ from windlass.jsontext import decode_json
 from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.loop.reply import Reply
-from windlass.models.fields import JsonObject
 from windlass.runs.event_log import MemoryLog
 from windlass.runs.records import Order, title_of
 from windlass.settings import Mode
+from windlass.wires.fields import JsonObject
 
 __all__ = ["GatewayRun", "Observer", "run_fields"]
 

@@ -10,8 +10,8 @@ from windlass.events import Outcome, RunEvent
 from windlass.gateway.runs.lookup import FoundRun
 from windlass.jsontext import encode_json
 from windlass.loop.results import capped
-from windlass.models.fields import JsonObject
 from windlass.runs.export import ToldCall, ToldRound, told_rounds
+from windlass.wires.fields import JsonObject
 
 __all__ = ["CallSummary", "RunSummary", "Summaries", "cut_arguments", "cut_response", "summary_of"]
 

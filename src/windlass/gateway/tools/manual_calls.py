@@ -9,21 +9,22 @@ from typing import Any
 
 from msgspec import Struct
 
-from windlass.content import FunctionCall, compact_json, new_call_id
+from windlass.content import FunctionCall, new_call_id
 from windlass.events import ToolRunEnded, ToolRunProgress, ToolRunStarted, event_to_dict
 from windlass.gateway.config import ModelConfig
 from windlass.gateway.http.context import ClientGone
 from windlass.gateway.http.errors import SHUTTING_DOWN, Refused
 from windlass.gateway.observe.metrics import Metrics
 from windlass.gateway.runs.summaries import CallSummary, cut_arguments, cut_response
+from windlass.jsontext import compact_json
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.outside import outside_a_run, yes_to
 from windlass.loop.policy import Policy
 from windlass.loop.results import ToolAnswer
 from windlass.loop.round import answers_to
-from windlass.models.fields import JsonObject
 from windlass.runs.event_log import MemoryLog
 from windlass.tool import Tool
+from windlass.wires.fields import JsonObject
 
 __all__ = ["HandCall", "HandCalls"]
 

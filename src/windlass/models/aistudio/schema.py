@@ -16,8 +16,8 @@ from msgspec import Struct
 from windlass.content import FunctionDeclaration, Schema
 from windlass.errors import ModelError
 from windlass.jsontext import compact_json
-from windlass.models.fields import JsonObject, as_list, as_object, as_text
-from windlass.models.gemini.schema import enumerated, merged_all_of
+from windlass.wires.fields import JsonObject, as_list, as_object, as_text
+from windlass.wires.gemini.schema import enumerated, merged_all_of
 
 __all__ = ["Declarations", "SchemaConverter", "digest_of"]
 

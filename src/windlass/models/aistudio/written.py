@@ -10,7 +10,7 @@ from typing import Any
 
 from windlass.content import FunctionCall, new_call_id
 from windlass.jsontext import compact_json
-from windlass.models.fields import JsonObject, as_list, as_object, as_text
+from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 
 __all__ = ["WrittenCalls", "clean_arguments", "clean_name"]
 

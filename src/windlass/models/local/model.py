@@ -26,9 +26,9 @@ from windlass.models.local.weights import (
     installed_pieces,
     weights_file,
 )
-from windlass.models.openai.answer import AnswerDecoder
-from windlass.models.openai.wire import RequestEncoder
 from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts
+from windlass.wires.chat.read_events import AnswerDecoder
+from windlass.wires.chat.write_request import RequestEncoder
 
 __all__ = ["LocalModel"]
 

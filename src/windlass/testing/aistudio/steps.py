@@ -7,8 +7,9 @@ just another call: `call("get_wea")`, `call("default_api:f")`, `raw_call("f", "{
 
 from typing import Any, Literal, TypeAlias
 
-from windlass.content import FunctionCall, Opaque, compact_json
+from windlass.content import FunctionCall, Opaque
 from windlass.events import ModelEvent, PartReceived, TextDelta, ThoughtDelta, ToolCallEnded
+from windlass.jsontext import compact_json
 from windlass.testing.gate import Gate
 from windlass.testing.pieces import events_of
 from windlass.testing.script import Refuse, Slow, Turn, refuse, slow, turn_of

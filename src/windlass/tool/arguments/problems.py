@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from windlass.content import Schema, compact_json
+from windlass.content import Schema
 from windlass.errors import InvalidArguments
+from windlass.jsontext import compact_json
 from windlass.schema import schema_at
 
 __all__ = [

@@ -4,7 +4,7 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from windlass.content import compact_json
+from windlass.jsontext import compact_json
 
 __all__ = ["approval"]
 

@@ -23,8 +23,9 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from windlass.content import FunctionResponse, compact_json
+from windlass.content import FunctionResponse
 from windlass.errors import ToolError
+from windlass.jsontext import compact_json
 from windlass.tool import Tool
 from windlass.toolsets.mcp.serving.answers import failed, result_of
 from windlass.toolsets.mcp.serving.approval import approval

@@ -1,4 +1,4 @@
-"""The chat-completions wire, pure: requests to bytes, answers to events, messages both ways."""
+"""A model request as the body of a chat completion. Pure."""
 
 import logging
 import re
@@ -19,27 +19,11 @@ from windlass.content import (
 from windlass.errors import ConfigError
 from windlass.jsontext import encode_json
 from windlass.model import ModelRequest, Settings, ToolChoice
-from windlass.models.cache import IdentityCache
-from windlass.models.fields import JsonObject, merged
-from windlass.models.openai.answer import FINISH, AnswerDecoder, usage_from
-from windlass.models.openai.decode import decode_call, decode_message, decode_messages
-from windlass.models.openai.encode import encode_call, encode_message, encode_message_json
-
-__all__ = [
-    "FINISH",
-    "OTHER_LIMIT",
-    "AnswerDecoder",
-    "LimitName",
-    "RequestEncoder",
-    "decode_call",
-    "decode_message",
-    "decode_messages",
-    "encode_call",
-    "encode_conversation",
-    "encode_message",
-    "encode_tools",
-    "usage_from",
-]
+from windlass.wires.chat.messages import (
+    encode_message_json,
+)
+from windlass.wires.encoding import IdentityCache
+from windlass.wires.fields import JsonObject, merged
 
 log = logging.getLogger("windlass.models")
 

@@ -13,11 +13,11 @@ from windlass.events import ModelEvent
 from windlass.model import ModelRequest
 from windlass.models.http import Http
 from windlass.models.keys import Auth, Key, has_auth, key_from
-from windlass.models.openai.answer import AnswerDecoder
-from windlass.models.openai.wire import LimitName, RequestEncoder
-from windlass.models.request_size import request_size
 from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts
 from windlass.models.turn import Waiting, turn_events
+from windlass.wires.chat.read_events import AnswerDecoder
+from windlass.wires.chat.write_request import LimitName, RequestEncoder
+from windlass.wires.encoding import request_size
 
 __all__ = ["OpenAIModel"]
 

@@ -12,13 +12,13 @@ from yarl import URL
 from windlass.errors import ConfigError, ModelError
 from windlass.events import ModelEvent
 from windlass.model import ModelRequest
-from windlass.models.gemini.answer import AnswerDecoder
-from windlass.models.gemini.wire import RequestEncoder, SchemaForm, is_signed_model
 from windlass.models.http import Http
 from windlass.models.keys import Auth, Key, has_auth, key_from
-from windlass.models.request_size import request_size
 from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts
 from windlass.models.turn import Waiting, turn_events
+from windlass.wires.encoding import request_size
+from windlass.wires.gemini.read_events import AnswerDecoder
+from windlass.wires.gemini.write_request import RequestEncoder, SchemaForm, is_signed_model
 
 __all__ = ["GeminiModel", "VertexModel"]
 

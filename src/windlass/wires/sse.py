@@ -5,8 +5,6 @@ from contextlib import suppress
 from windlass.errors import ModelError, StreamCut
 from windlass.jsontext import decode_json
 
-__all__ = ["MAX_EVENT", "SseDecoder"]
-
 MAX_EVENT = 64 * 2**20
 """The size that an event may have. An image in a Gemini stream is one event of many megabytes."""
 

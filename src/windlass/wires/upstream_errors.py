@@ -1,16 +1,45 @@
 """What an upstream says when it refuses, in any of the usual shapes, as a `ModelError`. Pure."""
 
 import html
+import math
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from windlass.errors import ModelError
 from windlass.jsontext import decode_json
-from windlass.models.fields import JsonObject, as_list, as_object, as_text
-from windlass.models.retry import is_retryable, retry_after
+from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 
-__all__ = ["problem_in", "problem_of", "redacted"]
+RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
+"""Besides every 5xx other than 501."""
+
+TRANSIENT_CODES = frozenset(
+    {
+        "api_error",
+        "bad_gateway",
+        "internal_error",
+        "internal_server_error",
+        "overloaded",
+        "overloaded_error",
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        "server_error",
+        "service_unavailable",
+        "timeout",
+        "too_many_requests",
+        "ABORTED",
+        "DEADLINE_EXCEEDED",
+        "INTERNAL",
+        "RESOURCE_EXHAUSTED",
+        "UNAVAILABLE",
+    }
+)
+"""An error in the middle of a stream has no status, only a code."""
+
+FINAL_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
+"""A 429 that no waiting cures."""
 
 LONGEST_MESSAGE = 2000
 LONGEST_PAGE = 300
@@ -113,3 +142,51 @@ def _page_text(body: bytes) -> str:
         text = html.unescape(re.sub(r"<[^>]*>", " ", text))
     text = " ".join(text.split())
     return text if len(text) <= LONGEST_PAGE else f"{text[:LONGEST_PAGE]}..."
+
+
+def is_retryable(status: int | None, code: str | None) -> bool:
+    if code in FINAL_CODES:
+        return False
+    if status is not None:
+        return status in RETRYABLE_STATUS or (status >= 500 and status != 501)
+    return code in TRANSIENT_CODES
+
+
+def retry_after(
+    headers: Mapping[str, str], details: Iterable[object], now: datetime | None = None
+) -> float | None:
+    """The wait that the server asks for, in a header (seconds or a date) or in the body."""
+    milliseconds = _seconds(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    after = headers.get("retry-after", "")
+    for seconds in (_seconds(after), _until(after, now)):
+        if seconds is not None:
+            return seconds
+    return _google_delay(details)
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _until(text: str, now: datetime | None) -> float | None:
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    date = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
+
+
+def _google_delay(details: Iterable[object]) -> float | None:
+    """Google's RetryInfo among an error's details: `{"@type": ..., "retryDelay": "17.5s"}`."""
+    for detail in details:
+        delay = as_text((as_object(detail) or {}).get("retryDelay"))
+        if delay is not None:
+            return _seconds(delay.removesuffix("s"))
+    return None

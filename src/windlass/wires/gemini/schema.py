@@ -3,9 +3,7 @@
 from typing import Any
 
 from windlass.content import Schema
-from windlass.models.fields import as_list, as_object, as_text
-
-__all__ = ["enumerated", "merged_all_of", "openapi_schema"]
+from windlass.wires.fields import as_list, as_object, as_text
 
 _KEPT = (
     "title",

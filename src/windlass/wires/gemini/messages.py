@@ -1,6 +1,10 @@
-"""Gemini's parts to ours and back. What our values have no field for lives in `extra["gemini"]`."""
+"""Messages and parts on Gemini's wire, both ways. Pure.
 
-from collections.abc import Callable
+What our values have no field for is kept in `extra["gemini"]`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import cast
 
 from windlass.content import (
     AnyPart,
@@ -10,15 +14,18 @@ from windlass.content import (
     InlineData,
     Message,
     Opaque,
+    Part,
+    Role,
     Text,
     Thought,
-    compact_json,
     is_own_call_id,
     new_call_id,
+    paired,
 )
 from windlass.errors import ConfigError
+from windlass.jsontext import compact_json
 from windlass.jsontext.large import from_base64, to_base64
-from windlass.models.fields import (
+from windlass.wires.fields import (
     JsonObject,
     as_list,
     as_object,
@@ -28,8 +35,6 @@ from windlass.models.fields import (
     misplaced,
     rest,
 )
-
-__all__ = ["PLACEHOLDER_SIGNATURE", "PROVIDER", "camel_keys", "decode_part", "encode_parts"]
 
 PROVIDER = "gemini"
 PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
@@ -226,3 +231,66 @@ def _decode_bytes(value: object, place: str) -> bytes:
         return from_base64(text + "=" * (-len(text) % 4))
     except ValueError:
         raise ConfigError(f"{place}: not base64") from None
+
+
+WIRE_ROLES: dict[Role, str] = {
+    "system": "system",
+    "user": "user",
+    "assistant": "model",
+    "tool": "user",
+}
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "user": "user",
+    "model": "assistant",
+    "function": "tool",
+}
+
+
+def encode_message(message: Message, *, ids: bool = True, signed: bool = False) -> JsonObject:
+    """The message as a `Content`. In a request, one of the system stands apart from the others."""
+    parts = encode_parts(message, ids=ids, signed=signed and message.role == "assistant")
+    fields: JsonObject = {"role": WIRE_ROLES[message.role], "parts": parts}
+    return merged(fields, message.extra.get(PROVIDER, {}))
+
+
+def decode_message(fields: JsonObject) -> Message:
+    """One message. Raises `ConfigError`, which names the field."""
+    return decode_messages([fields])[0]
+
+
+def decode_messages(contents: Iterable[JsonObject]) -> tuple[Message, ...]:
+    """A conversation. A response without an id gets that of the call it answers.
+
+    Raises `ConfigError`, which names the field.
+    """
+    decoded = [_decode(value, f"contents[{index}]") for index, value in enumerate(contents)]
+    return paired(decoded)
+
+
+def _decode(value: object, place: str) -> Message:
+    fields = as_object(value)
+    if fields is None:
+        raise ConfigError(f"{place}: must be an object")
+    fields = camel_keys(fields)
+    role = _ROLES.get(as_text(fields.get("role")) or "user")
+    if role is None:
+        raise ConfigError(f"{place}.role: must be one of {', '.join(_ROLES)}")
+    items = as_list(fields.get("parts"))
+    if items is None:
+        raise ConfigError(f"{place}.parts: must be a list")
+    parts: list[AnyPart] = []
+    for index, item in enumerate(items):
+        if isinstance(item, Part):
+            parts.append(cast("AnyPart", item))
+            continue
+        part = as_object({"text": item} if isinstance(item, str) else item)
+        if part is None:
+            raise ConfigError(f"{place}.parts[{index}]: must be an object")
+        parts.append(decode_part(part, f"{place}.parts[{index}]"))
+    extra = rest(fields, "role", "parts")
+    if role == "tool":
+        extra["role"] = fields["role"]
+    if role == "user" and any(isinstance(part, FunctionResponse) for part in parts):
+        role = "tool"
+    return Message(role, tuple(parts), {PROVIDER: extra} if extra else {})

@@ -1,4 +1,4 @@
-"""Gemini's generateContent wire, pure: requests to bytes, answers to events, messages both ways."""
+"""A model request as the body of generateContent. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -18,30 +18,12 @@ from windlass.errors import ConfigError
 from windlass.jsontext import encode_json
 from windlass.jsontext.large import encode_any_json
 from windlass.model import ModelRequest, Settings, ToolChoice
-from windlass.models.cache import IdentityCache
-from windlass.models.fields import JsonObject, merged
-from windlass.models.gemini.answer import FINISH, AnswerDecoder, usage_from
-from windlass.models.gemini.messages import (
-    decode_message,
-    decode_messages,
-    encode_message,
+from windlass.wires.encoding import IdentityCache
+from windlass.wires.fields import JsonObject, merged
+from windlass.wires.gemini.messages import (
+    encode_parts,
 )
-from windlass.models.gemini.parts import encode_parts
-from windlass.models.gemini.schema import openapi_schema
-
-__all__ = [
-    "FINISH",
-    "AnswerDecoder",
-    "RequestEncoder",
-    "SchemaForm",
-    "decode_message",
-    "decode_messages",
-    "encode_message",
-    "encode_tools",
-    "is_signed_model",
-    "openapi_schema",
-    "usage_from",
-]
+from windlass.wires.gemini.schema import openapi_schema
 
 SchemaForm = Literal["json", "openapi"]
 """How schemas are written: as they are (`parametersJsonSchema`), or in the older subset."""

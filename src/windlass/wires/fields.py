@@ -8,18 +8,6 @@ from windlass.content import FunctionCall, FunctionResponse, Message, Opaque, Te
 from windlass.errors import ConfigError
 from windlass.jsontext import compact_json
 
-__all__ = [
-    "JsonObject",
-    "as_list",
-    "as_object",
-    "as_text",
-    "in_words",
-    "merged",
-    "misplaced",
-    "rest",
-    "whole",
-]
-
 JsonObject: TypeAlias = dict[str, Any]
 _MAX_IN_WORDS = 2_000
 

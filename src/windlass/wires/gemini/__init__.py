@@ -1,0 +1,1 @@
+"""Gemini's generateContent, at the Gemini API and at Vertex AI."""
