@@ -32,8 +32,8 @@ from local_tools import TOOLS, is_right, offered
 from msgspec import Struct
 
 from windlass import AsyncClient
-from windlass.loop.reply import Reply
 from windlass.models.local.weights import Progress
+from windlass.reply import Reply
 
 Case = TypeVar("Case")
 

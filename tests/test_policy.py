@@ -18,10 +18,9 @@ from windlass.loop.policy import (
     next_step,
     terms_of,
 )
-from windlass.loop.reply import RoundRecord
-from windlass.loop.results import failure
 from windlass.loop.turn import Turn
 from windlass.model import AUTO, NONE, ToolChoice, tool_choice_from
+from windlass.reply import RoundRecord, failure
 from windlass.tool import Tool
 
 

@@ -57,9 +57,8 @@ from windlass.events import (
 )
 from windlass.loop.approval import Approval
 from windlass.loop.executor import ToolExecutor, ToolJob
-from windlass.loop.reply import Reply
-from windlass.loop.results import ToolAnswer
 from windlass.model import Model, ModelRequest, Settings, ToolChoice, Toolset
+from windlass.reply import Reply, ToolAnswer
 from windlass.tool import Depends, Tool, ToolContext, tool
 from windlass.toolsets.registry import ToolRegistry, registry
 

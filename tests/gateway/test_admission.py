@@ -13,9 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
 from windlass.gateway.http.context import ClientGone
-from windlass.gateway.http.errors import Problem, Refused
+from windlass.gateway.http.errors import Refused
 from windlass.gateway.limits.admission import Admission
 from windlass.gateway.limits.counters import Bucket, LocalTally
+from windlass.wires.errors import Problem
 
 MODEL = ModelConfig(name="m", target="openai/m")
 
@@ -99,7 +100,7 @@ async def test_each_key_has_a_rate_of_its_own() -> None:
         await admission.count(key("web", requests_per_minute=1))
     problem = refused.value.problem
     assert (problem.status, problem.code) == (429, "rate_limit_exceeded")
-    assert problem.headers() == [(b"retry-after", b"60")]
+    assert problem_headers(problem) == [(b"retry-after", b"60")]
     assert refusals == ["rate_limit"]
 
 
@@ -175,7 +176,7 @@ async def test_a_full_line_turns_away() -> None:
     await line.ask()
     refused = line.problem(await line.ask())
     assert (refused.status, refused.code) == (503, "overloaded")
-    assert refused.headers() == [(b"retry-after", b"1")]
+    assert problem_headers(refused) == [(b"retry-after", b"1")]
     assert line.refusals == ["queue_full"]
 
 
@@ -235,7 +236,7 @@ async def test_a_key_may_have_its_number_of_runs_and_those_that_wait_count() -> 
     await line.ask(web)
     refused = line.problem(await line.ask(web))
     assert (refused.status, refused.code) == (429, "too_many_runs")
-    assert refused.headers() == [(b"retry-after", b"1")]
+    assert problem_headers(refused) == [(b"retry-after", b"1")]
     assert not line.asked[await line.ask(app)].done()
     await line.end(first)
     assert not line.asked[await line.ask(web)].done()

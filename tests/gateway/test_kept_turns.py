@@ -18,8 +18,9 @@ from windlass.content import (
     is_own_call_id,
     new_call_id,
 )
-from windlass.gateway.runs.hidden_turns import NO_RESULT, CallIds, KeptTurn, KeptTurns, kept_turn
-from windlass.loop.reply import Calls, Reply, RoundRecord
+from windlass.gateway.runs.hidden_turns import NO_RESULT, KeptTurn, KeptTurns, kept_turn
+from windlass.reply import Calls, Reply, RoundRecord
+from windlass.wires.call_ids import CallIds
 
 HELLO = Message.user("Hello")
 

@@ -4,8 +4,8 @@ import json
 
 from windlass import tool
 from windlass.gateway.models.client_tools import Offers
-from windlass.gateway.request import Limits
 from windlass.tool import Tool
+from windlass.wires.chat.read_request import Limits
 
 LIMITS = Limits(max_json_depth=10, max_messages=10, max_tools=10)
 

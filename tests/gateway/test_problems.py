@@ -1,6 +1,5 @@
 """Errors as clients are told of them."""
 
-import json
 from typing import Any
 
 import pytest
@@ -14,14 +13,16 @@ from windlass.errors import (
     StreamCut,
     TooManyRuns,
 )
-from windlass.gateway.http.errors import Problem, Refused, bad_request, problem_of
+from windlass.gateway.http.errors import Refused, problem_headers, problem_of
 from windlass.gateway.openapi import PROBLEMS
+from windlass.wires.chat.write_events import error_fields
+from windlass.wires.errors import InvalidRequest, Problem
 
 PASSED_ON = {400, 404, 408, 409, 413, 422, 429, 503, 504}
 
 
 def told(problem: Problem) -> dict[str, Any]:
-    return json.loads(problem.to_json())["error"]
+    return error_fields(problem)
 
 
 @pytest.mark.parametrize("status", PROBLEMS)
@@ -58,7 +59,7 @@ def test_an_upstreams_status_is_passed_on_where_it_means_the_same_to_the_client(
         problem = problem_of(error)
         assert problem.status == (status if status in PASSED_ON else 502)
         assert problem.message == "It says no."
-        assert problem.headers() == [(b"retry-after", b"7")]
+        assert problem_headers(problem) == [(b"retry-after", b"7")]
         assert problem.code == ("upstream_refused_key" if status in (401, 403) else "its_code")
         assert (told(problem)["type"] == "upstream_error") == (problem.status >= 500)
 
@@ -86,7 +87,7 @@ def test_the_gateways_own_errors_have_their_statuses() -> None:
         RunNotFound("no run"): (404, "run_not_found"),
         TooManyRuns("too many"): (429, "too_many_runs"),
         RoundLimitExceeded(3, (), ()): (500, "max_rounds_exceeded"),
-        bad_request("stop: no", "stop", "odd"): (400, "odd"),
+        InvalidRequest("stop: no", "stop", "odd"): (400, "odd"),
     }
     for error, expected in codes.items():
         problem = problem_of(error)
@@ -124,8 +125,8 @@ def test_what_nobody_expected_is_not_told() -> None:
     ("seconds", "shown"), [(0.0, b"1"), (0.2, b"1"), (1.0, b"1"), (1.01, b"2"), (59.5, b"60")]
 )
 def test_retry_after_is_in_whole_seconds_and_never_too_early(seconds: float, shown: bytes) -> None:
-    assert Problem(429, "No.", retry_after=seconds).headers() == [(b"retry-after", shown)]
-    assert Problem(429, "No.").headers() == []
+    assert problem_headers(Problem(429, "No.", retry_after=seconds)) == [(b"retry-after", shown)]
+    assert problem_headers(Problem(429, "No.")) == []
 
 
 def test_a_refusal_says_its_problem() -> None:

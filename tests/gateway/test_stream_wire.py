@@ -25,10 +25,10 @@ from tests.gateway.wire_helpers import (
 
 from windlass import tool
 from windlass.content import Usage
-from windlass.gateway.answer import joined_texts
 from windlass.gateway.config import ServerConfig
 from windlass.testing import Gate, Turn, call, calls, cut, interrupt, raw_call, refuse, say, slow
 from windlass.testing.script import DEFAULT_USAGE
+from windlass.wires.chat.write_events import joined_texts
 
 WEATHER = function("get_weather", city={"type": "string"})
 CLOCK = function("get_time", city={"type": "string"})

@@ -25,7 +25,7 @@ from windlass.loop.executor import ToolExecutor, ToolJob
 from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
-from windlass.loop.results import ToolAnswer
+from windlass.reply import ToolAnswer
 from windlass.runs.event_log import MemoryLog
 from windlass.testing import Gate, ScriptedModel, call, calls, say, slow
 

@@ -25,7 +25,7 @@ from windlass.events import (
     ToolRunStarted,
     event_to_json_bytes,
 )
-from windlass.loop.reply import Reply
+from windlass.reply import Reply
 
 __all__ = [
     "Answer",

@@ -18,8 +18,8 @@ from windlass.gateway.config.problems import nearest
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.outside import outside_a_run
 from windlass.loop.policy import Policy
-from windlass.loop.results import ToolAnswer
 from windlass.loop.round import answers_to
+from windlass.reply import ToolAnswer
 from windlass.tool import Tool
 from windlass.wires.chat import write_request as openai_wire
 from windlass.wires.gemini import write_request as gemini_wire

@@ -37,10 +37,10 @@ from windlass.loop.executor import ToolExecutor
 from windlass.loop.history import History
 from windlass.loop.loop import Loop, RunPlan
 from windlass.loop.outside import outside_a_run
-from windlass.loop.reply import Calls, Reply
 from windlass.loop.round import answers_to
 from windlass.model import Model
 from windlass.models import Key, Retry, create_model
+from windlass.reply import Calls, Reply
 from windlass.runs.active_runs import RunStore
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.persisted_log import Damaged

@@ -13,7 +13,7 @@ from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message, Part, Role, paired
 from windlass.errors import ConfigError, WindlassError
 from windlass.loop.history import History
-from windlass.loop.reply import Reply
+from windlass.reply import Reply
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord, title_of
 

@@ -6,7 +6,7 @@ from windlass.client.origin import shown_chars
 from windlass.errors import WindlassError
 from windlass.events import Phase, StopReason
 from windlass.loop.history import History
-from windlass.loop.reply import Reply
+from windlass.reply import Reply
 from windlass.runs.event_log import Follower
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import Order, RunRecord

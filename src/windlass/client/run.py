@@ -10,7 +10,7 @@ from windlass.events import Phase, StopReason
 from windlass.loop.approval import Approval
 from windlass.loop.history import History
 from windlass.loop.loop import Loop, RunPlan
-from windlass.loop.reply import Reply
+from windlass.reply import Reply
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.records import Order
 

@@ -8,7 +8,7 @@ from typing import Any
 from windlass.client.run import AsyncRun
 from windlass.errors import WindlassError
 from windlass.events import Phase, RunEvent, TextDelta, event_to_sse
-from windlass.loop.reply import Reply
+from windlass.reply import Reply
 from windlass.runs.event_log import Follower
 
 __all__ = ["AsyncStream"]

@@ -19,8 +19,8 @@ from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.events import Phase, RunEvent, StopReason, TextDelta, event_to_sse
-from windlass.loop.reply import Reply
 from windlass.model import Model
+from windlass.reply import Reply
 
 __all__ = ["Chat", "Client", "Run", "Stream"]
 

@@ -27,9 +27,9 @@ from windlass.gateway.http.context import (
 from windlass.gateway.http.errors import (
     INTERNAL,
     SHUTTING_DOWN,
-    Problem,
     Refused,
     headers_too_large,
+    problem_headers,
     problem_of,
 )
 from windlass.gateway.http.keys import presented_key
@@ -43,6 +43,8 @@ from windlass.gateway.routes.runs import RunEvents, RunRoutes
 from windlass.gateway.routes.tools import ToolRoutes
 from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
+from windlass.wires.chat.write_events import error_body
+from windlass.wires.errors import Problem
 
 __all__ = ["App", "create_app"]
 
@@ -167,12 +169,12 @@ class App:
                 log.error("A request failed", exc_info=error, extra={"request_id": exchange.id})
         if exchange.status:
             return  # its answer has begun: nothing more can be said
-        headers = problem.headers()
+        headers = problem_headers(problem)
         if isinstance(error, HTTPException) and error.headers:
             headers += [(n.lower().encode(), v.encode()) for n, v in error.headers.items()]
         if exchange.run_id:
             headers.append((b"x-windlass-run-id", exchange.run_id.encode()))
-        await respond_json(send, problem.to_json(), headers, problem.status)
+        await respond_json(send, error_body(problem), headers, problem.status)
 
     def _note(self, scope: Scope, exchange: Exchange) -> None:
         seconds = time.perf_counter() - exchange.started

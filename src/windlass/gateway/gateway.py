@@ -22,7 +22,6 @@ from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.observe.access_log import AccessLog
 from windlass.gateway.observe.metrics import Metrics
 from windlass.gateway.observe.tracing import Tracing, tracing_from
-from windlass.gateway.request import ChatRequest, Limits
 from windlass.gateway.runs.finished import FinishedRun
 from windlass.gateway.runs.hidden_turns import KeptTurns
 from windlass.gateway.runs.lookup import FoundRun, KeptHere, known_here
@@ -38,6 +37,7 @@ from windlass.model import Model
 from windlass.runs.active_runs import RunStore
 from windlass.runs.event_log import Follower
 from windlass.runs.protocol import RunLog
+from windlass.wires.chat.read_request import ChatRequest, Limits
 
 __all__ = ["Gateway"]
 

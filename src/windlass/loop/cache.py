@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 
-from windlass.loop.results import ToolAnswer
+from windlass.reply import ToolAnswer
 
 __all__ = ["ResultCache"]
 

@@ -26,8 +26,8 @@ from windlass.loop.cache import ResultCache
 from windlass.loop.dependencies import Dependencies
 from windlass.loop.history import RecordedCall
 from windlass.loop.policy import Policy
-from windlass.loop.results import ToolAnswer, answer, failure
 from windlass.loop.threads import in_thread
+from windlass.reply import ToolAnswer, answer, failure
 from windlass.tool import Tool, ToolContext
 
 __all__ = ["RunContext", "ToolExecutor", "ToolJob"]

@@ -26,10 +26,9 @@ from windlass.events import (
     TurnEnded,
 )
 from windlass.loop.approval import Approval
-from windlass.loop.reply import Reply
-from windlass.loop.results import ToolAnswer, interrupted, not_begun
 from windlass.loop.transcript import Transcript
 from windlass.loop.turn import Turn, TurnBuilder
+from windlass.reply import Reply, ToolAnswer, interrupted, not_begun
 from windlass.tool import Tool
 
 __all__ = ["History", "RecordedCall", "RecordedRound"]

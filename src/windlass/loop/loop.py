@@ -54,12 +54,11 @@ from windlass.loop.policy import (
     next_step,
     terms_of,
 )
-from windlass.loop.reply import Reply
-from windlass.loop.results import NOT_BEGUN, ToolAnswer
 from windlass.loop.round import Round
 from windlass.loop.transcript import Transcript
 from windlass.loop.turn import Turn, TurnBuilder, UniqueIds
 from windlass.model import Model, ModelRequest, Settings
+from windlass.reply import NOT_BEGUN, Reply, ToolAnswer
 from windlass.tool import Tool
 
 __all__ = ["Loop", "RunPlan"]

@@ -11,9 +11,9 @@ from windlass.content import FunctionCall, FunctionDeclaration
 from windlass.errors import ConfigError
 from windlass.events import FinishReason, Outcome, StopReason
 from windlass.jsontext.offload import LARGE
-from windlass.loop.reply import RoundRecord
 from windlass.loop.turn import Turn
 from windlass.model import AUTO, NONE, ToolChoice
+from windlass.reply import RoundRecord
 from windlass.tool import OnInterrupt, Tool
 
 __all__ = [

@@ -15,7 +15,7 @@ from windlass.loop.executor import RunContext, ToolExecutor, ToolJob
 from windlass.loop.history import RecordedCall
 from windlass.loop.pace import ITEMS_AT_ONCE
 from windlass.loop.policy import Repetition
-from windlass.loop.results import (
+from windlass.reply import (
     INTERRUPTED,
     NOT_BEGUN,
     ToolAnswer,

@@ -10,9 +10,8 @@ from windlass.events import StopReason
 from windlass.jsontext.large import is_larger
 from windlass.jsontext.offload import LARGE, offloaded
 from windlass.loop.pace import ITEMS_AT_ONCE
-from windlass.loop.reply import Calls, Reply, RoundRecord
-from windlass.loop.results import ToolAnswer, capped
 from windlass.loop.turn import Turn
+from windlass.reply import Calls, Reply, RoundRecord, ToolAnswer, capped
 from windlass.tool import Tool
 
 __all__ = ["Transcript"]

@@ -16,7 +16,7 @@ from windlass.errors import ConfigError
 from windlass.gateway.config.values import McpConfig
 from windlass.loop.approval import ApprovalHook
 from windlass.loop.policy import Policy
-from windlass.loop.reply import Reply
+from windlass.reply import Reply
 from windlass.tool import Tool
 
 __all__ = ["Conversation", "read_messages", "write_messages"]

@@ -10,10 +10,11 @@ from starlette.responses import Response
 
 from windlass.errors import WindlassError
 from windlass.gateway.config import KeyConfig
-from windlass.gateway.http.errors import Problem, Refused, bad_request
+from windlass.gateway.http.errors import Refused
 from windlass.jsontext import encode_json
-from windlass.loop.reply import Reply
+from windlass.reply import Reply
 from windlass.settings import Mode
+from windlass.wires.errors import InvalidRequest, Problem
 
 __all__ = [
     "ClientGone",
@@ -169,5 +170,5 @@ def query_number(text: str | None, name: str) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER):
-        raise bad_request(f"{name}: must be a whole number, 0 or more", name)
+        raise InvalidRequest(f"{name}: must be a whole number, 0 or more", name)
     return int(text)

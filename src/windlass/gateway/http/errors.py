@@ -1,10 +1,7 @@
-"""Everything that can go wrong, as OpenAI's clients expect to be told of it. Pure."""
+"""Errors as HTTP problems, whichever wire writes them. Pure."""
 
 import math
 import re
-from typing import Any
-
-from msgspec import Struct
 
 from windlass.errors import (
     ConfigError,
@@ -18,68 +15,13 @@ from windlass.errors import (
     TooManyRuns,
     WindlassError,
 )
-from windlass.jsontext import encode_json
-
-__all__ = [
-    "INTERNAL",
-    "MALFORMED_CALL",
-    "SHUTTING_DOWN",
-    "Problem",
-    "Refused",
-    "bad_request",
-    "headers_too_large",
-    "problem_of",
-]
+from windlass.wires.errors import InvalidRequest, Problem
 
 INTERNAL = "internal"
-_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    405: "invalid_request_error",
-    408: "timeout_error",
-    409: "conflict_error",
-    413: "invalid_request_error",
-    415: "invalid_request_error",
-    422: "invalid_request_error",
-    429: "rate_limit_error",
-    431: "invalid_request_error",
-}
 _PASSED_ON = frozenset({400, 404, 408, 409, 413, 422, 429, 503, 504})
 """An upstream's statuses that mean the same to our client. Its refusal of our key does not."""
 
 _PLACE = re.compile(r"([a-z_]+(?:\[\d+\]|\.[a-z_]+)*): ")
-
-
-class Problem(Struct, frozen=True):
-    """One error as it goes over the wire."""
-
-    status: int
-    message: str
-    code: str | None = None
-    param: str | None = None
-    type: str | None = None
-    retry_after: float | None = None
-
-    def to_json(self) -> bytes:
-        refused = "invalid_request_error" if 400 <= self.status < 500 else "server_error"
-        kind = self.type or _TYPES.get(self.status, refused)
-        fields: dict[str, Any] = {
-            "message": self.message,
-            "type": kind,
-            "param": self.param,
-            "code": self.code,
-        }
-        return encode_json({"error": fields})
-
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        headers: list[tuple[bytes, bytes]] = []
-        if self.status == 401:
-            headers.append((b"www-authenticate", b"Bearer"))
-        if self.retry_after is not None:
-            headers.append((b"retry-after", str(max(1, math.ceil(self.retry_after))).encode()))
-        return headers
 
 
 SHUTTING_DOWN = Problem(503, "The gateway is shutting down.", "shutting_down", retry_after=5)
@@ -99,8 +41,14 @@ class Refused(WindlassError):
         self.problem = problem
 
 
-def bad_request(message: str, param: str | None = None, code: str | None = None) -> Refused:
-    return Refused(Problem(400, message, code, param))
+def problem_headers(problem: Problem) -> list[tuple[bytes, bytes]]:
+    """The headers that an answer with this problem has."""
+    headers: list[tuple[bytes, bytes]] = []
+    if problem.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if problem.retry_after is not None:
+        headers.append((b"retry-after", str(max(1, math.ceil(problem.retry_after))).encode()))
+    return headers
 
 
 def headers_too_large(limit: int) -> Problem:
@@ -112,6 +60,8 @@ def problem_of(error: BaseException) -> Problem:
     match error:
         case Refused(problem=problem):
             return problem
+        case InvalidRequest(message=message, param=param, code=code):
+            return Problem(400, message, code, param)
         case NativeModeUnavailable(message=message, code=code, type=kind):
             return Problem(500, message, code, type=kind)
         case ModelError():

@@ -10,7 +10,9 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from windlass.gateway.http.errors import Problem, headers_too_large
+from windlass.gateway.http.errors import headers_too_large, problem_headers
+from windlass.wires.chat.write_events import error_body
+from windlass.wires.errors import Problem
 
 __all__ = ["BoundedProtocol", "Connections", "address_key"]
 
@@ -193,12 +195,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _hang_up(self, problem: Problem) -> None:
         self._open_connections.refused(problem.code or "")
-        body = problem.to_json()
+        body = error_body(problem)
         lines = [
             b"content-type: application/json",
             b"content-length: %d" % len(body),
             b"connection: close",
-            *(b"%b: %b" % header for header in problem.headers()),
+            *(b"%b: %b" % header for header in problem_headers(problem)),
         ]
         head = STATUS_LINE[problem.status] + b"\r\n".join(lines)
         self.transport.write(head + b"\r\n\r\n" + body)

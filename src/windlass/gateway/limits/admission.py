@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
 from windlass.gateway.http.context import ClientGone
-from windlass.gateway.http.errors import Problem, Refused
+from windlass.gateway.http.errors import Refused
 from windlass.gateway.limits.counters import LocalTally, Tally
+from windlass.wires.errors import Problem
 
 __all__ = ["Admission"]
 

@@ -9,16 +9,17 @@ from windlass.emulation.mode import load_emulation
 from windlass.errors import ConfigError, WindlassError
 from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig
 from windlass.gateway.config.tool_loading import Toolbox, named_tools
-from windlass.gateway.http.errors import Problem, Refused
+from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.mcp_servers import Servers
 from windlass.gateway.models.served_model import ServedModel
-from windlass.gateway.request import Limits
 from windlass.jsontext.offload import offloaded
 from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
 from windlass.models import create_model
 from windlass.settings import function_calling_settings
 from windlass.tool import Tool, as_tools
+from windlass.wires.chat.read_request import Limits
+from windlass.wires.errors import Problem
 
 __all__ = ["Catalog"]
 

@@ -1,7 +1,7 @@
 """One name that clients may ask for: the model behind it, its tools, and how a run of it goes."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -9,12 +9,9 @@ from windlass.client.options import Offer
 from windlass.content import Message
 from windlass.emulation.mode import Modes
 from windlass.gateway.config import LimitsConfig, ModelConfig
-from windlass.gateway.http.errors import bad_request
 from windlass.gateway.models.client_tools import NOTHING, Offers
 from windlass.gateway.models.enforced import HeldModel
 from windlass.gateway.models.upstream import Upstream, failure_text
-from windlass.gateway.parts import check_parts
-from windlass.gateway.request import ChatRequest, Limits
 from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.loop import RunPlan
@@ -22,9 +19,22 @@ from windlass.loop.policy import Policy
 from windlass.model import AUTO, Model, ModelRequest
 from windlass.settings import FunctionCallingSettings, Mode
 from windlass.tool import OnInterrupt, Tool
+from windlass.wires.chat.read_request import ChatRequest, Limits, PartPlace
+from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject
 
 __all__ = ["ServedModel"]
+
+
+_MEDIA = frozenset({"image_url", "input_audio", "file"})
+_TAKEN: Mapping[str, frozenset[str]] = {
+    "gemini": _MEDIA,
+    "vertex": _MEDIA,
+    "aistudio": frozenset(),
+    "local": frozenset(),
+}
+"""The kinds of parts, beside text, that each provider can be sent. An OpenAI-compatible service is
+sent all of them as they are, and refuses by itself what it cannot take."""
 
 
 class ServedModel:
@@ -85,8 +95,8 @@ class ServedModel:
     ) -> RunPlan:
         """What a run is told at its start; `remote` are its tools that come and go.
 
-        `offer` is what `offer` returned for them, if it was called before. Raises `Refused`, which
-        names the field.
+        `offer` is what `offer` returned for them, if it was called before. Raises
+        `InvalidRequest`, which names the field.
         """
         check_parts(request.parts, self.provider, self.name)
         offer = self._chosen(request, offer or self._offers.of(request.tools, remote))
@@ -119,19 +129,19 @@ class ServedModel:
     async def offer(self, request: ChatRequest, remote: tuple[Tool, ...]) -> Offer:
         """The tools of this request, read off the event loop where that takes long.
 
-        Raises `Refused`, which names the field.
+        Raises `InvalidRequest`, which names the field.
         """
         return await self._offers.read(request.tools, remote)
 
     def _chosen(self, request: ChatRequest, offer: Offer) -> Offer:
-        """The offer, as far as the request wants it. Raises `Refused` for a missing choice."""
+        """The tools that the request wants. Raises `InvalidRequest` for a missing choice."""
         choice = request.tool_choice
         if choice.mode == "none" or not self.config.function_calling:
             offer = NOTHING
         if unknown := [name for name in choice.names if name not in offer.tools]:
-            raise bad_request(f"tool_choice: no tool is named {unknown[0]!r}", "tool_choice")
+            raise InvalidRequest(f"tool_choice: no tool is named {unknown[0]!r}", "tool_choice")
         if choice.mode == "required" and not offer.tools:
-            raise bad_request(
+            raise InvalidRequest(
                 "tool_choice: a call is required, and no tool is there", "tool_choice"
             )
         return offer
@@ -147,6 +157,18 @@ class ServedModel:
         if offer.tools and (insists or request.parallel_tool_calls is False):
             return HeldModel(model, insists=insists)
         return model
+
+
+def check_parts(parts: Sequence[PartPlace], provider: str, model: str) -> None:
+    """Raises `InvalidRequest` for the first part that a model of this provider cannot be sent."""
+    taken = _TAKEN.get(provider)
+    if taken is None:
+        return
+    for part in parts:
+        if part.in_result or part.kind not in taken:
+            where = " in a tool's result" if part.in_result else ""
+            said = f"the model {model!r} takes no parts of type {part.kind!r}{where}"
+            raise InvalidRequest(f"{part.place}: {said}", part.place, "unsupported_content")
 
 
 _GEMINI_NAMES = {

@@ -10,7 +10,6 @@ from typing import Any, get_args
 import msgspec
 
 from windlass.events import Event, Outcome, Phase, RunEvent, StopReason
-from windlass.gateway.answer import FINISH_REASONS
 from windlass.gateway.openapi.request import REQUEST_SCHEMAS
 from windlass.gateway.openapi.words import (
     COUNT,
@@ -30,6 +29,7 @@ from windlass.gateway.runs.lookup import Decision, RunStatus
 from windlass.gateway.tools.manual_calls import HandCall
 from windlass.runs.export import Export
 from windlass.settings import Mode
+from windlass.wires.chat.write_events import FINISH_REASONS
 from windlass.wires.fields import JsonObject
 
 __all__ = ["ERROR", "RUN_EVENT", "event_stream", "schemas"]

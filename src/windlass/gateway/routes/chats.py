@@ -9,12 +9,13 @@ from starlette.responses import Response
 from windlass.errors import RunNotFound
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import exchange_of, json_response
-from windlass.gateway.http.errors import Problem, Refused, bad_request
+from windlass.gateway.http.errors import Refused
 from windlass.gateway.routes.run_list import read_limit
 from windlass.gateway.runs.chat_line import line
 from windlass.gateway.runs.persistence import DurableRuns
 from windlass.runs.records import RunRecord
 from windlass.wires.chat.messages import encode_message
+from windlass.wires.errors import InvalidRequest, Problem
 from windlass.wires.fields import JsonObject
 
 __all__ = ["ChatRoutes"]
@@ -35,7 +36,7 @@ class ChatRoutes:
             if record.chat:
                 chats.setdefault(record.chat, []).append(record)
         if before and before not in chats:
-            raise bad_request(f"before: no chat {before[:100]!r} is known here", "before")
+            raise InvalidRequest(f"before: no chat {before[:100]!r} is known here", "before")
         ids = list(chats)
         begin = ids.index(before) + 1 if before else 0
         data = [chat_fields(chats[each]) for each in ids[begin : begin + limit]]

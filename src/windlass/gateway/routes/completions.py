@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable
 
 from windlass.errors import StorageError
-from windlass.gateway.answer import completion
-from windlass.gateway.chunks import HEARTBEAT, ChunkEncoder, error_chunk
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import (
     ClientGone,
@@ -21,10 +19,11 @@ from windlass.gateway.http.context import (
     respond_json,
 )
 from windlass.gateway.http.errors import Refused
-from windlass.gateway.request import ChatRequest, read_request
 from windlass.gateway.runs.run import GatewayRun
 from windlass.jsontext.offload import LARGE, by_size
 from windlass.loop.pace import in_slices
+from windlass.wires.chat.read_request import ChatRequest, read_request
+from windlass.wires.chat.write_events import HEARTBEAT, ChunkEncoder, completion, error_chunk
 
 __all__ = ["SSE_HEADERS", "ChatCompletions", "ask", "wants_tool_events"]
 

@@ -7,10 +7,11 @@ from starlette.responses import Response
 
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import exchange_of, json_response
-from windlass.gateway.http.errors import Problem, Refused
+from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.openapi import openapi_document
 from windlass.jsontext import encode_json
+from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
 
 __all__ = ["InfoRoutes"]

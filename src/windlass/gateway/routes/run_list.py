@@ -11,8 +11,8 @@ from windlass.errors import RunNotFound
 from windlass.events import StopReason
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import query_number
-from windlass.gateway.http.errors import bad_request
 from windlass.gateway.runs.lookup import FoundRun, KeptHere, RunStatus, known_here
+from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject
 
 __all__ = ["Newest", "RunQuery", "listed_runs", "read_limit", "read_query"]
@@ -77,7 +77,7 @@ def read_limit(given: Mapping[str, str]) -> int:
 def _word(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
     word = given.get(name, "")
     if word and word not in words:
-        raise bad_request(f"{name}: must be {', '.join(words[:-1])} or {words[-1]}", name)
+        raise InvalidRequest(f"{name}: must be {', '.join(words[:-1])} or {words[-1]}", name)
     return word
 
 
@@ -130,7 +130,7 @@ async def listed_runs(gateway: Gateway, owner: str, query: RunQuery) -> list[Jso
             runs = await newest.some(size)
         except RunNotFound:
             unknown = f"before: no run {query.before[:100]!r} is known here"
-            raise bad_request(unknown, "before") from None
+            raise InvalidRequest(unknown, "before") from None
         for number, run in enumerate(runs):
             if number % AT_A_STRETCH == 0:
                 await asyncio.sleep(0)

@@ -7,9 +7,7 @@ from starlette.responses import Response
 
 from windlass.errors import StorageError
 from windlass.events import event_to_json_bytes
-from windlass.gateway.chunks import HEARTBEAT
 from windlass.gateway.gateway import Gateway
-from windlass.gateway.http.body import read_as
 from windlass.gateway.http.context import (
     Receive,
     Scope,
@@ -21,7 +19,7 @@ from windlass.gateway.http.context import (
     query_number,
     read_body,
 )
-from windlass.gateway.http.errors import Problem, Refused
+from windlass.gateway.http.errors import Refused
 from windlass.gateway.routes.completions import SSE_HEADERS, ask
 from windlass.gateway.routes.run_list import listed_runs, read_query
 from windlass.gateway.runs.lookup import Decision, FoundRun, KeptHere, KnownHere
@@ -30,6 +28,9 @@ from windlass.jsontext.offload import by_size
 from windlass.loop.history import History
 from windlass.runs.event_log import Follower
 from windlass.runs.export import exported
+from windlass.wires.body import read_as
+from windlass.wires.chat.write_events import HEARTBEAT
+from windlass.wires.errors import Problem
 
 __all__ = ["RunEvents", "RunRoutes"]
 

@@ -7,11 +7,12 @@ from msgspec import Struct
 from windlass.content import FunctionDeclaration
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import Exchange
-from windlass.gateway.http.errors import Problem, Refused
+from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.tools.sessions import sessions_of
 from windlass.tool import Tool
 from windlass.toolsets.mcp.names import SEPARATOR
+from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
 
 __all__ = ["OfferedTool", "offered_tool", "offered_tools"]

@@ -9,14 +9,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from windlass.gateway.gateway import Gateway
-from windlass.gateway.http.body import read_as
 from windlass.gateway.http.context import disconnected, exchange_of, json_response, read_body
-from windlass.gateway.http.errors import SHUTTING_DOWN, Problem, Refused
+from windlass.gateway.http.errors import SHUTTING_DOWN, Refused
 from windlass.gateway.routes.run_list import Newest
 from windlass.gateway.routes.tool_list import OfferedTool, offered_tool, offered_tools
-from windlass.gateway.runs.summaries import CallSummary
+from windlass.gateway.tools.call_summary import CallSummary
 from windlass.gateway.tools.manual_calls import HandCall
 from windlass.jsontext.offload import by_size
+from windlass.wires.body import read_as
+from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
 
 __all__ = ["ToolRoutes"]

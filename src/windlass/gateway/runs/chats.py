@@ -6,13 +6,15 @@ from collections.abc import Generator, Sequence
 from msgspec import Struct
 
 from windlass.content import Message
-from windlass.gateway.http.errors import Problem, Refused
-from windlass.gateway.request import ChatRequest
+from windlass.gateway.http.errors import Refused
 from windlass.gateway.runs.chat_line import line
-from windlass.gateway.runs.hidden_turns import CallIds, seen_by_client
+from windlass.gateway.runs.hidden_turns import seen_by_client
 from windlass.loop.history import History
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
+from windlass.wires.call_ids import CallIds
+from windlass.wires.chat.read_request import ChatRequest
+from windlass.wires.errors import Problem
 
 __all__ = ["NO_CHAT", "ChatSoFar", "Chats"]
 

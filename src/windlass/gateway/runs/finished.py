@@ -6,7 +6,6 @@ import msgspec
 
 from windlass.errors import clear_frames
 from windlass.events import RunEnded, RunEvent, ToolRunEnded
-from windlass.gateway.answer import completion_fields
 from windlass.gateway.runs.run import GatewayRun, run_fields
 from windlass.jsontext import decode_json, encode_json
 from windlass.jsontext.large import is_larger
@@ -15,6 +14,7 @@ from windlass.runs.encoding import encoded
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
+from windlass.wires.chat.write_events import completion_fields
 from windlass.wires.fields import JsonObject
 
 __all__ = ["FinishedRun"]

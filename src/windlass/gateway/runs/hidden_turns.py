@@ -5,8 +5,6 @@ gateway did besides (its own calls and their results, signed thoughts, rounds be
 under the ids of the calls, and goes back in its place when the client sends its results.
 """
 
-import hashlib
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import dropwhile, takewhile
@@ -20,53 +18,20 @@ from windlass.content import (
     FunctionResponse,
     Message,
     Text,
-    new_call_id,
 )
-from windlass.gateway.http.errors import bad_request
-from windlass.loop.reply import Reply
+from windlass.reply import Reply
+from windlass.wires.call_ids import CallIds
+from windlass.wires.errors import InvalidRequest
 
 __all__ = [
-    "CallIds",
     "KeptTurn",
     "KeptTurns",
     "continued",
     "kept_turn",
-    "run_of",
     "seen_by_client",
 ]
 
-_UNIQUE = re.compile(r"call_[A-Za-z0-9]{20,}")
-_OF_A_RUN = re.compile(r"call_([0-9a-f]{24})_[0-9a-f]{8}")
 NO_RESULT = "The caller gave no result for this call."
-
-
-class CallIds:
-    """The ids by which a client knows its calls: the model's own if no other turn can have them.
-
-    Some servers count their calls from 0 in every answer; such an id would find another's turn.
-    Where the run is kept, its id stands in those of its calls: a turn can then be found in its log.
-    """
-
-    def __init__(self, kept_run: str = "") -> None:
-        self._run = kept_run.removeprefix("run_")
-        self._outward: dict[str, str] = {}
-
-    def outward(self, call_id: str) -> str:
-        known = self._outward.get(call_id)
-        if known is None:
-            known = self._outward[call_id] = self._name(call_id)
-        return known
-
-    def _name(self, call_id: str) -> str:
-        if self._run:
-            return f"call_{self._run}_{hashlib.sha256(call_id.encode()).hexdigest()[:8]}"
-        return call_id if _UNIQUE.fullmatch(call_id) else new_call_id()
-
-
-def run_of(call_id: str) -> str | None:
-    """The kept run that a call is of, if its id says so."""
-    found = _OF_A_RUN.fullmatch(call_id)
-    return f"run_{found[1]}" if found else None
 
 
 class KeptTurn(Struct, frozen=True):
@@ -137,7 +102,7 @@ def _named(message: Message, calls: Mapping[str, FunctionCall]) -> Message:
     answers: list[FunctionResponse] = []
     for answer in message.responses:
         if not answer.name and answer.id not in calls:
-            raise bad_request(f"messages: no earlier call has the id {answer.id!r}", "messages")
+            raise InvalidRequest(f"messages: no earlier call has the id {answer.id!r}", "messages")
         answers.append(replace(answer, name=answer.name or calls[answer.id].name))
     return Message("tool", tuple(answers), message.extra)
 

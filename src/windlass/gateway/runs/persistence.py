@@ -22,14 +22,11 @@ from windlass.errors import (
     WindlassError,
 )
 from windlass.events import ApprovalResolved, RunEvent
-from windlass.gateway.answer import Form, Head, completion_fields
 from windlass.gateway.config import GatewayConfig, RunsConfig
-from windlass.gateway.http.errors import MALFORMED_CALL, SHUTTING_DOWN, Problem, Refused
+from windlass.gateway.http.errors import MALFORMED_CALL, SHUTTING_DOWN, Refused
 from windlass.gateway.models.upstream import failure_text
-from windlass.gateway.request import ChatRequest
 from windlass.gateway.runs.chats import Chats
-from windlass.gateway.runs.hidden_turns import CallIds, KeptTurns, kept_turn, run_of
-from windlass.jsontext import decode_json
+from windlass.gateway.runs.hidden_turns import KeptTurns, kept_turn
 from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.history import History
@@ -41,6 +38,10 @@ from windlass.runs.persisted_log import NotWritable
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import DAMAGED, Order, Retention, RunRecord, title_of
 from windlass.settings import Mode
+from windlass.wires.call_ids import CallIds, run_of
+from windlass.wires.chat.read_request import ChatRequest
+from windlass.wires.chat.write_events import Form, Head, completion_fields, error_fields
+from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
 
 __all__ = ["DurableRuns", "Origin", "head_of", "kept_fields", "plan_of_the_gone", "run_log"]
@@ -348,7 +349,7 @@ def kept_fields(record: RunRecord, history: History | None = None) -> JsonObject
         return fields
     fields |= {"status": "ended", "phase": "ended", "stop_reason": record.reason}
     if (problem := _kept_problem(record)) is not None:
-        fields |= {"status": "failed", "error": decode_json(problem.to_json())["error"]}
+        fields |= {"status": "failed", "error": error_fields(problem)}
     elif history is not None:
         reply = history.reply()
         fields["mode"] = reply.mode

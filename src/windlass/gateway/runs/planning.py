@@ -6,9 +6,8 @@ from msgspec.structs import replace
 
 from windlass.errors import ConfigError
 from windlass.gateway.http.context import Exchange
-from windlass.gateway.http.errors import Problem, Refused, bad_request
+from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.served_model import ServedModel
-from windlass.gateway.request import ChatRequest
 from windlass.gateway.runs.chats import NO_CHAT, ChatSoFar
 from windlass.gateway.runs.hidden_turns import KeptTurns, continued
 from windlass.gateway.runs.persistence import DurableRuns, Origin
@@ -16,6 +15,8 @@ from windlass.gateway.tools.sessions import Sessions
 from windlass.loop.loop import RunPlan
 from windlass.runs.event_log import MemoryLog
 from windlass.settings import Mode, mode_from
+from windlass.wires.chat.read_request import ChatRequest
+from windlass.wires.errors import InvalidRequest, Problem
 
 __all__ = ["Preparation", "Prepared"]
 
@@ -100,4 +101,4 @@ def _asked_mode(exchange: Exchange) -> Mode | None:
     try:
         return mode_from(asked, "X-Function-Calling-Mode")
     except ConfigError as error:
-        raise bad_request(str(error), "X-Function-Calling-Mode") from None
+        raise InvalidRequest(str(error), "X-Function-Calling-Mode") from None

@@ -17,6 +17,7 @@ from windlass.loop.history import History
 from windlass.runs.event_log import MemoryLog
 from windlass.runs.persisted_log import Damaged
 from windlass.runs.records import RunRecord
+from windlass.wires.errors import InvalidRequest
 
 __all__ = ["Takeover"]
 
@@ -124,7 +125,7 @@ class Takeover:
             )
             gone = [name for name in origin.tools if name not in plan.tools]
             history.refusal = history.refusal or refusal_of(history, gone)
-        except Refused as error:  # its model, its tool to choose or its right to a session is gone
+        except (Refused, InvalidRequest) as error:  # its model, tool or session is not available
             plan = plan_of_the_gone(record, history)
             history.refusal = RunInterrupted(f"the run was cut off, and cannot go on: {error}")
         # At last: nothing may happen between this and the run's first step.

@@ -12,17 +12,18 @@ from windlass.emulation.failures import native_failure
 from windlass.emulation.mode import mode_of
 from windlass.errors import ModelError, NativeModeUnavailable
 from windlass.events import RunEvent, ToolRunEnded
-from windlass.gateway.answer import Head, completion_fields
-from windlass.gateway.http.errors import MALFORMED_CALL, Problem, Refused, problem_of
-from windlass.gateway.request import ChatRequest
-from windlass.gateway.runs.hidden_turns import CallIds, KeptTurns, kept_turn
-from windlass.jsontext import decode_json
+from windlass.gateway.http.errors import MALFORMED_CALL, Refused, problem_of
+from windlass.gateway.runs.hidden_turns import KeptTurns, kept_turn
 from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
-from windlass.loop.reply import Reply
+from windlass.reply import Reply
 from windlass.runs.event_log import MemoryLog
 from windlass.runs.records import Order, title_of
 from windlass.settings import Mode
+from windlass.wires.call_ids import CallIds
+from windlass.wires.chat.read_request import ChatRequest
+from windlass.wires.chat.write_events import Head, completion_fields, error_fields
+from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
 
 __all__ = ["GatewayRun", "Observer", "run_fields"]
@@ -210,7 +211,7 @@ def run_fields(run: GatewayRun, *, whole: bool = False) -> JsonObject:
     problem = run.problem()
     fields["status"] = "ended" if problem is None else "failed"
     if problem is not None:
-        fields["error"] = decode_json(problem.to_json())["error"]
+        fields["error"] = error_fields(problem)
     elif whole:
         fields["response"] = completion_fields(run.head, run.reply, run.call_ids, run.request.form)
     return fields

@@ -6,38 +6,12 @@ from msgspec import Struct
 
 from windlass.content import FunctionResponse, Usage
 from windlass.errors import RunNotFound
-from windlass.events import Outcome, RunEvent
+from windlass.events import RunEvent
 from windlass.gateway.runs.lookup import FoundRun
+from windlass.gateway.tools.call_summary import CallSummary, cut_arguments, cut_response
 from windlass.jsontext import encode_json
-from windlass.loop.results import capped
 from windlass.runs.export import ToldCall, ToldRound, told_rounds
 from windlass.wires.fields import JsonObject
-
-__all__ = ["CallSummary", "RunSummary", "Summaries", "cut_arguments", "cut_response", "summary_of"]
-
-SHOWN = 2_000
-"""Characters of a call's arguments, and of its response, that a summary shows."""
-
-
-class CallSummary(Struct, frozen=True, kw_only=True):
-    """One call and what it came to. Without an outcome it was not run here, or still runs."""
-
-    run_id: str | None
-    """None for a call that a person made."""
-    call_id: str
-    name: str
-    time: float
-    """When it began, in Unix seconds."""
-    seconds: float
-    outcome: Outcome | None
-    arguments: JsonObject | str
-    """As they were said; the beginning of their text where that is long, or no JSON object."""
-    response: JsonObject | None
-    by_hand: bool = False
-
-    @property
-    def failed(self) -> bool:
-        return self.outcome not in (None, "ok")
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):
@@ -135,14 +109,3 @@ def _response(call: ToldCall) -> JsonObject | None:
     if call.response is None:
         return None
     return cut_response(FunctionResponse(call.name, call.response, call.id))
-
-
-def cut_response(response: FunctionResponse) -> JsonObject:
-    """Head and tail of what is too long to be shown whole."""
-    return capped(response, SHOWN).response
-
-
-def cut_arguments(arguments: JsonObject | str) -> JsonObject | str:
-    """The beginning of what is too long to be shown whole."""
-    text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
-    return arguments if len(text) <= SHOWN else f"{text[:SHOWN]}…"

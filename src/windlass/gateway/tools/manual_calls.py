@@ -15,13 +15,13 @@ from windlass.gateway.config import ModelConfig
 from windlass.gateway.http.context import ClientGone
 from windlass.gateway.http.errors import SHUTTING_DOWN, Refused
 from windlass.gateway.observe.metrics import Metrics
-from windlass.gateway.runs.summaries import CallSummary, cut_arguments, cut_response
+from windlass.gateway.tools.call_summary import CallSummary, cut_arguments, cut_response
 from windlass.jsontext import compact_json
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.outside import outside_a_run, yes_to
 from windlass.loop.policy import Policy
-from windlass.loop.results import ToolAnswer
 from windlass.loop.round import answers_to
+from windlass.reply import ToolAnswer
 from windlass.runs.event_log import MemoryLog
 from windlass.tool import Tool
 from windlass.wires.fields import JsonObject

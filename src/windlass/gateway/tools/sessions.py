@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from windlass.errors import ConfigError
 from windlass.gateway.config import GatewayConfig, KeyConfig
 from windlass.gateway.http.context import Exchange
-from windlass.gateway.http.errors import Problem, Refused, bad_request
+from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.registry import Catalog
 from windlass.gateway.models.served_model import ServedModel
 from windlass.loop.executor import ToolExecutor
 from windlass.tool import Tool
+from windlass.wires.errors import InvalidRequest, Problem
 
 if TYPE_CHECKING:
     from windlass.gateway.tools.workers import Workers
@@ -68,7 +69,7 @@ class Sessions:
         try:
             theirs = await self.workers.returned(sessions, set(expected) - here)
         except ConfigError as error:
-            raise bad_request(str(error), NAME) from None
+            raise InvalidRequest(str(error), NAME) from None
         return (*coming, *theirs)
 
     async def by_session(self, sessions: Iterable[str]) -> dict[str, tuple[Tool, ...]]:
@@ -79,7 +80,7 @@ class Sessions:
         try:
             found = await asyncio.gather(*(self.workers.tools([each]) for each in names))
         except ConfigError as error:
-            raise bad_request(str(error), NAME) from None
+            raise InvalidRequest(str(error), NAME) from None
         return dict(zip(names, found, strict=True))
 
     async def start(self) -> None:

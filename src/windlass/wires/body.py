@@ -14,7 +14,6 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import Raw
 
-from windlass.gateway.http.errors import Refused, bad_request
 from windlass.jsontext.large import (
     STEP,
     JsonNode,
@@ -24,9 +23,8 @@ from windlass.jsontext.large import (
     with_whole_pairs,
 )
 from windlass.jsontext.offload import LARGE
+from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject
-
-__all__ = ["MAX_VALUES", "Fields", "decoded", "fields_of", "read_as"]
 
 T = TypeVar("T")
 MAX_VALUES = 200_000
@@ -49,7 +47,7 @@ class Fields:
         self.names = raw.keys()
 
     def value(self, name: str, kind: type[T]) -> T | None:
-        """The field's value; None if it is absent or null. Raises `Refused` for another type."""
+        """The field's value; None if absent or null. Raises `InvalidRequest` for another type."""
         value = self.any(name)
         if kind is float and type(value) in (int, float):
             value = _finite(value, name)
@@ -57,7 +55,7 @@ class Fields:
             value = int(value)  # JSON makes no difference between 1 and 1.0
         if value is None or type(value) is kind:
             return value
-        raise bad_request(f"{name}: must be {_WORDS[kind]}, not {_word(value)}", name)
+        raise InvalidRequest(f"{name}: must be {_WORDS[kind]}, not {_word(value)}", name)
 
     def any(self, name: str) -> Any:
         raw = self._raw.get(name)
@@ -75,7 +73,7 @@ class Fields:
 
 
 def decoded(data: bytes, name: str, max_depth: int) -> Any:
-    """The value of a field. Raises `Refused`, which names it."""
+    """The value of a field. Raises `InvalidRequest`, which names it."""
     if len(data) > LARGE:
         return _value_of(_outlined(data, max_depth - 1, name), name)
     try:
@@ -105,7 +103,7 @@ def _finite(value: float, name: str) -> float:
     """An integer of JSON may be larger than any float."""
     most = sys.float_info.max
     if not -most <= value <= most:
-        raise bad_request(f"{name}: must be a number that is not infinite", name)
+        raise InvalidRequest(f"{name}: must be a number that is not infinite", name)
     return float(value)
 
 
@@ -114,7 +112,7 @@ def _word(value: object) -> str:
 
 
 def fields_of(body: bytes, max_depth: int) -> Fields:
-    """The fields of a body. Raises `Refused` for what is no JSON object."""
+    """The fields of a body. Raises `InvalidRequest` for what is no JSON object."""
     _check_utf8(body)
     if len(body) > LARGE:
         return _large_fields(body, max_depth)
@@ -163,7 +161,7 @@ def _outlined(data: bytes, max_depth: int, name: str | None = None) -> JsonNode:
         raise _too_deep(name or error.field, levels) from None
     except TooManyValues as error:
         field = name or error.field
-        raise bad_request(
+        raise InvalidRequest(
             f"{field or 'The body'}: more than {MAX_VALUES} values", field, "too_many_values"
         ) from None
     except ValueError as error:
@@ -178,7 +176,7 @@ def _value_of(node: JsonNode, name: str | None) -> Any:
 
 
 def _find_mistake(body: bytes, max_depth: int) -> None:
-    """Raises `Refused` for the first field that cannot be read, if the fields can be told apart."""
+    """Raises `InvalidRequest` for the first unreadable field, if the fields can be separated."""
     try:
         fields = outline(body, max_depth=max_depth, max_values=MAX_VALUES, step=0).fields()
     except _UNREADABLE:
@@ -197,12 +195,12 @@ def _check_utf8(body: bytes) -> None:
             decoder.decode(body[place : place + STEP], final=place + STEP >= len(body))
     except UnicodeDecodeError as error:
         at = place - len(decoder.getstate()[0]) + error.start
-        raise bad_request(
+        raise InvalidRequest(
             f"The body is not valid UTF-8 (byte {at}).", code="invalid_json"
         ) from None
 
 
-def _not_json(error: Exception, data: bytes, name: str | None = None) -> Refused:
+def _not_json(error: Exception, data: bytes, name: str | None = None) -> InvalidRequest:
     """What is wrong with the text, and with which field of the body, if that is known."""
     said = str(error)
     for place in range(0, len(data), STEP):
@@ -210,17 +208,17 @@ def _not_json(error: Exception, data: bytes, name: str | None = None) -> Refused
             said = f"{word[1].decode()} is not a number in JSON"
             break
     if name is None:
-        return bad_request(f"The body is not valid JSON: {said}", code="invalid_json")
-    return bad_request(f"{name}: not valid JSON: {said}", name, "invalid_json")
+        return InvalidRequest(f"The body is not valid JSON: {said}", code="invalid_json")
+    return InvalidRequest(f"{name}: not valid JSON: {said}", name, "invalid_json")
 
 
-def _not_an_object(value: object) -> Refused:
-    return bad_request(f"The body must be a JSON object, not {_word(value)}.")
+def _not_an_object(value: object) -> InvalidRequest:
+    return InvalidRequest(f"The body must be a JSON object, not {_word(value)}.")
 
 
-def _too_deep(name: str | None, max_depth: int) -> Refused:
+def _too_deep(name: str | None, max_depth: int) -> InvalidRequest:
     place = name or "The body"
-    return bad_request(f"{place}: nested more than {max_depth} levels deep", name, "too_deep")
+    return InvalidRequest(f"{place}: nested more than {max_depth} levels deep", name, "too_deep")
 
 
 def _deeper(value: object, levels: int) -> bool:
@@ -240,10 +238,12 @@ def _deeper(value: object, levels: int) -> bool:
 
 
 def read_as(kind: type[T], body: bytes, said: str, max_depth: int) -> T:
-    """The body as a value of that type, which `said` names. Raises `Refused`."""
+    """The body as a value of that type, which `said` names. Raises `InvalidRequest`."""
     fields = fields_of(body, max_depth)
     try:
         return msgspec.convert({name: fields.any(name) for name in fields.names}, kind)
     except msgspec.ValidationError as error:
         field = _FIELD.search(str(error))
-        raise bad_request(f"The body is not {said}: {error}", field[1] if field else None) from None
+        raise InvalidRequest(
+            f"The body is not {said}: {error}", field[1] if field else None
+        ) from None

@@ -1,23 +1,95 @@
-"""A chat completion's request body, read into the values that a run takes. Pure."""
+"""The body of a chat completion, read into the values that a run takes. Pure."""
 
+import hashlib
 import re
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from windlass.content import Message
-from windlass.gateway.answer import Form
-from windlass.gateway.config.values import EarlierText
-from windlass.gateway.http.body import Fields, fields_of
-from windlass.gateway.http.errors import bad_request
-from windlass.gateway.parts import PartPlace, part_places, without_legacy_form
+from windlass.content import AnyPart, FunctionCall, FunctionDeclaration, FunctionResponse, Message
+from windlass.errors import ConfigError
 from windlass.model import AUTO, Settings, ToolChoice, tool_choice_from
-from windlass.wires.chat.messages import decode_messages
+from windlass.schema import expanded_size
+from windlass.tool import InvalidSchema, Tool, as_tools
+from windlass.wires.body import Fields, decoded, fields_of
+from windlass.wires.chat.messages import PROVIDER, decode_messages
+from windlass.wires.chat.write_events import Form
 from windlass.wires.chat.write_request import LimitName
-from windlass.wires.fields import JsonObject, as_list, as_object
+from windlass.wires.errors import InvalidRequest
+from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 
-__all__ = ["ChatRequest", "Limits", "read_request"]
+EarlierText = Literal["include", "omit"]
+"""What an answer does with the text of rounds before the last."""
+
+
+class PartPlace(NamedTuple):
+    """A part that is not plain text."""
+
+    place: str
+    kind: str
+    """Its `type`; a file that is named by its id is a `file_id`."""
+    in_result: bool = False
+    """Whether it is in a tool's result."""
+
+
+def part_places(messages: Sequence[Any]) -> tuple[PartPlace, ...]:
+    """All parts that are not text, as the client wrote them."""
+    found: list[PartPlace] = []
+    for index, value in enumerate(messages):
+        message = as_object(value) or {}
+        in_result = message.get("role") in ("tool", "function")
+        for number, item in enumerate(as_list(message.get("content")) or ()):
+            part = as_object(item) or {}
+            kind = as_text(part.get("type")) or ""
+            if kind == "file" and "file_data" not in (as_object(part.get("file")) or {}):
+                kind = "file_id"
+            if kind not in ("text", "refusal"):
+                found.append(PartPlace(f"messages[{index}].content[{number}]", kind, in_result))
+    return tuple(found)
+
+
+def without_legacy_form(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The messages with calls and results in the form of today, which is what models are sent.
+
+    A `function_call` has no id. It gets one that is made of its place and its text, so that it is
+    the same in every request.
+    """
+    if not any(_legacy_marks(part) for message in messages for part in message.parts):
+        return messages
+    ids: dict[str, str] = {}
+    modern: list[Message] = []
+    for place, message in enumerate(messages):
+        parts = tuple(_modern(part, place, ids) for part in message.parts)
+        modern.append(Message(message.role, parts, message.extra))
+    return tuple(modern)
+
+
+def _legacy_marks(part: AnyPart) -> set[str]:
+    """The fields that would bring a part back in the older form."""
+    fields: JsonObject = part.extra.get(PROVIDER, {})
+    if isinstance(part, FunctionCall):
+        return fields.keys() & {"function_call"}
+    if isinstance(part, FunctionResponse) and fields.get("role") == "function" and part.id:
+        return {"role"}
+    return set()
+
+
+def _modern(part: AnyPart, place: int, ids: dict[str, str]) -> AnyPart:
+    """The part in the form of today; `ids` are those of earlier calls, and grow."""
+    marks = _legacy_marks(part)
+    if not marks or not isinstance(part, FunctionCall | FunctionResponse):
+        return part
+    if isinstance(part, FunctionCall):
+        written = f"{place} {part.name} {part.json}".encode(errors="replace")
+        ids[part.id] = f"call_{hashlib.sha256(written).hexdigest()[:24]}"
+    fields: JsonObject = part.extra.get(PROVIDER, {})
+    kept = {name: value for name, value in fields.items() if name not in marks}
+    extra = {name: value for name, value in part.extra.items() if name != PROVIDER}
+    call_id = ids.get(part.id, part.id)
+    return replace(part, id=call_id, extra={**extra, **({PROVIDER: kept} if kept else {})})
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -94,7 +166,7 @@ _CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def read_request(body: bytes, limits: Limits, earlier_text: EarlierText = "include") -> ChatRequest:
-    """The request. Raises `Refused`, which names the field, for what cannot be one.
+    """The request. Raises `InvalidRequest`, which names the field, for what cannot be one.
 
     `earlier_text` is what the gateway does with the text of rounds before the last. An answer in
     JSON has none of it: it would not be JSON with a sentence before it.
@@ -102,9 +174,9 @@ def read_request(body: bytes, limits: Limits, earlier_text: EarlierText = "inclu
     fields = fields_of(body, limits.max_json_depth)
     model = fields.value("model", str)
     if not model:
-        raise bad_request("model: missing; say which model is asked", "model", "missing_field")
+        raise InvalidRequest("model: missing; say which model is asked", "model", "missing_field")
     if fields.value("n", int) not in (None, 1):
-        raise bad_request("n: one answer a request is served; leave n out", "n")
+        raise InvalidRequest("n: one answer a request is served; leave n out", "n")
     options = cast("JsonObject", fields.value("stream_options", dict) or {})
     tools, functions = fields.raw("tools"), fields.raw("functions")
     settings = _settings(fields)
@@ -133,23 +205,25 @@ def read_request(body: bytes, limits: Limits, earlier_text: EarlierText = "inclu
 def _chat(fields: Fields) -> str:
     chat = fields.value("chat_id", str) or ""
     if chat and not _CHAT_ID.fullmatch(chat):
-        raise bad_request("chat_id: must be 1 to 64 letters, digits, `-` and `_`", "chat_id")
+        raise InvalidRequest("chat_id: must be 1 to 64 letters, digits, `-` and `_`", "chat_id")
     return chat
 
 
 def _replaces(fields: Fields) -> str:
     replaces = fields.value("replaces", str) or ""
     if replaces and not _chat(fields):
-        raise bad_request("replaces: goes with chat_id, and names a run of that chat", "replaces")
+        raise InvalidRequest(
+            "replaces: goes with chat_id, and names a run of that chat", "replaces"
+        )
     return replaces
 
 
 def _messages(fields: Fields, limits: Limits) -> tuple[tuple[Message, ...], tuple[PartPlace, ...]]:
     messages = as_list(fields.any("messages"))
     if not messages:
-        raise bad_request("messages: must be a list with at least one message", "messages")
+        raise InvalidRequest("messages: must be a list with at least one message", "messages")
     if len(messages) > limits.max_messages:
-        raise bad_request(f"messages: more than {limits.max_messages}", "messages")
+        raise InvalidRequest(f"messages: more than {limits.max_messages}", "messages")
     # What a chat goes on with may answer calls that stand in the chat.
     decoded = decode_messages(messages, whole=not _chat(fields))
     return _in_call_order(without_legacy_form(decoded)), part_places(messages)
@@ -185,7 +259,7 @@ def _tool_choice(fields: Fields) -> ToolChoice:
         } if allowed := as_list(tools):
             return ToolChoice(mode, _allowed(allowed), only=mode == "required")
         case _:
-            raise bad_request(
+            raise InvalidRequest(
                 f"{name}: must be 'auto', 'none', 'required' or name a function", name
             )
 
@@ -198,7 +272,7 @@ def _allowed(tools: list[Any]) -> tuple[str, ...]:
                 names.append(name)
             case _:
                 place = f"tool_choice.allowed_tools.tools[{index}]"
-                raise bad_request(f"{place}: must name a function", place)
+                raise InvalidRequest(f"{place}: must name a function", place)
     return tuple(names)
 
 
@@ -227,7 +301,7 @@ def _max_tokens(fields: Fields) -> tuple[int | None, LimitName | None]:
     for name in names:
         limit = fields.value(name, int)
         if limit is not None and limit < 1:
-            raise bad_request(f"{name}: must be at least 1", name)
+            raise InvalidRequest(f"{name}: must be at least 1", name)
         if limit is not None:
             return limit, name
     return None, None
@@ -240,7 +314,7 @@ def _stop(fields: Fields) -> tuple[str, ...] | None:
     listed = as_list(stop)
     texts: list[Any] = [stop] if listed is None else listed
     if not all(isinstance(text, str) for text in texts):
-        raise bad_request("stop: must be a text or a list of texts", "stop")
+        raise InvalidRequest("stop: must be a text or a list of texts", "stop")
     return tuple(texts) or None
 
 
@@ -260,8 +334,84 @@ def _response_format(fields: Fields) -> tuple[JsonObject | None, str | None, boo
                 strict if isinstance(strict, bool) else None,
             )
         case _:
-            raise bad_request(
+            raise InvalidRequest(
                 "response_format: must be of type 'text', 'json_object',"
                 " or 'json_schema' with a json_schema.schema",
                 "response_format",
             )
+
+
+_MAX_EXPANDED = 20_000
+"""Subschemas that a schema may have once its references are replaced by what they mean."""
+
+
+def read_tools(data: bytes, limits: Limits) -> list[Tool]:
+    """The client's tools. Raises `InvalidRequest`, which names the field."""
+    items, max_tools = as_list(decoded(data, "tools", limits.max_json_depth)), limits.max_tools
+    if items is None:
+        raise InvalidRequest("tools: must be a list", "tools")
+    if len(items) > max_tools:
+        raise InvalidRequest(
+            f"tools: {len(items)} are too many; {max_tools} is the most", "tools", "too_many_tools"
+        )
+    tools: dict[str, Tool] = {}
+    for index, item in enumerate(items):
+        tool = _tool(item, f"tools[{index}]")
+        if tool.name in tools:
+            place = f"tools[{index}].function.name"
+            raise InvalidRequest(
+                f"{place}: two tools are named {tool.name!r}", place, "invalid_tool"
+            )
+        tools[tool.name] = tool
+    return list(tools.values())
+
+
+def _tool(item: Any, place: str) -> Tool:
+    fields = as_object(item)
+    if fields is None:
+        raise _invalid(place, "must be an object")
+    kind = fields.get("type", "function")
+    if "function" in fields or ("name" not in fields and kind == "function" and "type" in fields):
+        return _function(fields.get("function"), f"{place}.function")
+    if "name" in fields and kind == "function":  # the older `functions`
+        return _function(fields, place)
+    try:
+        (tool,) = as_tools([fields])
+    except (ConfigError, ValueError):
+        raise _invalid(
+            f"{place}.type", f"must be 'function'; there is nothing to do with {kind!r}"
+        ) from None
+    return tool
+
+
+def _function(value: Any, place: str) -> Tool:
+    function = as_object(value)
+    if function is None:
+        raise _invalid(place, "must be an object with a name")
+    if not isinstance(function.get("name"), str):
+        raise _invalid(f"{place}.name", "must be a text")
+    if not isinstance(function.get("description"), str | None):
+        raise _invalid(f"{place}.description", "must be a text")
+    try:
+        (tool,) = as_tools([_without_nulls(function)])
+    except InvalidSchema as error:
+        raise _invalid(f"{place}.{error.place}", f"not a JSON Schema: {error.reason}") from None
+    except ConfigError as error:
+        raise _invalid(f"{place}.name", str(error)) from None
+    if isinstance(declaration := tool.declaration, FunctionDeclaration):
+        _check_size(declaration.parameters, f"{place}.parameters")
+    return tool
+
+
+def _without_nulls(fields: JsonObject) -> JsonObject:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _check_size(schema: JsonObject, place: str) -> None:
+    has_definitions = "$defs" in schema or "definitions" in schema
+    if has_definitions and expanded_size(schema, _MAX_EXPANDED) > _MAX_EXPANDED:
+        raise _invalid(place, f"its references stand for more than {_MAX_EXPANDED} schemas")
+
+
+def _invalid(place: str, message: str) -> Exception:
+    return InvalidRequest(f"{place}: {message}", place, "invalid_tool")

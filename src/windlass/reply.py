@@ -1,0 +1,258 @@
+"""What a run returns: the reply, its rounds, and the answers to its calls. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from windlass.content import (
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    InlineData,
+    Message,
+    Usage,
+    paired,
+)
+from windlass.errors import ConfigError
+from windlass.events import FinishReason, Outcome, StopReason
+from windlass.jsontext.large import STEP, encode_any_json, is_larger
+from windlass.tool import Tool
+
+NOT_BEGUN = "stopped before it began"
+INTERRUPTED = "interrupted, effect unknown: the process ended while the tool ran"
+
+_JSON_SCALARS = frozenset({type(None), str, bool, int, float})
+
+
+class ToolAnswer(Struct, frozen=True):
+    """The one answer to a call, and how it came about."""
+
+    response: FunctionResponse
+    outcome: Outcome = "ok"
+    seconds: float = 0.0
+    attempts: int = 1
+    cached: bool = False
+    effect_unknown: bool = False
+    crashed: bool = False
+    """The tool raised an unexpected exception: the log has the traceback."""
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome == "ok"
+
+    @property
+    def failed(self) -> bool:
+        """Whether the tool was tried, or asked for wrongly, without success."""
+        return self.outcome in ("error", "invalid_arguments", "unknown_tool", "timeout", "denied")
+
+
+def answer(call: FunctionCall, value: object) -> FunctionResponse:
+    """The tool's value as a response: media go beside the JSON, not into it.
+
+    Raises `TypeError`, `ValueError` or `RecursionError` for a value that cannot be written as JSON.
+    """
+    if isinstance(value, FunctionResponse):
+        return msgspec.structs.replace(value, id=call.id, name=call.name)
+    if isinstance(value, InlineData | FileData):
+        return FunctionResponse(call.name, {"output": _label(value)}, call.id, (value,))
+    media = _media_in(value)
+    if not media:
+        return FunctionResponse(call.name, {"output": jsonable(value)}, call.id)
+    labelled = [
+        _label(item) if isinstance(item, InlineData | FileData) else jsonable(item)
+        for item in cast("Sequence[object]", value)
+    ]
+    return FunctionResponse(call.name, {"output": labelled}, call.id, media)
+
+
+def failure(call: FunctionCall, text: str, outcome: Outcome) -> ToolAnswer:
+    """An answer that tells the model what went wrong."""
+    return ToolAnswer(FunctionResponse(call.name, {"error": text}, call.id), outcome)
+
+
+def not_begun(call: FunctionCall) -> ToolAnswer:
+    """The answer to a call that had not begun when its run ended."""
+    return failure(call, NOT_BEGUN, "not_run")
+
+
+def interrupted(call: FunctionCall, *, idempotent: bool = False) -> ToolAnswer:
+    """The answer to a call that ran when its process ended, and does not run again."""
+    text = "interrupted" if idempotent else INTERRUPTED
+    cut = failure(call, text, "interrupted")
+    return msgspec.structs.replace(cut, effect_unknown=not idempotent)
+
+
+def capped(response: FunctionResponse, limit: int) -> FunctionResponse:
+    """The model's copy: a long result keeps its head and its tail."""
+    output = response.output
+    if type(output) is str and len(output) <= limit:
+        return response
+    text = response.error if response.error is not None else _text(output)
+    if len(text) <= limit:
+        return response
+    head, tail = limit - limit // 4, limit // 4
+    left_out = f"\n[... {len(text) - head - tail} of {len(text)} characters left out ...]\n"
+    shortened = text[:head] + left_out + text[len(text) - tail :]
+    key = "error" if response.error is not None else "output"
+    return msgspec.structs.replace(response, response={key: shortened})
+
+
+def jsonable(value: object) -> Any:
+    """The value in JSON's own types; what JSON has no word for becomes its `str`."""
+    if type(value) in _JSON_SCALARS:
+        return value
+    if type(value) in (list, tuple, dict) and is_larger(value, STEP):
+        return _in_steps(value)
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain)
+
+
+def _in_steps(value: object) -> Any:
+    """The same for a large list or object: no call into C takes long."""
+    if isinstance(value, dict):
+        fields = cast("dict[object, object]", value)
+        names = msgspec.to_builtins(dict.fromkeys(fields), str_keys=True, enc_hook=_plain)
+        return dict(zip(names, map(jsonable, fields.values()), strict=True))
+    return [jsonable(item) for item in cast("Sequence[object]", value)]
+
+
+def _text(output: object) -> str:
+    """The same as `FunctionResponse.text`, in short steps if it is large."""
+    return output if isinstance(output, str) else encode_any_json(output).decode()
+
+
+def _plain(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump(mode="json")
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
+    return str(value)
+
+
+def _media_in(value: object) -> tuple[InlineData | FileData, ...]:
+    if not isinstance(value, list | tuple):
+        return ()
+    items = cast("Sequence[object]", value)
+    return tuple(item for item in items if isinstance(item, InlineData | FileData))
+
+
+def _label(part: InlineData | FileData) -> str:
+    size = f", {len(part.data)} bytes" if isinstance(part, InlineData) else ""
+    return f"[{part.mime_type or 'file'}{size}]"
+
+
+_SHOWN = 60
+"""Characters of the text in a reply's `repr`."""
+
+
+class Calls(tuple[FunctionCall, ...]):  # noqa: SLOT001 - it carries an attribute
+    """Calls that remember the tools they were offered, so that they can be run by themselves."""
+
+    tools: Mapping[str, Tool]
+
+    @classmethod
+    def of(cls, calls: Iterable[FunctionCall], tools: Mapping[str, Tool]) -> "Calls":
+        made = cls(calls)
+        made.tools = tools
+        return made
+
+
+class RoundRecord(Struct, frozen=True):
+    """One request to the model and what became of its calls."""
+
+    number: int
+    message: Message
+    finish: FinishReason
+    usage: Usage
+    answers: tuple[ToolAnswer, ...] = ()
+    shown: tuple[FunctionResponse, ...] = ()
+    """The answers as the model is given them: long ones without their middle."""
+    about: dict[str, Any] = {}
+    """What the service says of the whole answer, such as `system_fingerprint`."""
+    logprobs: dict[str, Any] | None = None
+    """Of the tokens of its text, if they were asked for."""
+
+
+class Reply(Struct, frozen=True):
+    """The end of a run: the answer, and how it came about."""
+
+    text: str
+    messages: tuple[Message, ...]
+    """The conversation, ready to be sent again: what was asked, every turn, every result."""
+    rounds: tuple[RoundRecord, ...]
+    usage: Usage
+    """The whole run summed; each round has its own."""
+    stop_reason: StopReason
+    calls: Calls
+    """Every call that the model made, in order."""
+    results: tuple[FunctionResponse, ...]
+    """Every answer that Windlass gave, in call order and whole."""
+    pending: Calls
+    """The calls that wait for the caller's answer."""
+    run_id: str = ""
+    model: str = ""
+    max_result_chars: int = 50_000
+
+    def __repr__(self) -> str:
+        """Short: messages may hold whole files."""
+        start = self.text if len(self.text) <= _SHOWN else f"{self.text[: _SHOWN - 3]}..."
+        return (
+            f"Reply({start!r}, stop_reason={self.stop_reason!r},"
+            f" tokens={self.usage.total_tokens}, rounds={len(self.rounds)})"
+        )
+
+    @property
+    def mode(self) -> str | None:
+        """How the model was offered its tools, `native` or `emulated`; None if no turn is whole."""
+        marks = [record.message.extra.get("windlass", {}).get("mode") for record in self.rounds]
+        if marked := next((mode for mode in reversed(marks) if mode), None):
+            return marked
+        # Every whole turn of an emulated model is marked; one that broke off is `other`.
+        return "native" if any(record.finish != "other" for record in self.rounds) else None
+
+    @property
+    def thoughts(self) -> str:
+        return "".join(record.message.thoughts for record in self.rounds)
+
+    def follow_up(
+        self, results: Iterable[FunctionResponse] | Mapping[str, object] = ()
+    ) -> tuple[Message, ...]:
+        """The conversation with the pending calls answered, in call order, as the next prompt.
+
+        `results` are responses, or values by call id. Raises `ConfigError` for a call that is left
+        without an answer, and for an answer without a call.
+        """
+        if not self.pending:
+            return self.messages
+        limit = self.max_result_chars
+        given = {
+            call_id: capped(response, limit)
+            for call_id, response in _by_id(results, self.pending).items()
+        }
+        if self.rounds:
+            given.update({response.id: response for response in self.rounds[-1].shown})
+        turn = self.messages[-1].calls
+        if missing := [call.id for call in turn if call.id not in given]:
+            raise ConfigError(f"these calls have no result: {', '.join(missing)}")
+        return (*self.messages, Message.tool(given[call.id] for call in turn))
+
+
+def _by_id(
+    results: Iterable[FunctionResponse] | Mapping[str, object], pending: Sequence[FunctionCall]
+) -> dict[str, FunctionResponse]:
+    names = {call.id: call.name for call in pending}
+    if isinstance(results, Mapping):
+        values = cast("Mapping[str, object]", results)
+        given = {
+            call_id: FunctionResponse(names.get(call_id, ""), {"output": value}, call_id)
+            for call_id, value in values.items()
+        }
+    else:
+        # Without ids, results answer the calls of their names in order.
+        _, answered = paired([Message("assistant", tuple(pending)), Message.tool(results)])
+        given = {response.id or response.name: response for response in answered.responses}
+    if unknown := given.keys() - names.keys():
+        raise ConfigError(f"no call is waiting for these results: {', '.join(sorted(unknown))}")
+    return given
