@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
 from windlass.gateway.http.context import ClientGone
-from windlass.gateway.http.errors import Refused
+from windlass.gateway.http.errors import Refused, problem_headers
 from windlass.gateway.limits.admission import Admission
 from windlass.gateway.limits.counters import Bucket, LocalTally
 from windlass.wires.errors import Problem
