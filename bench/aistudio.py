@@ -3,7 +3,7 @@
     python bench/run.py --only aistudio            everything, some two minutes
     python bench/run.py --only aistudio --quick    with fewer samples
 
-The page is the local replica, in a real Chromium. docs/aistudio.md has a copy of the figures.
+The page is the local replica, in a real Chromium. docs/internals/aistudio.md has the figures.
 """
 
 import asyncio

@@ -13,7 +13,7 @@ A file of your own has the parts `one_tool`, `no_tool` and `tasks`, as in `local
      "no_tool": ["Good evening!"],
      "tasks": [{"prompt": "2 * 21?", "tools": ["calculate"], "answer": ["42"]}]}
 
-docs/local.md has a copy of the figures.
+docs/internals/local-model.md has a copy of the figures.
 """
 
 import argparse
