@@ -1,4 +1,4 @@
-"""A tool that needs a person's yes. The person may also change the arguments first."""
+"""A tool that needs approval. The approver can also change the arguments."""
 
 from windlass import Approval, Client, FunctionCall, tool
 from windlass.testing import ScriptedModel, call, calls
@@ -14,7 +14,7 @@ def send_mail(to: str, text: str) -> str:
 
 
 def decide(asked: FunctionCall) -> Approval:
-    """Stands for a dialog: no mail to everybody, and the others more politely."""
+    """Replaces a dialog: denies mail to everybody and makes other mails more polite."""
     arguments = asked.arguments
     assert isinstance(arguments, dict)
     if arguments["to"] == "everybody":

@@ -1,4 +1,4 @@
-"""The same with `async`: two models answer at the same time."""
+"""Stream with `async`: two models answer at the same time."""
 
 import asyncio
 from typing import Any

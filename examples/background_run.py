@@ -1,4 +1,4 @@
-"""Start a run, read it twice, one reader late."""
+"""Start a background run and read its events twice, once from the middle."""
 
 from demo_tools import TOOLS
 from upstream import QUESTION, models

@@ -1,4 +1,4 @@
-"""Ask, let the tools run, read the answer."""
+"""Ask a question, let Windlass execute the tools, and read the answer."""
 
 from demo_tools import TOOLS
 from upstream import QUESTION, models

@@ -1,4 +1,4 @@
-"""A conversation that remembers what was said and what the tools found."""
+"""A chat that keeps the messages and the tool results between questions."""
 
 from demo_tools import TOOLS
 from upstream import QUESTION, models

@@ -1,4 +1,4 @@
-"""Your own way of running tools: here every call is written down, and one name is refused."""
+"""A custom executor that logs every call and refuses one tool."""
 
 from demo_tools import TOOLS
 from upstream import QUESTION, models
@@ -7,7 +7,7 @@ from windlass import Client, ToolAnswer, ToolError, ToolExecutor, ToolJob
 
 
 class AuditedExecutor(ToolExecutor):
-    """Everything else stays as it is: validation, timeouts, retries, answers to failures."""
+    """Validation, timeouts, retries and error results work as usual."""
 
     async def execute(self, job: ToolJob) -> ToolAnswer:
         print(f"  audit: {job.call.name} {job.call.json}")

@@ -45,7 +45,7 @@ async def get_time(city: str) -> str:
 
 @tool(idempotent=True)
 def calculate(expression: str) -> float:
-    """Works out an expression with + - * / and parentheses."""
+    """Evaluates an expression with + - * / and parentheses."""
     try:
         return _value(ast.parse(expression, mode="eval").body)
     except (SyntaxError, KeyError, ZeroDivisionError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Start a run in another process, kill that in the middle of a tool, and go on here."""
+"""Start a run in another process, kill it while a tool is running, and resume the run here."""
 
 import json
 import subprocess
@@ -18,10 +18,10 @@ IN_THE_CHILD = len(sys.argv) == 3
 
 @tool(after=["get_weather", "calculate"], on_interrupt="retry")
 def get_time(city: str) -> str:
-    """The local time in a city. It changes nothing, so it may be run again."""
+    """The local time in a city. It has no side effects, so it may run again."""
     if IN_THE_CHILD:
         print("get_time has begun", flush=True)
-        time.sleep(60)  # it does not come so far
+        time.sleep(60)  # the process is killed before this ends
     return "18:30"
 
 

@@ -1,4 +1,4 @@
-"""Start `windlass serve` and talk to it with the openai package; its tools run in the gateway."""
+"""Start `windlass serve` and use it with the openai package. The tools run in the gateway."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ CONFIG = Path(__file__).parent / "windlass.toml"
 
 @contextmanager
 def gateway(upstream_url: str) -> Iterator[str]:
-    """The gateway as a process of its own, and its address."""
+    """Starts the gateway in a separate process and yields its address."""
     command = [sys.executable, "-m", "windlass", "serve", "--config", str(CONFIG)]
     environment = {**os.environ, "OPENAI_BASE_URL": upstream_url, "OPENAI_API_KEY": "demo"}
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Decide for yourself: read the calls, run them, go on."""
+"""Read the calls, execute them yourself, and continue."""
 
 from demo_tools import TOOLS
 from upstream import QUESTION, models

@@ -1,6 +1,6 @@
-"""Tools of another program: an MCP server, started and asked as if its tools were functions here.
+"""Use the tools of an MCP server like local functions.
 
-The server is Windlass itself, with this example's tools; any other command or address will do.
+The server in this example is Windlass itself. Any other command or URL works the same way.
 """
 
 import sys

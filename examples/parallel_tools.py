@@ -1,4 +1,4 @@
-"""Tools that the model asks for together run together; results keep the order of the calls."""
+"""Calls of one turn run in parallel, and results keep the order of the calls."""
 
 import asyncio
 
@@ -9,14 +9,14 @@ PAGES = ("one", "two", "three", "four")
 
 
 class Library:
-    """Counts how many of its readers are at work at once."""
+    """Counts how many readers are active at the same time."""
 
     def __init__(self) -> None:
         self.readers = self.most_readers = 0
 
     @tool
     async def fetch(self, page: str) -> str:
-        """Fetches a page, which takes a while."""
+        """Fetches a page slowly."""
         self.readers += 1
         self.most_readers = max(self.most_readers, self.readers)
         await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Register a declaration with its function, then offer tools by declaration, by name, or all."""
+"""Register tools, then pass them by declaration, by name, or as a whole registry."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def look_up(city: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    registry = ToolRegistry()  # `windlass.registry` is the process's own
+    registry = ToolRegistry()  # `windlass.registry` is the default registry of the process
     registry.register(WEATHER, look_up)
     registry.register(get_time)
     registry.register(calculate)

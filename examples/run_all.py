@@ -1,4 +1,4 @@
-"""Runs every example, one after the other."""
+"""Run all examples, one after the other."""
 
 import runpy
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Watch the text arrive and the tools run."""
+"""Stream text while the model writes it, and show tools while they run."""
 
 from demo_tools import TOOLS
 from upstream import QUESTION, models

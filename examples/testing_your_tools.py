@@ -1,4 +1,4 @@
-"""Test your tools without a model: the model's part is a script, the rest is the real thing."""
+"""Test your tools with a scripted model. Everything else is the real code."""
 
 from demo_tools import get_weather
 

@@ -1,7 +1,7 @@
-"""Where the examples find a model: a fake on each wire, or the model that MODEL names.
+"""The models for the examples: the model in MODEL, or a fake service for each wire.
 
-Without MODEL there is no key and no network: a fake OpenAI, then a fake Gemini. A real one:
-`MODEL=gemini/gemini-2.5-flash python examples/blocking.py`.
+Without MODEL, the examples need no key and no network: they use a fake OpenAI service and a fake
+Gemini service. With a real model: `MODEL=gemini/gemini-2.5-flash python examples/blocking.py`.
 """
 
 import json
@@ -16,7 +16,7 @@ QUESTION = "What is the weather in Paris, what time is it in Tokyo, and what is 
 
 
 def scripted(request: dict[str, Any]) -> Turn:
-    """Asks for three tools at once, then answers from their results, as a real model would."""
+    """Calls three tools in one turn, then answers from their results, as a real model would."""
     results = tool_results(request)
     if not results:
         return calls(
@@ -34,7 +34,7 @@ def scripted(request: dict[str, Any]) -> Turn:
 
 @contextmanager
 def models() -> Iterator[list[dict[str, Any]]]:
-    """What to give to a client: the model that MODEL names, or one fake for each wire."""
+    """Yields the options for a client: the model in MODEL, or one fake for each wire."""
     if model := os.environ.get("MODEL"):
         yield [{"model": model}]
         return
