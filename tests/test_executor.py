@@ -25,6 +25,7 @@ from windlass import (
     ToolRunStarted,
     tool,
 )
+from windlass.errors import StorageError
 from windlass.loop.cache import ResultCache
 from windlass.testing import call, calls
 
@@ -274,6 +275,32 @@ async def test_only_what_may_be_repeated_is_repeated(
     reply = await client.generate("?", tools=[fails])
     assert tries == expected
     assert reply.results[0].error
+
+
+async def test_a_call_whose_start_cannot_be_written_is_not_tried_again(
+    client_of: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    written: list[str] = []
+
+    class NoLog(ToolExecutor):
+        async def execute(self, job: ToolJob) -> ToolAnswer:
+            async def settled() -> None:
+                written.append(job.call.id)
+                raise StorageError("the disk is full")
+
+            job.run.settled = settled
+            return await super().execute(job)
+
+    @tool(idempotent=True)
+    def look() -> None:
+        raise AssertionError("the tool ran")
+
+    caplog.set_level(logging.INFO, "windlass.loop")
+    client = client_of([call("look", id="a"), "done"], executor=NoLog(sleep=no_wait))
+    run = await client.start("?", tools=[look])
+    await asyncio.wait([run.task])
+    assert written == ["a"]
+    assert "Tool failed" not in caplog.text
 
 
 # Cache

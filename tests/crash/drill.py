@@ -18,6 +18,8 @@ from windlass.runs.sqlite import SQLiteLog
 
 SMALLEST_LIMIT = 512 * 1024
 """Bytes. Other files, as the ledgers, stay below it."""
+FAULT_SECONDS = (0.2, 2.5)
+"""How long the disk is full each time."""
 RECOVERY_SECONDS = 30.0
 """A gateway that has room again says so within seconds."""
 MOMENTS = (
@@ -97,10 +99,16 @@ class Drill:
         async with self._tasks:
             for _ in range(together):
                 self._tasks.create_task(self._keep_asking())
-            while self.kills.total() < kills:
+            while self.kills.total() < kills or self._lacks_faults:
                 await self._strike(await self._moment())
             await self._finish()
+            await self._adopt()
             self._enough = True
+
+    @property
+    def _lacks_faults(self) -> bool:
+        """Whether the few strikes of a short drill were all kills, by chance."""
+        return self._fault_share > 0 and not self.faults
 
     async def _begin(self) -> None:
         for gateway in self._gateways:
@@ -126,7 +134,7 @@ class Drill:
         assert self._file is not None
         await gateway.limit_files(max(_journal_size(self._file), SMALLEST_LIMIT))
         self.faults["times that the disk was full"] += 1
-        await asyncio.sleep(self._chance.uniform(0.2, 2.5))
+        await asyncio.sleep(self._chance.uniform(*FAULT_SECONDS))
         url = f"{gateway.url}/health/ready"
         async with self._session.get(url) as response:
             said = (await response.json())["status"]
@@ -146,6 +154,7 @@ class Drill:
                     if response.status == 200:
                         break
                 await asyncio.sleep(0.1)
+        self._tasks.create_task(self._adopt())
 
     async def _stop_while_gone(self) -> None:
         """Stops that wait in the log for the gateway that resumes the runs."""
@@ -234,14 +243,16 @@ class Drill:
         await reader.follow()
 
     async def _adopt(self) -> None:
-        """Follows the runs that go and that nobody follows: their client never heard of them."""
-        gateway = await self._doors.any()
-        try:
-            async with self._session.get(f"{gateway.url}/v1/runs?limit=200") as response:
-                check(response, 200)
-                listed = (await response.json())["data"]
-        except LOST:
-            return
+        """Follows the running runs that have no reader: their client did not get the answer."""
+        while True:
+            gateway = await self._doors.any()
+            try:
+                async with self._session.get(f"{gateway.url}/v1/runs?limit=200") as response:
+                    self._check(response, 200)
+                    listed = (await response.json())["data"]
+                    break
+            except LOST:
+                continue
         for run in listed:
             if run["status"] == "running" and run["id"] not in self.readers:
                 self._tasks.create_task(self._follow(run["id"]))

@@ -17,6 +17,8 @@ import msgspec
 
 from windlass.content import FunctionCall
 from windlass.errors import InvalidArguments, ToolError
+from windlass.content import FunctionCall, compact_json
+from windlass.errors import InvalidArguments, StorageError, ToolError
 from windlass.events import RunEvent, ToolRunProgress, ToolRunStarted
 from windlass.jsontext import compact_json
 from windlass.jsontext.large import is_larger
@@ -86,6 +88,10 @@ class ToolJob:
                         **({"arguments": self.call.arguments} if debug else {}),
                     },
                 )
+
+    def is_unwritten(self, error: Exception) -> bool:
+        """Whether this error means that the log could not store the start: the tool never began."""
+        return self.announced and self.started_at is None and isinstance(error, StorageError)
 
     @property
     def effect_unknown(self) -> bool:
@@ -178,7 +184,8 @@ class ToolExecutor:
                 size = LARGE + 1 if is_larger(value, LARGE) else 0
                 return ToolAnswer(await by_size(size, answer, job.call, value), attempts=attempt)
             except Exception as error:
-                if attempt > retries or (isinstance(error, ToolError) and not error.retryable):
+                final = isinstance(error, ToolError) and not error.retryable
+                if attempt > retries or final or job.is_unwritten(error):
                     raise
                 log.info("Tool failed, trying again", extra={"tool": tool.name}, exc_info=True)
             await self._sleep(random.uniform(0.5, 1.0) * 0.1 * 2**attempt)

@@ -9,7 +9,7 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from windlass.content import FunctionCall
-from windlass.errors import RunInterrupted, StorageError, ToolError, clear_frames
+from windlass.errors import RunInterrupted, ToolError, clear_frames
 from windlass.events import ToolRunEnded
 from windlass.loop.executor import RunContext, ToolExecutor, ToolJob
 from windlass.loop.history import RecordedCall
@@ -191,8 +191,7 @@ class Round:
             )
             clear_frames(error)
         except Exception as error:
-            if job.announced and job.started_at is None and isinstance(error, StorageError):
-                # Its start could not be written, so it did not begin; the run ends with that.
+            if job.is_unwritten(error):  # the run ends with that
                 self._record(call, self._not_again(job, _stopped(job)))
                 return
             log.exception("Tool failed", extra={"tool": call.name, "tool_call_id": call.id})
