@@ -81,13 +81,19 @@ class Drill:
         self.faults = Counter[str]()
         """How often the log could not be written, and what was seen of it."""
         self.kills = Counter[str]()
+        self.pauses = Counter[str]()
+        """By kind of process: how often one was stopped with SIGSTOP for a while."""
         self.ends = Counter[str]()
         """Who was told to end, instead."""
         self._gateways, self._doors = gateways, Doors(gateways, seed)
         self._session, self._seed = session, seed
         self._chance = random.Random(seed)
         self._file, self._fault_share = file, fault_share
+        self._may_fail = fault_share > 0
+        """Whether requests and streams may fail though their gateway was never paused."""
         self._asked = 0
+        self._agenda: list[str] = ["fault"] if fault_share else []
+        """Events that even the shortest drill has: they come first."""
         self._enough = False
         self._events = Counter[str]()
         self._moved = asyncio.Event()
@@ -99,16 +105,11 @@ class Drill:
         async with self._tasks:
             for _ in range(together):
                 self._tasks.create_task(self._keep_asking())
-            while self.kills.total() < kills or self._lacks_faults:
+            while self.kills.total() < kills or self._agenda:
                 await self._strike(await self._moment())
             await self._finish()
             await self._adopt()
             self._enough = True
-
-    @property
-    def _lacks_faults(self) -> bool:
-        """Whether the few strikes of a short drill were all kills, by chance."""
-        return self._fault_share > 0 and not self.faults
 
     async def _begin(self) -> None:
         for gateway in self._gateways:
@@ -117,17 +118,21 @@ class Drill:
 
     async def _strike(self, moment: str) -> None:
         [gateway] = self._gateways
-        if self._chance.random() < self._fault_share:
+        if self._agenda or self._chance.random() < self._fault_share:
+            self._agenda.clear()
             await self._fill_disk(gateway)
             return
+        await self._kill_or_end(gateway, moment)
+        await self._stop_while_gone()
+        await self._start_again(gateway)
+
+    async def _kill_or_end(self, gateway: GatewayProcess, moment: str) -> None:
         if self._chance.random() < 0.1:
             await gateway.end()
             self.ends["gateway"] += 1
         else:
             await gateway.kill()
             self.kills[moment] += 1
-        await self._stop_while_gone()
-        await self._start_again(gateway)
 
     async def _fill_disk(self, gateway: GatewayProcess) -> None:
         """For a while the journal may not grow. Sometimes the gateway is killed meanwhile."""
@@ -236,9 +241,7 @@ class Drill:
         await reading
 
     async def _follow(self, run_id: str) -> None:
-        reader = Reader(
-            run_id, self._doors, self._session, self._notice, may_break=self._fault_share > 0
-        )
+        reader = Reader(run_id, self._doors, self._session, self._notice, may_break=self._may_fail)
         self.readers.setdefault(run_id, []).append(reader)
         await reader.follow()
 
@@ -289,11 +292,20 @@ class Drill:
                 continue
 
     def _check(self, response: aiohttp.ClientResponse, *expected: int) -> None:
-        """The same; where the log may fail, it may fail now, and is tried again."""
-        if self._fault_share and response.status == 500:
-            self.faults["requests that failed with it"] += 1
-            raise ConnectionError("the log cannot be written")
+        """The same. Where the log may fail, a request may fail with it and is sent again; so is one
+        to a gateway that was paused while others took its runs over."""
+        if response.status == 500:
+            if self._may_fail:
+                self.faults["requests that failed with it"] += 1
+                raise ConnectionError("the log cannot be written")
+            if self._gateway_of(response).was_paused:
+                self.pauses["requests that failed after one"] += 1
+                raise ConnectionError("the gateway was paused")
         check(response, *expected)
+
+    def _gateway_of(self, response: aiohttp.ClientResponse) -> GatewayProcess:
+        [gateway] = [each for each in self._gateways if each.url == str(response.url.origin())]
+        return gateway
 
     async def whole(self, run_id: str) -> list[tuple[int, str]]:
         """A run as a late reader sees it."""

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
+GRACE_SECONDS = 5.0
+"""How long after a pause a process may still find out what it has missed."""
 
 
 class Forks:
@@ -75,6 +77,8 @@ class ForkedProcess:
         self._forks, self._arguments, self._ready_word = forks, arguments, ready_word
         self._began: asyncio.Future[int] | None = None
         self._ended: asyncio.Future[int] | None = None
+        self._paused = False
+        self._resumed_at = -GRACE_SECONDS
 
     async def start(self) -> None:
         """Returns when it begins; it can be reached when `listens` is set."""
@@ -98,8 +102,29 @@ class ForkedProcess:
         with contextlib.suppress(ProcessLookupError):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, -1))
 
+    async def pause(self) -> None:
+        """Sends SIGSTOP to a process that can be reached: it keeps its locks and connections."""
+        assert self._began is not None
+        os.kill(await asyncio.shield(self._began), signal.SIGSTOP)
+        self._paused = True
+        self.listens.clear()
+
+    async def resume(self) -> None:
+        """Sends SIGCONT after `pause`."""
+        assert self._began is not None
+        os.kill(await asyncio.shield(self._began), signal.SIGCONT)
+        self._paused = False
+        self._resumed_at = asyncio.get_running_loop().time()
+        self.listens.set()
+
+    @property
+    def was_paused(self) -> bool:
+        """Whether a request to it may fail because another process has taken its runs over."""
+        recent = asyncio.get_running_loop().time() - self._resumed_at < GRACE_SECONDS
+        return self._paused or recent
+
     async def kill(self) -> None:
-        """`kill -9`. Returns when it is gone."""
+        """`kill -9`, also of a paused process. Returns when it has exited."""
         await self._end(signal.SIGKILL)
 
     async def end(self) -> None:
@@ -126,6 +151,7 @@ class ForkedProcess:
         if self._began is None or self._ended is None:
             return None
         self.listens.clear()
+        self._paused = False
         if not self._ended.done():
             os.kill(await asyncio.shield(self._began), number)
         return await asyncio.shield(self._ended)

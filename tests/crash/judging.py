@@ -1,45 +1,62 @@
 """Holds a whole drill against the log: every run, every ledger, every reader."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from tests.crash.drill import Drill
-from tests.crash.verdict import Circumstances, Ledgers, judge
+from tests.crash.verdict import Circumstances, Ledgers, damage, judge
 
 from windlass.events import RunEvent, event_to_json
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
 
 
-async def judged(
-    drill: Drill, log: RunLog, folder: Path, remote: Collection[str] = ()
-) -> Counter[str]:
-    """The figures of all runs, each of which is as it should be; `folder` has the ledgers.
+class Judgement(NamedTuple):
+    """What became of the runs of a drill, and what is wrong with any of them."""
 
-    `remote` are the tools that workers have.
+    figures: Counter[str]
+    faults: list[str]
+
+
+async def judged(
+    drill: Drill,
+    log: RunLog,
+    folder: Path,
+    remote: Collection[str] = (),
+    *,
+    takeovers: bool = False,
+) -> Judgement:
+    """Every run of the log, beside the ledgers in `folder` and what the readers have seen.
+
+    `remote` are the tools that workers have; `takeovers` says that the runs of a paused process
+    are taken over.
     """
-    figures = Counter[str]()
-    ledgers = Ledgers(folder)
+    ledgers, faults = Ledgers(folder), list[str]()
     around = Circumstances(
-        drill.decisions, drill.stops, remote, drill.stored_stops, bool(drill.faults)
+        drill.decisions, drill.stops, remote, drill.stored_stops, bool(drill.faults), takeovers
     )
-    records = await log.list()
-    assert drill.readers.keys() <= {record.id for record in records}
-    async with asyncio.TaskGroup() as looking:
-        for record in records:
-            events = await log.read(record.id)
-            looking.create_task(_looked_at(drill, record, events))
-            background = record.origin.get("background", False)
+    records = {record.id: record for record in await log.list()}
+    known = drill.readers.keys() | {key.partition(":")[0] for key in ledgers.keys}
+    missing = known - records.keys()
+    faults += [f"the log does not have {run_id}" for run_id in missing]
+    figures = Counter[str](lost=len(missing))
+    for record in records.values():
+        events = await log.read(record.id)
+        figures += damage(events, ledgers, around)
+        background = record.origin.get("background", False)
+        try:
             figures += judge(events, ledgers, around, background=background)
-            figures["readers"] += len(drill.readers.get(record.id, ()))
-            for reader in drill.readers.get(record.id, ()):
-                figures["readers' connections"] += reader.connections
-    assert {key.partition(":")[0] for key in ledgers.keys} <= {record.id for record in records}
-    return figures
+            await _looked_at(drill, record, events)
+        except AssertionError as fault:
+            faults.append(f"{record.id}: {fault}")
+        figures["readers"] += len(drill.readers.get(record.id, ()))
+        for reader in drill.readers.get(record.id, ()):
+            figures["readers' connections"] += reader.connections
+    return Judgement(figures, faults)
 
 
 async def _looked_at(drill: Drill, record: RunRecord, events: Sequence[RunEvent]) -> None:
@@ -55,11 +72,17 @@ async def _looked_at(drill: Drill, record: RunRecord, events: Sequence[RunEvent]
 
 
 def report(drill: Drill, figures: Counter[str]) -> str:
+    """The counts of a drill. The last three are of promises that were broken."""
+    promises = ("lost", "doubled", "unanswered")
     told = {
-        **figures,
+        **{name: count for name, count in figures.items() if name not in promises},
+        "stops": len(drill.stops),
         "stops that waited in the log": len(drill.stored_stops),
         "storage errors": drill.faults,
+        "pauses": drill.pauses,
         "ends in order": drill.ends,
         "kills": drill.kills,
+        "kills in all": drill.kills.total(),
+        **{name: figures[name] for name in promises},
     }
     return msgspec.json.format(msgspec.json.encode(told)).decode()

@@ -65,9 +65,10 @@ class Reader:
                 await self._read(gateway)
             except LOST:
                 continue  # the gateway was killed
-            alone = self.ended or not gateway.listens.is_set()
-            assert alone or self._may_break, f"{self.run_id}: the stream ended, and the run has not"
-            if not alone:
+            expected = self.ended or not gateway.listens.is_set()
+            may_break = self._may_break or gateway.was_paused
+            assert expected or may_break, f"{self.run_id}: the stream ended, and the run has not"
+            if not expected:
                 await asyncio.sleep(0.1)
 
     async def _read(self, gateway: GatewayProcess) -> None:

@@ -4,45 +4,82 @@
 has failed; what the processes make of their time is not repeated.
 """
 
+import contextlib
 import os
 import random
 import resource
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
+import aiohttp
 import pytest
 from tests.crash.drill import Drill, client_session
 from tests.crash.forks import Forks
 from tests.crash.gateway_process import GatewayProcess
 from tests.crash.judging import judged, report
+from tests.crash.pauses import PauseDrill
 from tests.crash.scenarios import model
 
 from windlass.runs.sqlite import SQLiteLog
 from windlass.testing import FakeOpenAI
 
 KILLS = int(os.environ.get("WINDLASS_CRASH_KILLS", "10"))
+LONG_SHARE = 0.1 if KILLS > 50 else 0.0
+"""Of the pauses that are longer than SQLite waits for a lock: in long drills only."""
 SEED = int(os.environ.get("WINDLASS_CRASH_SEED", "0")) or random.randrange(1, 10**6)
 
 
-async def drilled(home: Path, kills: int, fault_share: float) -> Drill:
-    """Every run is as it should be afterwards, and the gateway has said nothing odd."""
+def plain(
+    fault_share: float,
+    gateways: Sequence[GatewayProcess],
+    session: aiohttp.ClientSession,
+    file: Path,
+) -> Drill:
+    return Drill(gateways, session, SEED, file=file, fault_share=fault_share)
+
+
+def paused(
+    gateways: Sequence[GatewayProcess], session: aiohttp.ClientSession, _file: Path
+) -> Drill:
+    return PauseDrill(gateways, session, SEED, LONG_SHARE)
+
+
+def is_intact(file: Path) -> bool:
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        return connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+Drilling: TypeAlias = Callable[[Sequence[GatewayProcess], aiohttp.ClientSession, Path], Drill]
+
+
+async def drilled(home: Path, kills: int, make: Drilling, gateways: int = 1) -> Drill:
+    """Every run is as it should be afterwards, and the gateways have logged nothing odd."""
     print(f"WINDLASS_CRASH_SEED={SEED}")
     file = home / "runs.db"
     async with FakeOpenAI(model) as upstream, Forks(home) as forks, client_session() as session:
-        gateway = GatewayProcess(forks, upstream.base_url)
-        drill = Drill([gateway], session, SEED, file=file, fault_share=fault_share)
+        processes = [
+            GatewayProcess(forks, upstream.base_url, name=f"gateway{n}") for n in range(gateways)
+        ]
+        drill = make(processes, session, file)
         await drill.crash(kills)
         log = SQLiteLog(file)
-        figures = await judged(drill, log, forks.ledgers)
+        figures, faults = await judged(drill, log, forks.ledgers)
         await log.aclose()
     print(report(drill, figures))
-    odd = [line for line in gateway.said.read_text().splitlines() if "Traceback" in line]
+    assert not faults, faults
+    assert is_intact(file)
+    said = "".join(process.said.read_text() for process in processes)
+    odd = [line for line in said.splitlines() if "Traceback" in line]
     assert not odd, odd[0]
     return drill
 
 
 @pytest.mark.timeout(60 + 20 * KILLS)
 async def test_every_run_ends_rightly_however_often_the_gateway_is_killed(tmp_path: Path) -> None:
-    await drilled(tmp_path, KILLS, 0.0)
+    await drilled(tmp_path, KILLS, partial(plain, 0.0))
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs Linux")
@@ -50,5 +87,13 @@ async def test_every_run_ends_rightly_however_often_the_gateway_is_killed(tmp_pa
 async def test_every_run_ends_rightly_however_often_its_log_cannot_be_written(
     tmp_path: Path,
 ) -> None:
-    drill = await drilled(tmp_path, KILLS // 2, 0.5)
+    drill = await drilled(tmp_path, KILLS // 2, partial(plain, 0.5))
     assert drill.faults["times that the disk was full"]
+
+
+@pytest.mark.timeout(60 + 30 * KILLS)
+async def test_every_run_ends_rightly_however_often_one_of_two_gateways_is_paused(
+    tmp_path: Path,
+) -> None:
+    drill = await drilled(tmp_path, KILLS // 3, paused, gateways=2)
+    assert drill.pauses["gateway"]

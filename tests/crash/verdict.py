@@ -45,10 +45,19 @@ class Circumstances(NamedTuple):
     """Runs whose stop waited in the log for who resumes them, and their events at that time."""
     faults: bool = False
     """Whether the log could not be written at times."""
+    takeovers: bool = False
+    """Whether the runs of a paused process are taken over: it may begin a call when it continues,
+    and only then find that the run is no longer its own."""
 
     def may_begin(self, name: str) -> int:
         """How often a tool may begin for one start of it in the log."""
         return ATTEMPTS if name in self.remote and WHEN_CUT[name] == "retry" else 1
+
+    def may_begin_late(self, name: str, end: ToolRunEnded) -> bool:
+        """Whether the tool may begin after the call was answered: the answer must allow for it."""
+        if name in self.remote and end.outcome == "stopped":
+            return True  # the call was on its way to its worker when its run was stopped
+        return self.takeovers and (end.effect_unknown or WHEN_CUT[name] == "retry")
 
     def lost(self, name: str, end: ToolRunEnded) -> bool:
         """Whether the call was lost with its worker, and the model was told so."""
@@ -103,9 +112,6 @@ class RunLedger:
         self.prompt = started.messages[-1].text
         self.calls: dict[str, CallRecord] = {}
         self.resumed = [n for n, event in enumerate(events) if isinstance(event, RunResumed)]
-        end = events[-1]
-        assert isinstance(end, RunEnded), f"{self.run_id} has not ended"
-        self.end = end
         asked: list[str] = []
         for place, event in enumerate(events):
             match event:
@@ -124,6 +130,30 @@ class RunLedger:
                     self.calls[response.id].ends.append((place, event))
                 case _:
                     pass
+
+    @property
+    def end(self) -> RunEnded:
+        end = self.events[-1]
+        assert isinstance(end, RunEnded), f"{self.run_id} has not ended"
+        return end
+
+
+def damage(events: Sequence[RunEvent], ledgers: Ledgers, around: Circumstances) -> Counter[str]:
+    """How often the run breaks one of the three promises; `judge` also looks at the rest."""
+    run = RunLedger(events)
+    found = Counter[str](lost=0, doubled=0, unanswered=0)
+    found["lost"] += not events[-1].done
+    for record in run.calls.values():
+        began = ledgers.times(f"{run.run_id}:{record.call.id}", "began")
+        once = WHEN_CUT[record.call.name] != "retry"
+        most = 1 if once else len(record.starts) * around.may_begin(record.call.name)
+        found["doubled"] += len(began) > most or len(record.ends) > 1
+        found["unanswered"] += (record.in_whole_turn or bool(record.starts)) and not record.ends
+        if record.ends:
+            end = record.ends[0][1]
+            late = any(time > end.time for time in began)
+            found["doubled"] += late and not around.may_begin_late(record.call.name, end)
+    return found
 
 
 def judge(
@@ -161,10 +191,10 @@ def _judge_call(
     assert len(record.ends) == 1, f"{where} has {len(record.ends)} answers"
     place, end = record.ends[0]
     assert all(start < place for start in record.starts), f"{where} began again after its end"
-    # A call that was on its way to its worker when its run was stopped may begin all the same.
-    if end.outcome != "stopped" or call.name not in around.remote:
-        assert all(time <= end.time for time in began), f"{where} ran again after its end"
+    late = sum(time > end.time for time in began)
+    assert not late or around.may_begin_late(call.name, end), f"{where} ran again after its end"
     figures = Counter[str](calls=1, **{"times that tools began": len(began)})
+    figures["begun by a process that had lost the run"] += late
     if call.name in around.remote:
         figures["calls of workers"] += 1
         figures["run again by another worker"] += max(0, len(began) - len(record.starts))
