@@ -1,13 +1,16 @@
 """Three NATS servers that hold each other's data, on this machine; any of them can be killed."""
 
 import asyncio
+import contextlib
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+from nats.js.api import DiscardPolicy
 from tests.crash.gateway_process import free_port
 
-from windlass.messaging.connection import NatsError, connect
+from windlass.messaging.connection import Connection, NatsError, connect
 from windlass.messaging.embedded import NatsServer
 
 SIZE = 3
@@ -51,7 +54,10 @@ class NatsCluster:
         self._servers[number] = await server.__aenter__()
 
     def kill(self, number: int) -> None:
-        os.kill(self._servers[number].process_id, signal.SIGKILL)
+        os.kill(self.process_id(number), signal.SIGKILL)
+
+    def process_id(self, number: int) -> int:
+        return self._servers[number].process_id
 
     async def leader(self) -> int:
         """The server that leads the stream of events, waited for if there is none."""
@@ -79,6 +85,33 @@ class NatsCluster:
                 await asyncio.sleep(0.2)
         finally:
             await connection.close()
+
+
+@contextlib.asynccontextmanager
+async def full_stream(servers: list[str]) -> AsyncIterator[None]:
+    """The stream of events takes no new ones meanwhile, as if it had reached a limit of bytes."""
+    connection = await connect(servers, "drill", {"error_cb": _ignore})
+    try:
+        await _limit(connection, full=True)
+        yield
+    finally:
+        await _limit(connection, full=False)
+        await connection.close()
+
+
+async def _limit(connection: Connection, *, full: bool) -> None:
+    """Tried until it works: a cluster may be choosing a leader."""
+    js = connection.jetstream(2.0)
+    while True:
+        try:
+            info = await js.stream_info(STREAM)
+            info.config.max_bytes = max(1, info.state.bytes) if full else -1
+            info.config.discard = DiscardPolicy.NEW if full else DiscardPolicy.OLD
+            await js.update_stream(info.config)
+        except (NatsError, TimeoutError):
+            await asyncio.sleep(0.2)
+        else:
+            return
 
 
 async def _ignore(_: Exception) -> None:

@@ -23,6 +23,8 @@ from windlass.testing import FakeOpenAI
 KILLS = int(os.environ.get("WINDLASS_FLEET_KILLS", "10"))
 CLUSTER_KILLS = int(os.environ.get("WINDLASS_CLUSTER_KILLS", "1"))
 """The only one is of the leader; of many, some are."""
+LONG_SHARE = 0.2 if KILLS > 50 else 0.0
+"""Of the times that the stream is full for longer than writes are tried again: in long drills."""
 SEED = int(os.environ.get("WINDLASS_CRASH_SEED", "0")) or random.randrange(1, 10**6)
 
 
@@ -38,12 +40,13 @@ async def test_a_fleet_loses_no_run_and_no_call_however_often_its_processes_are_
         client_session() as session,
     ):
         fleet = Fleet(forks, upstream.base_url, [server.url])
-        drill = FleetDrill(fleet, session, SEED)
+        drill = FleetDrill(fleet, session, SEED, server, long_share=LONG_SHARE)
         await drill.crash(KILLS)
         log = JetStreamLog(server.url)
-        figures = await judged(drill, log, forks.ledgers, REMOTE)
+        figures, faults = await judged(drill, log, forks.ledgers, REMOTE, takeovers=True)
         await log.aclose()
     print(report(drill, figures))
+    assert not faults, faults
     for process in fleet.all():
         assert "Traceback" not in process.last_words()
 
@@ -62,8 +65,9 @@ async def test_a_cluster_whose_leader_is_killed_loses_no_run_and_no_call(tmp_pat
         await drill.crash(CLUSTER_KILLS)
         assert drill.kills["nats leader"]
         log = JetStreamLog(cluster.servers, replicas=3)
-        figures = await judged(drill, log, forks.ledgers, REMOTE)
+        figures, faults = await judged(drill, log, forks.ledgers, REMOTE, takeovers=True)
         await log.aclose()
     print(report(drill, figures))
+    assert not faults, faults
     for process in fleet.all():
         assert "Traceback" not in process.last_words()
