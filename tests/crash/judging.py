@@ -1,7 +1,7 @@
 """Holds a whole drill against the log: every run, every ledger, every reader."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -72,10 +72,7 @@ async def _looked_at(drill: Drill, record: RunRecord, events: Sequence[RunEvent]
 
 
 def report(drill: Drill, figures: Counter[str]) -> str:
-    """The counts of a drill. The last three are of promises that were broken."""
-    promises = ("lost", "doubled", "unanswered")
-    told = {
-        **{name: count for name, count in figures.items() if name not in promises},
+    events: dict[str, object] = {
         "stops": len(drill.stops),
         "stops that waited in the log": len(drill.stored_stops),
         "storage errors": drill.faults,
@@ -83,6 +80,13 @@ def report(drill: Drill, figures: Counter[str]) -> str:
         "ends in order": drill.ends,
         "kills": drill.kills,
         "kills in all": drill.kills.total(),
-        **{name: figures[name] for name in promises},
     }
-    return msgspec.json.format(msgspec.json.encode(told)).decode()
+    return formatted(figures, events)
+
+
+def formatted(figures: Counter[str], more: Mapping[str, object] | None = None) -> str:
+    """The counts of a drill. The last three are those of broken promises."""
+    promises = ("lost", "doubled", "unanswered")
+    kept = {name: count for name, count in figures.items() if name not in promises}
+    broken = {name: figures[name] for name in promises}
+    return msgspec.json.format(msgspec.json.encode({**kept, **(more or {}), **broken})).decode()

@@ -17,9 +17,10 @@ from typing import TypeAlias
 import aiohttp
 import pytest
 from tests.crash.drill import Drill, client_session
+from tests.crash.forked_clients import forked, judged_forks
 from tests.crash.forks import Forks
 from tests.crash.gateway_process import GatewayProcess
-from tests.crash.judging import judged, report
+from tests.crash.judging import formatted, judged, report
 from tests.crash.pauses import PauseDrill
 from tests.crash.scenarios import model
 
@@ -97,3 +98,16 @@ async def test_every_run_ends_rightly_however_often_one_of_two_gateways_is_pause
 ) -> None:
     drill = await drilled(tmp_path, KILLS // 3, paused, gateways=2)
     assert drill.pauses["gateway"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.timeout(60 + 10 * KILLS)
+async def test_no_run_is_lost_however_often_its_program_forks(tmp_path: Path) -> None:
+    print(f"WINDLASS_CRASH_SEED={SEED}")
+    file = tmp_path / "runs.db"
+    async with FakeOpenAI(model) as upstream:
+        said = await forked(tmp_path, file, upstream.base_url, max(3, KILLS // 3), SEED)
+        figures, faults = await judged_forks(file, tmp_path / "ledgers", said)
+    print(formatted(figures))
+    assert not faults, faults
+    assert is_intact(file)
