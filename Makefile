@@ -35,7 +35,7 @@ help:
 	@echo "make bench-local   the embedded models: which tools they choose, and the whole loop"
 	@echo "make clients   real clients that demand a call of the gateway, in Python and Node"
 	@echo "make bfcl    every gold call of BFCL in every format, and its tasks"
-	@echo "make crash   kills a gateway 300 times, or KILLS, and looks whether anything is lost"
+	@echo "make crash   kills a gateway 300 times, or KILLS, pauses it, fills its disk, and checks that nothing is lost"
 	@echo "make crash-fleet   the same for gateways, workers and NATS servers of a fleet"
 	@echo "make docs    run every example in the documentation"
 	@echo "make clean   remove what the other targets made"

@@ -1,7 +1,7 @@
-"""The gateway is killed, at any moment, again and again: no run is lost, and nothing is done twice.
+"""Gateways are killed and paused, their disk is full, programs fork: no run is lost, no call doubled.
 
-`WINDLASS_CRASH_KILLS` says how often, and `WINDLASS_CRASH_SEED` repeats the choices of a drill that
-has failed; what the processes make of their time is not repeated.
+`WINDLASS_CRASH_KILLS` sets how often, and `WINDLASS_CRASH_SEED` repeats the choices of a drill that
+has failed, but not the timing of its processes.
 """
 
 import contextlib
@@ -97,7 +97,7 @@ async def test_every_run_ends_rightly_however_often_one_of_two_gateways_is_pause
     tmp_path: Path,
 ) -> None:
     drill = await drilled(tmp_path, KILLS // 3, paused, gateways=2)
-    assert drill.pauses["gateway"]
+    assert drill.pauses
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -1,7 +1,7 @@
-"""Gateways and workers of a fleet are killed, join and leave under load, at any moment.
+"""Gateways, workers and NATS servers of a fleet are killed and paused under load, at any moment.
 
-`WINDLASS_FLEET_KILLS` says how often, and `WINDLASS_CRASH_SEED` repeats the choices of a drill that
-has failed; what the processes make of their time is not repeated.
+`WINDLASS_FLEET_KILLS` sets how often, and `WINDLASS_CRASH_SEED` repeats the choices of a drill that
+has failed, but not the timing of its processes.
 """
 
 import os
