@@ -1,4 +1,4 @@
-"""Gateways are killed and paused, their disk is full, programs fork: no run is lost, no call doubled.
+"""Gateways are killed and paused, disks fill, programs fork: no run is lost and no call doubled.
 
 `WINDLASS_CRASH_KILLS` sets how often, and `WINDLASS_CRASH_SEED` repeats the choices of a drill that
 has failed, but not the timing of its processes.
