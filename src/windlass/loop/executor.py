@@ -16,8 +16,6 @@ from typing import Any
 import msgspec
 
 from windlass.content import FunctionCall
-from windlass.errors import InvalidArguments, ToolError
-from windlass.content import FunctionCall, compact_json
 from windlass.errors import InvalidArguments, StorageError, ToolError
 from windlass.events import RunEvent, ToolRunProgress, ToolRunStarted
 from windlass.jsontext import compact_json
