@@ -46,8 +46,8 @@ log = logging.getLogger("windlass.gateway")
 TRACE_HEADERS = ("traceparent", "tracestate")
 TEND_SECONDS = 1.0
 """How often runs are looked for that another process has left."""
-LOOKS_TO_EXPIRE = 60
-"""Of so many looks, one is for runs that are too old as well."""
+EXPIRE_SECONDS = 60.0
+"""How long after one expiry the next begins."""
 
 
 class Gateway:
@@ -89,6 +89,7 @@ class Gateway:
         self.draining = False
         self.drained = False
         """Whether everything has been called off: nothing more happens here."""
+        self._expiry: asyncio.Task[None] | None = None
         self.followers: set[Follower] = set()
         """Those that wait for events of runs, wherever these go."""
         self.durable = self._durable(log)
@@ -186,26 +187,42 @@ class Gateway:
 
     async def tend(self) -> None:
         """Looks after the log for as long as the gateway serves."""
-        looks, trouble = 0, ""
-        while self.durable is not None and not self.draining:
+        if self.durable is None:
+            return
+        # In a task: to delete many runs takes long, and interrupted runs do not wait for it.
+        self._expiry = asyncio.create_task(self._expire(self.durable))
+        try:
+            await self._look_after_runs(self.durable)
+        finally:
+            self._expiry.cancel()
+
+    async def _expire(self, durable: DurableRuns) -> None:
+        while True:
             try:
-                await self._look_after(self.durable, expire=looks % LOOKS_TO_EXPIRE == 0)
+                if durable.trouble is None:
+                    await durable.expire()
+            except Exception:  # whatever it is: the next look may succeed
+                log.exception("Cannot delete old runs")
+            await asyncio.sleep(EXPIRE_SECONDS)
+
+    async def _look_after_runs(self, durable: DurableRuns) -> None:
+        trouble = ""
+        while not self.draining:
+            try:
+                await self._look_after(durable)
                 trouble = ""
             except Exception as error:  # whatever it is: without the next look, runs would be lost
-                known = isinstance(error, StorageError) and self.durable.trouble is not None
+                known = isinstance(error, StorageError) and durable.trouble is not None
                 if not known and repr(error) != trouble:  # logged once, and not at every look
                     trouble = repr(error)
                     unexpected = None if isinstance(error, WindlassError) else error
                     log.error("The log of runs cannot be tended: %s", error, exc_info=unexpected)
-            looks += 1
             await asyncio.sleep(TEND_SECONDS)
 
-    async def _look_after(self, durable: DurableRuns, *, expire: bool) -> None:
+    async def _look_after(self, durable: DurableRuns) -> None:
         await durable.recover()
         if self._takeover is not None and (runs := await self._takeover.left_open()):
             log.info("Runs are taken up again", extra={"runs": len(runs)})
-        if expire:
-            await durable.expire()
 
     async def open(self) -> None:
         """Starts what needs a running event loop, once. Raises `ConfigError`."""
@@ -235,6 +252,9 @@ class Gateway:
     async def aclose(self) -> None:
         """Stops what still runs and gives back connections."""
         await self.drain(0)
+        if self._expiry is not None:
+            self._expiry.cancel()
+            await asyncio.gather(self._expiry, return_exceptions=True)
         if self._takeover is not None:
             await self._takeover.aclose()
         await self.catalog.aclose()

@@ -20,8 +20,9 @@ from windlass.events import (
 from windlass.jsontext import encode_json
 from windlass.jsontext.large import encode_any_json, is_larger
 from windlass.jsontext.offload import LARGE
+from windlass.runs.log import PAGE_BYTES, PAGE_EVENTS
 
-__all__ = ["are_large", "encode_in_steps", "encoded"]
+__all__ = ["are_large", "encode_in_steps", "encoded", "in_pages"]
 
 _EVENT = 64
 
@@ -34,6 +35,20 @@ def encoded(events: Sequence[RunEvent]) -> bytes:
         return encode(events)
     except Exception:  # noqa: BLE001 - an object may fail as it likes when it is looked at
         return encode([_plain(event) for event in events])
+
+
+def in_pages(events: Iterable[RunEvent]) -> list[list[RunEvent]]:
+    """The events as they are to be stored: a reader reads whole batches, so each is a page."""
+    pages: list[list[RunEvent]] = []
+    room = 0
+    for event in events:
+        size = _size_of(event)
+        if not pages or len(pages[-1]) == PAGE_EVENTS or size > room:
+            pages.append([])
+            room = PAGE_BYTES
+        pages[-1].append(event)
+        room -= size
+    return pages
 
 
 def are_large(events: Iterable[RunEvent]) -> bool:

@@ -11,7 +11,18 @@ from windlass.errors import WindlassError, raisable
 from windlass.events import RunEvent
 from windlass.runs.records import Order
 
-__all__ = ["Follower", "MemoryFollower", "MemoryLog", "PollingFollower"]
+__all__ = [
+    "PAGE_BYTES",
+    "PAGE_EVENTS",
+    "Follower",
+    "MemoryFollower",
+    "MemoryLog",
+    "PollingFollower",
+]
+
+PAGE_EVENTS = 512
+PAGE_BYTES = 2**16
+"""A reader holds about one page of a log, however far behind it is. A larger event is a page."""
 
 _Listener: TypeAlias = tuple[
     Callable[[RunEvent], None], Collection[type[RunEvent]] | None, Callable[[], None] | None
@@ -25,7 +36,7 @@ class Follower(Protocol):
     async def __anext__(self) -> RunEvent: ...
 
     async def some(self, seconds: float) -> list[RunEvent]:
-        """What has come since the last time, waited for if it is nothing.
+        """The next page of what has come since the last time, waited for if there is nothing.
 
         Empty when the time is up, and when the log has ended.
         """
@@ -187,9 +198,9 @@ class MemoryFollower:
                 await waiter
             finally:
                 alarm.cancel()
-        events = self._events[self._position :]
-        # It may be ahead: what is about to come here, the reader has been told elsewhere.
-        self._position = max(self._position, len(self._events))
+        # The position may be ahead: a reader has read elsewhere what is about to come here.
+        events = self._events[self._position : self._position + PAGE_EVENTS]
+        self._position += len(events)
         return events
 
     @property

@@ -23,6 +23,8 @@ from windlass.events import (
 from windlass.jsontext.offload import offloaded
 from windlass.runs.encoding import are_large, encoded
 from windlass.runs.event_log import MemoryLog
+from windlass.runs.encoding import are_large, encoded, in_pages
+from windlass.runs.log import PAGE_EVENTS, MemoryLog
 from windlass.runs.records import RunRecord
 
 __all__ = ["Batch", "BatchWriter", "Damaged", "NotWritable", "StoredLog"]
@@ -181,23 +183,26 @@ class StoredLog(MemoryLog):
             self._encoding = self._loop.create_task(self._write_large(events))
             return
         try:
-            data = encoded(events)
+            few = len(events) <= PAGE_EVENTS  # and small, so that they are one page
+            pages = [(events, encoded(events))] if few else _encoded_pages(events)
         except Exception as error:  # noqa: BLE001 - whatever a tool has put into its result
             self._refuse(error)
         else:
-            self._put(events, data)
+            for page, data in pages:
+                self._put(page, data)
 
     async def _write_large(self, events: Sequence[RunEvent]) -> None:
         """The same off the event loop; later events wait."""
         try:
-            data = await offloaded(encoded, events)
+            pages = await offloaded(_encoded_pages, events)
         except Exception as error:  # noqa: BLE001 - whatever a tool has put into its result
             self._refuse(error)
             return
         finally:
             self._encoding = None
         if not self.closed:
-            self._put(events, data)
+            for page, data in pages:
+                self._put(page, data)
             self._write()
 
     def _refuse(self, error: Exception) -> None:
@@ -237,3 +242,7 @@ class StoredLog(MemoryLog):
                 kept.set_result(None)
             else:
                 self._settling.append((number, kept))
+
+
+def _encoded_pages(events: Sequence[RunEvent]) -> list[tuple[Sequence[RunEvent], bytes]]:
+    return [(page, encoded(page)) for page in in_pages(events)]

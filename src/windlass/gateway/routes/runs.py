@@ -6,6 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from windlass.errors import StorageError
+from windlass.events import RunEvent, event_to_json_bytes
+from windlass.gateway.body import read_as
+from windlass.gateway.chat import SSE_HEADERS, ask
+from windlass.gateway.chunks import HEARTBEAT
 from windlass.events import event_to_json_bytes
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import (
@@ -31,6 +35,7 @@ from windlass.runs.export import exported
 from windlass.wires.body import read_as
 from windlass.wires.chat.write_events import HEARTBEAT
 from windlass.wires.errors import Problem
+from windlass.runs.log import PAGE_BYTES, Follower
 
 __all__ = ["RunEvents", "RunRoutes"]
 
@@ -143,19 +148,31 @@ class RunEvents:
             gone.cancel()
 
     async def _follow(self, events: Follower, gone: asyncio.Task[None], send: Send) -> None:
+        """Sends a page at a time: a slow client costs no more memory than that."""
         heartbeat = self._gateway.config.server.heartbeat
         more = True
         while more and not gone.done():
+            drained = self._gateway.drained
             try:
-                batch = await events.some(heartbeat)
-                # A log that is left without an end is gone on with elsewhere: come back for it.
-                more = not (events.over or self._gateway.drained)
+                batch = await events.some(0.0 if drained else heartbeat)
+                # A log that is closed before its end is continued elsewhere: clients come back.
+                more = not (events.over or (drained and not batch))
             except StorageError:
                 batch, more = [], False
-            data = b"".join(
-                b"id: %d\nevent: %s\ndata: %s\n\n"
-                % (event.seq, str(event.__struct_config__.tag).encode(), event_to_json_bytes(event))
-                for event in batch
-            )
-            body = {"type": "http.response.body", "body": data or HEARTBEAT, "more_body": more}
-            await send(body)
+            data = bytearray()
+            for event in batch:
+                if len(data) >= PAGE_BYTES:
+                    await send(_part_of_body(bytes(data), more=True))
+                    data.clear()
+                data += _server_sent(event)
+            batch.clear()  # they are not needed while the client takes its time
+            await send(_part_of_body(bytes(data) or HEARTBEAT, more=more))
+
+
+def _server_sent(event: RunEvent) -> bytes:
+    name = str(event.__struct_config__.tag).encode()
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, name, event_to_json_bytes(event))
+
+
+def _part_of_body(data: bytes, *, more: bool) -> dict[str, object]:
+    return {"type": "http.response.body", "body": data, "more_body": more}

@@ -1,5 +1,6 @@
 """What a gateway keeps of a run that has ended here: what can be asked about it, and no more."""
 
+import weakref
 from collections.abc import Sequence
 
 import msgspec
@@ -42,6 +43,7 @@ class FinishedRun:
         "_form",
         "_head",
         "_log",
+        "_shared",
         "id",
         "owner",
         "size",
@@ -55,6 +57,8 @@ class FinishedRun:
         events = run.run.log.recorded()
         self._count = len(events)
         self._events = b"" if log is not None else _compact(events, run.request.size)
+        self._shared: weakref.ref[MemoryLog] | None = None
+        """The events for all who read them now: they are decoded once, and not for each reader."""
         encoded_here = isinstance(self._events, bytes)
         self.size = RUN_BYTES + (len(self._events) if encoded_here else run.size)
         """The bytes of memory that it takes, about."""
@@ -104,7 +108,11 @@ class FinishedRun:
             return None
         if self._log is not None:
             return self._log.follow(self.id, after)
-        return MemoryLog(self._here()).follow(after)
+        log = self._shared and self._shared()
+        if log is None:
+            log = MemoryLog(self._here())
+            self._shared = weakref.ref(log)
+        return log.follow(after)
 
     def _here(self) -> Sequence[RunEvent]:
         return _events.decode(self._events) if isinstance(self._events, bytes) else self._events

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +17,10 @@ __all__ = [
     "Synchronous",
     "check_room",
     "connect",
+    "delete_step",
+    "empty_journal",
     "file_failure",
+    "free_pages",
     "in_words",
     "is_broken",
     "is_busy",
@@ -31,6 +34,12 @@ Synchronous = Literal["normal", "full"]
 BUSY_SECONDS = 10.0
 ROOM_BYTES = 256 * 1024
 """What must fit into the file before it counts as writable again: many events, not just one."""
+STEP_BYTES = 2**20
+"""How much of runs one step of a deletion takes: some milliseconds of the file's one writer."""
+STEP_PAGES = 512
+"""How many free pages it gives back."""
+JOURNAL_MS = 50
+"""How long an attempt to empty the journal may hold up writers while it waits for readers."""
 APPLICATION = 0x57494E44  # "WIND"
 
 _making = threading.Lock()
@@ -100,6 +109,15 @@ MIGRATIONS = (
     WHEN new.first <> (SELECT events FROM runs WHERE id = new.run_id) + 1 BEGIN
         SELECT RAISE(ABORT, 'the batch does not follow the last one');
     END;
+    """,
+    # No query may read every run: a list by owner, the open runs, and expiry have an index each.
+    """
+    CREATE INDEX runs_by_owner ON runs (owner, created);
+    DROP INDEX runs_open;
+    CREATE INDEX runs_open ON runs (created) WHERE ended IS NULL;
+    CREATE INDEX runs_by_end ON runs (ended, created, id, size) WHERE ended IS NOT NULL;
+    -- Runs that no reader finds any more, and whose batches are being deleted.
+    CREATE TABLE deleted (run_id TEXT PRIMARY KEY) WITHOUT ROWID;
     """,
 )
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -227,6 +245,70 @@ def check_room(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO room VALUES (zeroblob(?))", (ROOM_BYTES,))
         connection.execute("DROP TABLE room")
     connection.executescript("PRAGMA incremental_vacuum")
+
+
+def delete_step(
+    connection: sqlite3.Connection,
+    choose: Callable[[sqlite3.Connection], Sequence[str]],
+    free_before: int,
+) -> tuple[int, bool]:
+    """Deletes the runs that `choose` returns, some batches of deleted runs, and some free pages.
+
+    Returns how many runs, and whether another step may find more to do: pages that were free
+    before the deletion stay. A step that achieves nothing, as in a damaged file, is the last.
+    """
+    # The batches of a large run take many steps: they do not go with its record.
+    connection.execute("PRAGMA foreign_keys = OFF")
+    try:
+        with transaction(connection):
+            run_ids = [(run_id,) for run_id in choose(connection)]
+            connection.executemany("INSERT OR IGNORE INTO deleted VALUES (?)", run_ids)
+            connection.executemany("DELETE FROM orders WHERE run_id = ?", run_ids)
+            runs = connection.executemany("DELETE FROM runs WHERE id = ?", run_ids).rowcount
+            batches = _delete_batches(connection)
+    finally:
+        connection.execute("PRAGMA foreign_keys = ON")
+    free = free_pages(connection)
+    # Not by `execute`, which takes one step only, and so gives back one page.
+    connection.executescript(f"PRAGMA incremental_vacuum({STEP_PAGES})")
+    left = free_pages(connection)
+    return max(0, runs), runs > 0 or batches > 0 or free_before < left < free
+
+
+def _delete_batches(connection: sqlite3.Connection) -> int:
+    """Those of deleted runs, up to a bound; how many."""
+    count, room = 0, STEP_BYTES
+    for (run_id,) in connection.execute("SELECT run_id FROM deleted").fetchall():
+        query = "SELECT first, length(data) FROM batches WHERE run_id = ? ORDER BY first"
+        last = -1
+        for first, size in connection.execute(query, (run_id,)):
+            if room <= 0:
+                break
+            last, room = first, room - size
+        else:
+            connection.execute("DELETE FROM deleted WHERE run_id = ?", (run_id,))
+        some = "DELETE FROM batches WHERE run_id = ? AND first <= ?"
+        count += connection.execute(some, (run_id, last)).rowcount
+        if room <= 0:
+            break
+    return count
+
+
+def free_pages(connection: sqlite3.Connection) -> int:
+    """How many pages of the file hold nothing."""
+    return connection.execute("PRAGMA freelist_count").fetchone()[0]
+
+
+def empty_journal(connection: sqlite3.Connection) -> bool:
+    """Moves all of the journal into the file; False if a reader still needs the journal."""
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # most of it, beside writers
+    # The rest holds up writers until all readers have finished: better to try again.
+    connection.execute(f"PRAGMA busy_timeout = {JOURNAL_MS}")
+    try:
+        busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
+    return not busy
 
 
 @contextlib.contextmanager

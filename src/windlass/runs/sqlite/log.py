@@ -22,10 +22,15 @@ from windlass.runs.owned import OwnRuns
 from windlass.runs.persisted_log import StoredLog
 from windlass.runs.records import Order, Retention, RunRecord, expired
 from windlass.runs.sqlite import keepers, queries
+from windlass.runs.records import Order, Retention, RunRecord
+from windlass.runs.sqlite import database, keepers, queries
 from windlass.runs.sqlite.database import (
     Synchronous,
     check_room,
     connect,
+    delete_step,
+    empty_journal,
+    free_pages,
     in_words,
     is_broken,
     transaction,
@@ -38,8 +43,10 @@ log = logging.getLogger("windlass.runs")
 
 T = TypeVar("T")
 READERS = 4
-READ_EVENTS = 2_000
-"""How many events a follower takes at a time, about."""
+STEP_RUNS = 100
+"""How many runs one step of an expiry deletes: some milliseconds of the file's one writer."""
+STEP_PAUSE = 0.01
+"""Seconds between two steps, at least; a step that takes longer is followed by a longer pause."""
 ORDER_SECONDS = 0.2
 """How often orders from other processes are looked for while runs go."""
 
@@ -135,8 +142,9 @@ class SQLiteLog:
             return live.follow(after)
 
         async def more(number: int) -> list[RunEvent] | None:
-            look = partial(queries.events_after, run_id=run_id, after=number, limit=READ_EVENTS)
-            events, ended = await self._read(look)
+            events, ended = await self._read(
+                partial(queries.page_after, run_id=run_id, after=number)
+            )
             return None if ended and not events else events
 
         return PollingFollower(more, after)
@@ -183,13 +191,16 @@ class SQLiteLog:
     async def delete(self, run_id: str) -> None:
         if (await self.status(run_id)).ended is None:
             raise RunNotFound(f"the run {run_id!r} has not ended")
-        await self._delete([run_id])
+        await self._delete(partial(queries.ended_run, run_id=run_id))
 
     async def expire(self, retention: Retention) -> int:
-        gone = expired(await self.list(open=False), retention, self._clock())
-        if gone:
-            await self._delete([record.id for record in gone])
-        return len(gone)
+        look = partial(queries.expiry_cutoff, retention=retention, now=self._clock())
+        cutoff = await self._read(look)
+        if cutoff is None and not await self._read(queries.has_deleted):
+            return 0
+        return await self._delete(
+            partial(queries.runs_to_expire, cutoff=cutoff, max_runs=STEP_RUNS)
+        )
 
     async def aclose(self) -> None:
         """Writes what is to be written and lets go of the file. Runs that still go are left open.
@@ -212,22 +223,30 @@ class SQLiteLog:
         self._local = threading.local()
         self._process = None
 
-    async def _delete(self, run_ids: Sequence[str]) -> None:
-        """Wholly: neither the file nor its journal holds anything of them afterwards."""
+    async def _delete(self, choose: Callable[[sqlite3.Connection], Sequence[str]]) -> int:
+        """Deletes what `choose` returns, again and again until that is nothing; how many runs.
 
-        def delete(connection: sqlite3.Connection) -> None:
-            for run_id in run_ids:  # one by one, so that others may write in between
-                connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
-            # Not by `execute`, which takes one step only, and so gives back one page.
-            connection.executescript("PRAGMA incremental_vacuum")
-            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            if busy:
+        Wholly: neither the file nor its journal holds anything of them afterwards. In short steps,
+        with pauses in which other writers get their turn, also those of other processes.
+        """
+        loop = asyncio.get_running_loop()
+        free_before = await self._read(free_pages)
+        step = partial(delete_step, choose=choose, free_before=free_before)
+        count, more = 0, True
+        while more:
+            begun = loop.time()
+            runs, more = await self._write(step)
+            count += runs
+            await asyncio.sleep(max(STEP_PAUSE, loop.time() - begun))
+        end = loop.time() + database.BUSY_SECONDS
+        while not await self._write(empty_journal):
+            if loop.time() > end:
                 raise StorageError(
                     f"deleted, but {self.path}-wal still holds it, since another process reads: "
                     "it goes with the next deletion"
                 )
-
-        await self._write(delete)
+            await asyncio.sleep(STEP_PAUSE)
+        return count
 
     def _left_open(self, connection: sqlite3.Connection) -> Sequence[RunRecord]:
         found = queries.open_runs(connection)

@@ -10,10 +10,31 @@ from windlass.errors import RunNotFound
 from windlass.events import RunEvent
 from windlass.runs.persisted_log import Damaged
 from windlass.runs.records import DAMAGED, RunRecord
+from windlass.runs.log import PAGE_BYTES, PAGE_EVENTS
+from windlass.runs.records import DAMAGED, Retention, RunRecord
+from windlass.runs.stored import Damaged
 
-__all__ = ["events_after", "open_runs", "orders", "orders_of", "record_of", "records"]
+__all__ = [
+    "Cutoff",
+    "ended_run",
+    "events_after",
+    "expiry_cutoff",
+    "has_deleted",
+    "open_runs",
+    "orders",
+    "orders_of",
+    "page_after",
+    "record_of",
+    "records",
+    "runs_to_expire",
+]
+
+Cutoff = tuple[float, float, str]
+"""The newest run that is no longer kept: its end, its begin and its id. All older ones go too."""
 
 _RECORD = "id, model, created, owner, chat, title, origin, ended, reason, error, events, size"
+_STATE = "ended IS NOT NULL, events"
+"""Without the rest of the record: a follower of a run asks again and again."""
 _BATCHES = """
     SELECT data FROM batches WHERE run_id = :run AND last > :after AND first >= (
         SELECT ifnull(max(first), 0) FROM batches WHERE run_id = :run AND first <= :after + 1
@@ -31,16 +52,40 @@ def events_after(
 
     Raises `RunNotFound`, and `Damaged` for events that cannot be understood.
     """
+    return _events_after(connection, run_id, after, limit, None)
+
+
+def page_after(
+    connection: sqlite3.Connection, run_id: str, after: int
+) -> tuple[list[RunEvent], bool]:
+    """The same for a follower: one page, which ends with a batch."""
+    return _events_after(connection, run_id, after, PAGE_EVENTS, PAGE_BYTES)
+
+
+def _events_after(
+    connection: sqlite3.Connection,
+    run_id: str,
+    after: int,
+    max_events: int | None,
+    max_bytes: int | None,
+) -> tuple[list[RunEvent], bool]:
     # Before the events are: what has ended by now has all of them.
-    ended = _has_ended(connection, run_id)
+    ended, last = _row_of(connection, run_id, _STATE)
     events: list[RunEvent] = []
+    size = 0
     rows = connection.execute(_BATCHES, {"run": run_id, "after": after})
     for (data,) in rows:
-        events += _decoded(run_id, data)
-        if limit is not None and len(events) >= limit:
+        events += [event for event in _decoded(run_id, data) if event.seq > after]
+        size += len(data)
+        if max_events is not None and len(events) >= max_events:
+            break
+        if max_bytes is not None and size >= max_bytes and events:
             break
     rows.close()
-    return [event for event in events if event.seq > after], ended
+    if ended and not events and after < last:
+        _row_of(connection, run_id, _STATE)  # it may have been deleted meanwhile
+        raise Damaged(f"the run {run_id!r} cannot be read, it is damaged: events are missing")
+    return events, bool(ended)
 
 
 def record_of(connection: sqlite3.Connection, run_id: str) -> RunRecord:
@@ -63,19 +108,89 @@ def records(
         if value is not None:
             conditions.append(condition)
             values.append(value)
+    if chat:
+        conditions.append("chat <> ''")  # without it SQLite cannot use the index, which is partial
     if open is not None:
         conditions.append("ended IS NULL" if open else "ended IS NOT NULL")
     query = (
-        f"SELECT {_RECORD} FROM runs WHERE {' AND '.join(conditions)} ORDER BY created DESC LIMIT ?"
+        f"SELECT {_RECORD} FROM runs INDEXED BY {_index(owner, chat, open)}"
+        f" WHERE {' AND '.join(conditions)} ORDER BY created DESC LIMIT ?"
     )
     values.append(-1 if limit is None else limit)
     return [_record(row) for row in connection.execute(query, values).fetchall()]
 
 
+def _index(owner: str | None, chat: str | None, open: bool | None) -> str:
+    """The index that leads to the fewest runs: SQLite does not know how few are open."""
+    if open:
+        return "runs_open"
+    if chat:
+        return "runs_by_chat"
+    return "runs_by_time" if owner is None else "runs_by_owner"
+
+
 def open_runs(connection: sqlite3.Connection) -> list[tuple[RunRecord, int]]:
     """The runs that have not ended, oldest first, each with the number of its keeper."""
-    query = f"SELECT {_RECORD}, keeper FROM runs WHERE ended IS NULL ORDER BY created"
+    query = (
+        f"SELECT {_RECORD}, keeper FROM runs INDEXED BY runs_open"
+        " WHERE ended IS NULL ORDER BY created"
+    )
     return [(_record(row[:-1]), row[-1]) for row in connection.execute(query).fetchall()]
+
+
+_NEWEST_END = "ORDER BY ended DESC, created DESC, id DESC"
+_ENDED = "SELECT ended, created, id FROM runs INDEXED BY runs_by_end"
+_TOO_OLD = f"{_ENDED} WHERE ended < ? {_NEWEST_END} LIMIT 1"
+_TOO_MANY = f"{_ENDED} WHERE ended IS NOT NULL {_NEWEST_END} LIMIT 1 OFFSET ?"
+_TOO_LARGE = f"""
+    SELECT ended, created, id FROM (
+        SELECT ended, created, id,
+            sum(size) OVER ({_NEWEST_END} ROWS UNBOUNDED PRECEDING) AS total
+        FROM runs INDEXED BY runs_by_end WHERE ended IS NOT NULL
+    ) WHERE total > ? {_NEWEST_END} LIMIT 1
+"""
+_EXPIRED = """
+    SELECT id FROM runs INDEXED BY runs_by_end
+    WHERE ended IS NOT NULL AND (ended, created, id) <= (?, ?, ?)
+    ORDER BY ended, created, id LIMIT ?
+"""
+
+
+def expiry_cutoff(
+    connection: sqlite3.Connection, retention: Retention, now: float
+) -> Cutoff | None:
+    """Where expiry begins; None if every run is kept."""
+    limits = (
+        (_TOO_OLD, None if retention.max_age is None else now - retention.max_age),
+        (_TOO_MANY, retention.max_runs),
+        (_TOO_LARGE, retention.max_bytes),
+    )
+    found = [
+        connection.execute(query, (limit,)).fetchone()
+        for query, limit in limits
+        if limit is not None
+    ]
+    return max((row for row in found if row is not None), default=None)
+
+
+def runs_to_expire(
+    connection: sqlite3.Connection, cutoff: Cutoff | None, max_runs: int
+) -> Sequence[str]:
+    """The oldest runs up to the cutoff."""
+    if cutoff is None:
+        return ()
+    return [run_id for (run_id,) in connection.execute(_EXPIRED, (*cutoff, max_runs))]
+
+
+def has_deleted(connection: sqlite3.Connection) -> bool:
+    """Whether a deletion was interrupted: some batches of deleted runs are still there."""
+    return connection.execute("SELECT 1 FROM deleted LIMIT 1").fetchone() is not None
+
+
+def ended_run(connection: sqlite3.Connection, run_id: str) -> Sequence[str]:
+    """The run's id if it is there and has ended."""
+    query = "SELECT id FROM runs WHERE id = ? AND ended IS NOT NULL"
+    return [found for (found,) in connection.execute(query, (run_id,))]
 
 
 def orders(connection: sqlite3.Connection) -> list[tuple[int, str, bytes, bool]]:
@@ -91,11 +206,6 @@ def orders_of(connection: sqlite3.Connection, run_id: str) -> list[tuple[int, by
     """What was asked of one run: number and order, oldest first."""
     query = "SELECT id, data FROM orders WHERE run_id = ? ORDER BY id"
     return connection.execute(query, (run_id,)).fetchall()
-
-
-def _has_ended(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Without the rest of what is known: whoever follows a run asks again and again."""
-    return bool(_row_of(connection, run_id, "ended IS NOT NULL")[0])
 
 
 def _row_of(connection: sqlite3.Connection, run_id: str, columns: str) -> Sequence[Any]:
