@@ -20,7 +20,7 @@ from windlass.events import (
 from windlass.jsontext import encode_json
 from windlass.jsontext.large import encode_any_json, is_larger
 from windlass.jsontext.offload import LARGE
-from windlass.runs.log import PAGE_BYTES, PAGE_EVENTS
+from windlass.runs.event_log import PAGE_BYTES, PAGE_EVENTS
 
 __all__ = ["are_large", "encode_in_steps", "encoded", "in_pages"]
 

@@ -7,10 +7,6 @@ from starlette.responses import Response
 
 from windlass.errors import StorageError
 from windlass.events import RunEvent, event_to_json_bytes
-from windlass.gateway.body import read_as
-from windlass.gateway.chat import SSE_HEADERS, ask
-from windlass.gateway.chunks import HEARTBEAT
-from windlass.events import event_to_json_bytes
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import (
     Receive,
@@ -30,12 +26,11 @@ from windlass.gateway.runs.lookup import Decision, FoundRun, KeptHere, KnownHere
 from windlass.gateway.runs.run import run_fields
 from windlass.jsontext.offload import by_size
 from windlass.loop.history import History
-from windlass.runs.event_log import Follower
+from windlass.runs.event_log import PAGE_BYTES, Follower
 from windlass.runs.export import exported
 from windlass.wires.body import read_as
 from windlass.wires.chat.write_events import HEARTBEAT
 from windlass.wires.errors import Problem
-from windlass.runs.log import PAGE_BYTES, Follower
 
 __all__ = ["RunEvents", "RunRoutes"]
 

@@ -1,6 +1,7 @@
 """A reader's place in a run that another process writes."""
 
 import asyncio
+import contextlib
 import weakref
 from collections.abc import Awaitable, Callable
 
@@ -10,6 +11,7 @@ from windlass.events import RunEvent
 from windlass.messaging.connection import Msg
 from windlass.runs.event_log import PollingFollower
 from windlass.runs.jetstream.streams import Streams, subject_of
+from windlass.runs.event_log import PAGE_BYTES, PAGE_EVENTS, PollingFollower
 from windlass.runs.records import RunRecord
 
 __all__ = ["stream_follower"]
@@ -19,6 +21,7 @@ LOOK_SECONDS = 1.0
 SOON_SECONDS = 0.02
 """When what was heard is not there yet, it is looked for again after this, then twice this, ..."""
 MOST_LOOKS = 5
+SKIP_BYTES = 2**20
 
 _events: msgspec.json.Decoder[list[RunEvent]] = msgspec.json.Decoder(list[RunEvent])
 
@@ -50,12 +53,9 @@ class _Reading:
         self.tells: weakref.ref[PollingFollower] | None = None
 
     async def after(self, number: int) -> list[RunEvent] | None:
-        """The events behind that number; None if there will never be any."""
+        """The next page of events behind that number; None if there will never be any."""
         await self._listen()
-        found: list[RunEvent] = []
-        async for message, data in self._streams.batches(self._run_id, self._next):
-            self._next = message + 1
-            found += [event for event in _events.decode(data) if event.seq > number]
+        found = await self._page_after(number)
         if not found:
             self._look_again()
         if not found and not self._looked_up:
@@ -63,6 +63,21 @@ class _Reading:
             record = await self._known()
             if record.ended is not None and record.events <= number:
                 return None
+        return found
+
+    async def _page_after(self, number: int) -> list[RunEvent]:
+        found: list[RunEvent] = []
+        size = 0
+        # A reader that comes back skips what it has read, in larger pieces.
+        at_a_time = SKIP_BYTES if number and self._next == 1 else PAGE_BYTES
+        batches = self._streams.batches(self._run_id, self._next, max_bytes=at_a_time)
+        async with contextlib.aclosing(batches):
+            async for message, data in batches:
+                self._next = message + 1
+                found += [event for event in _events.decode(data) if event.seq > number]
+                size += len(data) if found else 0
+                if len(found) >= PAGE_EVENTS or size >= PAGE_BYTES:
+                    break
         return found
 
     def _look_again(self) -> None:

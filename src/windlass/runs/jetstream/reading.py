@@ -7,7 +7,7 @@ from nats.errors import NoRespondersError
 from windlass.jsontext import encode_json
 from windlass.messaging.connection import Connection, Msg, NatsError
 
-__all__ = ["Kept", "page"]
+__all__ = ["PAGE_BYTES", "Kept", "page"]
 
 PAGE = 256
 PAGE_BYTES = 16 * 2**20
@@ -23,14 +23,19 @@ class Kept(NamedTuple):
 
 
 async def page(
-    connection: Connection, stream: str, subject: str, begin: int, seconds: float
+    connection: Connection,
+    stream: str,
+    subject: str,
+    begin: int,
+    seconds: float,
+    max_bytes: int = PAGE_BYTES,
 ) -> tuple[list[Kept], int | None]:
     """The next messages from number `begin` on, and where to go on; None if these were all.
 
     The server that answers may be a moment behind the stream's leader. Raises `NatsError`, and
     `TimeoutError` if there is no answer in so many `seconds`.
     """
-    wanted = {"seq": begin, "next_by_subj": subject, "batch": PAGE, "max_bytes": PAGE_BYTES}
+    wanted = {"seq": begin, "next_by_subj": subject, "batch": PAGE, "max_bytes": max_bytes}
     *messages, end = await connection.answers(
         f"$JS.API.DIRECT.GET.{stream}", encode_json(wanted), seconds
     )

@@ -8,7 +8,7 @@ run, only one can go on writing.
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
 import nats.js.api as api
@@ -19,6 +19,8 @@ from windlass.errors import ConfigError, StorageError
 from windlass.messaging.connection import Connection, JetStreamContext, NatsError, connect
 from windlass.runs.jetstream.buckets import WRONG_SEQUENCE, Bucket
 from windlass.runs.jetstream.reading import Kept, page
+from windlass.runs.persisted_log import Damaged
+from windlass.runs.jetstream.reading import PAGE_BYTES, Kept, page
 from windlass.runs.persisted_log import Damaged
 
 __all__ = ["LEASES", "Append", "Last", "Streams", "TakenOver", "subject_of"]
@@ -135,16 +137,16 @@ class Streams:
         return await self.patiently(attempt)
 
     async def batches(
-        self, run_id: str, begin: int = 1, *, whole: bool = False
-    ) -> AsyncIterator[tuple[int, bytes]]:
+        self, run_id: str, begin: int = 1, *, whole: bool = False, max_bytes: int = PAGE_BYTES
+    ) -> AsyncGenerator[tuple[int, bytes]]:
         """The run's batches from message number `begin` on, each with its number.
 
-        They may come from a server that is a moment behind; the `whole` log has all that was
-        written before.
+        `max_bytes` is how much is asked for at a time. The batches may come from a server that is
+        a moment behind; the `whole` log has all that was written before.
         """
         on: int | None = begin
         while on is not None:
-            found, on = await self._page(STREAM, subject_of(run_id), on)
+            found, on = await self._page(STREAM, subject_of(run_id), on, max_bytes)
             for each in found:
                 yield each.number, await self.unpacked(run_id, each.data)
                 begin = each.number + 1
@@ -221,9 +223,13 @@ class Streams:
         js = await self._ready()
         return await _patiently(lambda: attempt(js))
 
-    async def _page(self, stream: str, subject: str, begin: int) -> tuple[list[Kept], int | None]:
+    async def _page(
+        self, stream: str, subject: str, begin: int, max_bytes: int = PAGE_BYTES
+    ) -> tuple[list[Kept], int | None]:
         connection = await self.connection()
-        return await _patiently(lambda: page(connection, stream, subject, begin, REQUEST_SECONDS))
+        return await _patiently(
+            lambda: page(connection, stream, subject, begin, REQUEST_SECONDS, max_bytes)
+        )
 
     async def _ready(self) -> JetStreamContext:
         if self._js is not None:

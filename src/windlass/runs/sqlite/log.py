@@ -20,8 +20,6 @@ from windlass.runs.event_log import Follower, MemoryLog, PollingFollower
 from windlass.runs.health import LogHealth
 from windlass.runs.owned import OwnRuns
 from windlass.runs.persisted_log import StoredLog
-from windlass.runs.records import Order, Retention, RunRecord, expired
-from windlass.runs.sqlite import keepers, queries
 from windlass.runs.records import Order, Retention, RunRecord
 from windlass.runs.sqlite import database, keepers, queries
 from windlass.runs.sqlite.database import (

@@ -8,11 +8,9 @@ import msgspec
 
 from windlass.errors import RunNotFound
 from windlass.events import RunEvent
+from windlass.runs.event_log import PAGE_BYTES, PAGE_EVENTS
 from windlass.runs.persisted_log import Damaged
-from windlass.runs.records import DAMAGED, RunRecord
-from windlass.runs.log import PAGE_BYTES, PAGE_EVENTS
 from windlass.runs.records import DAMAGED, Retention, RunRecord
-from windlass.runs.stored import Damaged
 
 __all__ = [
     "Cutoff",
