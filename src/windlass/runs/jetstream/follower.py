@@ -9,9 +9,8 @@ import msgspec
 
 from windlass.events import RunEvent
 from windlass.messaging.connection import Msg
-from windlass.runs.event_log import PollingFollower
-from windlass.runs.jetstream.streams import Streams, subject_of
 from windlass.runs.event_log import PAGE_BYTES, PAGE_EVENTS, PollingFollower
+from windlass.runs.jetstream.streams import Streams, subject_of
 from windlass.runs.records import RunRecord
 
 __all__ = ["stream_follower"]
