@@ -5,6 +5,7 @@ import random
 import shutil
 import sqlite3
 import struct
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -180,6 +181,9 @@ async def test_an_end_that_fails_ends_all_the_same(
     monkeypatch.setattr("threading.excepthook", lambda _: None)
     async with asyncio.timeout(GUARD):
         await log.aclose()
+    for thread in threading.enumerate():  # its exception is handled here, and not in the next test
+        if thread.name == f"windlass {path.name}":
+            thread.join()
 
 
 async def test_a_connection_that_is_stuck_in_a_transaction_is_made_anew(path: Path) -> None:

@@ -116,9 +116,13 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stops the active runs and streams, and closes the log and the connections."""
+        """Stops the active runs and streams, and closes the log and the connections.
+
+        In a forked child, those of the parent stay as they are.
+        """
         for run in [*self._store.all(), *self._launched]:
-            await run.stop()
+            if not run.inherited:
+                await run.stop()
         if self.log is not None:
             await self.log.aclose()
         await self.model.aclose()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,6 +35,7 @@ class AsyncRun:
     ) -> None:
         """`orders` have waited for the run: it obeys them before its first step."""
         self.id = plan.run_id
+        self._process = os.getpid()
         self.log = log or MemoryLog()
         self.log.on_order, self.log.on_failure = self._obey, self._give_up
         self.log.in_use = True
@@ -73,16 +75,23 @@ class AsyncRun:
             raise WindlassError("the run has not ended yet")
         return self._reply
 
+    @property
+    def inherited(self) -> bool:
+        """Whether it is active in the process that this one was forked from."""
+        return self._process != os.getpid() and not self.task.done()
+
     def events(self, after: int = 0) -> Follower:
         return self.log.follow(after)
 
     async def result(self) -> Reply:
         """Waits for the end. Raises what the run failed with."""
+        self._check_process()
         await asyncio.wait([self.task])
         return self.reply
 
     async def stop(self) -> None:
         """Ends the run now: tools are cancelled, and each answer says what is known of it."""
+        self._check_process()
         if not self.task.done():
             self._stopping = True
             if self._stepped:
@@ -116,6 +125,10 @@ class AsyncRun:
         """Decides about a call that waits for it; False if none with that id does."""
         approval = Approval(approved, arguments, reason)
         return self._loop.plan.approvals.resolve(call_id, approval)
+
+    def _check_process(self) -> None:
+        if self.inherited:
+            raise WindlassError(f"{self.id} is a run of the process that this one was forked from")
 
     def _obey(self, order: Order) -> None:
         if order.kind == "approve":

@@ -33,7 +33,8 @@ class AsyncStream:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.run.stop()
+        if not self.run.inherited:
+            await self.run.stop()
 
     def __aiter__(self) -> "AsyncStream":
         return self

@@ -25,7 +25,7 @@ from windlass.runs.encoding import are_large, encoded, in_pages
 from windlass.runs.event_log import PAGE_EVENTS, MemoryLog
 from windlass.runs.records import RunRecord
 
-__all__ = ["Batch", "BatchWriter", "Damaged", "NotWritable", "StoredLog"]
+__all__ = ["Batch", "BatchWriter", "Damaged", "NotWritable", "StoredLog", "TakenOver"]
 
 CAN_WAIT = frozenset(
     {
@@ -48,6 +48,10 @@ class Damaged(StorageError):
 
 class NotWritable(StorageError):
     """One run cannot be written, and could not be if it was tried again; others can."""
+
+
+class TakenOver(StorageError):
+    """Another process has taken the run over: only that one writes it now."""
 
 
 class Batch(Struct):

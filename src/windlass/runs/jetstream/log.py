@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -21,11 +22,12 @@ from windlass.runs.jetstream.buckets import Entry
 from windlass.runs.jetstream.follower import stream_follower
 from windlass.runs.jetstream.keepers import Keepers
 from windlass.runs.jetstream.orders import Orders
-from windlass.runs.jetstream.streams import Append, Last, Streams, TakenOver
+from windlass.runs.jetstream.streams import Append, Last, Streams
 from windlass.runs.jetstream.writer import RunWriter
 from windlass.runs.owned import OwnRuns
 from windlass.runs.persisted_log import Batch, Damaged, NotWritable, StoredLog
 from windlass.runs.records import Order, Retention, RunRecord, chosen, expired
+from windlass.runs.stored import Batch, Damaged, NotWritable, StoredLog, TakenOver
 
 __all__ = ["JetStreamLog"]
 
@@ -58,8 +60,8 @@ class JetStreamLog:
         self._streams = Streams(servers, replicas, lease, connection)
         self.health = LogHealth()
         self._clock = clock
-        self.keeper = f"keeper-{secrets.token_hex(8)}"
-        self._keepers = Keepers(self._streams, self.keeper, lease)
+        self._lease = lease
+        self._name_keeper()
         self._orders = Orders(self._streams, self._obey)
         self._own = OwnRuns()
         self._live, self._claimed = self._own.live, self._own.claimed
@@ -193,6 +195,8 @@ class JetStreamLog:
         return len(gone)
 
     async def aclose(self) -> None:
+        if self._streams.inherited:
+            return
         self._orders.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -210,9 +214,17 @@ class JetStreamLog:
         """Says from now on that this process lives, and hears orders for its runs."""
         async with self._starting:
             if not self._lives:
+                if self._process != os.getpid():  # the process has forked since the log was made
+                    self._name_keeper()
                 await self._keepers.join()
                 await self._orders.listen()
                 self._lives = True
+
+    def _name_keeper(self) -> None:
+        """No two processes have one name: each would take the runs of the other for its own."""
+        self._process = os.getpid()
+        self.keeper = f"keeper-{secrets.token_hex(8)}"
+        self._keepers = Keepers(self._streams, self.keeper, self._lease)
 
     async def _written(self, batch: Batch, append: Append) -> int:
         """Writes a run's next batch, and what is known of the run at its begin and end."""

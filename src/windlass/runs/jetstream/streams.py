@@ -7,6 +7,7 @@ run, only one can go on writing.
 """
 
 import asyncio
+import os
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar, cast
@@ -20,8 +21,10 @@ from windlass.messaging.connection import Connection, JetStreamContext, NatsErro
 from windlass.runs.jetstream.buckets import WRONG_SEQUENCE, Bucket
 from windlass.runs.jetstream.reading import PAGE_BYTES, Kept, page
 from windlass.runs.persisted_log import Damaged
+from windlass.runs.jetstream.reading import Kept, page
+from windlass.runs.stored import Damaged, TakenOver
 
-__all__ = ["LEASES", "Append", "Last", "Streams", "TakenOver", "subject_of"]
+__all__ = ["LEASES", "Append", "Last", "Streams", "subject_of"]
 
 STREAM = "WINDLASS_LOG"
 PIECES = "WINDLASS_PIECES"
@@ -49,10 +52,6 @@ PIECES_SECONDS = 5.0
 HOPELESS = (ConnectionClosedError, MaxPayloadError)
 
 T = TypeVar("T")
-
-
-class TakenOver(StorageError):
-    """Another process has written to the run: it has it now."""
 
 
 class Append(NamedTuple):
@@ -94,10 +93,18 @@ class Streams:
         self._opening = asyncio.Lock()
         self._connection: Connection | None = None
         self._js: JetStreamContext | None = None
+        self._process: int | None = None
+        """Which has the connection. Its forks share the socket, and must not use it."""
         self.records = Bucket(self, RECORDS, replicas)
         self.open_runs = Bucket(self, OPEN, replicas)
         self.leases = Bucket(self, LEASES, replicas, lease)
         self.orders = Bucket(self, ORDERS, replicas)
+
+    @property
+    def inherited(self) -> bool:
+        """Whether the process that this one was forked from has opened the connection."""
+        used = self._js is not None or self._opening.locked()
+        return used and self._process != os.getpid()
 
     async def connection(self) -> Connection:
         await self._ready()
@@ -230,10 +237,16 @@ class Streams:
         )
 
     async def _ready(self) -> JetStreamContext:
+        if self.inherited:
+            raise StorageError(
+                "the run log's connection to NATS was opened before this process was forked:"
+                " make a new client here, with a new log"
+            )
         if self._js is not None:
             return self._js
         async with self._opening:
             if self._js is None:
+                self._process = os.getpid()
                 self._connection = await connect(self._servers, "windlass log", self._options)
                 js = self._connection.jetstream(REQUEST_SECONDS)
                 try:

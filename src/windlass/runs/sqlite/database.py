@@ -12,6 +12,8 @@ from typing import Literal
 
 from windlass.errors import StorageError, WindlassError
 from windlass.runs.persisted_log import Damaged
+from windlass.runs.sqlite.connection import check_not_inherited
+from windlass.runs.stored import Damaged
 
 __all__ = [
     "Synchronous",
@@ -19,12 +21,14 @@ __all__ = [
     "connect",
     "delete_step",
     "empty_journal",
+    "fence",
     "file_failure",
     "free_pages",
     "in_words",
     "is_broken",
     "is_busy",
     "is_full",
+    "is_taken_over",
     "transaction",
 ]
 
@@ -41,6 +45,8 @@ STEP_PAGES = 512
 JOURNAL_MS = 50
 """How long an attempt to empty the journal may hold up writers while it waits for readers."""
 APPLICATION = 0x57494E44  # "WIND"
+TAKEN_OVER = "another process has taken the run over"
+"""What SQLite says of a write that the fence refuses."""
 
 _making = threading.Lock()
 MIGRATIONS = (
@@ -134,8 +140,10 @@ _WHOLE_FILE = (*_BUSY, *_BROKEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM, sqlit
 def connect(path: Path, synchronous: Synchronous = "normal") -> sqlite3.Connection:
     """Opens the file, makes it if it is not there, and brings it up to date.
 
-    Raises `StorageError` if it is damaged, not ours, or of a later version.
+    Raises `StorageError` if it is damaged, not ours, or of a later version, and in a process that
+    was forked while the file was used.
     """
+    check_not_inherited(path)
     _make(path)
     with in_words(path):
         connection = sqlite3.connect(
@@ -238,6 +246,15 @@ def transaction(connection: sqlite3.Connection) -> Generator[None]:
         raise
 
 
+def fence(connection: sqlite3.Connection, keeper: int) -> None:
+    """From now on this connection writes no events to runs that another process has taken over."""
+    connection.execute(
+        "CREATE TEMP TRIGGER run_is_ours BEFORE INSERT ON main.batches"
+        f" WHEN (SELECT keeper FROM main.runs WHERE id = new.run_id) <> {keeper}"
+        f" BEGIN SELECT RAISE(ABORT, '{TAKEN_OVER}'); END"
+    )
+
+
 def check_room(connection: sqlite3.Connection) -> None:
     """Writes something of a useful size, and takes it out again. Raises what SQLite raises."""
     with transaction(connection):
@@ -336,6 +353,11 @@ def is_busy(error: BaseException | None) -> bool:
 def is_full(error: BaseException | None) -> bool:
     """Whether the disk had no room."""
     return _code(error) & 0xFF == sqlite3.SQLITE_FULL
+
+
+def is_taken_over(error: BaseException | None) -> bool:
+    """Whether the fence has refused a write."""
+    return isinstance(error, sqlite3.Error) and str(error) == TAKEN_OVER
 
 
 def is_broken(error: BaseException | None) -> bool:

@@ -1,9 +1,17 @@
 """Which processes live: each holds a lock on a byte of a file, and the system lets go of it.
 
 A process that is killed keeps no lock, so no time has to pass before its runs are taken over.
+
+On Linux the locks belong to the open file, not to the process: the process may open and close the
+file elsewhere and keeps them. Systems without such locks drop them then; the fence of the database
+still keeps two processes from writing one run.
 """
 
+import contextlib
+import errno
 import os
+import struct
+import sys
 import threading
 from pathlib import Path
 
@@ -14,7 +22,7 @@ __all__ = ["hold", "is_alive", "release"]
 MAX_KEEPER = 2**62
 """Above all that can be locked."""
 _held: dict[Path, tuple[int, set[int]]] = {}
-"""By lock file: its one descriptor in this process, since closing any would drop all its locks."""
+"""By lock file: its one descriptor in this process, and the keepers that are locked with it."""
 _mutex = threading.Lock()
 
 
@@ -83,7 +91,37 @@ else:
     import fcntl
 
     def _lock(descriptor: int, keeper: int) -> None:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, keeper)
+        if not _lock_open_file(descriptor, keeper, fcntl.F_WRLCK):
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, keeper)
 
     def _unlock(descriptor: int, keeper: int) -> None:
-        fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, keeper)
+        if not _lock_open_file(descriptor, keeper, fcntl.F_UNLCK):
+            fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, keeper)
+
+    def _lock_open_file(descriptor: int, keeper: int, kind: int) -> bool:
+        """False where locks always belong to a process."""
+        if sys.platform != "linux":
+            return False
+        # struct flock: type, whence, start, length, pid; padded at its end
+        flock = struct.pack("hhqqi0q", kind, os.SEEK_SET, keeper, 1, 0)
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, flock)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return False  # an emulated or very old kernel
+        return True
+
+    def _let_go() -> None:
+        """A forked child has the parent's open files, and would hold their locks after its end.
+
+        The parent keeps its locks when the child closes them.
+        """
+        global _mutex
+        _mutex = threading.Lock()
+        for descriptor, _ in _held.values():
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        _held.clear()
+
+    os.register_at_fork(after_in_child=_let_go)

@@ -22,6 +22,9 @@ from windlass.runs.owned import OwnRuns
 from windlass.runs.persisted_log import StoredLog
 from windlass.runs.records import Order, Retention, RunRecord
 from windlass.runs.sqlite import database, keepers, queries
+from windlass.runs.records import Order, Retention, RunRecord, expired
+from windlass.runs.sqlite import keepers, queries
+from windlass.runs.sqlite.connection import Connection
 from windlass.runs.sqlite.database import (
     Synchronous,
     check_room,
@@ -71,13 +74,13 @@ class SQLiteLog:
         self.health = LogHealth()
         self._writer = Writer(self.path, synchronous, self.health, reserve)
         self._readers: ThreadPoolExecutor | None = None
-        self._connections: list[sqlite3.Connection] = []
+        self._connections: list[Connection] = []
         self._local = threading.local()
         self._own = OwnRuns()
         self._live = self._own.live
         self._orders: asyncio.Task[None] | None = None
         self._process: int | None = None
-        """Which has the file open. SQLite does not work in its forks: nothing may be done there."""
+        """Which has the file open. Its forks have none of its threads, and do not own its runs."""
         self._obeyed: set[tuple[int, str]] = set()
 
     def begin(self, record: RunRecord) -> MemoryLog:
@@ -217,7 +220,8 @@ class SQLiteLog:
             self._readers.shutdown()
             self._readers = None
         while self._connections:
-            self._connections.pop().close()
+            with self._connections.pop() as connection:
+                connection.close()
         self._local = threading.local()
         self._process = None
 
@@ -307,23 +311,23 @@ class SQLiteLog:
         self._process = self._process or os.getpid()
         if self._process != os.getpid():
             raise StorageError(
-                f"{self.path} was opened before this process was forked: make the client afterwards"
+                f"{self.path} was opened before this process was forked: make a new client here"
             )
 
     def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        connection = getattr(self._local, "connection", None)
+        connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._local.connection = connect(self.path, self._synchronous)
+            connection = self._local.connection = Connection(self.path)
             self._connections.append(connection)
-        try:
-            with in_words(self.path):
-                return work(connection)
-        except StorageError as error:
-            if is_broken(error.__cause__):  # the next one may find the file whole
-                self._local.connection = None
-                self._connections.remove(connection)
-                connection.close()
-            raise
+        with connection:
+            opened = connection.get(partial(connect, self.path, self._synchronous))
+            try:
+                with in_words(self.path):
+                    return work(opened)
+            except StorageError as error:
+                if is_broken(error.__cause__):  # the next one may find the file whole
+                    connection.close()
+                raise
 
 
 def _order_in(run_id: str, data: bytes) -> Order | None:

@@ -18,17 +18,21 @@ from windlass.runs.encoding import encode_in_steps
 from windlass.runs.health import LogHealth
 from windlass.runs.persisted_log import Batch, NotWritable
 from windlass.runs.sqlite import keepers
+from windlass.runs.sqlite.connection import Connection
 from windlass.runs.sqlite.database import (
     Synchronous,
     connect,
+    fence,
     file_failure,
     in_words,
     is_broken,
     is_busy,
     is_full,
+    is_taken_over,
     transaction,
 )
 from windlass.runs.sqlite.reserve import Reserve
+from windlass.runs.stored import Batch, NotWritable, TakenOver
 
 __all__ = ["Writer"]
 
@@ -68,9 +72,12 @@ class Writer:
         self.reserve = Reserve(path, reserve)
         self._path = path
         self._synchronous: Synchronous = synchronous
+        self._connection = Connection(path)
         self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._over: Future[None] | None = None
         """The end of the thread that writes, if there is one."""
+        self._closing: Future[None] | None = None
+        """The end of the thread before it, which may still write."""
         self._mutex = threading.Lock()
         self._broken = False
         """Whether the connection is to be made anew."""
@@ -96,6 +103,7 @@ class Writer:
         """
         with self._mutex:
             over, self._over = self._over, None
+            self._closing = over or self._closing
             jobs, self._jobs = self._jobs, queue.SimpleQueue()
         if over is None:
             nothing: Future[None] = Future()
@@ -112,46 +120,48 @@ class Writer:
                 self._over.set_running_or_notify_cancel()  # who waits for it cannot cancel it
                 threading.Thread(
                     target=self._work,
-                    args=(self._jobs, self._over),
+                    args=(self._jobs, self._over, self._closing),
                     name=f"windlass {self._path.name}",
                     daemon=True,
                 ).start()
 
-    def _work(self, waiting: "queue.SimpleQueue[Job]", end: "Future[None]") -> None:
-        connection: sqlite3.Connection | None = None
+    def _work(
+        self,
+        waiting: "queue.SimpleQueue[Job]",
+        end: "Future[None]",
+        before: "Future[None] | None",
+    ) -> None:
         over = False
         try:
+            if before is not None:
+                before.result()
             while not over:
                 jobs = [waiting.get()]
                 while not waiting.empty():
                     jobs.append(waiting.get_nowait())
                 over = None in jobs
-                connection = self._work_on(connection, jobs)
-            if connection is not None:
-                _close(connection)
-            if self.keeper:
-                keepers.release(self._path, self.keeper)
-                self.keeper = 0
+                with self._connection:
+                    self._work_on(jobs)
+            with self._connection:
+                self._connection.close()
+                if self.keeper:
+                    keepers.release(self._path, self.keeper)
+                    self.keeper = 0
         finally:
             end.set_result(None)
 
-    def _work_on(
-        self, connection: sqlite3.Connection | None, jobs: Sequence[Job]
-    ) -> sqlite3.Connection | None:
-        """Does the jobs; returns the connection for the next ones, if it is still of use."""
+    def _work_on(self, jobs: Sequence[Job]) -> None:
         self._broken = False
         try:
-            connection = connection or self._open()
+            connection = self._connection.get(self._open)
         except Exception as error:  # noqa: BLE001 - it is that of every caller
             self.health.failed(file_failure(error) or str(error))
             known = isinstance(error, StorageError)
             _refuse(jobs, error if known else StorageError(f"{self._path}: {error!r}"))
-            return None
+            return
         self._do(connection, jobs)
         if self._broken:
-            _close(connection)
-            return None
-        return connection
+            self._connection.close()
 
     def _open(self) -> sqlite3.Connection:
         """Raises `StorageError`. A later connection of this writer has the same keeper."""
@@ -166,8 +176,10 @@ class Writer:
                     keeper = connection.execute(query, (time.time(),)).lastrowid or 0
                     keepers.hold(self._path, keeper)
                     self.keeper = keeper
+                fence(connection, self.keeper)
         except BaseException:
-            _close(connection)
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
             raise
         self.reserve.fill()
         return connection
@@ -232,15 +244,12 @@ class Writer:
                     _insert(connection, some)  # a statement is a transaction of its own
         except Exception as error:  # noqa: BLE001 - the thread lives on for the other runs
             self._note(connection, error)
+            if is_taken_over(error.__cause__):
+                return TakenOver(f"another process has taken the run {some[0].run_id} over")
             if isinstance(error, StorageError) and file_failure(error) is not None:
                 return error
             return NotWritable(str(error))
         return None
-
-
-def _close(connection: sqlite3.Connection) -> None:
-    with contextlib.suppress(sqlite3.Error):  # all that was to be written was, or has failed
-        connection.close()
 
 
 def _insert_runs(connection: sqlite3.Connection, some: Sequence[Batch], keeper: int) -> None:
