@@ -450,3 +450,38 @@ def test_a_log_in_nats_that_was_made_before_the_fork_has_another_keeper_in_the_c
         nats,
     )
     assert lines == ["[]", "late"]
+
+
+def test_the_limits_of_gateways_that_were_forked_after_they_were_made_count_for_all(
+    nats: str,
+) -> None:
+    lines = lines_of(
+        """
+        import asyncio
+        from windlass.gateway.config import RunsConfig
+        from windlass.gateway.fleet import fleet_tally
+        from windlass.runs.jetstream import JetStreamLog
+
+        log = JetStreamLog(path)
+        tally = fleet_tally(RunsConfig(nats=(path,)), log)
+        taken, tried = Signal(), Signal()
+
+        async def take(wait, then):
+            await asyncio.to_thread(wait)
+            said(await tally.take("x", 1))
+            await asyncio.to_thread(then)  # its lease is kept meanwhile
+            await tally.aclose()
+            await log.aclose()
+
+        def first():
+            asyncio.run(take(lambda: None, lambda: (taken.give(), tried.wait())))
+
+        def second():
+            asyncio.run(take(taken.wait, tried.give))
+
+        for child in (in_fork(first), in_fork(second)):
+            wait_for(child)
+        """,
+        nats,
+    )
+    assert lines == ["True", "False"]

@@ -43,9 +43,13 @@ def fleet_tally(config: RunsConfig, kept: RunLog) -> Tally:
     if not isinstance(kept, JetStreamLog):
         return LocalTally()
     options: dict[str, Any] = {"user_credentials": config.creds} if config.creds else {}
-    return FleetTally(
-        list(config.nats), kept.keeper, kept.live, replicas=config.replicas, **options
-    )
+
+    async def live() -> None:
+        await kept.live()
+        tally.rename(kept.keeper)
+
+    tally = FleetTally(list(config.nats), kept.keeper, live, replicas=config.replicas, **options)
+    return tally
 
 
 class FleetTally:
@@ -75,6 +79,10 @@ class FleetTally:
         self._ready, self._news = asyncio.Event(), asyncio.Event()
         self._away = self._closed = False
         self._task: asyncio.Task[None] | None = None
+
+    def rename(self, keeper: str) -> None:
+        """Before anything is counted: a fork has another name than the process that made it."""
+        self._keeper = keeper
 
     async def spend(self, name: str, per_minute: int) -> float:
         desk = self._rates.get((name, per_minute))

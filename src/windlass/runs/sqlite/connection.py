@@ -33,6 +33,8 @@ class Connection:
             _connections.add(self)
 
     def __enter__(self) -> "Connection":
+        with _forking:  # a fork that waits comes first, however busy the threads are
+            pass
         self.lock.acquire()
         return self
 
