@@ -459,7 +459,7 @@ def test_the_limits_of_gateways_that_were_forked_after_they_were_made_count_for_
         """
         import asyncio
         from windlass.gateway.config import RunsConfig
-        from windlass.gateway.fleet import fleet_tally
+        from windlass.gateway.limits.fleet import fleet_tally
         from windlass.runs.jetstream import JetStreamLog
 
         log = JetStreamLog(path)

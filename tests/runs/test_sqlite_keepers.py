@@ -11,8 +11,8 @@ from tests.runs.sample_runs import STARTED, begin, kept
 
 from windlass.errors import StorageError
 from windlass.events import RunEnded, Status
+from windlass.runs.persisted_log import TakenOver
 from windlass.runs.sqlite import SQLiteLog, keepers
-from windlass.runs.stored import TakenOver
 
 
 async def claimed_elsewhere(path: Path) -> str:

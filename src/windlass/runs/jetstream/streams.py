@@ -20,9 +20,7 @@ from windlass.errors import ConfigError, StorageError
 from windlass.messaging.connection import Connection, JetStreamContext, NatsError, connect
 from windlass.runs.jetstream.buckets import WRONG_SEQUENCE, Bucket
 from windlass.runs.jetstream.reading import PAGE_BYTES, Kept, page
-from windlass.runs.persisted_log import Damaged
-from windlass.runs.jetstream.reading import Kept, page
-from windlass.runs.stored import Damaged, TakenOver
+from windlass.runs.persisted_log import Damaged, TakenOver
 
 __all__ = ["LEASES", "Append", "Last", "Streams", "subject_of"]
 

@@ -13,7 +13,6 @@ from typing import Literal
 from windlass.errors import StorageError, WindlassError
 from windlass.runs.persisted_log import Damaged
 from windlass.runs.sqlite.connection import check_not_inherited
-from windlass.runs.stored import Damaged
 
 __all__ = [
     "Synchronous",

@@ -22,8 +22,6 @@ from windlass.runs.owned import OwnRuns
 from windlass.runs.persisted_log import StoredLog
 from windlass.runs.records import Order, Retention, RunRecord
 from windlass.runs.sqlite import database, keepers, queries
-from windlass.runs.records import Order, Retention, RunRecord, expired
-from windlass.runs.sqlite import keepers, queries
 from windlass.runs.sqlite.connection import Connection
 from windlass.runs.sqlite.database import (
     Synchronous,

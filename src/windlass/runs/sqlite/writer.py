@@ -16,7 +16,7 @@ from msgspec import Struct
 from windlass.errors import StorageError
 from windlass.runs.encoding import encode_in_steps
 from windlass.runs.health import LogHealth
-from windlass.runs.persisted_log import Batch, NotWritable
+from windlass.runs.persisted_log import Batch, NotWritable, TakenOver
 from windlass.runs.sqlite import keepers
 from windlass.runs.sqlite.connection import Connection
 from windlass.runs.sqlite.database import (
@@ -32,7 +32,6 @@ from windlass.runs.sqlite.database import (
     transaction,
 )
 from windlass.runs.sqlite.reserve import Reserve
-from windlass.runs.stored import Batch, NotWritable, TakenOver
 
 __all__ = ["Writer"]
 
