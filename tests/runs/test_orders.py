@@ -28,6 +28,7 @@ from windlass.events import (
     ToolRunStarted,
 )
 from windlass.messaging.embedded import NatsServer
+from windlass.runs.encoding import encoded
 from windlass.runs.jetstream import JetStreamLog
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import Order
@@ -209,14 +210,18 @@ async def test_a_file_of_the_first_version_keeps_its_orders(
 ) -> None:
     with monkeypatch.context() as older:
         older.setattr(database, "MIGRATIONS", database.MIGRATIONS[:1])
-        log = SQLiteLog(path)
-        await kept(begin(log), STARTED)
-        await log.aclose()
-        connection = sqlite3.connect(path)
+        connection = database.connect(path)
+        connection.execute(
+            "INSERT INTO runs (id, model, created, owner, chat, title, origin, keeper)"
+            " VALUES ('run_1', 'scripted/model', 1.0, '', '', '', '{}', 1)"
+        )
+        connection.execute(
+            "INSERT INTO batches (run_id, first, last, data) VALUES ('run_1', 1, 1, ?)",
+            [encoded([replace(STARTED, seq=1)])],
+        )
         connection.execute(
             "INSERT INTO orders (id, run_id, data) VALUES (7, 'run_1', ?)", [b'{"kind":"stop"}']
         )
-        connection.commit()
         connection.close()
     log = SQLiteLog(path)
     await log.claim()

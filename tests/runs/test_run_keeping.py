@@ -56,17 +56,20 @@ async def test_runs_are_listed_newest_first_and_chosen_by_what_is_known(logs: Lo
     async def ids(**choice: Any) -> str:
         return "".join(each.id for each in await logs.other.list(**choice))
 
-    assert await ids() == "cdba"
-    assert await ids(limit=2) == "cd"
+    assert await ids() == "dacb", "whatever the clock said when they began"
+    assert await ids(limit=2) == "da"
     assert await ids(limit=0) == ""
     assert await ids(owner="web") == "cb"
     assert await ids(owner="") == "a"
-    assert await ids(chat="one") == "dba"
+    assert await ids(chat="one") == "dab"
     assert await ids(chat="one", limit=1) == "d"
     assert await ids(open=True) == "d"
-    assert await ids(open=False) == "cba"
+    assert await ids(open=False) == "acb"
     assert await ids(owner="web", chat="one", open=False) == "b"
     assert await ids(owner="nobody") == ""
+    assert await ids(before=await logs.other.status("a")) == "cb"
+    assert await ids(before=await logs.other.status("a"), limit=1) == "c"
+    assert await ids(before=await logs.other.status("b")) == ""
 
 
 async def test_an_unknown_run_is_said_to_be_unknown_and_nobody_waits_for_it(logs: Logs) -> None:

@@ -1,5 +1,6 @@
 """`AsyncChat`: a conversation; each reply's messages are where the next one begins."""
 
+import itertools
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +19,10 @@ from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord, title_of
 
 __all__ = ["AsyncChat"]
+
+
+_numbers = itertools.count(1)
+"""Orders the runs that no log numbers."""
 
 
 class Speaker(Protocol):
@@ -153,6 +158,7 @@ class AsyncChat:
                 id=reply.run_id,
                 model=reply.model,
                 created=began,
+                number=next(_numbers),
                 chat=self.id,
                 title=title_of(reply.messages),
                 ended=time.time(),

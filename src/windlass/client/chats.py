@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from windlass.runs.records import RunRecord
+from windlass.runs.records import RunRecord, place_of
 
 __all__ = ["ChatRecord", "chats_in"]
 
@@ -26,13 +26,13 @@ class ChatRecord(Struct, frozen=True, kw_only=True):
 
 
 def chats_in(records: Iterable[RunRecord]) -> list[ChatRecord]:
-    """The chats that the runs are parts of, the last used first."""
+    """The chats that the runs are parts of, those first whose last run began last."""
     chats: dict[str, list[RunRecord]] = {}
-    for record in sorted(records, key=lambda record: record.created):
+    for record in sorted(records, key=place_of):
         if record.chat:
             chats.setdefault(record.chat, []).append(record)
-    made = [_chat(chat, runs) for chat, runs in chats.items()]
-    return sorted(made, key=lambda chat: chat.updated, reverse=True)
+    newest = sorted(chats.items(), key=lambda chat: place_of(chat[1][-1]), reverse=True)
+    return [_chat(chat, runs) for chat, runs in newest]
 
 
 def _chat(chat: str, runs: list[RunRecord]) -> ChatRecord:
@@ -42,7 +42,7 @@ def _chat(chat: str, runs: list[RunRecord]) -> ChatRecord:
         title=first.title,
         model=last.model,
         created=first.created,
-        updated=max(run.ended or run.created for run in runs),
+        updated=last.ended or last.created,
         runs=len(runs),
         running=any(run.ended is None for run in runs),
     )

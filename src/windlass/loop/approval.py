@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias
 
@@ -36,18 +35,10 @@ Emit: TypeAlias = Callable[[RunEvent], None]
 class Approvals:
     """The approvals of one run: asked of a hook, or waited for until somebody calls `resolve`."""
 
-    def __init__(
-        self,
-        hook: ApprovalHook | None,
-        *,
-        wait: bool,
-        timeout: float,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, hook: ApprovalHook | None, *, wait: bool, timeout: float) -> None:
         self._hook = hook
         self._wait = wait
         self._timeout = timeout
-        self._clock = clock
         self._pending: dict[str, tuple[asyncio.Future[Approval], Emit]] = {}
 
     def expect(self, call_ids: Iterable[str], emit: Emit) -> None:
@@ -59,17 +50,17 @@ class Approvals:
             for call_id in call_ids:
                 self._pending[call_id] = (asyncio.get_running_loop().create_future(), emit)
 
-    async def ask(self, call: FunctionCall, emit: Emit, asked_at: float | None = None) -> Approval:
+    async def ask(self, call: FunctionCall, emit: Emit, waited: float | None = None) -> Approval:
         """The decision for this call: a no after the time-out, and when nobody can be asked.
 
-        The request and the decision are events. One that an earlier process has asked for, at the
-        time `asked_at`, is not asked for again: what is left of its time is waited for.
+        The request and the decision are events. What an earlier process requested, `waited`
+        seconds ago, is not requested again: this waits for the rest of the time.
         """
-        if asked_at is None:
+        if waited is None:
             emit(ApprovalRequested(call))
             left = self._timeout
         else:
-            left = max(0.0, self._timeout - (self._clock() - asked_at))
+            left = self._timeout - min(max(0.0, waited), self._timeout)
         if self._hook is None and self._wait:
             return await self._resolution(call.id, emit, left)
         decision = Approval(False, reason=NOBODY)

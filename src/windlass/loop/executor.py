@@ -49,6 +49,8 @@ class RunContext:
     deadline: float | None = None
     settled: Callable[[], Awaitable[None]] | None = None
     """Waits until all that was emitted is kept; None where nothing is."""
+    began: float = 0.0
+    """When the run began, on the clock of `time.monotonic`; of interest to resumed runs alone."""
 
 
 @dataclass(slots=True)
@@ -142,7 +144,10 @@ class ToolExecutor:
         recorded = job.recorded or RecordedCall()
         if recorded.decision is not None:
             return recorded.decision
-        return await job.run.approvals.ask(job.call, job.run.emit, recorded.asked_at)
+        waited = None
+        if recorded.asked_at is not None:
+            waited = time.monotonic() - job.run.began - recorded.asked_at
+        return await job.run.approvals.ask(job.call, job.run.emit, waited)
 
     async def _shared(
         self, job: ToolJob, tool: Tool, arguments: dict[str, Any], seconds: float

@@ -39,7 +39,7 @@ class RecordedCall(Struct):
 
     begun: ToolRunStarted | None = None
     asked_at: float | None = None
-    """When somebody's yes was asked for."""
+    """When an approval was requested, in seconds since the run began."""
     decision: Approval | None = None
     answer: ToolAnswer | None = None
 
@@ -72,6 +72,10 @@ class History:
         self.call_ids: set[str] = set()
         self.resumptions = 0
         """How often the run was taken up without having come any further since."""
+        self.seconds = 0.0
+        """From the first event to the last. A clock that steps back takes nothing off."""
+        self.last_time: float | None = None
+        """Of the last event."""
         self._round = RecordedRound(0, {})
         self._builder = TurnBuilder()
         for event in events:
@@ -134,6 +138,9 @@ class History:
         return interrupted(call) if known.begun else not_begun(call)
 
     def _add(self, event: RunEvent) -> None:
+        if self.last_time is not None and event.time > self.last_time:
+            self.seconds += event.time - self.last_time
+        self.last_time = event.time
         match event:
             case RunStarted():
                 self.started = event
@@ -167,7 +174,7 @@ class History:
                 if event.outcome != "interrupted":  # a tool that ends its process comes nowhere
                     self.resumptions = 0
             case ApprovalRequested():
-                self._call(event.call.id).asked_at = event.time
+                self._call(event.call.id).asked_at = self.seconds
             case ApprovalResolved():
                 self._call(event.call_id).decision = Approval(
                     event.approved, event.arguments, event.reason

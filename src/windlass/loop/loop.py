@@ -123,6 +123,8 @@ class Loop:
         self._demand = demand_of(plan.policy, plan.tools)
         self._open: tuple[Round, Sequence[FunctionCall]] | None = None
         """Calls that must have an answer whatever happens."""
+        self._began = time.monotonic() - _seconds_so_far(self._history)
+        """When the run began, by a clock that does not step."""
         plan.approvals.expect(self._history.questions, emit)
 
     async def run(self) -> Reply:
@@ -202,11 +204,11 @@ class Loop:
                 self._said.add_text(recorded.added_text)
 
     def _time_left(self) -> float | None:
-        """A run that was taken up again has no more time than it was given at its start."""
-        limit, started = self.plan.policy.timeout, self._history.started
-        if limit is None or started is None:
+        """A resumed run has what is left of the time that it was given at its start."""
+        limit = self.plan.policy.timeout
+        if limit is None or self._history.started is None:
             return limit
-        return max(0.0, limit - (time.time() - started.time))
+        return max(0.0, limit - (time.monotonic() - self._began))
 
     def _context(self, dependencies: Dependencies, deadline: float | None) -> RunContext:
         return RunContext(
@@ -219,6 +221,7 @@ class Loop:
             slots=asyncio.Semaphore(self.plan.policy.max_parallel),
             deadline=deadline,
             settled=self._settled,
+            began=self._began,
         )
 
     async def _go_round(self, context: RunContext) -> StopReason:
@@ -438,6 +441,17 @@ class Loop:
             log.info(
                 "Tool call parsed", extra={"tool": call.name, "tool_call_id": call.id, **shown}
             )
+
+
+def _seconds_so_far(history: History) -> float:
+    """How long ago an earlier process began the run.
+
+    The time between two processes is known by the clock alone. If that has stepped back, it counts
+    as none: what was left of a time limit never grows.
+    """
+    if history.last_time is None:
+        return 0.0
+    return history.seconds + max(0.0, time.time() - history.last_time)
 
 
 def _others(calls: Sequence[FunctionCall], theirs: Sequence[FunctionCall]) -> list[FunctionCall]:

@@ -56,10 +56,12 @@ class MemoryLog:
     """The events of a run that goes in this process. Belongs to one event loop."""
 
     def __init__(
-        self, events: Iterable[RunEvent] = (), clock: Callable[[], float] = time.time
+        self, events: Iterable[RunEvent] = (), clock: Callable[[], float] | None = None
     ) -> None:
-        self._clock = clock
+        """`clock` replaces that of the machine. The times of a log never decrease."""
         self._events: list[RunEvent] = list(events)
+        self._time = self._events[-1].time if self._events else 0.0
+        self._clock = clock or _steady_clock(self._time)
         self._waiters: list[asyncio.Future[None]] = []
         self._listeners: list[_Listener] = []
         self.ended = bool(self._events) and self._events[-1].done
@@ -96,7 +98,7 @@ class MemoryLog:
         if self.ended or self.closed:
             return
         self.ended = event.done
-        self._publish(replace(event, seq=len(self._events) + 1, time=self._clock()))
+        self._publish(replace(event, seq=len(self._events) + 1, time=self._now()))
 
     def listen(
         self,
@@ -145,6 +147,10 @@ class MemoryLog:
     def _over(self) -> bool:
         """Whether listeners have heard everything: they may hold what holds this log."""
         return self.closed or (bool(self._events) and self._events[-1].done)
+
+    def _now(self) -> float:
+        self._time = max(self._time, self._clock())
+        return self._time
 
     def _dismiss(self, entry: _Listener) -> None:
         if entry in self._listeners:
@@ -282,6 +288,13 @@ class PollingFollower:
     def hurry(self) -> None:
         """Looks now, and not when the time has come."""
         self._news.set()
+
+
+def _steady_clock(after: float) -> Callable[[], float]:
+    """Unix time that does not step: the time now, or `after` if that is later, and from then on
+    the seconds that pass."""
+    start = max(time.time(), after) - time.monotonic()
+    return lambda: start + time.monotonic()
 
 
 def _release(waiter: asyncio.Future[None]) -> None:

@@ -18,14 +18,16 @@ __all__ = ["MemoryRunLog"]
 class MemoryRunLog:
     """Nothing to claim: what this process has left open has ended with it."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self.health = LogHealth()
         self._clock = clock
+        self._begun = 0
         self._runs: dict[str, tuple[RunRecord, MemoryLog]] = {}
 
     def begin(self, record: RunRecord) -> MemoryLog:
         log = MemoryLog(clock=self._clock)
-        self._runs[record.id] = (record, log)
+        self._begun += 1
+        self._runs[record.id] = (replace(record, number=self._begun), log)
         return log
 
     async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
@@ -59,7 +61,7 @@ class MemoryRunLog:
         owner: str | None = None,
         chat: str | None = None,
         open: bool | None = None,
-        before: float | None = None,
+        before: RunRecord | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
         records = [_now(*run) for run in self._runs.values()]
@@ -78,7 +80,7 @@ class MemoryRunLog:
 
     async def expire(self, retention: Retention) -> int:
         ended = [record for record in await self.list(open=False) if record.ended is not None]
-        gone = expired(ended, retention, self._clock())
+        gone = expired(ended, retention, (self._clock or time.time)())
         for record in gone:
             del self._runs[record.id]
         return len(gone)

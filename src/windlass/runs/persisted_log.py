@@ -1,7 +1,6 @@
 """The log of one run that is kept: readers see what is written, and nothing before it is."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -97,7 +96,7 @@ class StoredLog(MemoryLog):
         *,
         record: RunRecord | None = None,
         after: int = 0,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         on_end: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`record` is that of a new run; a resumed one has its `events` instead, or the number
@@ -127,7 +126,7 @@ class StoredLog(MemoryLog):
         if self.ended or self.closed:
             return
         self._last += 1
-        self._pending.append(replace(event, seq=self._last, time=self._clock()))
+        self._pending.append(replace(event, seq=self._last, time=self._now()))
         self.ended = event.done
         if type(event) not in CAN_WAIT:
             self._hurry()

@@ -62,10 +62,13 @@ class RunLog(Protocol):
         owner: str | None = None,
         chat: str | None = None,
         open: bool | None = None,
-        before: float | None = None,
+        before: RunRecord | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
-        """The runs that are kept, newest first; `before` is a time. None does not choose."""
+        """The stored runs, newest first, whatever the clock said when they began.
+
+        `before` is the run that the list begins after. None means no filter.
+        """
         ...
 
     async def order(self, run_id: str, order: Order) -> bool:

@@ -1,5 +1,6 @@
 """What is known of runs beside their events, and which of them are no longer kept. Pure."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -8,7 +9,16 @@ from msgspec import Struct
 from windlass.content import Message
 from windlass.events import StopReason
 
-__all__ = ["DAMAGED", "Order", "Retention", "RunRecord", "chosen", "expired", "title_of"]
+__all__ = [
+    "DAMAGED",
+    "Order",
+    "Retention",
+    "RunRecord",
+    "chosen",
+    "expired",
+    "place_of",
+    "title_of",
+]
 
 TITLE_CHARS = 80
 DAMAGED: dict[str, Any] = {"kind": "damaged"}
@@ -21,6 +31,9 @@ class RunRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     model: str
     created: float
+    """By the clock of the process that began it, which may step: `number` gives the order."""
+    number: int = 0
+    """The later a run began in its log, the larger; 0 if a version without numbers began it."""
     owner: str = ""
     """Whose it is: the name of a gateway's key."""
     chat: str = ""
@@ -62,38 +75,58 @@ def chosen(
     owner: str | None,
     chat: str | None,
     open: bool | None,
-    before: float | None,
+    before: RunRecord | None,
     limit: int | None,
 ) -> Sequence[RunRecord]:
-    """Those that are asked for, newest first; `before` is a time. None does not choose."""
-    newest = sorted(records, key=lambda record: record.created, reverse=True)
+    """The matching runs, newest first; `before` is the run that the list begins after.
+
+    None means no filter.
+    """
+    newest = sorted(records, key=place_of, reverse=True)
     found = [
         record
         for record in newest
         if owner in (None, record.owner)
         and chat in (None, record.chat)
         and open in (None, record.ended is None)
-        and (before is None or record.created < before)
+        and (before is None or place_of(record) < place_of(before))
     ]
     return found[:limit]
 
 
-def expired(ended: Sequence[RunRecord], retention: Retention, now: float) -> Sequence[RunRecord]:
-    """Those of the ended runs, newest end first, that are not to be kept."""
+def place_of(record: RunRecord) -> tuple[int, float]:
+    """Sorts runs by when they began."""
+    return record.number, record.created
+
+
+def expired(ended: Iterable[RunRecord], retention: Retention, now: float) -> Sequence[RunRecord]:
+    """Those of the ended runs that are not to be kept. The newest ends are kept."""
     size = 0
-    for position, record in enumerate(newest := sorted(ended, key=_end, reverse=True)):
+    gone: list[RunRecord] = []
+    for position, record in enumerate(_by_end(ended)):
         size += record.size
         if (
-            (retention.max_age is not None and now - _end(record) > retention.max_age)
+            (retention.max_age is not None and now - (record.ended or 0.0) > retention.max_age)
             or (retention.max_runs is not None and position >= retention.max_runs)
             or (retention.max_bytes is not None and size > retention.max_bytes)
         ):
-            return newest[position:]
-    return ()
+            gone.append(record)
+    return gone
 
 
-def _end(record: RunRecord) -> float:
-    return record.ended or 0.0
+def _by_end(ended: Iterable[RunRecord]) -> Sequence[RunRecord]:
+    """The newest end first.
+
+    Ends are only known by the clock, which may have stepped back since earlier runs. A run ended
+    after it began, and that was after the beginning of every run before it: so its end counts as
+    not before any of these.
+    """
+    latest = -math.inf
+    keys: list[tuple[float, int, RunRecord]] = []
+    for position, record in enumerate(sorted(ended, key=place_of)):
+        latest = max(latest, record.created)
+        keys.append((max(latest, record.ended or 0.0), position, record))
+    return [record for _, _, record in sorted(keys, key=lambda key: key[:2], reverse=True)]
 
 
 def title_of(messages: Sequence[Message]) -> str:

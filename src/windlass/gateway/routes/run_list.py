@@ -14,6 +14,9 @@ from windlass.gateway.http.context import query_number
 from windlass.gateway.runs.lookup import FoundRun, KeptHere, RunStatus, known_here
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject
+from windlass.gateway.problems import bad_request
+from windlass.models.fields import JsonObject
+from windlass.runs.records import RunRecord
 
 __all__ = ["Newest", "RunQuery", "listed_runs", "read_limit", "read_query"]
 
@@ -90,8 +93,8 @@ class Newest:
         """They begin after the run `before`; `running` leaves out those that have long ended."""
         self._gateway, self._owner, self._running = gateway, owner, running
         self._before = before
-        self._time: float | None = None
-        """When the last of them began."""
+        self._last: RunRecord | None = None
+        """The last run of the piece before."""
         self._rest: Iterator[FoundRun] | None = None
 
     async def some(self, size: int) -> list[FoundRun]:
@@ -104,13 +107,13 @@ class Newest:
                 self._rest = self._remaining([*here.values()][::-1])
             return list(islice(self._rest, size))
         if self._before:
-            self._time = (await durable.find(self._before, self._owner)).created
+            self._last = await durable.find(self._before, self._owner)
             self._before = ""
         records = await durable.log.list(
-            owner=self._owner, open=self._running or None, before=self._time, limit=size
+            owner=self._owner, open=self._running or None, before=self._last, limit=size
         )
         if records:
-            self._time = records[-1].created
+            self._last = records[-1]
         return [here.get(record.id) or KeptHere(record, durable) for record in records]
 
     def _remaining(self, runs: Sequence[FoundRun]) -> Iterator[FoundRun]:

@@ -9,6 +9,10 @@ from windlass.content import Message
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.runs.chat_line import line
 from windlass.gateway.runs.hidden_turns import seen_by_client
+from windlass.gateway.chat_line import line, replaced_by
+from windlass.gateway.problems import Problem, Refused
+from windlass.gateway.request import ChatRequest
+from windlass.gateway.turns import CallIds, seen_by_client
 from windlass.loop.history import History
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
@@ -23,10 +27,10 @@ class ChatSoFar(Struct, frozen=True, kw_only=True):
     """What a run goes on with."""
 
     messages: tuple[Message, ...] = ()
+    replaced_from: int = 0
+    """The number of the first run that is replaced; 0 if none is, or it has no number."""
     replaced_since: float = 0.0
-    """When the first of its runs began whose place is taken; 0 if none is."""
-    latest: float = 0.0
-    """When the last of its runs began."""
+    """When that run began; 0 if none is replaced."""
 
 
 NO_CHAT = ChatSoFar()
@@ -62,11 +66,10 @@ class Chats:
             raise Refused(Problem(404, message, "run_not_found", "replaces"))
         if going := next((run.id for run in runs if run.ended is None), None):
             raise _busy(f"The run {going} of this chat has not ended.")
-        since = _place_of(replaced) if replaced else 0.0
-        before = [run for run in runs if not since or run.created < since]
-        latest = runs[0].created if runs else 0.0
+        number, since = _place_of(replaced) if replaced else (0, 0.0)
+        before = [run for run in runs if replaced is None or _is_before(run, number, since)]
         seen = await self.seen(line(before))
-        return ChatSoFar(messages=seen, replaced_since=since, latest=latest)
+        return ChatSoFar(messages=seen, replaced_from=number, replaced_since=since)
 
     async def seen(self, runs: Sequence[RunRecord]) -> tuple[Message, ...]:
         """The conversation as a client has it after these runs, newest first."""
@@ -80,9 +83,14 @@ class Chats:
         return ()
 
 
-def _place_of(run: RunRecord) -> float:
-    """When the run began, or the first of those whose place it has taken."""
-    return run.origin.get("replaced_since") or run.created
+def _place_of(run: RunRecord) -> tuple[int, float]:
+    """The number of the run, or of the first that it replaced, and when that began."""
+    number, since = replaced_by(run)
+    return (number, since) if since else (run.number, run.created)
+
+
+def _is_before(run: RunRecord, number: int, since: float) -> bool:
+    return run.number < number if number else run.created < since
 
 
 def _busy(message: str) -> Refused:

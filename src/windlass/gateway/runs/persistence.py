@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import functools
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -73,8 +72,10 @@ class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="k
     background: bool = False
     """Whether it goes on without the client that asked for it."""
     live: bool = True
+    replaced_from: int = 0
+    """The number of the first run of its chat that it replaced; 0 if none, or without a number."""
     replaced_since: float = 0.0
-    """When the first run of its chat began whose place it has taken; 0 if it has taken none."""
+    """When that run began; 0 if it replaced none."""
 
 
 def run_log(config: GatewayConfig) -> RunLog | None:
@@ -117,15 +118,15 @@ class DurableRuns:
             max_bytes=config.max_bytes,
         )
 
-    def begin(self, plan: RunPlan, owner: str, origin: Origin, after: float = 0.0) -> MemoryLog:
-        """The log of a new run. It begins after that time: the clocks of a fleet do not agree."""
+    def begin(self, plan: RunPlan, owner: str, origin: Origin) -> MemoryLog:
+        """The log of a new run."""
         request = origin.request
         bare = replace(origin, request=replace(request, messages=()))
         return self.log.begin(
             RunRecord(
                 id=plan.run_id,
                 model=request.model,
-                created=max(time.time(), math.nextafter(after, math.inf)),
+                created=time.time(),
                 owner=owner,
                 chat=request.chat,
                 title=title_of(plan.messages),

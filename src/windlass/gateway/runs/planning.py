@@ -68,6 +68,7 @@ class Preparation:
             mode=mode,
             background=background,
             live=live,
+            replaced_from=chat.replaced_from,
             replaced_since=chat.replaced_since,
         )
         return Prepared(plan, origin, chat)
@@ -76,7 +77,7 @@ class Preparation:
         """Where the run is to be kept, if runs are; from now on it is known there."""
         if self._durable is None:
             return None
-        return self._durable.begin(prepared.plan, owner, prepared.origin, prepared.chat.latest)
+        return self._durable.begin(prepared.plan, owner, prepared.origin)
 
     async def _so_far(self, owner: str, request: ChatRequest) -> ChatSoFar:
         """All that the model is to read: what the request brings, and what is kept of it here."""

@@ -78,8 +78,10 @@ class Bucket:
 
         return await self._place.patiently(attempt)
 
-    async def put(self, key: str, value: bytes) -> None:
-        await self._place.patiently(lambda js: js.publish(self._prefix + key, value))
+    async def put(self, key: str, value: bytes) -> int:
+        """Sets the key; returns the revision, which is larger than every earlier one."""
+        ack = await self._place.patiently(lambda js: js.publish(self._prefix + key, value))
+        return ack.seq
 
     async def replace(self, key: str, value: bytes, revision: int) -> bool:
         """Sets the key if it is still of that revision; False if it is not, or was set already by

@@ -53,7 +53,7 @@ class JetStreamLog:
         *,
         replicas: int = 1,
         lease: float = LEASE_SECONDS,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         **connection: Any,
     ) -> None:
         self._streams = Streams(servers, replicas, lease, connection)
@@ -163,7 +163,7 @@ class JetStreamLog:
         owner: str | None = None,
         chat: str | None = None,
         open: bool | None = None,
-        before: float | None = None,
+        before: RunRecord | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
         kept = await self._streams.records.all()
@@ -188,7 +188,7 @@ class JetStreamLog:
         await self._streams.purge(run_id)
 
     async def expire(self, retention: Retention) -> int:
-        gone = expired(await self.list(open=False), retention, self._clock())
+        gone = expired(await self.list(open=False), retention, (self._clock or time.time)())
         for record in gone:
             await self._streams.purge(record.id)
         return len(gone)
@@ -241,9 +241,10 @@ class JetStreamLog:
         streams = self._streams
         if batch.record is not None:
             await self.live()
-            # In this order: whoever finds it open finds all that was begun of it.
-            await streams.open_runs.put(append.run_id, self.keeper.encode())
-            await self._keep_record(batch.record)
+            # In this order: whoever finds it open finds all that was begun of it. The number of
+            # that message in its stream orders runs: the clocks of a fleet do not agree.
+            number = await streams.open_runs.put(append.run_id, self.keeper.encode())
+            await self._keep_record(replace(batch.record, number=number))
         number = await streams.append(append)
         if isinstance(batch.events[-1], RunEnded) and (
             record := await self._kept_record(append.run_id)

@@ -115,14 +115,42 @@ MIGRATIONS = (
         SELECT RAISE(ABORT, 'the batch does not follow the last one');
     END;
     """,
-    # No query may read every run: a list by owner, the open runs, and expiry have an index each.
+    # Runs have an order that no clock decides, and no query reads every run.
     """
-    CREATE INDEX runs_by_owner ON runs (owner, created);
+    ALTER TABLE runs ADD COLUMN number INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE runs ADD COLUMN end_number INTEGER;
+    CREATE TABLE begun (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
+    INSERT INTO begun (id) SELECT id FROM runs ORDER BY created, id;
+    UPDATE runs SET number = (SELECT number FROM begun WHERE begun.id = runs.id);
+    DROP TABLE begun;
+    CREATE TABLE over (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
+    INSERT INTO over (id) SELECT id FROM runs WHERE ended IS NOT NULL ORDER BY ended, created, id;
+    UPDATE runs SET end_number = (SELECT number FROM over WHERE over.id = runs.id);
+    DROP TABLE over;
+    DROP INDEX runs_by_time;
+    DROP INDEX runs_by_chat;
     DROP INDEX runs_open;
-    CREATE INDEX runs_open ON runs (created) WHERE ended IS NULL;
-    CREATE INDEX runs_by_end ON runs (ended, created, id, size) WHERE ended IS NOT NULL;
+    CREATE INDEX runs_by_number ON runs (number);
+    CREATE INDEX runs_by_chat ON runs (chat, number) WHERE chat <> '';
+    CREATE INDEX runs_by_owner ON runs (owner, number);
+    CREATE INDEX runs_open ON runs (number) WHERE ended IS NULL;
+    CREATE INDEX runs_by_age ON runs (ended) WHERE ended IS NOT NULL;
+    CREATE INDEX runs_by_end ON runs (end_number, size) WHERE end_number IS NOT NULL;
     -- Runs that no reader finds any more, and whose batches are being deleted.
     CREATE TABLE deleted (run_id TEXT PRIMARY KEY) WITHOUT ROWID;
+    DROP TRIGGER batch_written;
+    CREATE TRIGGER batch_written AFTER INSERT ON batches BEGIN
+        UPDATE runs SET
+            events = new.last,
+            size = size + length(new.data),
+            ended = new.ended,
+            reason = new.reason,
+            error = new.error,
+            end_number = CASE WHEN new.ended IS NOT NULL THEN (
+                SELECT ifnull(max(end_number), 0) + 1 FROM runs WHERE end_number IS NOT NULL
+            ) END
+        WHERE id = new.run_id;
+    END;
     """,
 )
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

@@ -64,7 +64,7 @@ class SQLiteLog:
         *,
         synchronous: Synchronous = "normal",
         reserve: int = 0,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.path = Path(path)
         self._clock = clock
@@ -157,7 +157,7 @@ class SQLiteLog:
         owner: str | None = None,
         chat: str | None = None,
         open: bool | None = None,
-        before: float | None = None,
+        before: RunRecord | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
         choose = partial(
@@ -193,7 +193,7 @@ class SQLiteLog:
         await self._delete(partial(queries.ended_run, run_id=run_id))
 
     async def expire(self, retention: Retention) -> int:
-        look = partial(queries.expiry_cutoff, retention=retention, now=self._clock())
+        look = partial(queries.expiry_cutoff, retention=retention, now=(self._clock or time.time)())
         cutoff = await self._read(look)
         if cutoff is None and not await self._read(queries.has_deleted):
             return 0

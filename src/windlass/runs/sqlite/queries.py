@@ -1,5 +1,6 @@
 """What is asked of the file: the events of a run, and what is known of runs."""
 
+import math
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
@@ -27,10 +28,12 @@ __all__ = [
     "runs_to_expire",
 ]
 
-Cutoff = tuple[float, float, str]
-"""The newest run that is no longer kept: its end, its begin and its id. All older ones go too."""
+Cutoff = tuple[int, float]
+"""Runs that are no longer kept: up to this number in the order of ends, and ended before a time."""
 
-_RECORD = "id, model, created, owner, chat, title, origin, ended, reason, error, events, size"
+_RECORD = """
+    id, model, created, owner, chat, title, origin, ended, reason, error, events, size, number
+"""
 _STATE = "ended IS NOT NULL, events"
 """Without the rest of the record: a follower of a run asks again and again."""
 _BATCHES = """
@@ -97,12 +100,13 @@ def records(
     owner: str | None,
     chat: str | None,
     open: bool | None,
-    before: float | None,
+    before: RunRecord | None,
     limit: int | None,
 ) -> Sequence[RunRecord]:
     """The chosen runs, newest first."""
     conditions, values = ["TRUE"], list[Any]()
-    for condition, value in (("owner = ?", owner), ("chat = ?", chat), ("created < ?", before)):
+    number = None if before is None else before.number
+    for condition, value in (("owner = ?", owner), ("chat = ?", chat), ("number < ?", number)):
         if value is not None:
             conditions.append(condition)
             values.append(value)
@@ -112,7 +116,7 @@ def records(
         conditions.append("ended IS NULL" if open else "ended IS NOT NULL")
     query = (
         f"SELECT {_RECORD} FROM runs INDEXED BY {_index(owner, chat, open)}"
-        f" WHERE {' AND '.join(conditions)} ORDER BY created DESC LIMIT ?"
+        f" WHERE {' AND '.join(conditions)} ORDER BY number DESC LIMIT ?"
     )
     values.append(-1 if limit is None else limit)
     return [_record(row) for row in connection.execute(query, values).fetchall()]
@@ -124,60 +128,60 @@ def _index(owner: str | None, chat: str | None, open: bool | None) -> str:
         return "runs_open"
     if chat:
         return "runs_by_chat"
-    return "runs_by_time" if owner is None else "runs_by_owner"
+    return "runs_by_number" if owner is None else "runs_by_owner"
 
 
 def open_runs(connection: sqlite3.Connection) -> list[tuple[RunRecord, int]]:
     """The runs that have not ended, oldest first, each with the number of its keeper."""
     query = (
         f"SELECT {_RECORD}, keeper FROM runs INDEXED BY runs_open"
-        " WHERE ended IS NULL ORDER BY created"
+        " WHERE ended IS NULL ORDER BY number"
     )
     return [(_record(row[:-1]), row[-1]) for row in connection.execute(query).fetchall()]
 
 
-_NEWEST_END = "ORDER BY ended DESC, created DESC, id DESC"
-_ENDED = "SELECT ended, created, id FROM runs INDEXED BY runs_by_end"
-_TOO_OLD = f"{_ENDED} WHERE ended < ? {_NEWEST_END} LIMIT 1"
-_TOO_MANY = f"{_ENDED} WHERE ended IS NOT NULL {_NEWEST_END} LIMIT 1 OFFSET ?"
+_ENDED = "FROM runs INDEXED BY runs_by_end WHERE end_number IS NOT NULL"
+_TOO_MANY = f"SELECT end_number {_ENDED} ORDER BY end_number DESC LIMIT 1 OFFSET ?"
 _TOO_LARGE = f"""
-    SELECT ended, created, id FROM (
-        SELECT ended, created, id,
-            sum(size) OVER ({_NEWEST_END} ROWS UNBOUNDED PRECEDING) AS total
-        FROM runs INDEXED BY runs_by_end WHERE ended IS NOT NULL
-    ) WHERE total > ? {_NEWEST_END} LIMIT 1
+    SELECT end_number FROM (
+        SELECT end_number, sum(size) OVER (
+            ORDER BY end_number DESC ROWS UNBOUNDED PRECEDING
+        ) AS total {_ENDED}
+    ) WHERE total > ? ORDER BY end_number DESC LIMIT 1
 """
-_EXPIRED = """
-    SELECT id FROM runs INDEXED BY runs_by_end
-    WHERE ended IS NOT NULL AND (ended, created, id) <= (?, ?, ?)
-    ORDER BY ended, created, id LIMIT ?
-"""
+_TOO_OLD = "SELECT id FROM runs INDEXED BY runs_by_age WHERE ended < ? ORDER BY ended LIMIT ?"
+_BEFORE = f"SELECT id {_ENDED} AND end_number <= ? ORDER BY end_number LIMIT ?"
 
 
 def expiry_cutoff(
     connection: sqlite3.Connection, retention: Retention, now: float
 ) -> Cutoff | None:
-    """Where expiry begins; None if every run is kept."""
-    limits = (
-        (_TOO_OLD, None if retention.max_age is None else now - retention.max_age),
-        (_TOO_MANY, retention.max_runs),
-        (_TOO_LARGE, retention.max_bytes),
-    )
+    """Which runs expire; None if every run is kept.
+
+    Numbers and sizes count in the order of the runs' ends, which does not depend on the clock.
+    """
+    limits = ((_TOO_MANY, retention.max_runs), (_TOO_LARGE, retention.max_bytes))
     found = [
         connection.execute(query, (limit,)).fetchone()
         for query, limit in limits
         if limit is not None
     ]
-    return max((row for row in found if row is not None), default=None)
+    number = max((row[0] for row in found if row is not None), default=0)
+    before = -math.inf if retention.max_age is None else now - retention.max_age
+    cutoff = (number, before)
+    return cutoff if runs_to_expire(connection, cutoff, 1) else None
 
 
 def runs_to_expire(
     connection: sqlite3.Connection, cutoff: Cutoff | None, max_runs: int
 ) -> Sequence[str]:
-    """The oldest runs up to the cutoff."""
+    """Some of the runs that expire, the oldest first."""
     if cutoff is None:
         return ()
-    return [run_id for (run_id,) in connection.execute(_EXPIRED, (*cutoff, max_runs))]
+    number, before = cutoff
+    rows = connection.execute(_BEFORE, (number, max_runs)).fetchall()
+    rows = rows or connection.execute(_TOO_OLD, (before, max_runs)).fetchall()
+    return [run_id for (run_id,) in rows]
 
 
 def has_deleted(connection: sqlite3.Connection) -> bool:
@@ -229,11 +233,13 @@ def _origin_of(data: bytes) -> dict[str, Any]:
 
 
 def _record(row: Sequence[Any]) -> RunRecord:
-    run_id, model, created, owner, chat, title, origin, ended, reason, error, events, size = row
+    run_id, model, created, owner, chat, title, origin, *state = row
+    ended, reason, error, events, size, number = state
     return RunRecord(
         id=run_id,
         model=model,
         created=created,
+        number=number,
         owner=owner,
         chat=chat,
         title=title,

@@ -252,14 +252,16 @@ class Writer:
 
 
 def _insert_runs(connection: sqlite3.Connection, some: Sequence[Batch], keeper: int) -> None:
+    """In a transaction: no other process numbers a run at the same time."""
     records = [batch.record for batch in some if batch.record is not None]
-    places = ",".join(["(?,?,?,?,?,?,?,?)"] * len(records))
+    places = ",".join(["(?,?,?,?,?,?,?,?,?)"] * len(records))
+    [last] = connection.execute("SELECT ifnull(max(number), 0) FROM runs").fetchone()
     values: list[object] = []
-    for record in records:
-        values += (record.id, record.model, record.created, record.owner, record.chat)
+    for number, record in enumerate(records, last + 1):
+        values += (number, record.id, record.model, record.created, record.owner, record.chat)
         values += (_whole(record.title), encode_in_steps(record.origin), keeper)
     connection.execute(
-        "INSERT INTO runs (id, model, created, owner, chat, title, origin, keeper)"
+        "INSERT INTO runs (number, id, model, created, owner, chat, title, origin, keeper)"
         f" VALUES {places}",
         values,
     )
