@@ -7,7 +7,7 @@ WindlassError
 ├── ToolError               raised in a tool, by its author, to say something to the model
 │   └── InvalidArguments    the model's arguments do not fit the tool; names the field
 ├── RoundLimitExceeded      `on_limit="error"`: the model still wants tools after the last round
-├── RunInterrupted          a run was cut off by the end of its process and cannot go on
+├── RunInterrupted          a run was interrupted by the end of its process; says what can be done
 ├── StorageError            the log of runs cannot be read or written
 ├── RunNotFound             no run with that id is known (or it has been forgotten)
 ├── TooManyRuns             the bound on running runs is reached
@@ -178,7 +178,10 @@ class RoundLimitExceeded(WindlassError):
 
 
 class RunInterrupted(WindlassError):
-    """A run was cut off by the end of its process and cannot go on; the message says why."""
+    """A run was interrupted by the end of its process.
+
+    The message says how to resume it, or why it cannot be resumed.
+    """
 
 
 class StorageError(WindlassError):

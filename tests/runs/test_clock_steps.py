@@ -14,6 +14,7 @@ from tests.runs.sample_runs import STARTED, Clock, begin, ended_run, kept
 from tests.runs.test_resume import Ledger, first_of, plan_of
 
 from windlass import AsyncClient
+from windlass.client.kept import KeptRun
 from windlass.client.run import AsyncRun
 from windlass.events import (
     ApprovalRequested,
@@ -93,7 +94,7 @@ async def test_runs_and_chats_are_listed_in_their_order(
     wall.stepped += step
     await first.send("three")
     assert [chat.id for chat in await client.chats()] == [first.id, second.id]
-    assert [run.record.title for run in await client.runs() if hasattr(run, "record")] == [
+    assert [run.record.title for run in await client.runs() if isinstance(run, KeptRun)] == [
         "one",
         "two",
         "three",

@@ -12,7 +12,7 @@ from typing import Any, Unpack, cast
 from windlass.client.chat import AsyncChat
 from windlass.client.chats import ChatRecord, chats_in
 from windlass.client.images import Image, with_images
-from windlass.client.kept import KeptRun
+from windlass.client.kept import KeptEvents, KeptRun
 from windlass.client.options import (
     Offer,
     Offers,
@@ -197,14 +197,16 @@ class AsyncClient:
     def subscribe(self, run_id: str, after: int = 0) -> Follower:
         """The run's events after number `after`, then each as it comes.
 
-        Raises `RunNotFound`; with a log, when the first event is asked for.
+        Raises `RunNotFound`; with a log, when the first event is asked for. Raises
+        `RunInterrupted` after the last event of a run whose process has exited and that no
+        process resumes.
         """
         try:
             return self._store.get(run_id).events(after)
         except RunNotFound:
             if self.log is None:
                 raise
-            return self.log.follow(run_id, after)
+            return KeptEvents(self.log, run_id, after)
 
     async def run(self, run_id: str) -> AsyncRun | KeptRun:
         """A run that goes here, or one that is kept. Raises `RunNotFound`."""

@@ -33,6 +33,10 @@ class MemoryRunLog:
     async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
         return []
 
+    async def is_interrupted(self, run_id: str) -> bool:
+        log = self._run(run_id)[1]
+        return log.closed and not log.ended
+
     async def reopen(self, run_id: str) -> MemoryLog:
         return self._run(run_id)[1]
 

@@ -28,6 +28,10 @@ class RunLog(Protocol):
         """
         ...
 
+    async def is_interrupted(self, run_id: str) -> bool:
+        """Whether the run has not ended and no process works on it. Raises `RunNotFound`."""
+        ...
+
     async def reopen(self, run_id: str) -> MemoryLog:
         """The log of a claimed run with all its events, to continue. Raises `Damaged`."""
         ...

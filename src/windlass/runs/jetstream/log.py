@@ -27,6 +27,8 @@ from windlass.runs.jetstream.writer import RunWriter
 from windlass.runs.owned import OwnRuns
 from windlass.runs.persisted_log import Batch, Damaged, NotWritable, StoredLog, TakenOver
 from windlass.runs.records import Order, Retention, RunRecord, chosen, expired
+from windlass.runs.records import Order, Retention, RunRecord, chosen, expired, place_of
+from windlass.runs.stored import Batch, Damaged, NotWritable, StoredLog
 
 __all__ = ["JetStreamLog"]
 
@@ -100,7 +102,16 @@ class JetStreamLog:
             if await self._streams.open_runs.replace(run_id, self.keeper.encode(), revision):
                 self._claimed.add(run_id)
                 claimed.append(record)
-        return sorted(claimed, key=lambda record: record.created)
+        return sorted(claimed, key=place_of)
+
+    async def is_interrupted(self, run_id: str) -> bool:
+        found = await self._streams.open_runs.get(run_id)
+        if found is None:
+            return False
+        if found.value == self.keeper.encode():
+            return self._own.is_free(run_id)
+        keeper = found.value.decode()
+        return found.value == NOBODY or bool(await self._keepers.gone({keeper}))
 
     async def reopen(self, run_id: str) -> MemoryLog:
         await self.live()

@@ -105,6 +105,14 @@ class SQLiteLog:
         """The runs that have not ended, and that no process works on."""
         return {record.id for record in await self._read(self._left_open)}
 
+    async def is_interrupted(self, run_id: str) -> bool:
+        keeper = await self._read(partial(queries.keeper_of, run_id=run_id))
+        if keeper is None:
+            return False
+        if keeper == self._writer.keeper:
+            return self._own.is_free(run_id)
+        return not keepers.is_alive(self.path, keeper)
+
     async def reopen(self, run_id: str) -> MemoryLog:
         try:
             events = await self.read(run_id)

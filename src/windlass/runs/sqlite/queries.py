@@ -19,6 +19,7 @@ __all__ = [
     "events_after",
     "expiry_cutoff",
     "has_deleted",
+    "keeper_of",
     "open_runs",
     "orders",
     "orders_of",
@@ -193,6 +194,12 @@ def ended_run(connection: sqlite3.Connection, run_id: str) -> Sequence[str]:
     """The run's id if it is there and has ended."""
     query = "SELECT id FROM runs WHERE id = ? AND ended IS NOT NULL"
     return [found for (found,) in connection.execute(query, (run_id,))]
+
+
+def keeper_of(connection: sqlite3.Connection, run_id: str) -> int | None:
+    """The number of the process that has the run; None if it has ended. Raises `RunNotFound`."""
+    ended, keeper = _row_of(connection, run_id, "ended IS NOT NULL, keeper")
+    return None if ended else keeper
 
 
 def orders(connection: sqlite3.Connection) -> list[tuple[int, str, bytes, bool]]:
