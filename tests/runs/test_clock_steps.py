@@ -24,8 +24,8 @@ from windlass.events import (
     TextDelta,
 )
 from windlass.loop.history import History
+from windlass.runs.event_log import MemoryLog
 from windlass.runs.jetstream import JetStreamLog
-from windlass.runs.log import MemoryLog
 from windlass.runs.records import Retention, RunRecord, expired
 from windlass.runs.sqlite import database
 from windlass.testing import Gate, ScriptedModel, call, slow

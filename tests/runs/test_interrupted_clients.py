@@ -16,8 +16,8 @@ from windlass.client.kept import KeptEvents, KeptRun
 from windlass.errors import RunInterrupted
 from windlass.events import RunEnded, RunEvent, RunResumed
 from windlass.messaging.embedded import NatsServer
+from windlass.runs.event_log import MemoryLog
 from windlass.runs.jetstream import JetStreamLog
-from windlass.runs.log import MemoryLog
 from windlass.testing import ScriptedModel
 
 

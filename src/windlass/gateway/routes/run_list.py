@@ -12,11 +12,9 @@ from windlass.events import StopReason
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import query_number
 from windlass.gateway.runs.lookup import FoundRun, KeptHere, RunStatus, known_here
+from windlass.runs.records import RunRecord
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject
-from windlass.gateway.problems import bad_request
-from windlass.models.fields import JsonObject
-from windlass.runs.records import RunRecord
 
 __all__ = ["Newest", "RunQuery", "listed_runs", "read_limit", "read_query"]
 

@@ -7,12 +7,8 @@ from msgspec import Struct
 
 from windlass.content import Message
 from windlass.gateway.http.errors import Refused
-from windlass.gateway.runs.chat_line import line
+from windlass.gateway.runs.chat_line import line, replaced_by
 from windlass.gateway.runs.hidden_turns import seen_by_client
-from windlass.gateway.chat_line import line, replaced_by
-from windlass.gateway.problems import Problem, Refused
-from windlass.gateway.request import ChatRequest
-from windlass.gateway.turns import CallIds, seen_by_client
 from windlass.loop.history import History
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord

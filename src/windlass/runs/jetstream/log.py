@@ -26,9 +26,7 @@ from windlass.runs.jetstream.streams import Append, Last, Streams
 from windlass.runs.jetstream.writer import RunWriter
 from windlass.runs.owned import OwnRuns
 from windlass.runs.persisted_log import Batch, Damaged, NotWritable, StoredLog, TakenOver
-from windlass.runs.records import Order, Retention, RunRecord, chosen, expired
 from windlass.runs.records import Order, Retention, RunRecord, chosen, expired, place_of
-from windlass.runs.stored import Batch, Damaged, NotWritable, StoredLog
 
 __all__ = ["JetStreamLog"]
 
