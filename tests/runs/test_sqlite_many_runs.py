@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.runs.looking import opened, rows
-from tests.runs.sample_runs import STARTED, Clock, begin, ended_run, kept
+from tests.runs.sample_runs import STARTED, Clock, begin, ended_run, kept, record
 
 from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEnded, RunStarted, TextDelta
@@ -25,7 +25,7 @@ RUNS = 2_000
 MAX_INSTRUCTIONS = 4_000
 """Of SQLite's machine, for what one method does: reading 2,000 runs takes 10,000 or more."""
 EVERY = 100
-IN_ORDER_OF_TIME = "SCAN runs USING INDEX runs_by_time"
+IN_ORDER = "SCAN runs USING INDEX runs_by_number"
 """A list of all owners, newest first: it reads no more than it returns."""
 OPEN_ONES = "SCAN runs USING INDEX runs_open"
 """The index has the open runs alone."""
@@ -78,6 +78,10 @@ async def fill(log: SQLiteLog, count: int = RUNS) -> None:
 Use = Callable[[], Awaitable[object]]
 
 
+MIDDLE = record("middle", number=1_000)
+"""Where a later page begins."""
+
+
 def uses(log: SQLiteLog) -> dict[str, Use]:
     """All that a gateway asks of its log, but for bounds by number and size."""
 
@@ -89,12 +93,12 @@ def uses(log: SQLiteLog) -> dict[str, Use]:
         "list": lambda: log.list(limit=5),
         "list of an owner": lambda: log.list(owner="web", limit=5),
         "list of an owner without runs": lambda: log.list(owner="other", limit=5),
-        "next page": lambda: log.list(owner="web", before=1_000.5, limit=5),
-        "next page of all": lambda: log.list(before=1_000.5, limit=5),
+        "next page": lambda: log.list(owner="web", before=MIDDLE, limit=5),
+        "next page of all": lambda: log.list(before=MIDDLE, limit=5),
         "ended": lambda: log.list(owner="web", open=False, limit=5),
         "ended of all": lambda: log.list(open=False, limit=5),
         "running": lambda: log.list(owner="web", open=True),
-        "running, next page": lambda: log.list(owner="web", open=True, before=1_000.5),
+        "running, next page": lambda: log.list(owner="web", open=True, before=MIDDLE),
         "running of all": lambda: log.list(open=True),
         "chat": lambda: log.list(owner="web", chat="chat_1"),
         "chat that is not there": lambda: log.list(owner="web", chat="chat_none"),
@@ -205,7 +209,7 @@ async def test_no_statement_reads_every_run_or_every_batch(
             if found:
                 scans[statement] = found
     found = {each for plans in scans.values() for each in plans}
-    assert found == {IN_ORDER_OF_TIME, OPEN_ONES}
+    assert found == {IN_ORDER, OPEN_ONES}
     bounded = ("ORDER BY created DESC LIMIT ?", "BY runs_open")
     assert [each for each in scans if not any(part in each for part in bounded)] == []
 
@@ -369,12 +373,23 @@ async def test_a_deletion_that_was_interrupted_is_completed_by_the_next_expiry(
     await log.aclose()
 
 
-async def test_of_runs_that_ended_at_once_those_that_began_last_are_kept(
+async def test_of_runs_that_ended_at_one_time_the_last_to_end_are_kept(
     path: Path, clock: Clock
 ) -> None:
     log = SQLiteLog(path, clock=clock)
     for number in (3, 1, 4, 2):
         await ended_run(log, f"run_{9 - number}", float(number))
     assert await log.expire(Retention(max_runs=2)) == 2
-    assert [each.created for each in await log.list()] == [4.0, 3.0]
+    assert [each.created for each in await log.list()] == [2.0, 4.0]
+    await log.aclose()
+
+
+async def test_a_clock_that_steps_back_expires_no_newer_runs(path: Path, clock: Clock) -> None:
+    log = SQLiteLog(path, clock=clock)
+    for number in (1, 2, 3):
+        await ended_run(log, f"before_{number}", float(number))
+    clock.now -= 86_400.0
+    await ended_run(log, "after", clock.now)
+    assert await log.expire(Retention(max_runs=2)) == 2
+    assert [each.id for each in await log.list()] == ["after", "before_3"]
     await log.aclose()
