@@ -454,3 +454,26 @@ async def test_a_gateway_that_serves_takes_up_what_was_left_open(places: Places)
     async with asyncio.timeout(SECONDS):
         assert content(await after.ended(run_id)) == TEXT
     tending.cancel()
+
+
+async def test_a_run_is_taken_up_while_old_ones_are_being_deleted(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = places.open([slow(TEXT, Gate())])
+    run_id = await before.start()
+    await before.crash()
+    after = places.open([TEXT])
+    deleting, asked = asyncio.Event(), asyncio.Event()
+
+    async def expire(_: object) -> int:
+        asked.set()
+        await deleting.wait()
+        return 0
+
+    assert after.gateway.durable is not None
+    monkeypatch.setattr(after.gateway.durable.log, "expire", expire)
+    tending = asyncio.create_task(after.gateway.tend())
+    async with asyncio.timeout(SECONDS):
+        await asked.wait()
+        assert content(await after.ended(run_id)) == TEXT
+    tending.cancel()
