@@ -1,6 +1,6 @@
 """Windlass beside a raw aiohttp loop and the openai SDK: CPU, memory, import, in one run.
 
-    python bench/run.py                       everything, some ten minutes
+    python bench/run.py                       everything, some twenty minutes
     python bench/run.py --quick               the same with fewer samples, some two
     python bench/run.py --only tokens         one scenario, or several
     python bench/run.py --profile one_tool    where Windlass's time goes
@@ -22,6 +22,7 @@ import aistudio
 import durable
 import fleet
 import gateway
+import kept_runs
 import mcp_calls
 import parser as parser_bench
 import remote
@@ -46,6 +47,7 @@ APART: dict[str, Callable[[bool], list[report.Verdict] | None]] = {
     "aistudio": aistudio.show,
     "gateway": gateway.show,
     "durable": durable.show,
+    "kept": kept_runs.bench,
     "mcp": mcp_calls.show,
     "remote": remote.show,
     "fleet": fleet.show,

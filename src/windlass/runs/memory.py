@@ -57,7 +57,8 @@ class MemoryRunLog:
         return self._run(run_id)[1].follow(after)
 
     async def status(self, run_id: str) -> RunRecord:
-        return _now(*self._run(run_id))
+        self._run(run_id)
+        return self._now(run_id)
 
     async def list(
         self,
@@ -68,7 +69,7 @@ class MemoryRunLog:
         before: RunRecord | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
-        records = [_now(*run) for run in self._runs.values()]
+        records = [self._now(run_id) for run_id in self._runs]
         return chosen(records, owner=owner, chat=chat, open=open, before=before, limit=limit)
 
     async def order(self, run_id: str, order: Order) -> bool:
@@ -98,8 +99,16 @@ class MemoryRunLog:
         except KeyError:
             raise RunNotFound(f"no run {run_id!r} is known here") from None
 
+    def _now(self, run_id: str) -> RunRecord:
+        record, log = self._runs[run_id]
+        if record.ended is None:
+            record = _up_to_date(record, log)
+            if record.ended is not None:  # its events are encoded to count them once only
+                self._runs[run_id] = (record, log)
+        return record
 
-def _now(record: RunRecord, log: MemoryLog) -> RunRecord:
+
+def _up_to_date(record: RunRecord, log: MemoryLog) -> RunRecord:
     events = log.recorded()
     record = replace(record, events=len(events), size=len(encoded(events)))
     last = events[-1] if events else None
