@@ -1,14 +1,18 @@
 """Lists of a fleet's runs: as the others have left them, and without reading everything again."""
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.remote.mortal_nats import MortalNats
-from tests.runs.sample_runs import ended_run
+from tests.runs.sample_runs import ended_run, record
 
 from windlass.runs.jetstream import JetStreamLog
+from windlass.runs.jetstream.known import KnownRuns
 from windlass.runs.jetstream.reading import Kept
 from windlass.runs.jetstream.streams import Streams
+from windlass.runs.records import Retention
 
 
 async def listed(log: JetStreamLog) -> list[str]:
@@ -55,3 +59,82 @@ async def test_a_list_reads_only_what_is_new(
         assert len(read) == 1
         await here.aclose()
         await there.aclose()
+
+
+async def test_a_process_does_not_read_everything_again_after_its_own_deletions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with MortalNats(tmp_path) as server:
+        log = JetStreamLog(server.url)
+        for number in range(5):
+            await ended_run(log, f"run_{number}", float(number))
+        assert len(await listed(log)) == 5
+        read: list[Kept] = []
+        everything = Streams.everything
+
+        async def watched(self: Streams, stream: str, subject: str, begin: int = 1) -> list[Kept]:
+            found = await everything(self, stream, subject, begin)
+            read.extend(found)
+            return found
+
+        monkeypatch.setattr(Streams, "everything", watched)
+        assert await log.expire(Retention(max_runs=2)) == 3
+        await log.delete("run_3")
+        assert await listed(log) == ["run_4"]
+        assert read == []
+        await log.aclose()
+
+
+async def test_a_list_that_is_cancelled_loses_nothing_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with MortalNats(tmp_path) as server:
+        here, there = JetStreamLog(server.url), JetStreamLog(server.url)
+        await ended_run(here, "run_0")
+        assert await listed(there) == ["run_0"]
+        await here.delete("run_0")
+        for number in range(1, 4):
+            await ended_run(here, f"run_{number}", chat="chat_1")
+        unpacked = Streams.unpacked
+
+        async def cancelled(self: Streams, run_id: str, data: bytes) -> bytes:
+            if run_id == "run_2":
+                raise asyncio.CancelledError
+            return await unpacked(self, run_id, data)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Streams, "unpacked", cancelled)
+            with pytest.raises(asyncio.CancelledError):
+                await there.list()
+        assert await listed(there) == ["run_1", "run_2", "run_3"]
+        assert {each.id for each in await there.list(chat="chat_1")} == {"run_1", "run_2", "run_3"}
+        await here.aclose()
+        await there.aclose()
+
+
+def test_known_runs_are_found_by_chat_owner_and_state() -> None:
+    known = KnownRuns()
+    for number in range(6):
+        fields = {"owner": "web" if number % 2 else "cli", "chat": "c" if number < 3 else ""}
+        ended = None if number in (1, 4) else 10.0
+        known.put(record(f"run_{number}", float(number), ended=ended, **fields), number)
+
+    def found(**wanted: Any) -> list[str]:
+        wanted = {"owner": None, "chat": None, "open": None, "before": None, **wanted}
+        return sorted(each.id.removeprefix("run_") for each in known.found(**wanted))
+
+    assert found() == list("012345")
+    assert found(chat="c") == list("012")
+    assert found(chat="c", owner="web") == ["1"]
+    assert found(chat="c", open=True) == ["1"]
+    assert found(chat="none") == []
+    assert found(chat="") == list("345")
+    assert found(open=True) == ["1", "4"]
+    assert found(open=True, before=2.0) == ["1"]
+    # Those that have ended since their records were written are among the ended ones.
+    assert found(open=False) == list("012345")
+    known.put(record("run_1", 1.0, ended=20.0, chat="d"), 9)
+    assert (found(open=True), found(chat="c"), found(chat="d")) == (["4"], ["0", "2"], ["1"])
+    known.drop("run_1")
+    known.drop("run_1")
+    assert (found(chat="d"), known.revision("run_1"), known.revision("run_2")) == ([], None, 2)

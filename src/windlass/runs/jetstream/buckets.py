@@ -41,6 +41,8 @@ class Bucket:
         self._place = place
         self._known: dict[str, Entry] = {}
         self._newest = 0
+        self._changed: set[str] | None = None
+        """Keys that were set or taken out since `changes` was called last, if it ever was."""
         self._reading = asyncio.Lock()
         self._prefix = f"$KV.{name}."
         self._name = f"KV_{name}"
@@ -103,21 +105,47 @@ class Bucket:
         """Takes the key out wholly, or all below it if it ends in `.>`."""
         subject = self._prefix + key
         await self._place.patiently(lambda js: js.purge_stream(self._name, subject=subject))
+        # Then the others need not be read again to notice it here.
+        if self._known.pop(key, None) is not None and self._changed is not None:
+            self._changed.add(key)
 
     async def all(self) -> dict[str, Entry]:
         """Everything, by key, as it was written before; only what is new is read."""
         async with self._reading:
-            await self._catch_up()
-            if len(self._known) != await self._count():  # what is taken out leaves no trace
-                self._known, self._newest = {}, 0
-                await self._catch_up()
+            await self._read_news()
             return dict(self._known)
+
+    async def changes(self) -> dict[str, Entry | None]:
+        """What was set, or taken out (None), since this was called last; at first, everything."""
+        async with self._reading:
+            await self._read_news()
+            changed, self._changed = self._changed, set()
+            keys = self._known.keys() if changed is None else changed
+            return {key: self._known.get(key) for key in keys}
+
+    async def _read_news(self) -> None:
+        await self._catch_up()
+        if len(self._known) == await self._count():
+            return
+        # What others take out leaves no trace: everything is read again.
+        before, newest = self._known, self._newest
+        self._known, self._newest = {}, 0
+        try:
+            await self._catch_up()
+        except BaseException:
+            self._known, self._newest = before, newest
+            raise
+        if self._changed is not None:
+            self._changed |= before.keys() - self._known.keys()
 
     async def _catch_up(self) -> None:
         for _ in range(CATCHING_UP):
             found = await self._place.everything(self._name, self.subject, self._newest + 1)
             for each in found:
-                self._known[self.key_in(each.subject)] = Entry(each.data, each.number)
+                key, entry = self.key_in(each.subject), Entry(each.data, each.number)
+                self._known[key] = entry
+                if self._changed is not None:
+                    self._changed.add(key)
                 self._newest = max(self._newest, each.number)
             if not await self._has_more():
                 return

@@ -21,6 +21,7 @@ from windlass.runs.health import LogHealth
 from windlass.runs.jetstream.buckets import Entry
 from windlass.runs.jetstream.follower import stream_follower
 from windlass.runs.jetstream.keepers import Keepers
+from windlass.runs.jetstream.known import KnownRuns
 from windlass.runs.jetstream.orders import Orders
 from windlass.runs.jetstream.streams import Append, Last, Streams
 from windlass.runs.jetstream.writer import RunWriter
@@ -35,6 +36,9 @@ log = logging.getLogger("windlass.runs")
 LEASE_SECONDS = 3.0
 """A process that has not said for so long that it lives is asked; without an answer it is gone."""
 UNBEGUN_SECONDS = 120.0
+DAMAGED_SECONDS = 60.0
+AT_A_STRETCH = 500
+"""So many records are decoded before others get their turn."""
 CLOSE_SECONDS = 5.0
 """For the last words of a process that ends."""
 NOBODY = b""
@@ -69,8 +73,12 @@ class JetStreamLog:
         self._unbegun: dict[str, float] = {}
         """Since when runs are known to be open without any event."""
         self._noted: set[str] = set()
-        self._read: dict[str, tuple[int, RunRecord]] = {}
-        """What is known of runs, with the revision that it was read from."""
+        self._known = KnownRuns()
+        self._unread: dict[str, Entry | None] = {}
+        """Records that have changed (None: are deleted), and are still to be read."""
+        self._damaged: dict[str, float] = {}
+        """Until when records rest that cannot be read, as while their runs are being deleted."""
+        self._reading = asyncio.Lock()
         self._lives = False
         self._starting = asyncio.Lock()
 
@@ -175,10 +183,8 @@ class JetStreamLog:
         before: RunRecord | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
-        kept = await self._streams.records.all()
-        read = {run_id: await self._record(run_id, entry) for run_id, entry in kept.items()}
-        self._read = {run_id: found for run_id, found in read.items() if found is not None}
-        records = [record for _, record in self._read.values()]
+        await self._read_records()
+        records = self._known.found(owner, chat, open, before)
         going = [self._readable(record) for record in records if record.ended is None]
         ended = (record for record in records if record.ended is not None)
         begun = (each for each in (*ended, *await asyncio.gather(*going)) if each and each.events)
@@ -295,16 +301,32 @@ class JetStreamLog:
         last = None if record.ended else await self._streams.last(record.id)
         return _up_to(record, last) if last else record
 
-    async def _record(self, run_id: str, entry: Entry) -> tuple[int, RunRecord] | None:
-        """None for one that cannot be read, as while it is being deleted."""
-        known = self._read.get(run_id)
-        if known is not None and known[0] == entry.revision:
-            return known
-        try:
-            return entry.revision, await self._unpacked_record(run_id, entry)
-        except Damaged as error:
-            self._note(error)
-            return None
+    async def _read_records(self) -> None:
+        """Reads what is new of all records. What is not read when it fails is read next time."""
+        async with self._reading:
+            changes = await self._streams.records.changes()
+            self._unread |= changes
+            now = asyncio.get_running_loop().time()
+            rest = (each for each, until in self._damaged.items() if now < until)
+            waiting = self._unread.keys() - (set(rest) - changes.keys())
+            for number, run_id in enumerate(waiting):
+                if number % AT_A_STRETCH == 0:
+                    await asyncio.sleep(0)
+                await self._read_record(run_id, self._unread[run_id])
+
+    async def _read_record(self, run_id: str, entry: Entry | None) -> None:
+        if entry is None or entry.revision != self._known.revision(run_id):
+            self._known.drop(run_id)
+        if entry is not None and self._known.revision(run_id) is None:
+            try:
+                record = await self._unpacked_record(run_id, entry)
+            except Damaged as error:
+                self._note(error)
+                self._damaged[run_id] = asyncio.get_running_loop().time() + DAMAGED_SECONDS
+                return
+            self._known.put(record, entry.revision)
+        self._damaged.pop(run_id, None)
+        del self._unread[run_id]
 
     async def _kept_record(self, run_id: str) -> RunRecord | None:
         entry = await self._streams.records.get(run_id)
