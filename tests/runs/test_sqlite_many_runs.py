@@ -343,6 +343,29 @@ async def test_a_large_run_is_deleted_in_many_steps_and_is_gone_from_the_first_o
     await log.aclose()
 
 
+async def test_many_large_runs_expire_in_steps_of_bounded_size(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "STEP_BYTES", 100_000)
+    step, left = database.delete_step, list[int]()
+
+    def noted(connection: sqlite3.Connection, **given: Any) -> tuple[int, bool]:
+        done = step(connection, **given)
+        left.append(connection.execute("SELECT count(*) FROM batches").fetchone()[0])
+        return done
+
+    monkeypatch.setattr(log_module, "delete_step", noted)
+    log = SQLiteLog(path)
+    for number in range(60):
+        run = begin(log, f"run_{number}", float(number))
+        await kept(run, TextDelta("x" * 20_000), RunEnded("answer"))
+    assert await log.expire(Retention(max_runs=5)) == 55
+    assert left[-1] == 5
+    assert all(before - after <= 6 for before, after in pairwise([60, *left]))
+    assert len(await log.list()) == 5
+    await log.aclose()
+
+
 async def test_a_deletion_that_was_interrupted_is_completed_by_the_next_expiry(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

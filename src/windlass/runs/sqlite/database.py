@@ -322,7 +322,7 @@ def delete_step(
 def _delete_batches(connection: sqlite3.Connection) -> int:
     """Those of deleted runs, up to a bound; how many."""
     count, room = 0, STEP_BYTES
-    for (run_id,) in connection.execute("SELECT run_id FROM deleted").fetchall():
+    for (run_id,) in connection.execute("SELECT run_id FROM deleted LIMIT 200").fetchall():
         query = "SELECT first, length(data) FROM batches WHERE run_id = ? ORDER BY first"
         last = -1
         for first, size in connection.execute(query, (run_id,)):

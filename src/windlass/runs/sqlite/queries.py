@@ -170,15 +170,19 @@ def expiry_cutoff(
     number = max((row[0] for row in found if row is not None), default=0)
     before = -math.inf if retention.max_age is None else now - retention.max_age
     cutoff = (number, before)
-    return cutoff if runs_to_expire(connection, cutoff, 1) else None
+    return cutoff if _expired(connection, cutoff, 1) else None
 
 
 def runs_to_expire(
     connection: sqlite3.Connection, cutoff: Cutoff | None, max_runs: int
 ) -> Sequence[str]:
-    """Some of the runs that expire, the oldest first."""
-    if cutoff is None:
+    """Some of the runs that expire, the oldest first; none while batches of deleted runs are left."""
+    if cutoff is None or has_deleted(connection):
         return ()
+    return _expired(connection, cutoff, max_runs)
+
+
+def _expired(connection: sqlite3.Connection, cutoff: Cutoff, max_runs: int) -> Sequence[str]:
     number, before = cutoff
     rows = connection.execute(_BEFORE, (number, max_runs)).fetchall()
     rows = rows or connection.execute(_TOO_OLD, (before, max_runs)).fetchall()
