@@ -14,8 +14,8 @@ from tests.gateway.serving import config_of
 from windlass.events import TextDelta
 from windlass.gateway import App
 from windlass.gateway.config import ModelConfig
-from windlass.gateway.finished import FinishedRun
-from windlass.runs.log import PAGE_BYTES
+from windlass.gateway.runs.finished import FinishedRun
+from windlass.runs.event_log import PAGE_BYTES
 from windlass.runs.protocol import RunLog
 from windlass.runs.sqlite import SQLiteLog
 from windlass.testing import Gate, Turn, slow
