@@ -176,7 +176,7 @@ def expiry_cutoff(
 def runs_to_expire(
     connection: sqlite3.Connection, cutoff: Cutoff | None, max_runs: int
 ) -> Sequence[str]:
-    """Some of the runs that expire, the oldest first; none while batches of deleted runs are left."""
+    """Some expired runs, the oldest first; none while batches of deleted runs are left."""
     if cutoff is None or has_deleted(connection):
         return ()
     return _expired(connection, cutoff, max_runs)
