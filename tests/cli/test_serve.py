@@ -220,28 +220,6 @@ def test_a_taken_nats_port_is_one_message_and_exit_code_2(tmp_path: Path) -> Non
     )
 
 
-def test_a_nats_server_that_cannot_be_reached_is_one_message_and_exit_code_2(
-    tmp_path: Path,
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"nats://127.0.0.1:{taken.getsockname()[1]}"
-    (tmp_path / "windlass.toml").write_text(f'{MODEL}[workers]\nnats = ["{address}"]\n')
-    (tmp_path / "tools.py").write_text(TOOLS)
-    worker = ("worker", "--tools", "tools.py", "--nats", address)
-    for words in (("serve", "--port", "0"), worker):
-        assert failed(tmp_path, *words).startswith(f"no NATS server answers at {address}")
-
-
-def test_another_program_on_the_port_of_nats_is_one_message_and_exit_code_2(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "tools.py").write_text(TOOLS)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"nats://127.0.0.1:{taken.getsockname()[1]}"
-        said = failed(tmp_path, "worker", "--tools", "tools.py", "--nats", address)
-    assert said.startswith(f"no NATS server answers at {address}")
-
-
 @pytest.mark.parametrize(
     ("address", "shown"),
     [

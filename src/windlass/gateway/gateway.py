@@ -127,6 +127,8 @@ class Gateway:
         """
         served = self.catalog.served(request.model, exchange.key)
         exchange.model = served.name
+        if self.durable is not None:
+            self.durable.check_opened()
         with ExitStack() as entered:
             if self.durable is not None and request.chat:
                 chats = self.durable.chats
@@ -221,14 +223,21 @@ class Gateway:
 
     async def _look_after(self, durable: DurableRuns) -> None:
         await durable.recover()
+        if self.sessions.trouble is not None:
+            return  # runs may need workers: they are resumed when these can be reached
         if self._takeover is not None and (runs := await self._takeover.left_open()):
             log.info("Runs are taken up again", extra={"runs": len(runs)})
 
     async def open(self) -> None:
-        """Starts what needs a running event loop, once. Raises `ConfigError`."""
+        """Starts what needs a running event loop, once. Raises `ConfigError`.
+
+        A NATS server that cannot be reached yet is tried again in the background.
+        """
         if not self._opened:
             self._opened = True
             await self.sessions.start()
+            if self.durable is not None:
+                await self.durable.open()
 
     async def drain(self, seconds: float) -> None:
         """Takes nothing new, lets the runs end for so long, and calls the rest off."""

@@ -3,18 +3,37 @@
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import (
+    AuthorizationError,
+    InvalidUserCredentialsError,
+    SecureConnFailedError,
+    SecureConnRequiredError,
+    SecureConnWantedError,
+    StaleConnectionError,
+)
 from nats.errors import Error as NatsError
-from nats.errors import StaleConnectionError
 from nats.js import JetStreamContext
 
-from windlass.errors import ConfigError
+from windlass.errors import ConfigError, raisable
+from windlass.messaging.unreachable import NatsUnreachable
 
-__all__ = ["Connection", "JetStreamContext", "Msg", "NatsError", "connect", "is_nobody"]
+__all__ = [
+    "Connection",
+    "Connector",
+    "JetStreamContext",
+    "Msg",
+    "NatsError",
+    "NatsUnreachable",
+    "connect",
+    "connect_patiently",
+    "is_nobody",
+]
 
 log = logging.getLogger("windlass.messaging")
 
@@ -27,6 +46,20 @@ OPTIONS: dict[str, Any] = {
     "ping_interval": 5,
     "max_outstanding_pings": 2,
 }
+RETRY_SECONDS = 0.25
+"""Before the second attempt to reach a server; then twice as long each time."""
+MAX_RETRY_SECONDS = 2.0
+REFUSALS = (
+    AuthorizationError,
+    InvalidUserCredentialsError,
+    SecureConnFailedError,
+    SecureConnRequiredError,
+    SecureConnWantedError,
+    FileNotFoundError,
+    PermissionError,
+)
+"""What does not change by itself: a refused user, no credentials file, wrong TLS settings."""
+REFUSAL_WORDS = ("authorization", "authentication", "invalid connect url", "ssl", "tls")
 OnMessage = Callable[[Msg], Awaitable[None]]
 
 
@@ -40,12 +73,20 @@ class Connection:
         """Called when the connection is there again. What was said meanwhile may be lost."""
         self.is_idle: Callable[[], bool] = lambda: False
         """Whether nobody needs it now. It is closed then when it is lost, and not tried again."""
-        self._quiet = True
+        self._quiet = self._connecting = True
+        self._attempts: int | None = None
+        """How many failed attempts end `open`; None for any number."""
         self._away = False
         self._ping: asyncio.Task[None] | None = None
 
-    async def open(self, addresses: list[str], options: dict[str, Any]) -> None:
-        """Connects. Raises whatever comes of it: that is not said twice."""
+    async def open(
+        self, addresses: list[str], options: dict[str, Any], attempts: int | None = None
+    ) -> None:
+        """Connects. Raises what cannot heal, and the last of so many failed attempts.
+
+        What it raises is not logged as well.
+        """
+        self._attempts = attempts
         chosen: dict[str, Any] = {
             **OPTIONS,
             "error_cb": self._note,
@@ -54,7 +95,7 @@ class Connection:
             **options,
         }
         await self._client.connect(addresses, **chosen)
-        self._quiet = False
+        self._quiet = self._connecting = False
 
     @property
     def max_payload(self) -> int:
@@ -173,31 +214,121 @@ class Connection:
 
     async def _note(self, error: Exception) -> None:
         """One that is away is tried again and again: that is said once."""
+        if self._connecting:
+            self._failed_to_connect(error)
         lost = isinstance(error, OSError | StaleConnectionError)
         if self._quiet or self._away or (lost and self.is_idle()):
             return
         self._away = not self.connected
         _warn(error)
 
+    def _failed_to_connect(self, error: Exception) -> None:
+        """Ends `open` by raising, if another attempt is of no use."""
+        if self._attempts is not None:
+            self._attempts -= 1
+        if _is_refusal(error) or self._attempts == 0:
+            raise error
+
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-async def connect(servers: str | Sequence[str], name: str, options: dict[str, Any]) -> Connection:
-    """Raises `ConfigError`, without any password in it, if nobody answers there."""
-    addresses = [servers] if isinstance(servers, str) else list(servers)
+class Connector:
+    """Connects to NATS for many callers.
+
+    While a server is known to be unreachable, callers are refused at once instead of each waiting
+    for it. That it is away, and that it is back, is logged once.
+    """
+
+    def __init__(self, servers: str | Sequence[str], name: str, options: dict[str, Any]) -> None:
+        self._servers, self._name, self._options = servers, name, options
+        self._failure: NatsUnreachable | None = None
+        self._trying = False
+        self._again = 0.0
+        self._pause = RETRY_SECONDS
+
+    def check(self) -> None:
+        """Raises `NatsUnreachable` if the last attempt has failed and it is not time for the next."""
+        early = self._trying or asyncio.get_running_loop().time() < self._again
+        if self._failure is not None and early:
+            raise raisable(self._failure)
+
+    async def connect(self) -> Connection:
+        """One attempt. Raises `NatsUnreachable`, and `ConfigError` for what cannot heal."""
+        self.check()
+        self._trying = True
+        try:
+            connection = await connect(self._servers, self._name, self._options, once=True)
+        except NatsUnreachable as error:
+            if self._failure is None:
+                log.warning("%s; trying again until one does", error)
+            self._failure = error.with_traceback(None)
+            self._again = asyncio.get_running_loop().time() + self._pause
+            self._pause = min(2 * self._pause, MAX_RETRY_SECONDS)
+            raise raisable(error) from None
+        finally:
+            self._trying = False
+        if self._failure is not None:
+            log.info("NATS answers at %s", _shown(_addresses(self._servers)))
+        self._failure, self._pause = None, RETRY_SECONDS
+        return connection
+
+
+async def connect(
+    servers: str | Sequence[str], name: str, options: dict[str, Any], *, once: bool = False
+) -> Connection:
+    """Tries for some seconds, or each server `once`.
+
+    Raises `NatsUnreachable` if no server answers, and `ConfigError` for what cannot heal: a refused
+    user, a bad address, TLS. Neither names a password.
+    """
+    addresses = _addresses(servers)
     connection = Connection(Client())
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            await connection.open(addresses, {"name": name, **options})
+            attempts = len(addresses) if once else None
+            await connection.open(addresses, {"name": name, **options}, attempts)
     except TimeoutError:
-        raise ConfigError(
+        raise NatsUnreachable(
             f"no NATS server answers at {_shown(addresses)} within {CONNECT_SECONDS:g} seconds"
         ) from None
-    except (OSError, NatsError) as error:
-        raise ConfigError(f"no NATS server answers at {_shown(addresses)}: {error}") from error
+    except (OSError, NatsError, ValueError) as error:
+        if _is_refusal(error):
+            text = f"cannot connect to NATS at {_shown(addresses)}: {error or type(error).__name__}"
+            raise ConfigError(text) from error
+        raise NatsUnreachable(f"no NATS server answers at {_shown(addresses)}: {error}") from error
     return connection
+
+
+async def connect_patiently(
+    servers: str | Sequence[str], name: str, options: dict[str, Any]
+) -> Connection:
+    """Tries until a server answers. Raises `ConfigError` for what cannot heal."""
+    connector = Connector(servers, name, options)
+    pause = RETRY_SECONDS
+    while True:
+        try:
+            return await connector.connect()
+        except NatsUnreachable:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_RETRY_SECONDS)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether trying again is of no use."""
+    if isinstance(error, ssl.SSLError):
+        return not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+    if isinstance(error, REFUSALS):
+        return True
+    if isinstance(error, NatsError):
+        text = str(error).lower()
+        return "timeout" not in text and any(word in text for word in REFUSAL_WORDS)
+    return isinstance(error, ValueError) and not isinstance(error, OSError)
+
+
+def _addresses(servers: str | Sequence[str]) -> list[str]:
+    return [servers] if isinstance(servers, str) else list(servers)
 
 
 async def _quietly(work: Awaitable[None]) -> None:

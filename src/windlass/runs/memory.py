@@ -24,6 +24,9 @@ class MemoryRunLog:
         self._begun = 0
         self._runs: dict[str, tuple[RunRecord, MemoryLog]] = {}
 
+    async def open(self) -> None:
+        """Memory is always there."""
+
     def begin(self, record: RunRecord) -> MemoryLog:
         log = MemoryLog(clock=self._clock)
         self._begun += 1

@@ -17,6 +17,10 @@ class RunLog(Protocol):
     health: LogHealth
     """Whether it can be written."""
 
+    async def open(self) -> None:
+        """Connects, where runs are stored elsewhere; the first use does so by itself."""
+        ...
+
     def begin(self, record: RunRecord) -> MemoryLog:
         """The log of a new run, to be written by this process."""
         ...

@@ -21,6 +21,7 @@ from windlass.loop.policy import Policy
 from windlass.loop.round import answers_to
 from windlass.messaging.connection import Connection, Msg, NatsError, connect
 from windlass.reply import ToolAnswer
+from windlass.messaging.connection import Connection, Msg, NatsError, connect_patiently
 from windlass.tool import Tool, as_tools
 from windlass.toolsets.remote import subjects
 from windlass.toolsets.remote.frames import (
@@ -161,12 +162,21 @@ class Worker:
         assert self._connection is not None
         return self._connection
 
+    async def connect(self) -> None:
+        """Waits until a NATS server answers; entering the context does so by itself.
+
+        Raises `ConfigError` for what cannot heal: a refused user, a bad address, TLS.
+        """
+        if self._connection is None:
+            # Answers to host calls: an inbox that only users of this session may read.
+            options = {"inbox_prefix": subjects.inbox(self.session), **self._options}
+            self._connection = await connect_patiently(
+                self._servers, f"windlass worker {self.id}", options
+            )
+
     async def __aenter__(self) -> "Worker":
-        # Answers to host calls: an inbox that only users of this session may read.
-        options = {"inbox_prefix": subjects.inbox(self.session), **self._options}
-        connection = self._connection = await connect(
-            self._servers, f"windlass worker {self.id}", options
-        )
+        await self.connect()
+        connection = self._connected
         connection.on_return = self._announce
         await self._dependencies.__aenter__()
         inbox = subjects.to_worker(self.session, self.id, "*")
@@ -378,10 +388,27 @@ async def _serve(worker: Worker, on_start: Callable[[str], None] | None) -> None
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, worker.ended.set)
+    if not await _connected(worker):
+        return
     async with worker:
         if on_start is not None:
             on_start(f"{worker.id} serves {', '.join(worker.names)} (session {worker.session})")
         await worker.ended.wait()
+
+
+async def _connected(worker: Worker) -> bool:
+    """Waits for NATS; False if a signal comes first."""
+    connecting = asyncio.create_task(worker.connect())
+    ending = asyncio.create_task(worker.ended.wait())
+    try:
+        await asyncio.wait((connecting, ending), return_when=asyncio.FIRST_COMPLETED)
+        if connecting.done():
+            connecting.result()
+        return connecting.done()
+    finally:
+        for task in (connecting, ending):
+            task.cancel()
+        await asyncio.wait((connecting, ending))
 
 
 def _bare(tool: Tool) -> Tool:

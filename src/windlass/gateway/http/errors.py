@@ -15,6 +15,7 @@ from windlass.errors import (
     TooManyRuns,
     WindlassError,
 )
+from windlass.messaging.unreachable import NatsUnreachable
 from windlass.wires.errors import InvalidRequest, Problem
 
 INTERNAL = "internal"
@@ -25,6 +26,9 @@ _PLACE = re.compile(r"([a-z_]+(?:\[\d+\]|\.[a-z_]+)*): ")
 
 
 SHUTTING_DOWN = Problem(503, "The gateway is shutting down.", "shutting_down", retry_after=5)
+NATS_UNREACHABLE = Problem(
+    503, "The gateway cannot reach NATS yet. Try again later.", "nats_unreachable", retry_after=2
+)
 MALFORMED_CALL = Problem(
     502,
     "The model's call could not be read, and its turn was lost.",
@@ -72,6 +76,8 @@ def problem_of(error: BaseException) -> Problem:
             return Problem(404, str(error), "run_not_found")
         case RunInterrupted():
             return Problem(500, str(error), "run_interrupted")
+        case NatsUnreachable():
+            return NATS_UNREACHABLE
         case StorageError():  # where the file is, is the operator's to know
             return Problem(500, "The log of runs cannot be read or written.", "storage_failed")
         case TooManyRuns():

@@ -42,8 +42,10 @@ class InfoRoutes:
         if self._gateway.draining:
             return json_response({"status": "shutting down"}, 503)
         durable = self._gateway.durable
-        if durable is not None and durable.trouble is not None:
-            return json_response({"status": durable.trouble}, 503)
+        trouble = durable.trouble if durable is not None else None
+        trouble = trouble or self._gateway.sessions.trouble
+        if trouble is not None:
+            return json_response({"status": trouble}, 503)
         return json_response({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:

@@ -26,6 +26,17 @@ from windlass.gateway.http.errors import MALFORMED_CALL, SHUTTING_DOWN, Refused
 from windlass.gateway.models.upstream import failure_text
 from windlass.gateway.runs.chats import Chats
 from windlass.gateway.runs.hidden_turns import KeptTurns, kept_turn
+from windlass.gateway.problems import (
+    MALFORMED_CALL,
+    NATS_UNREACHABLE,
+    SHUTTING_DOWN,
+    Problem,
+    Refused,
+)
+from windlass.gateway.request import ChatRequest
+from windlass.gateway.turns import CallIds, KeptTurns, kept_turn, run_of
+from windlass.gateway.upstream import failure_text
+from windlass.jsontext import decode_json
 from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.history import History
@@ -53,10 +64,13 @@ STOP_SECONDS = 15.0
 """How long a stop waits for the process that has the run."""
 DECISION_SECONDS = 15.0
 """How long a decision waits for it."""
+OPEN_SECONDS = 5.0
+"""How long a starting gateway waits for its log, before it serves what needs none."""
 STORE_SECONDS = 2.0
 """How long a stop of a run that nothing works on waits for a log that cannot be written."""
 CLIENT_LOST = "the gateway ended, and the client that waited for this answer was gone with it"
 NOT_WRITTEN = "cannot write run log: {cause}"
+UNREACHABLE = "NATS cannot be reached"
 
 
 class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag=KIND):
@@ -107,6 +121,8 @@ class DurableRuns:
         self.chats = Chats(kept)
         self._waiting: set[Follower] = set()
         self._closing = False
+        self._unopened = False
+        """Whether the log could not be reached since the start of this gateway."""
         self._lost: dict[str, WindlassError] = {}
         """Runs of this gateway whose log has failed, and how: nothing works on them."""
         self._stops: dict[str, float] = {}
@@ -134,6 +150,23 @@ class DurableRuns:
             )
         )
 
+    async def open(self) -> None:
+        """Connects to the log, or notes that it cannot be reached yet: `recover` tries again.
+
+        Raises `ConfigError` for what cannot heal.
+        """
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                await self.log.open()
+        except (StorageError, TimeoutError):
+            self._unopened = True
+            self.log.health.failed(UNREACHABLE)
+
+    def check_opened(self) -> None:
+        """Raises `Refused` while the log has not been reached since the start."""
+        if self._unopened:
+            raise Refused(NATS_UNREACHABLE)
+
     @property
     def trouble(self) -> str | None:
         """Why the log cannot be written; None while it can."""
@@ -148,6 +181,7 @@ class DurableRuns:
         """Stores what could not be stored, if writing works. Raises `StorageError` if not."""
         if self.trouble is not None:
             await self.log.check()
+            self._unopened = False
         await self._store_stops()
 
     async def left_open(self, wanted: Callable[[RunRecord], bool]) -> Sequence[RunRecord]:

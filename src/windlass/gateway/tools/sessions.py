@@ -12,6 +12,7 @@ from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.registry import Catalog
 from windlass.gateway.models.served_model import ServedModel
 from windlass.loop.executor import ToolExecutor
+from windlass.messaging.unreachable import NatsUnreachable
 from windlass.tool import Tool
 from windlass.wires.errors import InvalidRequest, Problem
 
@@ -68,6 +69,8 @@ class Sessions:
         here = {*self._catalog.tools, *(tool.name for tool in coming)}
         try:
             theirs = await self.workers.returned(sessions, set(expected) - here)
+        except NatsUnreachable:
+            raise
         except ConfigError as error:
             raise InvalidRequest(str(error), NAME) from None
         return (*coming, *theirs)
@@ -79,9 +82,16 @@ class Sessions:
         names = list(dict.fromkeys(sessions))
         try:
             found = await asyncio.gather(*(self.workers.tools([each]) for each in names))
+        except NatsUnreachable:
+            raise
         except ConfigError as error:
             raise InvalidRequest(str(error), NAME) from None
         return dict(zip(names, found, strict=True))
+
+    @property
+    def trouble(self) -> str | None:
+        """Why workers cannot be used yet; None if they can, or there are none."""
+        return None if self.workers is None else self.workers.trouble
 
     async def start(self) -> None:
         """Raises `ConfigError` if workers cannot be had."""

@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from windlass.content import FunctionCall
+from windlass.errors import ConfigError
 from windlass.gateway.config import WorkersConfig
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.outside import outside_a_run
 from windlass.loop.policy import Policy
 from windlass.loop.round import answers_to
 from windlass.messaging.embedded import NatsServer
+from windlass.messaging.unreachable import NatsUnreachable
 from windlass.tool import Tool
 from windlass.toolsets.remote.bridge import Bridge
 from windlass.toolsets.remote.frames import HostCall, Refused, Result
@@ -20,6 +22,10 @@ __all__ = ["Workers"]
 
 log = logging.getLogger("windlass.gateway")
 
+UNREACHABLE = "cannot reach the workers: NATS cannot be reached"
+RETRY_SECONDS = 0.25
+"""How often it is looked whether it is time for the next attempt to reach NATS."""
+REFUSED_SECONDS = 10.0
 RETURN_SECONDS = 15.0
 """How long a run that is taken up waits for workers to come back."""
 
@@ -34,9 +40,19 @@ class Workers:
         self._host_tools = {name: tools[name] for name in config.host_tools if name in tools}
         self._server: NatsServer | None = None
         self._bridge: Bridge | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        """While no NATS server has answered yet."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why workers cannot be used yet; None if they can."""
+        return UNREACHABLE if self._connecting is not None else None
 
     async def start(self) -> None:
-        """Raises `ConfigError` if there is no NATS server to be had."""
+        """Connects. While no NATS server answers, it is tried again in the background.
+
+        Raises `ConfigError` for what cannot heal, and if our own server cannot be started.
+        """
         config = self._config
         servers: str | list[str] = list(config.nats)
         if not servers:
@@ -53,8 +69,27 @@ class Workers:
             on_host_call=self._host if self._host_tools else None,
             **options,
         )
-        await self._bridge.start()
-        log.info("Workers are welcome", extra={"nats": self.address})
+        try:
+            await self._bridge.start()
+        except NatsUnreachable:
+            self._connecting = asyncio.create_task(self._connect(self._bridge))
+        else:
+            log.info("Workers are welcome", extra={"nats": self.address})
+
+    async def _connect(self, bridge: Bridge) -> None:
+        while True:
+            await asyncio.sleep(RETRY_SECONDS)
+            try:
+                await bridge.start()
+            except NatsUnreachable:
+                continue
+            except ConfigError as error:  # it answers now, and refuses us: that may be put right
+                log.error("%s", error)
+                await asyncio.sleep(REFUSED_SECONDS)
+                continue
+            self._connecting = None
+            log.info("Workers are welcome", extra={"nats": self.address})
+            return
 
     @property
     def address(self) -> str:
@@ -84,6 +119,9 @@ class Workers:
             await asyncio.sleep(0.2)
 
     async def aclose(self) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
         if self._bridge is not None:
             await self._bridge.aclose()
         if self._server is not None:

@@ -224,6 +224,10 @@ class JetStreamLog:
         self._keepers.close()
         await self._streams.aclose()
 
+    async def open(self) -> None:
+        """Connects to NATS. Raises `NatsUnreachable`, `StorageError` and `ConfigError`."""
+        await self.live()
+
     async def live(self) -> None:
         """Says from now on that this process lives, and hears orders for its runs."""
         async with self._starting:

@@ -17,7 +17,7 @@ from nats.errors import ConnectionClosedError, MaxPayloadError
 from nats.js.errors import APIError, NotFoundError
 
 from windlass.errors import ConfigError, StorageError
-from windlass.messaging.connection import Connection, JetStreamContext, NatsError, connect
+from windlass.messaging.connection import Connection, Connector, JetStreamContext, NatsError
 from windlass.runs.jetstream.buckets import WRONG_SEQUENCE, Bucket
 from windlass.runs.jetstream.reading import PAGE_BYTES, Kept, page
 from windlass.runs.persisted_log import Damaged, TakenOver
@@ -80,13 +80,14 @@ def subject_of(run_id: str) -> str:
 class Streams:
     """Made at the first use, by whoever comes first.
 
-    Every method raises `StorageError`, and `ConfigError` where there is no server that will do.
+    Every method raises `StorageError`, also as `NatsUnreachable`, and `ConfigError` where the
+    server will not do.
     """
 
     def __init__(
         self, servers: str | list[str], replicas: int, lease: float, options: dict[str, Any]
     ) -> None:
-        self._servers, self._options = servers, options
+        self._connector = Connector(servers, "windlass log", options)
         self._replicas = replicas
         self._opening = asyncio.Lock()
         self._connection: Connection | None = None
@@ -242,10 +243,11 @@ class Streams:
             )
         if self._js is not None:
             return self._js
+        self._connector.check()
         async with self._opening:
             if self._js is None:
                 self._process = os.getpid()
-                self._connection = await connect(self._servers, "windlass log", self._options)
+                self._connection = await self._connector.connect()
                 js = self._connection.jetstream(REQUEST_SECONDS)
                 try:
                     _check(self._connection.version)

@@ -81,6 +81,9 @@ class SQLiteLog:
         """Which has the file open. Its forks have none of its threads, and do not own its runs."""
         self._obeyed: set[tuple[int, str]] = set()
 
+    async def open(self) -> None:
+        """The file is opened by its first use."""
+
     def begin(self, record: RunRecord) -> MemoryLog:
         self._check_process()
         log = StoredLog(

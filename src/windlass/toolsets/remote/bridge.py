@@ -10,7 +10,7 @@ from typing import Any
 from windlass.content import FunctionResponse
 from windlass.errors import ToolError
 from windlass.jsontext import compact_json
-from windlass.messaging.connection import Connection, Msg, NatsError, connect
+from windlass.messaging.connection import Connection, Connector, Msg, NatsError, connect
 from windlass.tool import Tool, ToolContext
 from windlass.toolsets.remote import subjects
 from windlass.toolsets.remote.calls import (
@@ -76,6 +76,7 @@ class Bridge:
         self._lasting = lasting
         self._options = connection
         self._connection: Connection | None = None
+        self._connector = Connector(servers, "windlass gateway", connection)
         self._starting = asyncio.Lock()
         self._id = subjects.new_id("gateway")
         self._directory = Directory()
@@ -87,13 +88,18 @@ class Bridge:
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Connects, once. Raises `ConfigError` if there is nobody at that address."""
+        """Connects, once. Raises `NatsUnreachable` if no server answers, and `ConfigError`."""
+        if self._connection is None and self._lasting:
+            self._connector.check()
         async with self._starting:
             if self._connection is not None and not self._connection.closed:
                 return
             if self._watch is not None:
                 self._watch.cancel()
-            connection = await connect(self._servers, "windlass gateway", self._options)
+            if self._lasting:
+                connection = await self._connector.connect()
+            else:
+                connection = await connect(self._servers, "windlass gateway", self._options)
             connection.on_return = self._returned
             connection.is_idle = lambda: not self._lasting and not self._calls.sessions
             await connection.subscribe(subjects.any_announcement(), self._presence.on_notice)
