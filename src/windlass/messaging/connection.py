@@ -249,7 +249,7 @@ class Connector:
         self._pause = RETRY_SECONDS
 
     def check(self) -> None:
-        """Raises `NatsUnreachable` if the last attempt has failed and it is not time for the next."""
+        """Raises `NatsUnreachable` if the last attempt failed and the next is not due."""
         early = self._trying or asyncio.get_running_loop().time() < self._again
         if self._failure is not None and early:
             raise raisable(self._failure)

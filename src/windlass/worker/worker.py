@@ -19,9 +19,8 @@ from windlass.loop.dependencies import Dependencies
 from windlass.loop.executor import RunContext, ToolExecutor
 from windlass.loop.policy import Policy
 from windlass.loop.round import answers_to
-from windlass.messaging.connection import Connection, Msg, NatsError, connect
-from windlass.reply import ToolAnswer
 from windlass.messaging.connection import Connection, Msg, NatsError, connect_patiently
+from windlass.reply import ToolAnswer
 from windlass.tool import Tool, as_tools
 from windlass.toolsets.remote import subjects
 from windlass.toolsets.remote.frames import (

@@ -22,21 +22,10 @@ from windlass.errors import (
 )
 from windlass.events import ApprovalResolved, RunEvent
 from windlass.gateway.config import GatewayConfig, RunsConfig
-from windlass.gateway.http.errors import MALFORMED_CALL, SHUTTING_DOWN, Refused
+from windlass.gateway.http.errors import MALFORMED_CALL, NATS_UNREACHABLE, SHUTTING_DOWN, Refused
 from windlass.gateway.models.upstream import failure_text
 from windlass.gateway.runs.chats import Chats
 from windlass.gateway.runs.hidden_turns import KeptTurns, kept_turn
-from windlass.gateway.problems import (
-    MALFORMED_CALL,
-    NATS_UNREACHABLE,
-    SHUTTING_DOWN,
-    Problem,
-    Refused,
-)
-from windlass.gateway.request import ChatRequest
-from windlass.gateway.turns import CallIds, KeptTurns, kept_turn, run_of
-from windlass.gateway.upstream import failure_text
-from windlass.jsontext import decode_json
 from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.history import History

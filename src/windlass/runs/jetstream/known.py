@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from windlass.runs.records import RunRecord
+from windlass.runs.records import RunRecord, place_of
 
 __all__ = ["KnownRuns"]
 
@@ -42,7 +42,7 @@ class KnownRuns:
                 del self._by_chat[record.chat]
 
     def found(
-        self, owner: str | None, chat: str | None, open: bool | None, before: float | None
+        self, owner: str | None, chat: str | None, open: bool | None, before: RunRecord | None
     ) -> list[RunRecord]:
         """The runs that may be wanted. Records of open runs are older than their events."""
         ids: Iterable[str] = self._records
@@ -55,6 +55,6 @@ class KnownRuns:
             for record in map(self._records.__getitem__, ids)
             if owner in (None, record.owner)
             and chat in (None, record.chat)
-            and (before is None or record.created < before)
+            and (before is None or place_of(record) < place_of(before))
             and not (open and record.ended is not None)
         ]
