@@ -3,7 +3,7 @@
 from playwright.async_api import Page, expect
 from tests.console.axe import axe
 from tests.console.conftest import StageOf
-from tests.console.stage import IN_ONE_BROWSER
+from tests.console.stage import IN_ONE_BROWSER, ended
 
 from windlass.testing import Gate, say, slow
 
@@ -35,6 +35,30 @@ print("<b>")
 ![a chart](https://example.org/chart.png)
 
 <div onclick="alert(1)">raw</div>
+"""
+
+NESTED = """1. First
+
+   ```sh
+   ls -l
+   ```
+
+   - a [link](https://example.org/a_(b)) in a list
+     > quoted **text *with* emphasis**
+2. Second, with `code` and <b>tags</b>
+
+- [x] done
+
+| a | b |
+|---|:-:|
+| 1 | ~~2~~ |
+
+Setext heading
+---
+
+See [the book] and snake_case_name.
+
+[the book]: https://example.org/book
 """
 
 
@@ -108,3 +132,21 @@ async def test_what_is_complete_stays_in_place_while_more_is_written(stage_of: S
     gate.open()
     await expect(written.last).to_have_text("Fourth, and more.")
     assert await page.evaluate("() => window.first === document.querySelector('.md > p')")
+
+
+async def test_an_answer_streamed_by_character_looks_like_the_answer_at_once(
+    stage_of: StageOf,
+) -> None:
+    gate = Gate()
+    text = TEXT + NESTED
+    stage = await stage_of([slow(say(text, pieces=1), gate, after=5)])
+    page = await stage.open(f"/runs/{await stage.start()}")
+    await expect(page.locator(".md")).to_have_attribute("aria-busy", "true")
+    gate.open()
+    await ended(page)
+    streamed = await page.locator(".md").inner_html()
+    await page.reload()
+    await expect(page.locator(".md")).to_contain_text("See the book and snake_case_name.")
+    assert streamed == await page.locator(".md").inner_html()
+    await expect(page.locator(".md ol > li > ul blockquote em")).to_have_text("with")
+    await expect(page.get_by_role("link", name="the book")).to_be_visible()

@@ -1,108 +1,127 @@
-// What a model writes, as Markdown. It becomes elements one by one, never markup.
+// Renders a model's Markdown. The page creates each element itself; no text becomes HTML.
 import { Component, type ComponentChild } from "preact";
 import { useRef } from "preact/hooks";
-import type { Block, Item } from "./blocks";
 import { Code } from "./code";
-import { GrowingText, type Piece } from "./growing";
-import { inlinesOf, type Inline } from "./inline";
+import { GrowingText, unescaped, type Block, type MarkedToken, type Tokens } from "./lexer";
 import "../styles/parts.css";
 
 const SAFE_ADDRESS = /^(https?:|mailto:)/i;
 
-/** `busy` while more of the text is to come. Nothing in it is loaded: its images are links. */
+/** `busy` while more text is to come. The page loads nothing: images are links. */
 export function Markdown({ text, busy = false }: { text: string; busy?: boolean }) {
   const growing = useRef<GrowingText | null>(null);
   growing.current ??= new GrowingText();
-  const pieces = growing.current.read(text);
-  const levels = headingLevels(pieces.map(({ block }) => block));
+  const blocks = growing.current.read(text);
+  const levels = headingLevels(blocks.map(({ token }) => token));
   return (
     <div class="md" aria-busy={busy}>
-      {pieces.map((piece, at) => (
-        <Made piece={piece} level={levels[at] ?? 0} />
+      {blocks.map((block, at) => (
+        <TopBlock block={block} level={levels[at] ?? 0} />
       ))}
     </div>
   );
 }
 
-/** Levels from 2 on that never skip one, whatever the model has skipped. */
-export function headingLevels(blocks: readonly Block[]): number[] {
+/** Heading levels from 2 that never skip one, even where the text does. 0 for a token that is no heading. */
+export function headingLevels(tokens: readonly MarkedToken[]): number[] {
   const above: number[] = [];
-  return blocks.map((block) => {
-    if (block.kind !== "heading") return 0;
-    while ((above.at(-1) ?? 0) >= block.depth) above.pop();
-    return Math.min(6, above.push(block.depth) + 1);
+  return tokens.map((token) => {
+    if (token.type !== "heading") return 0;
+    while ((above.at(-1) ?? 0) >= token.depth) above.pop();
+    return Math.min(6, above.push(token.depth) + 1);
   });
 }
 
-interface MadeProps {
-  piece: Piece;
+interface TopBlockProps {
+  block: Block;
   level: number;
 }
 
-/** Made once for the same text: of an answer that streams, only the end is made again. */
-class Made extends Component<MadeProps> {
-  override shouldComponentUpdate({ piece, level }: MadeProps): boolean {
-    return piece.raw !== this.props.piece.raw || level !== this.props.level;
+/** Renders again only when its text changes: while an answer streams, only its end does. */
+class TopBlock extends Component<TopBlockProps> {
+  override shouldComponentUpdate({ block, level }: TopBlockProps): boolean {
+    return block.key !== this.props.block.key || level !== this.props.level;
   }
 
-  override render({ piece, level }: MadeProps) {
-    return element(piece.block, level);
+  override render({ block, level }: TopBlockProps) {
+    return rendered(block.token, level);
   }
 }
 
-/** A heading inside of something else has no level among the page's headings. */
-function element(block: Block, level = 0): ComponentChild {
-  switch (block.kind) {
+/** One token. A heading inside another block has level 0: it is not one of the page's headings. */
+function rendered(token: MarkedToken, level = 0, inLink = false): ComponentChild {
+  switch (token.type) {
     case "paragraph":
-      return <p>{words(block.text)}</p>;
+      return <p>{children(token)}</p>;
     case "heading": {
-      if (!level) return <p class="md-h4">{words(block.text)}</p>;
+      if (!level) return <p class="md-h4">{children(token)}</p>;
       const Heading = `h${level}` as "h2";
-      return <Heading class={`md-h${block.depth}`}>{words(block.text)}</Heading>;
+      return <Heading class={`md-h${token.depth}`}>{children(token)}</Heading>;
     }
     case "code":
-      return <Code text={block.text} language={block.language} />;
-    case "quote":
-      return <blockquote>{block.blocks.map((inner) => element(inner))}</blockquote>;
-    case "list": {
-      const items = block.items.map((item) => listItem(item, block.loose));
-      return block.first === null ? <ul>{items}</ul> : <ol start={block.first}>{items}</ol>;
-    }
+      return <Code text={token.text} language={unescaped(token.lang ?? "").split(/\s/, 1)[0] ?? ""} />;
+    case "blockquote":
+      return <blockquote>{children(token)}</blockquote>;
+    case "list":
+      return token.ordered ? <ol start={Number(token.start)}>{token.items.map(listItem)}</ol> : <ul>{token.items.map(listItem)}</ul>;
     case "table":
-      return <Table table={block} />;
-    case "rule":
+      return <Table table={token} />;
+    case "hr":
       return <hr />;
+    case "br":
+      return <br />;
+    case "strong":
+      return <strong>{children(token, inLink)}</strong>;
+    case "em":
+      return <em>{children(token, inLink)}</em>;
+    case "del":
+      return <del>{children(token, inLink)}</del>;
+    case "codespan":
+      return <code>{token.text}</code>;
+    case "checkbox":
+      return <input type="checkbox" checked={token.checked} disabled aria-label={token.checked ? "Done" : "To do"} />;
+    case "link":
+      return link(token);
+    case "image":
+      return image(token, inLink);
+    case "escape":
+      return token.text;
+    case "text":
+      return token.tokens ? children(token, inLink) : unescaped(token.raw);
+    case "space":
+    case "def":
+      return null;
+    case "html":
+    case "list_item":
+      return token.raw;
   }
 }
 
-function listItem({ done, blocks }: Item, loose: boolean) {
-  const task = done !== null && <input type="checkbox" checked={done} disabled aria-label={done ? "Done" : "To do"} />;
-  const inner = blocks.map((block) => (block.kind === "paragraph" && !loose ? words(block.text) : element(block)));
-  return (
-    <li class={task ? "md-task" : undefined}>
-      {task}
-      {inner}
-    </li>
-  );
+function children({ tokens = [] }: { tokens?: readonly Tokens.Generic[] | undefined }, inLink = false): ComponentChild[] {
+  return tokens.map((token) => rendered(token as MarkedToken, 0, inLink));
 }
 
-function Table({ table }: { table: Block & { kind: "table" } }) {
-  const side = (at: number) => (table.aligns[at] ? `md-${table.aligns[at]}` : undefined);
+function listItem(item: Tokens.ListItem) {
+  return <li class={item.task ? "md-task" : undefined}>{children(item)}</li>;
+}
+
+function Table({ table }: { table: Tokens.Table }) {
+  const side = ({ align }: Tokens.TableCell) => (align ? `md-${align}` : undefined);
   return (
     <div class="md-table" tabIndex={0}>
       <table>
         <thead>
           <tr>
-            {table.header.map((cell, at) => (
-              <th class={side(at)}>{words(cell)}</th>
+            {table.header.map((cell) => (
+              <th class={side(cell)}>{children(cell)}</th>
             ))}
           </tr>
         </thead>
         <tbody>
           {table.rows.map((row) => (
             <tr>
-              {row.map((cell, at) => (
-                <td class={side(at)}>{words(cell)}</td>
+              {row.map((cell) => (
+                <td class={side(cell)}>{children(cell)}</td>
               ))}
             </tr>
           ))}
@@ -112,35 +131,29 @@ function Table({ table }: { table: Block & { kind: "table" } }) {
   );
 }
 
-function words(text: string): ComponentChild[] {
-  return inlinesOf(text).map(inline);
+function link(token: Tokens.Link): ComponentChild {
+  // The address and the text of an autolink are literal.
+  if (token.autolink) return external(token.href, null, token.text) ?? token.text;
+  const address = unescaped(token.href);
+  const text = children(token, true);
+  return external(address, token.title, text) ?? (address ? [...text, ` (${address})`] : text);
 }
 
-function inline(node: Inline): ComponentChild {
-  if (typeof node === "string") return node;
-  switch (node.kind) {
-    case "code":
-      return <code>{node.text}</code>;
-    case "break":
-      return <br />;
-    case "link":
-      return outward(node.address, node.inner.map(inline)) ?? [...node.inner.map(inline), ` (${node.address})`];
-    case "image": {
-      const name = `Image: ${node.text || "untitled"}`;
-      return outward(node.address, name) ?? name;
-    }
-    default: {
-      const Mark = node.kind;
-      return <Mark>{node.inner.map(inline)}</Mark>;
-    }
-  }
+function image(token: Tokens.Image, inLink: boolean): ComponentChild {
+  const name = `Image: ${plainText(token) || "untitled"}`;
+  return (!inLink && external(unescaped(token.href), token.title, name)) || name;
 }
 
-/** A link out of the page, or nothing for an address that is not one of the web's or of a mailbox. */
-function outward(address: string, text: ComponentChild): ComponentChild {
+function plainText(token: Tokens.Generic): string {
+  if (token.tokens) return token.tokens.map(plainText).join("");
+  return token.type === "text" ? unescaped(token.raw) : String(token["text"] ?? token.raw);
+}
+
+/** A link to another page, or null unless the address is one of the web or of a mailbox. */
+function external(address: string, title: string | null | undefined, text: ComponentChild): ComponentChild {
   if (!SAFE_ADDRESS.test(address)) return null;
   return (
-    <a href={address} target="_blank" rel="noopener noreferrer">
+    <a href={address} title={title ? unescaped(title) : undefined} target="_blank" rel="noopener noreferrer">
       {text}
     </a>
   );
