@@ -1,4 +1,4 @@
-// Bundles the console into the Python package, or the folder that is named: users need no build.
+// Bundles the console into the Python package, or into the folder given as argument.
 import { build } from "esbuild";
 import { copyFile, mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
@@ -60,5 +60,5 @@ async function report() {
     console.log(`${name.padEnd(12)} ${String(size).padStart(7)} bytes, ${packed} packed`);
     whole += size;
   }
-  console.log(`${"in all".padEnd(12)} ${String(whole).padStart(7)} bytes`);
+  console.log(`${"total".padEnd(12)} ${String(whole).padStart(7)} bytes`);
 }

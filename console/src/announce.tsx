@@ -1,16 +1,16 @@
-// What a screen reader is told: boundaries alone, never the text as it streams.
+// Announcements for screen readers: starts and ends only, never the streamed text.
 import { signal } from "@preact/signals";
 
 const polite = signal("");
 const urgent = signal("");
 
-/** Says a short sentence when the listener is free: a start, a tool that runs, an end. */
+/** Announces a short sentence politely: a start, a running tool, an end. */
 export function announce(sentence: string): void {
-  // What is said twice is heard twice only if it is another text.
+  // A screen reader repeats a sentence only if the text changes.
   polite.value = sentence === polite.value ? `${sentence}\u00a0` : sentence;
 }
 
-/** Says at once that something went wrong, and shows it. */
+/** Announces a failure immediately and shows it. */
 export function alarm(sentence: string): void {
   urgent.value = sentence;
 }

@@ -1,21 +1,22 @@
-// The frame around every page: where one can go, what is announced, and the key, if one is needed.
+// The frame around every page: navigation, announcements, and the key form if the gateway requires a key.
 import type { JSX } from "preact";
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Announcer } from "./announce";
+import { fetchModels, loadModels } from "./chat/models";
 import { takesFocus, useFocusKept } from "./focus";
 import { ChatPage } from "./pages/chat";
 import { ReplayPage } from "./pages/replay";
 import { RunPage } from "./pages/run";
 import { RunsPage } from "./pages/runs";
 import { ToolsPage } from "./pages/tools";
-import { Guarded } from "./parts/guarded";
+import { ErrorBoundary } from "./parts/boundary";
 import { followLink, path } from "./router";
 import { theme, type Theme } from "./theme";
 import { locked, useAccessKey } from "./wire/access";
-import { ApiError, api, refusal } from "./wire/api";
+import { ApiError, refusal } from "./wire/api";
 
-/** Whether the gateway was asked if it wants a key: before that, there is nothing to show. */
+/** Whether the first request has been answered. Until then the page does not know if it needs a key. */
 const asked = signal(false);
 
 const PAGES: readonly [pattern: RegExp, page: (id: string) => JSX.Element][] = [
@@ -38,13 +39,12 @@ export function App() {
   const main = useRef<HTMLElement>(null);
   useFocusKept(main);
   useEffect(() => {
-    const open = () => (asked.value = true);
-    api.models().then(open, open);
+    void loadModels().then(() => (asked.value = true));
   }, []);
   return (
     <div class="frame" onClick={followLink} onDragOver={keepFilesOut} onDrop={keepFilesOut}>
       <a class="skip" href="#main">
-        Skip to the content
+        Skip to content
       </a>
       <header class="top">
         <a class="brand" href="/">
@@ -63,23 +63,23 @@ export function App() {
       <main id="main" ref={main} tabIndex={-1}>
         {locked.value && <KeyForm />}
         {asked.value && !locked.value && (
-          <Guarded key={path.value} instead={BROKEN}>
+          <ErrorBoundary key={path.value} instead={BROKEN}>
             {page(path.value)}
-          </Guarded>
+          </ErrorBoundary>
         )}
       </main>
     </div>
   );
 }
 
-/** A file that misses its field would be opened by the browser, in place of the page. */
+/** Without this, the browser would leave the page and open a file that is dropped outside a field. */
 function keepFilesOut(event: DragEvent): void {
   if (event.dataTransfer?.types.includes("Files")) event.preventDefault();
 }
 
-const NOWHERE = (
+const NOT_FOUND = (
   <section class="page">
-    <h1>Nothing here</h1>
+    <h1>Page not found</h1>
     <p>
       There is no page at this address. <a href="/">Go to the chat.</a>
     </p>
@@ -88,8 +88,8 @@ const NOWHERE = (
 
 const BROKEN = (
   <section class="page">
-    <h1>This page is broken</h1>
-    <p>Something here cannot be shown, and that is a mistake in the page itself. To load it again may help.</p>
+    <h1>Something went wrong</h1>
+    <p>The console cannot display this page because of an error in the console itself. Reload the page to try again.</p>
   </section>
 );
 
@@ -98,10 +98,10 @@ function page(where: string): JSX.Element {
     const name = decoded(pattern.exec(where)?.[1] ?? "");
     if (pattern.test(where) && name !== undefined) return made(name);
   }
-  return NOWHERE;
+  return NOT_FOUND;
 }
 
-/** Nothing for what nobody has encoded: an address may have been cut off anywhere. */
+/** Undefined if the encoding is invalid: an address may be truncated anywhere. */
 function decoded(name: string): string | undefined {
   try {
     return decodeURIComponent(name);
@@ -117,15 +117,15 @@ function KeyForm() {
     const given = new FormData(event.currentTarget as HTMLFormElement).get("key");
     useAccessKey(String(given ?? ""));
     try {
-      await api.models();
+      await fetchModels();
       locked.value = false;
     } catch (error) {
-      setProblem(error instanceof ApiError && error.status === 401 ? "The gateway does not take this key." : refusal(error));
+      setProblem(error instanceof ApiError && error.status === 401 ? "The gateway rejected this key." : refusal(error));
     }
   };
   return (
     <form class="page narrow" onSubmit={(event) => void submit(event)}>
-      <h1>This gateway asks for a key</h1>
+      <h1>This gateway requires a key</h1>
       <label>
         Key
         <input name="key" type="password" autocomplete="off" required ref={takesFocus} />
@@ -135,8 +135,8 @@ function KeyForm() {
           {problem}
         </p>
       )}
-      <p class="hint">It is kept in this tab alone, and forgotten with it.</p>
-      <button type="submit">Enter</button>
+      <p class="hint">The key is stored in this tab only and is deleted when you close the tab.</p>
+      <button type="submit">Continue</button>
     </form>
   );
 }
@@ -145,7 +145,7 @@ function ThemePicker() {
   return (
     <select
       class="plain"
-      aria-label="Colours"
+      aria-label="Theme"
       value={theme.value}
       onChange={(event) => (theme.value = event.currentTarget.value as Theme)}
     >

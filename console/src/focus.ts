@@ -1,10 +1,10 @@
-// Where the focus goes when what had it is gone: without a mouse, one is never nowhere.
+// Keyboard focus: where it goes when the focused element is removed.
 import type { RefObject } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
 const FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]";
 
-/** Back to what had opened it, when something closes. */
+/** Returns the focus to the opener when something closes. */
 export function useFocusBack(open: boolean, opener: RefObject<HTMLElement | null>): void {
   const was = useRef(open);
   useEffect(() => {
@@ -13,12 +13,12 @@ export function useFocusBack(open: boolean, opener: RefObject<HTMLElement | null
   }, [open]);
 }
 
-/** As a `ref`: takes the focus as soon as it is there. */
+/** As a `ref`: focuses the element when it is mounted. */
 export function takesFocus(element: HTMLElement | null): void {
   element?.focus();
 }
 
-/** To the nearest neighbour, within that place, of whatever is taken out of it. */
+/** Moves the focus to the nearest neighbour when the focused element is removed from this container. */
 export function useFocusKept(place: RefObject<HTMLElement | null>): void {
   useEffect(() => {
     const within = place.current;
@@ -49,7 +49,7 @@ function canBeFocused(element: HTMLElement): boolean {
   return element.isConnected && !element.matches(":disabled") && !element.closest("[inert]") && element.checkVisibility();
 }
 
-/** Whether the focus is nowhere in particular, so that nobody misses it. */
+/** Whether no control has the focus, so that moving it disturbs no one. */
 export function isFocusFree(): boolean {
   return document.activeElement === document.body || document.activeElement?.id === "main";
 }

@@ -1,4 +1,4 @@
-// Where the page is: its address is the state, so that every link is stable.
+// The router: the address is the state, so that every link is stable.
 import { signal } from "@preact/signals";
 
 export const path = signal(location.pathname);
@@ -11,7 +11,7 @@ function arrived(): void {
   query.value = location.search;
 }
 
-/** Goes to another page of the console, and to its top. */
+/** Navigates to another page of the console and scrolls to its top. */
 export function go(to: string, how: "push" | "replace" = "push"): void {
   const there = to === location.pathname + location.search;
   if (how === "replace" || there) history.replaceState(null, "", to);
@@ -22,7 +22,7 @@ export function go(to: string, how: "push" | "replace" = "push"): void {
   arrived();
 }
 
-/** A click on one of our own links stays in the page; with a modifier it is the browser's. */
+/** Handles clicks on the console's own links without a reload. The browser handles clicks with a modifier key. */
 export function followLink(event: MouseEvent): void {
   const link = (event.target as Element | null)?.closest("a");
   if (!link || event.defaultPrevented || event.button !== 0) return;

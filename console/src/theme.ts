@@ -1,6 +1,6 @@
-// Light or dark: as the system has it, until somebody chooses.
+// The color theme: the system's, until the user chooses one.
 import { effect, signal } from "@preact/signals";
-import { keep, stored } from "./stored";
+import { setStored, stored } from "./storage";
 
 export type Theme = "system" | "light" | "dark";
 const NAME = "windlass.theme";
@@ -8,7 +8,7 @@ const NAME = "windlass.theme";
 export const theme = signal<Theme>((stored("localStorage", NAME) as Theme | null) ?? "system");
 
 effect(() => {
-  keep("localStorage", NAME, theme.value);
+  setStored("localStorage", NAME, theme.value);
   if (theme.value === "system") delete document.documentElement.dataset["theme"];
   else document.documentElement.dataset["theme"] = theme.value;
 });

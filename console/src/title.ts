@@ -1,6 +1,6 @@
 import { useEffect } from "preact/hooks";
 
-/** What the tab is called while a page is there. */
+/** Sets the title of the browser tab. */
 export function useTitle(title: string): void {
   useEffect(() => {
     document.title = title ? `${title} · Windlass` : "Windlass";

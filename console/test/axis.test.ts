@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { rowsOf, tickWords, ticksOf, toldRow } from "../src/run/axis";
+import { rowsOf, tickLabel, ticksOf, rowText } from "../src/run/axis";
 import { folded } from "../src/run/fold";
 import { begun, called, numbered, type PlainEvent } from "./events";
 
@@ -41,22 +41,22 @@ test("what goes on has no end until the run has one", () => {
 
 test("a round that was asked again ends where the next one begins", () => {
   const [first, second] = rows({ event: "text_delta", text: "a" }, { event: "round_restarted", round: 1, phase: "awaiting_model_call" });
-  assert.deepEqual([first?.label, first?.bars[0]?.to], ["Round 1, asked again", 3]);
+  assert.deepEqual([first?.label, first?.bars[0]?.to], ["Round 1, retried", 3]);
   assert.deepEqual([second?.label, second?.bars[0]?.to], ["Round 1", undefined]);
 });
 
 test("each row is told in a sentence, with tokens and what went wrong", () => {
   const [model, look, pay] = rows(...two, answered("a", "error"));
   assert(model && look && pay);
-  assert.equal(toldRow(model, 10), "Round 1: the model took 3.0 s, from 1.0 s to 4.0 s; 1,200 tokens in, 30 out.");
-  assert.equal(toldRow(look, 10), "look: ran 3.0 s, from 6.0 s to 9.0 s; failed.");
-  assert.equal(toldRow(pay, 10), "pay: waited for an approval 2.0 s, from 5.0 s to 7.0 s; ran 2.0 s, from 8.0 s to now; running.");
+  assert.equal(rowText(model, 10), "Round 1: the model took 3.0 s, from 1.0 s to 4.0 s; 1,200 tokens in, 30 out.");
+  assert.equal(rowText(look, 10), "look: ran 3.0 s, from 6.0 s to 9.0 s; failed.");
+  assert.equal(rowText(pay, 10), "pay: waited for approval 2.0 s, from 5.0 s to 7.0 s; ran 2.0 s, from 8.0 s to now; running.");
   assert.deepEqual([model.note, look.note, pay.note], ["1,200 → 30 tokens", "failed", ""]);
 });
 
 test("an axis of any length has a few marks at round numbers", () => {
-  assert.deepEqual(ticksOf(11).map(tickWords), ["5 s", "10 s"]);
-  assert.deepEqual(ticksOf(0.7).map(tickWords), ["200 ms", "400 ms", "600 ms"]);
+  assert.deepEqual(ticksOf(11).map(tickLabel), ["5 s", "10 s"]);
+  assert.deepEqual(ticksOf(0.7).map(tickLabel), ["200 ms", "400 ms", "600 ms"]);
   assert.deepEqual(ticksOf(0), []);
   for (let span = 0.0004; span < 1e6; span *= 1.37) {
     const ticks = ticksOf(span);

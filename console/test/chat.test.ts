@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { boundaries } from "../src/run/boundaries";
+import { announcements } from "../src/run/announcements";
 import { firstWrong, numberOf, wrongWith } from "../src/chat/parameters";
 import { answerOf, asked, joined, messageOf, requestFor, toolChoice, turnsOf } from "../src/chat/request";
 import { NO_SETTINGS, settingsIn, type Settings } from "../src/chat/settings";
@@ -110,35 +110,35 @@ test("a call that was never answered does not go into the next request", () => {
   assert.deepEqual(turnsOf(cut), [{ role: "assistant", content: "I look." }]);
 });
 
-test("boundaries are said once each, and text never", () => {
+test("announcements are said once each, and text never", () => {
   const fold = new RunFold();
   let before = fold.view();
   const said = RUN.flatMap((event) => {
     fold.add(event);
     const after = fold.view();
-    const now = boundaries(before, after);
+    const now = announcements(before, after);
     before = after;
     return now;
   });
-  assert.deepEqual(said, ["The model is answering.", "look runs.", "look is done.", "The answer is complete."]);
+  assert.deepEqual(said, ["The model is answering.", "look is running.", "look is done.", "The answer is complete."]);
 });
 
 test("who comes to a run that goes hears what goes on now, not what was before", () => {
   const later = numbered(...begun, { event: "approval_requested", call: called("c2", "pay") });
-  assert.deepEqual(boundaries(undefined, folded(RUN.slice(0, 7))), ["The model is answering.", "look runs."]);
-  assert.deepEqual(boundaries(undefined, folded(RUN.slice(0, 8))), ["The model is answering."]);
-  assert.deepEqual(boundaries(undefined, folded(later)), ["The model is answering.", "pay waits for your approval."]);
+  assert.deepEqual(announcements(undefined, folded(RUN.slice(0, 7))), ["The model is answering.", "look is running."]);
+  assert.deepEqual(announcements(undefined, folded(RUN.slice(0, 8))), ["The model is answering."]);
+  assert.deepEqual(announcements(undefined, folded(later)), ["The model is answering.", "pay needs your approval."]);
 });
 
 test("a run that had ended before it was looked at is not announced", () => {
-  assert.deepEqual(boundaries(undefined, folded(RUN)), []);
+  assert.deepEqual(announcements(undefined, folded(RUN)), []);
 });
 
 test("what many calls have in common is said once", () => {
   const many = [1, 2, 3].map((index) => ({ event: "tool_run_started" as const, round: 1, call: called(`call_${index}`) }));
   const pay = { event: "tool_run_started" as const, round: 1, call: called("call_4", "pay") };
   const view = folded(numbered(...begun, ...many, pay));
-  assert.deepEqual(boundaries(undefined, view), ["The model is answering.", "look runs, 3 times.", "pay runs."]);
+  assert.deepEqual(announcements(undefined, view), ["The model is answering.", "look is running, 3 times.", "pay is running."]);
 });
 
 test("settings of another kind than these are left out", () => {

@@ -70,25 +70,25 @@ test("what fields would change or drop is not shown in fields", () => {
 });
 
 test("what is needed and missing is named where it is missing", () => {
-  assert.deepEqual(problemsOf({ city: "", place: { street: undefined } }), { city: "This is needed.", "place/street": "This is needed." });
+  assert.deepEqual(problemsOf({ city: "", place: { street: undefined } }), { city: "This field is required.", "place/street": "This field is required." });
   assert.deepEqual(Object.fromEntries(problemsIn(fields, {})), {
-    city: "This is needed.",
-    degrees: "This is needed.",
-    tags: "This is needed.",
-    place: "This is needed.",
+    city: "This field is required.",
+    degrees: "This field is required.",
+    tags: "This field is required.",
+    place: "This field is required.",
   });
 });
 
 test("numbers are read as people write them, and refused with a reason", () => {
   assert.deepEqual(problemsOf({ days: "two" }), { days: "“two” is not a number." });
   assert.deepEqual(problemsOf({ days: "2.5" }), { days: "This must be a whole number." });
-  assert.deepEqual(problemsOf({ days: "0" }), { days: "The least is 1." });
-  assert.deepEqual(problemsOf({ days: "15" }), { days: "The most is 14." });
+  assert.deepEqual(problemsOf({ days: "0" }), { days: "The minimum is 1." });
+  assert.deepEqual(problemsOf({ days: "15" }), { days: "The maximum is 14." });
   assert.deepEqual(problemsOf({ degrees: " -1e3 " }), {});
 });
 
 test("a field of JSON says what cannot be read", () => {
-  assert.match(problemsOf({ more: "{" })["more"] ?? "", /^This is not JSON: /);
+  assert.match(problemsOf({ more: "{" })["more"] ?? "", /^Invalid JSON: /);
 });
 
 test("a value of another kind is a problem of its own place", () => {

@@ -40,16 +40,16 @@ test("an exported file is read with its run and all its events", () => {
 
 test("a file that is no export is refused with what is wrong with it", () => {
   const refused: [string, RegExp][] = [
-    ["{", /it is not JSON/],
+    ["{", /invalid JSON/],
     ["[]", /no "format": "windlass.run"/],
     ["null", /no "format": "windlass.run"/],
     [file({ format: "other" }), /no "format": "windlass.run"/],
-    [file({ version: 2 }), /later version \(2, and this page knows 1\)/],
+    [file({ version: 2 }), /version 2, and this console supports version 1/],
     [file({ version: "1" }), /damaged/],
     [file({ events: {} }), /damaged/],
     [file({ events: [{ seq: 1, time: 1 }] }), /damaged/],
     [file({ events: [...events, { event: "tool_run_started", seq: 99, time: 1 }] }), /damaged/],
-    [file({ events: [] }), /no event in it/],
+    [file({ events: [] }), /no events/],
   ];
   for (const [text, why] of refused) assert.throws(() => readExport(text), why);
 });

@@ -92,15 +92,15 @@ async def test_a_tool_is_run_again_from_its_card_and_the_model_is_told(stage_of:
     await ended(page)
     weather = card(page, "get_weather")
     await weather.get_by_role("button", name="Run again").click()
-    by_hand = weather.get_by_role("region", name="get_weather, run by hand")
+    by_hand = weather.get_by_role("region", name="get_weather, manual run")
     await expect(by_hand).to_have_attribute("data-outcome", "ok")
     await expect(by_hand).to_contain_text('"sky": "sunny"')
     assert stage.tools.ran == ["get_weather", "get_weather"]
 
-    await by_hand.get_by_role("button", name="Tell the model").click()
+    await by_hand.get_by_role("button", name="Add to message").click()
     message = page.get_by_role("textbox", name="Message", exact=True)
     await expect(message).to_have_value(
-        re.compile('I ran get_weather with {"city":"Rome"} by hand')
+        re.compile('I ran get_weather manually with {"city":"Rome"}')
     )
 
 
@@ -134,6 +134,6 @@ async def test_pictures_of_the_model_are_shown_and_addresses_are_not_asked_for(
     stage = await stage_of(Turn(parts=(InlineData(PIXEL, "image/png"), elsewhere)))
     page = await stage.open(f"/runs/{await stage.start()}")
     await ended(page)
-    picture = page.get_by_role("img", name="An image by the model")
+    picture = page.get_by_role("img", name="Image from the model")
     assert await picture.evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 1
-    await expect(page.get_by_text("A file at https://example.org/picture.png")).to_be_visible()
+    await expect(page.get_by_text("File: https://example.org/picture.png")).to_be_visible()

@@ -99,13 +99,13 @@ async def test_pictures_are_chosen_pasted_removed_and_seen_by_the_model(stage_of
     page = await stage.open("/")
     chosen: FilePayload = {"name": "dot.png", "mimeType": "image/png", "buffer": PIXEL}
     await page.locator("input[type=file]").set_input_files(chosen)
-    pictures = page.get_by_role("list", name="Pictures to send").get_by_role("img")
+    pictures = page.get_by_role("list", name="Images to send").get_by_role("img")
     await expect(pictures).to_have_count(1)
     pasted = {"data": base64.b64encode(PIXEL).decode(), "box": ".composer textarea"}
     await page.evaluate(PASTE, pasted)
     await expect(pictures).to_have_count(2)
     await axe(page)
-    await page.get_by_role("button", name="Remove picture 2").click()
+    await page.get_by_role("button", name="Remove image 2").click()
     await expect(pictures).to_have_count(1)
 
     await ask(page, "What is this?")
@@ -114,7 +114,7 @@ async def test_pictures_are_chosen_pasted_removed_and_seen_by_the_model(stage_of
     assert isinstance(picture, InlineData)
     assert (picture.data, picture.mime_type) == (PIXEL, "image/png")
     await page.reload()
-    await expect(page.get_by_alt_text("Picture 1 of the message")).to_be_visible()
+    await expect(page.get_by_alt_text("Image 1 of the message")).to_be_visible()
     await turns(page).get_by_role("button", name="Retry").click()
     await answered(page, 1)
     assert model.messages[0].parts == (text, picture)
@@ -126,6 +126,6 @@ async def test_a_file_that_is_no_picture_is_not_taken(stage_of: StageOf) -> None
     notes: FilePayload = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"Hello"}
     await page.locator("input[type=file]").set_input_files(notes)
     await expect(
-        page.get_by_role("alert").filter(has_text="notes.txt is not a picture")
+        page.get_by_role("alert").filter(has_text="notes.txt is not an image")
     ).to_be_visible()
     await expect(send_button(page)).to_be_disabled()

@@ -23,7 +23,7 @@ async def test_the_first_link_of_a_page_leads_past_the_frame(stage_of: StageOf) 
     page = await stage.open("/runs")
     await expect(page.get_by_role("searchbox", name="Search")).to_be_visible()
     await page.keyboard.press("Tab")
-    await expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    await expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("main")).to_be_focused()
     await page.keyboard.press("Tab")
@@ -37,13 +37,13 @@ async def test_to_delete_a_run_asks_first_and_the_focus_goes_there_and_back(
     page = await stage.open(f"/runs/{await stage.start()}")
     await ended(page)
     await press(page, "Delete")
-    await expect(page.get_by_role("button", name="Keep")).to_be_focused()
+    await expect(page.get_by_role("button", name="Cancel")).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("button", name="Delete")).to_be_focused()
     await page.keyboard.press("Enter")
     await page.keyboard.press("Shift+Tab")
     await page.keyboard.press("Enter")
-    await expect(page.get_by_text("There are no runs yet.")).to_be_visible()
+    await expect(page.get_by_text("No runs yet.")).to_be_visible()
     await expect(page.get_by_role("main")).to_be_focused()
 
 
@@ -58,13 +58,13 @@ async def test_a_tool_that_is_run_again_by_keyboard_leaves_the_focus_at_its_butt
     again = page.get_by_role("button", name="Run again: pay")
     await again.focus()
     await page.keyboard.press("Enter")
-    await expect(page.get_by_role("button", name="Leave it")).to_be_focused()
+    await expect(page.get_by_role("button", name="Cancel")).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(again).to_be_focused()
     await page.keyboard.press("Enter")
     await page.keyboard.press("Shift+Tab")
     await page.keyboard.press("Enter")
-    await expect(page.get_by_label("pay, run by hand")).to_be_visible()
+    await expect(page.get_by_label("pay, manual run")).to_be_visible()
     await expect(again).to_be_focused()
 
 
@@ -80,7 +80,7 @@ async def test_a_tool_that_is_called_by_keyboard_leaves_the_focus_at_its_button(
     await expect(page.get_by_role("button", name="Call")).to_be_disabled()
     await page.keyboard.press("Enter")
     ann.open()
-    await expect(page.get_by_label("What the call came to")).to_be_visible()
+    await expect(page.get_by_label("Result of the call")).to_be_visible()
     await expect(page.get_by_role("button", name="Call")).to_be_focused()
     assert stage.tools.ran == ["send_mail"]
 
@@ -95,7 +95,7 @@ async def test_a_button_that_goes_with_its_work_leaves_the_focus_to_what_is_next
     cards = card(page, "quote")
     shown = await cards.count()
     assert shown < ROUNDS
-    await press(page, f"Show the {ROUNDS - shown} rounds before")
+    await press(page, f"Show {ROUNDS - shown} earlier rounds")
     await expect(cards).to_have_count(ROUNDS)
     where = "() => document.activeElement.closest('.card')?.dataset.tool"
     assert await page.evaluate(where) == "quote"

@@ -31,7 +31,7 @@ async def test_a_wrong_key_is_called_wrong(stage_of: StageOf) -> None:
     await expect(page.get_by_label("Key")).to_be_focused()
     await expect(page.get_by_text("does not take this key")).to_have_count(0)
     await enter(page, "wl_wrong")
-    await expect(page.get_by_text("The gateway does not take this key.")).to_be_visible()
+    await expect(page.get_by_text("The gateway rejected this key.")).to_be_visible()
     await enter(page, key)
     await ask(page, "Hi.")
     await ended(page)

@@ -31,7 +31,7 @@ async def test_the_page_and_the_library_tell_a_run_in_the_same_way(tmp_path: Pat
     logs = [*await outcomes(), *await cut_and_resumed()]
     file = tmp_path / "logs.json"
     file.write_bytes(encode_json([_written(log) for log in logs]))
-    ended = node(RUNNER, "told.ts", "--", file)
+    ended = node(RUNNER, "reallogs.ts", "--", file)
     assert ended.returncode == 0, ended.stdout[-10_000:] + ended.stderr
     assert f"pass {len(logs)}" in ended.stdout
 

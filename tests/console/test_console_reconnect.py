@@ -45,13 +45,13 @@ async def test_a_page_goes_on_by_itself_when_its_gateway_is_killed_while_tools_r
             await state_of(card(page, "send_mail"), "running")
 
             await gateway.kill()
-            await expect(page.get_by_text("The connection is lost")).to_be_visible()
+            await expect(page.get_by_text("Connection lost")).to_be_visible()
             gateway.put("sea")
             await gateway.start()
 
             await ended(page)
-            await expect(page.get_by_text("The connection is lost")).to_have_count(0)
-            await expect(page.get_by_text("The gateway was restarted")).to_be_visible()
+            await expect(page.get_by_text("Connection lost")).to_have_count(0)
+            await expect(page.get_by_text("The gateway restarted")).to_be_visible()
             await state_of(card(page, "look_up"), "output-available")
             await state_of(card(page, "send_mail"), "output-error")
             await expect(card(page, "send_mail")).to_have_attribute("data-outcome", "interrupted")
@@ -76,7 +76,7 @@ async def test_a_chat_drops_what_was_said_when_its_gateway_is_killed_while_the_m
             await expect(page.get_by_text("A whole answer.")).to_be_visible()
             await ended(page)
             await expect(page.get_by_text("Half of")).not_to_be_visible()
-            await expect(page.get_by_text("Round 1 was cut off")).to_be_visible()
+            await expect(page.get_by_text("Round 1 was interrupted")).to_be_visible()
             await ask(page, "Go on.")
             await expect(page.get_by_text("And more.")).to_be_visible()
             assert await stayed(page)
@@ -91,7 +91,7 @@ async def test_a_page_that_was_offline_asks_only_for_what_it_has_missed(stage_of
     await state_of(card(page, "get_weather"), "running")
 
     await page.context.set_offline(True)
-    await expect(page.get_by_text("The connection is lost")).to_be_visible()
+    await expect(page.get_by_text("Connection lost")).to_be_visible()
     rome.open()
     await page.context.set_offline(False)
 

@@ -59,14 +59,14 @@ async def test_an_exported_run_is_played_again_without_its_gateway(
     await open_file(page, json.dumps(file).encode())
     await page.get_by_role("button", name="Pause").click()
 
-    place = page.get_by_role("slider", name="Place in the run")
+    place = page.get_by_role("slider", name="Position in the run")
     kinds = [event["event"] for event in file["events"]]
     await place.fill(str(100 * kinds.index("approval_requested") + 50))
     await state_of(card(page, "pay"), "approval-requested")
     await expect(card(page, "pay").locator(".elapsed")).to_have_text("50.0 s")
     await expect(page.locator(".card").get_by_role("button", name="Approve")).to_have_count(0)
-    await expect(page.get_by_role("region", name="Question")).to_have_text("Weather, and pay.")
-    await page.get_by_role("button", name="To the end").click()
+    await expect(page.get_by_role("region", name="Prompt")).to_have_text("Weather, and pay.")
+    await page.get_by_role("button", name="Skip to end").click()
     await ended(page)
     await axe(page)
     await expect(page.get_by_text("Sunny, and paid.")).to_be_visible()
@@ -84,7 +84,7 @@ async def test_a_replay_takes_the_time_that_the_run_took_or_a_part_of_it(
     await page.clock.install()
     await open_file(page, json.dumps(file).encode())
     await page.clock.pause_at(await page.evaluate("Date.now() / 1000 + 1"))
-    place = page.get_by_role("slider", name="Place in the run")
+    place = page.get_by_role("slider", name="Position in the run")
     for speed, passed in [("1×", 2), ("4×", 0.5), ("16×", 0.125)]:
         await page.get_by_role("button", name=speed, exact=True).click()
         before = float(await place.input_value())
@@ -99,9 +99,9 @@ async def test_a_file_that_is_no_export_is_refused_in_words_and_leaves_the_page_
     page = await (await stage_of()).open("/replay")
     later = {"format": "windlass.run", "version": 9, "events": []}
     for content, why in [
-        (b"\x89PNG", "photo.png: Not an export of a run: it is not JSON"),
-        (b"{}", 'photo.png: Not an export of a run: it has no "format": "windlass.run".'),
-        (json.dumps(later).encode(), "photo.png: An export of a later version (9"),
+        (b"\x89PNG", "photo.png: Not a run export: invalid JSON"),
+        (b"{}", 'photo.png: Not a run export: it has no "format": "windlass.run".'),
+        (json.dumps(later).encode(), "photo.png: This run export has version 9"),
     ]:
         await open_file(page, content, "photo.png")
         await expect(page.locator("main").get_by_role("alert")).to_contain_text(why)
@@ -114,5 +114,5 @@ async def test_a_file_can_be_dropped_on_the_page(stage_of: StageOf, tmp_path: Pa
     page = await stage.open("/replay")
     files = await page.evaluate_handle(DROPPED, text)
     await page.locator(".run-page").dispatch_event("drop", {"dataTransfer": files})
-    await page.get_by_role("button", name="To the end").click()
+    await page.get_by_role("button", name="Skip to end").click()
     await ended(page)

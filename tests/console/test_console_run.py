@@ -35,7 +35,7 @@ async def test_rounds_and_tools_stand_on_one_axis_while_they_happen(stage_of: St
     await state_of(card(page, "pay"), "approval-requested")
     await expect(page.locator(".budget")).to_have_text("round 1 of 5")
     await expect(rows(page)).to_contain_text(
-        ["1,200 tokens in, 34 out", "get_weather: ran", "pay: waited for an approval"]
+        ["1,200 tokens in, 34 out", "get_weather: ran", "pay: waited for approval"]
     )
     await card(page, "pay").get_by_role("button", name="Approve").click()
     await state_of(card(page, "pay"), "running")
@@ -53,7 +53,7 @@ async def test_rounds_and_tools_stand_on_one_axis_while_they_happen(stage_of: St
     await expect(page.locator(".budget")).to_have_text("round 2 of 5")
     await expect(rows(page)).to_have_count(4)
     await rows(page).nth(2).hover()
-    await expect(page.locator(".wf-told")).to_contain_text("pay: waited for an approval")
+    await expect(page.locator(".wf-told")).to_contain_text("pay: waited for approval")
     await rows(page).nth(2).get_by_role("button", name="pay").press("Enter")
     await expect(card(page, "pay")).to_be_focused()
 
@@ -68,14 +68,14 @@ async def test_the_last_round_says_that_tools_are_off_and_the_run_why_it_ended(
     assert last.gate is not None
     last.gate.open()
     await ended(page, "max_rounds")
-    await expect(page.locator(".ending")).to_contain_text("rounds of tools were used up")
+    await expect(page.locator(".ending")).to_contain_text("limit of tool rounds")
 
 
 @pytest.mark.parametrize(
     ("step", "reason", "words"),
     [
-        (say("Half", finish="length"), "length", "output limit cut the answer"),
-        (say("", finish="content_filter"), "content_filter", "provider withheld"),
+        (say("Half", finish="length"), "length", "reached the model's output limit"),
+        (say("", finish="content_filter"), "content_filter", "content filter blocked"),
         (refuse(400, "There is no such model."), "error", "There is no such model."),
         (cut("Half an ans", after=1), "error", "The run failed."),
     ],
@@ -109,16 +109,16 @@ async def test_a_stop_says_what_is_cancelled_for_sure_and_what_may_have_had_an_e
     await page.get_by_role("button", name="Stop").click()
     await ended(page, "stopped")
 
-    left = page.get_by_role("region", name="What was cut off")
+    left = page.get_by_role("region", name="Interrupted calls")
     unknown = left.locator('[data-effect="unknown"]')
     await expect(unknown).to_contain_text("May have had an effect")
     await expect(unknown.get_by_role("listitem")).to_have_text(
-        ["send_mail It was cut off while it ran, so it may have had its effect."]
+        ["send_mail It was interrupted while running and may have had an effect."]
     )
     await expect(left.locator('[data-effect="confirmed"]').get_by_role("listitem")).to_have_text(
-        ["get_weather It was cut off, and is safe to run again.", "pay It never began."]
+        ["get_weather It was interrupted and is safe to run again.", "pay It never started."]
     )
-    await expect(left).to_contain_text("1 call had ended before.")
+    await expect(left).to_contain_text("1 call had already finished.")
     for tool, effect in [
         ("send_mail", "unknown"),
         ("get_weather", "confirmed"),
@@ -133,8 +133,8 @@ async def test_a_stop_with_nothing_under_way_says_that(stage_of: StageOf) -> Non
     page = await shown(stage)
     await page.get_by_role("button", name="Stop").click()
     await ended(page, "stopped")
-    await expect(page.get_by_role("region", name="What was cut off")).to_have_text(
-        "Stopped. No tool had been called."
+    await expect(page.get_by_role("region", name="Interrupted calls")).to_have_text(
+        "Stopped. No tool was called."
     )
 
 
@@ -143,18 +143,18 @@ async def test_a_run_is_deleted_only_when_one_is_sure(stage_of: StageOf) -> None
     run_id = await stage.start("A question.", chat_id="words")
     page = await stage.open(f"/runs/{run_id}")
     await ended(page)
-    await expect(page.get_by_role("region", name="Question")).to_have_text("A question.")
-    await expect(page.get_by_role("link", name="Its chat")).to_have_attribute(
+    await expect(page.get_by_role("region", name="Prompt")).to_have_text("A question.")
+    await expect(page.get_by_role("link", name="Open chat")).to_have_attribute(
         "href", "/chats/words"
     )
     await page.get_by_role("button", name="Delete").click()
-    await page.get_by_role("button", name="Keep").click()
+    await page.get_by_role("button", name="Cancel").click()
     await page.get_by_role("button", name="Delete").click()
-    await page.get_by_role("button", name="Delete for good").click()
+    await page.get_by_role("button", name="Delete permanently").click()
     await expect(page).to_have_url(f"{stage.origin}/runs")
     stage.watch.expects("404")
     await page.goto(f"/runs/{run_id}")
-    await expect(page.get_by_role("heading", name="No such run")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Run not found")).to_be_visible()
 
 
 async def test_of_hundreds_of_calls_the_last_are_shown_and_the_others_on_demand(
@@ -166,8 +166,8 @@ async def test_of_hundreds_of_calls_the_last_are_shown_and_the_others_on_demand(
     await ended(page)
     await expect(card(page, "quote")).to_have_count(200)
     await expect(card(page, "quote").first).to_contain_text("number 30")
-    await page.get_by_role("button", name="Show the 30 things before").click()
+    await page.get_by_role("button", name="Show 30 earlier items").click()
     await expect(card(page, "quote").first).to_contain_text("number 0")
     await expect(rows(page)).to_have_count(60)
-    await page.get_by_role("button", name="Show the 172 rows before").click()
+    await page.get_by_role("button", name="Show 172 earlier rows").click()
     await expect(rows(page)).to_have_count(232)

@@ -79,7 +79,7 @@ async def test_filters_stand_in_the_address(stage_of: StageOf) -> None:
     await expect(rows(page)).to_have_count(1)
     await expect(page).to_have_url(f"{stage.origin}/runs?q=appl")
     await page.get_by_label("Status").select_option("failed")
-    await expect(page.get_by_text("No run is like that.")).to_be_visible()
+    await expect(page.get_by_text("No runs match these filters.")).to_be_visible()
     await page.get_by_role("searchbox", name="Search").fill("")
     await expect(rows(page)).to_contain_text("Confuse")
 
@@ -88,14 +88,14 @@ async def test_filters_stand_in_the_address(stage_of: StageOf) -> None:
     await expect(page.get_by_role("combobox", name="Tool")).to_have_value("divide")
     await page.get_by_role("combobox", name="Tool").select_option("")
     await page.get_by_label("Model").select_option("other")
-    await expect(page.get_by_text("No run is like that.")).to_be_visible()
+    await expect(page.get_by_text("No runs match these filters.")).to_be_visible()
 
 
 async def test_runs_come_and_end_while_one_looks(stage_of: StageOf) -> None:
     stage = await stage_of(Listening(call("get_weather", city="Rome"), "Sunny."))
     rome = stage.tools.hold("Rome")
     page = await stage.open("/runs")
-    await expect(page.get_by_text("There are no runs yet.")).to_be_visible()
+    await expect(page.get_by_text("No runs yet.")).to_be_visible()
     await stage.start("Weather?")
     await expect(rows(page).locator("[data-status=running]")).to_be_visible()
     rome.open()

@@ -52,7 +52,7 @@ async def fits(page: Page) -> None:
 async def test_an_address_that_was_cut_off_leads_to_a_page_that_says_so(stage_of: StageOf) -> None:
     stage = await stage_of()
     page = await stage.open("/tools/%E0%A4")
-    await expect(page.get_by_role("heading", name="Nothing here")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
     await page.get_by_role("link", name="Go to the chat.").click()
     await expect(message_box(page)).to_be_visible()
 
@@ -85,7 +85,7 @@ async def test_a_damaged_export_is_called_damaged_and_the_next_one_is_shown(
     await give(json.dumps(damaged))
     await expect(page.get_by_text("damaged")).to_be_visible()
     await give(whole)
-    await page.get_by_role("button", name="To the end").click()
+    await page.get_by_role("button", name="Skip to end").click()
     await ended(page)
     await expect(page.get_by_text("damaged")).to_have_count(0)
 
@@ -127,7 +127,7 @@ async def test_a_browser_that_keeps_nothing_still_chats(stage_of: StageOf) -> No
     context = await stage.context()
     await context.add_init_script(BLOCKED)
     page = await stage.open("/", context=context)
-    await page.get_by_label("Colours").select_option("dark")
+    await page.get_by_label("Theme").select_option("dark")
     await ask(page, "Hi.")
     await ended(page)
     await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
@@ -138,10 +138,10 @@ async def test_what_is_written_while_a_picture_is_read_stays(stage_of: StageOf) 
     page = await stage.open("/")
     await page.evaluate(SLOW_FILES)
     picture: FilePayload = {"name": "a.svg", "mimeType": "image/svg+xml", "buffer": b"<svg/>"}
-    await page.get_by_label("Pictures", exact=True).set_input_files(picture)
+    await page.get_by_label("Images", exact=True).set_input_files(picture)
     await message_box(page).fill("What is this?")
     await page.evaluate("() => window.finish()")
-    await expect(page.get_by_role("img", name="Picture 1")).to_be_visible()
+    await expect(page.get_by_role("img", name="Image 1")).to_be_visible()
     await expect(message_box(page)).to_have_value("What is this?")
 
 
@@ -175,7 +175,7 @@ async def test_a_model_that_says_nothing_is_said_to_have_said_nothing(stage_of: 
     stage = await stage_of([""])
     page = await stage.open(f"/runs/{await stage.start()}")
     await ended(page)
-    await expect(page.get_by_text("The model ended without a word.")).to_be_visible()
+    await expect(page.get_by_text("The model ended without an answer.")).to_be_visible()
 
 
 @pytest.mark.parametrize("hours", [1, -1])

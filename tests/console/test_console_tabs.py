@@ -45,7 +45,7 @@ async def test_tabs_that_nobody_looks_at_leave_the_connections_to_the_one_that_i
 
     page = unseen[0]
     await state_of(card(page, "get_weather"), "running")
-    await expect(page.get_by_text("The connection is lost")).to_have_count(0)
+    await expect(page.get_by_text("Connection lost")).to_have_count(0)
     await page.evaluate(SEE, True)
     await ended(page)
     await expect(page.get_by_text("It is sunny.")).to_have_count(1)

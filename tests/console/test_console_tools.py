@@ -48,12 +48,12 @@ async def test_every_tool_is_listed_and_found_by_its_words(stage_of: StageOf) ->
     page = await stage.open("/tools")
     entries = page.get_by_role("list").get_by_role("link")
     await expect(entries).to_have_count(len(stage.tools.tools()))
-    await expect(page.locator("[data-tool=pay]")).to_contain_text("asks first")
+    await expect(page.locator("[data-tool=pay]")).to_contain_text("needs approval")
     await page.get_by_role("searchbox").fill("WEATHER city")
     await expect(entries).to_have_text(["get_weather"])
     await expect(page.locator("[data-announcer]")).to_have_text("1 tool found")
     await page.get_by_role("searchbox").fill("nonsense")
-    await expect(page.get_by_text("No tool has “nonsense” in its name")).to_be_visible()
+    await expect(page.get_by_text("No tool matches “nonsense”")).to_be_visible()
     await page.get_by_role("searchbox").fill("weather")
     await entries.click()
     await expect(page).to_have_url(f"{stage.origin}/tools/get_weather")
@@ -65,10 +65,10 @@ async def test_a_tool_says_what_it_is(stage_of: StageOf) -> None:
     await expect(page.get_by_role("heading", level=1)).to_have_text("get_weather")
     await expect(page.get_by_text("The weather of a city. Held at the city")).to_be_visible()
     await expect(
-        page.get_by_text("Lives in this gateway · offered by scripted · safe to run again")
+        page.get_by_text("Runs in this gateway · available to scripted · safe to run again")
     ).to_be_visible()
     await expect(page.locator("pre", has_text='"required"')).to_be_visible()
-    await expect(page.get_by_text("Nobody has called it yet.")).to_be_visible()
+    await expect(page.get_by_text("No calls yet.")).to_be_visible()
     await axe(page)
 
 
@@ -77,14 +77,14 @@ async def test_a_tool_is_called_by_hand_and_its_call_is_listed(stage_of: StageOf
     page = await stage.open("/tools/get_weather")
     await page.get_by_label("city").fill("Oslo")
     await page.keyboard.press("Control+Enter")
-    result = page.get_by_role("region", name="What the call came to")
+    result = page.get_by_role("region", name="Result of the call")
     await expect(result).to_have_attribute("data-outcome", "ok")
     await expect(result.locator("pre")).to_contain_text('"sky": "sunny"')
     await expect(page.locator("[data-announcer]")).to_have_text("get_weather: done.")
     last = page.locator(".tools-list li")
     await expect(last.locator("summary")).to_contain_text('{"city":"Oslo"}')
     await last.locator("summary").click()
-    await expect(last.get_by_text("Called by hand")).to_be_visible()
+    await expect(last.get_by_text("Called manually")).to_be_visible()
     await axe(page)
 
 
@@ -94,7 +94,7 @@ async def test_why_a_tool_failed_is_said_in_its_words(stage_of: StageOf) -> None
     await page.get_by_label("dividend").fill("1.5")
     await page.get_by_label("divisor").fill("0")
     await page.get_by_role("button", name="Call", exact=True).click()
-    result = page.get_by_role("region", name="What the call came to")
+    result = page.get_by_role("region", name="Result of the call")
     await expect(result).to_have_attribute("data-outcome", "error")
     await expect(result).to_contain_text("Nothing can be divided by zero.")
     await expect(page.get_by_text("1 call, 1 failed.")).to_be_visible()
@@ -107,7 +107,7 @@ async def test_what_is_missing_or_wrong_is_said_at_its_field(stage_of: StageOf) 
     await page.get_by_role("button", name="Call", exact=True).click()
     await expect(dividend).to_be_focused()
     await expect(dividend).to_have_attribute("aria-invalid", "true")
-    await expect(dividend).to_have_accessible_description("This is needed.")
+    await expect(dividend).to_have_accessible_description("This field is required.")
     await dividend.fill("one")
     await divisor.fill("2")
     await expect(dividend).to_have_accessible_description("“one” is not a number.")
@@ -156,7 +156,7 @@ async def test_arguments_can_be_written_as_json(stage_of: StageOf) -> None:
     await page.get_by_role("button", name="Edit as JSON").click()
     given = page.get_by_label("Arguments as JSON")
     for text, problem in (
-        ("{", "This is not JSON: "),
+        ("{", "Invalid JSON: "),
         ("[]", "This must be an object"),
         ('{"city": 5}', "city: This must be text."),
     ):
@@ -185,7 +185,7 @@ async def test_a_call_that_is_cancelled_says_what_may_have_happened(stage_of: St
     await page.get_by_role("button", name="Call", exact=True).click()
     await expect(page.get_by_text("Running,")).to_be_visible()
     await page.get_by_role("button", name="Cancel").click()
-    await expect(page.get_by_text("It may have had its effect before that.")).to_be_visible()
+    await expect(page.get_by_text("It may have had an effect before it stopped.")).to_be_visible()
     await expect(page.get_by_role("button", name="Call", exact=True)).to_be_enabled()
 
 
@@ -196,11 +196,11 @@ async def test_calls_of_models_lead_to_their_runs_and_back_into_the_form(stage_o
     await expect(page.get_by_text("Sunny.")).to_be_visible()
     await page.goto("/tools/get_weather")
     await page.locator(".tools-list summary").click()
-    link = page.get_by_role("link", name="The run that called it")
+    link = page.get_by_role("link", name="Open run")
     await expect(link).to_have_attribute("href", f"/runs/{run_id}")
     await page.get_by_role("button", name="Edit as JSON").click()
     await page.get_by_label("Arguments as JSON").fill("{")
-    await page.get_by_role("button", name="Put into the form").click()
+    await page.get_by_role("button", name="Copy to form").click()
     await expect(page.get_by_label("city")).to_have_value("Lima")
     await page.get_by_role("button", name="Call", exact=True).click()
     await expect(page.locator(".tools-result pre")).to_contain_text("Lima")

@@ -39,7 +39,7 @@ async def test_two_megabytes_are_never_in_the_page_as_a_whole(stage_of: StageOf)
     while await more.count():
         await more.click()
     assert len(await shown.inner_text()) == MOST_SHOWN
-    await expect(page.get_by_text("Download it to read the rest.")).to_be_visible()
+    await expect(page.get_by_text("Download it to see the rest.")).to_be_visible()
     assert await page.evaluate("() => document.body.textContent.length") < MOST_SHOWN + 20_000
 
 

@@ -1,17 +1,17 @@
-// The foot of the chat: where the next message is written, sent, and a run is stopped.
+// The composer below a chat: write and send the next message, stop the run.
 import { useSignal } from "@preact/signals";
 import { useEffect, useId, useRef } from "preact/hooks";
-import { model, models, noModels } from "./catalog";
+import { model, models, noModels } from "./models";
 import { isFocusFree } from "../focus";
 import type { Conversation } from "./conversation";
-import { focusWriting } from "./focus";
-import { Instructions, ModelPicker, ToolPicker, toolsInWords } from "./options";
+import { focusEditor } from "./focus";
+import { Instructions, ModelPicker, ToolPicker, toolsLabel } from "./options";
 import { firstWrong } from "./parameters";
 import { NOTHING, isEmpty, joined } from "./request";
 import { settings } from "./settings";
-import { Writing } from "./writing";
+import { MessageEditor } from "./editor";
 
-const TIP = "Enter sends, Shift+Enter makes a new line.";
+const TIP = "Enter to send, Shift+Enter for a new line";
 
 type Panel = "" | "tools" | "settings";
 
@@ -22,7 +22,7 @@ export function Composer({ conversation, onSent }: { conversation: Conversation;
   const why = whyNot(conversation);
   const live = conversation.live.value;
   useEffect(() => {
-    if (!live && isFocusFree()) focusWriting();
+    if (!live && isFocusFree()) focusEditor();
   }, [live]);
 
   const send = async () => {
@@ -59,14 +59,14 @@ export function Composer({ conversation, onSent }: { conversation: Conversation;
         {panel.value === "settings" && <Instructions />}
       </div>
       {conversation.problem.value && <p role="alert" class="writing-problem">{conversation.problem}</p>}
-      <Writing
+      <MessageEditor
         draft={conversation.draft.value}
         label="Message"
         onChange={(draft) => (conversation.draft.value = draft)}
         onSend={() => void send()}
       >
         <ModelPicker />
-        {opener("tools", toolsInWords())}
+        {opener("tools", toolsLabel())}
         {opener("settings", "Settings")}
         <span class="grow" />
         <span id={reasonId} class={why === TIP ? "hint composer-tip" : "hint composer-why"}>
@@ -77,16 +77,16 @@ export function Composer({ conversation, onSent }: { conversation: Conversation;
             Send
           </button>
         )}
-      </Writing>
+      </MessageEditor>
     </footer>
   );
 }
 
 function StopButton({ conversation }: { conversation: Conversation }) {
   const stopping = conversation.stopping.value !== "";
-  // The button goes with the run: who stops it writes next.
+  // The button disappears when the run ends, so the focus moves to the message box.
   const stop = () => {
-    focusWriting();
+    focusEditor();
     void conversation.stop();
   };
   return (
@@ -102,12 +102,12 @@ function StopButton({ conversation }: { conversation: Conversation }) {
   );
 }
 
-/** Why nothing can be sent now, or nothing. */
+/** Why a message cannot be sent now, or "". */
 function whyNot(conversation: Conversation): string {
   if (noModels.value) return noModels.value;
-  if (!models.value || !model.value) return "Looking for models…";
+  if (!models.value || !model.value) return "Loading models…";
   if (conversation.sending.value) return "Sending…";
   const empty = isEmpty(conversation.draft.value);
-  if (conversation.live.value) return empty ? "" : "Wait for the answer, or stop it.";
+  if (conversation.live.value) return empty ? "" : "Wait for the answer or stop the run.";
   return firstWrong(settings.value) || (empty ? TIP : "");
 }

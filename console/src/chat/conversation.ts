@@ -1,42 +1,42 @@
-// One conversation: its runs, what is being written, and what is sent.
+// One chat: its runs, the draft of the next message, and sending.
 import { computed, effect, signal, type Signal } from "@preact/signals";
 import { follow, type Followed } from "../run/follow";
 import { go, path } from "../router";
 import { locked } from "../wire/access";
 import { ApiError, api, refusal } from "../wire/api";
 import type { ChatCompletionRequest, ChatMessage, Run } from "../wire/types";
-import { model } from "./catalog";
-import { kept, refreshChats, tell } from "./chats";
+import { model } from "./models";
+import { storesChats, notifyTabs, refreshChats } from "./chats";
 import { NOTHING, messageOf, requestFor, turnsOf, type Draft } from "./request";
 import { settings } from "./settings";
 
-/** What was written and not sent, by chat: it is there again when one comes back. */
+/** Unsent drafts by chat, so that they survive a change of pages. */
 const drafts = new Map<string, Signal<Draft>>();
 
-export type Standing = "new" | "loading" | "ready" | "missing" | "away";
+export type ChatStatus = "new" | "loading" | "ready" | "missing" | "unreachable";
 
 type Ask = (messages: ChatMessage[]) => ChatCompletionRequest;
 
 export class Conversation {
-  readonly standing = signal<Standing>("new");
+  readonly status = signal<ChatStatus>("new");
   readonly title = signal("");
   readonly runIds = signal<readonly string[]>([]);
   readonly draft: Signal<Draft>;
   readonly sending = signal(false);
-  /** Why the last thing that was tried did not work. */
+  /** Why the last action failed. */
   readonly problem = signal("");
   readonly stopping = signal("");
-  /** The run that goes, if one does. */
+  /** The id of the active run, if there is one. */
   readonly live = computed(() => {
     const last = this.last.value;
-    const goes = last && last.view.value.endedAt === undefined && last.connection.value !== "refused";
-    return goes ? this.runIds.value.at(-1) : undefined;
+    const active = last && last.view.value.endedAt === undefined && last.connection.value !== "refused";
+    return active ? this.runIds.value.at(-1) : undefined;
   });
 
   private readonly last = signal<Followed | undefined>(undefined);
   private readonly followed = new Map<string, Followed>();
   private readonly said = new Map<string, Draft>();
-  /** Whether somebody looks: an answer that comes later opens no connection. */
+  /** Whether the chat is on screen. If not, a new run opens no connection. */
   private seen = false;
   private listedAs = "";
   private sends = 0;
@@ -46,49 +46,49 @@ export class Conversation {
     drafts.set(id, this.draft);
   }
 
-  /** A run as it is followed, from the first time that somebody wants to see it. */
+  /** The followed run; following starts with the first call. */
   run(runId: string): Followed {
     const known = this.followed.get(runId) ?? follow(runId);
     this.followed.set(runId, known);
     return known;
   }
 
-  /** What was sent for a run, before the run itself says so. */
+  /** The draft that started a run, until the run's own events arrive. */
   sent(runId: string): Draft {
     return this.said.get(runId) ?? NOTHING;
   }
 
-  /** Follows again what goes on, after the page was left. */
+  /** Follows active runs again after the user returns to the page. */
   enter(): void {
     this.seen = true;
     this.problem.value = "";
     this.show(this.runIds.value);
   }
 
-  /** Looks at the gateway for runs that were begun elsewhere. */
+  /** Loads runs that were started elsewhere. */
   async refresh(): Promise<void> {
     const sends = this.sends;
-    if (this.standing.value === "new") this.standing.value = "loading";
+    if (this.status.value === "new") this.status.value = "loading";
     try {
       const chat = await api.chat(this.id);
       if (sends !== this.sends) return;
       this.title.value = chat.title;
       this.show(chat.run_ids ?? []);
-      this.standing.value = "ready";
+      this.status.value = "ready";
     } catch (error) {
-      if (error instanceof ApiError && error.status === 404) this.standing.value = "missing";
-      else if (this.standing.value !== "ready") this.standing.value = "away";
+      if (error instanceof ApiError && error.status === 404) this.status.value = "missing";
+      else if (this.status.value !== "ready") this.status.value = "unreachable";
     }
   }
 
-  /** Refreshes if what the list says of this chat is not what it said before. */
+  /** Refreshes if this chat's entry in the list has changed. */
   async refreshIfChanged(listed: string): Promise<void> {
     const changed = this.listedAs !== "" && this.listedAs !== listed;
     this.listedAs = listed;
-    if (changed || this.standing.value === "away") await this.refresh();
+    if (changed || this.status.value === "unreachable") await this.refresh();
   }
 
-  /** Asks the model; `replaces` names the run from which on the conversation is to be another. */
+  /** Sends a message. `replaces` is the run that the new run replaces, with all runs after it. */
   async send(draft: Draft, replaces?: string): Promise<boolean> {
     const chosen = model.value;
     if (!chosen || this.sending.value) return false;
@@ -125,8 +125,8 @@ export class Conversation {
     }
   }
 
-  /** Gives the connections back; what has ended stays as it is known. */
-  rest(): void {
+  /** Closes the connections. Finished runs stay loaded. */
+  close(): void {
     this.seen = false;
     for (const [runId, run] of this.followed) {
       run.close();
@@ -135,18 +135,18 @@ export class Conversation {
   }
 
   private async start(ask: Ask, message: ChatMessage, before: readonly string[], replaces?: string): Promise<Run> {
-    if (kept.value) {
+    if (storesChats.value) {
       try {
         return await api.start({ ...ask([message]), chat_id: this.id, ...(replaces && { replaces }) });
       } catch (error) {
         if (!(error instanceof ApiError && error.code === "no_chats")) throw error;
-        kept.value = false;
+        storesChats.value = false;
       }
     }
     return api.start(ask([...before.flatMap((runId) => this.historyOf(runId)), message]));
   }
 
-  /** As in a chat that is kept, what has failed is not told to the model. */
+  /** Failed runs are left out, as in a stored chat. */
   private historyOf(runId: string): ChatMessage[] {
     const view = this.run(runId).view.value;
     return view.reason === "error" ? [] : [messageOf(this.sent(runId)), ...turnsOf(view)];
@@ -158,49 +158,49 @@ export class Conversation {
     this.last.value = last && this.seen ? this.run(last) : undefined;
   }
 
-  /** A first message gives the chat its address. */
+  /** The first message gives the chat its address. */
   private arrive(): void {
-    this.standing.value = "ready";
-    if (!kept.value) return;
+    this.status.value = "ready";
+    if (!storesChats.value) return;
     if (unsent.value === this) {
       open = this;
       unsent.value = new Conversation(newId());
     }
     if (path.value === "/") go(`/chats/${this.id}`, "replace");
-    tell(this.id);
+    notifyTabs(this.id);
     void refreshChats();
   }
 }
 
-/** The conversation that has no address yet. */
+/** The chat without an address: no message has been sent yet. */
 const unsent = signal(new Conversation(newId()));
 let open: Conversation | undefined;
 
-/** Connections are few in a browser: none is held for a page that is not seen. */
+/** A browser has few connections per host, so a hidden page holds none. */
 effect(() => {
   const atChat = !locked.value && path.value.startsWith("/chats/");
   const atNew = !locked.value && path.value === "/";
-  if (!atChat) open?.rest();
-  if (!atNew) unsent.peek().rest();
+  if (!atChat) open?.close();
+  if (!atNew) unsent.peek().close();
 });
 
-/** The conversation at an address; one is open at a time. */
+/** The chat at an address. One chat is open at a time. */
 export function conversationAt(chatId: string | undefined): Conversation {
   if (!chatId) return unsent.value;
   if (open?.id !== chatId) {
-    open?.rest();
+    open?.close();
     open = new Conversation(chatId);
   }
   return open;
 }
 
-/** Leaves what was said without an address, for a conversation that begins anew. */
-export function beginAnew(): void {
-  unsent.value.rest();
+/** Discards the chat without an address and starts a new one. */
+export function startNewChat(): void {
+  unsent.value.close();
   unsent.value = new Conversation(newId());
 }
 
-/** Random, and made where `crypto.randomUUID` is not: on a page that came by plain HTTP. */
+/** A random id. `crypto.randomUUID` does not exist on pages that are served over plain HTTP. */
 function newId(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -1,4 +1,4 @@
-/** To where one writes; but on a touch screen that would bring the keyboard over what is read. */
-export function focusWriting(): void {
+/** Focuses the message box, except on touch screens, where the keyboard would cover the page. */
+export function focusEditor(): void {
   if (matchMedia("(pointer: fine)").matches) document.querySelector<HTMLElement>(".composer textarea")?.focus();
 }

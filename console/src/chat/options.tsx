@@ -1,8 +1,8 @@
-// What a request goes with: the model, its tools, instructions and parameters.
+// Options of a request: the model, its tools, the system prompt and parameters.
 import { useId } from "preact/hooks";
-import { plural } from "../run/words";
+import { plural } from "../run/labels";
 import type { Mode } from "../wire/types";
-import { chosenTools, model, models, tools } from "./catalog";
+import { chosenTools, model, models, tools } from "./models";
 import { NAMES, PARAMETERS, wrongWith, type Parameter } from "./parameters";
 import { change, settings } from "./settings";
 
@@ -21,7 +21,7 @@ export function ModelPicker() {
 }
 
 /** "3 of 5 tools", and the like. */
-export function toolsInWords(): string {
+export function toolsLabel(): string {
   const [chosen, all] = [chosenTools.value.length, tools.value.length];
   if (!all) return "No tools";
   if (!chosen) return "Tools off";
@@ -37,10 +37,10 @@ export function ToolPicker() {
     const others = settings.value.without.filter((name) => !tools.value.includes(name));
     change({ without: on ? others : [...others, ...tools.value] });
   };
-  if (!tools.value.length) return <p class="hint">This model comes without tools.</p>;
+  if (!tools.value.length) return <p class="hint">This model has no tools.</p>;
   return (
     <fieldset class="options-tools">
-      <legend>Tools that the model may use</legend>
+      <legend>Tools that the model can use</legend>
       <div class="row">
         <button type="button" class="small" onClick={() => setAll(true)}>All</button>
         <button type="button" class="small" onClick={() => setAll(false)}>None</button>
@@ -72,9 +72,9 @@ export function Instructions() {
           onInput={(event) => change({ system: event.currentTarget.value })}
         />
       </label>
-      <p class="hint">Goes before every message from now on. Left empty, a chat keeps the one that it has.</p>
+      <p class="hint">Sent before every message from now on. If empty, a chat keeps its current system prompt.</p>
       <div class="options-grid">{NAMES.map((name) => <Field key={name} name={name} />)}</div>
-      <p class="hint">{modelInWords()}</p>
+      <p class="hint">{modelLabel()}</p>
     </>
   );
 }
@@ -87,7 +87,7 @@ function Field({ name }: { name: Parameter }) {
       {PARAMETERS[name].label}
       <input
         inputMode="decimal"
-        placeholder="the model's own"
+        placeholder="model default"
         value={settings.value[name]}
         aria-invalid={wrong !== ""}
         aria-describedby={wrong ? id : undefined}
@@ -99,13 +99,13 @@ function Field({ name }: { name: Parameter }) {
 }
 
 const MODES: Record<Mode, string> = {
-  native: "Tools go over the model's own interface",
-  emulated: "Tools go into the prompt",
-  auto: "Tools go the way that the model knows",
+  native: "Tools use the model's native function calling",
+  emulated: "Tools are described in the prompt",
+  auto: "Tools use native function calling if the model supports it, and the prompt otherwise",
 };
 
-function modelInWords(): string {
+function modelLabel(): string {
   const offered = model.value?.windlass;
   if (!offered?.tools.length) return "";
-  return `${MODES[offered.mode]}. A run has at most ${plural(offered.max_rounds, "round")} of them.`;
+  return `${MODES[offered.mode]}. A run has at most ${plural(offered.max_rounds, "round")} with tools.`;
 }

@@ -1,9 +1,9 @@
-// The parameters of a request, out of what was typed. Pure.
+// The parameters of a request, read from text fields. Pure.
 import type { Settings } from "./settings";
 
 export type Parameter = "temperature" | "top_p" | "max_tokens" | "seed";
 
-/** What each is called, and between what it may be. */
+/** The label and the range of each parameter. */
 export const PARAMETERS: Record<Parameter, { label: string; least: number; most: number; whole: boolean }> = {
   temperature: { label: "Temperature", least: 0, most: 2, whole: false },
   top_p: { label: "Top p", least: 0, most: 1, whole: false },
@@ -13,13 +13,13 @@ export const PARAMETERS: Record<Parameter, { label: string; least: number; most:
 
 export const NAMES = Object.keys(PARAMETERS) as Parameter[];
 
-/** Undefined where nothing was typed: the model's own. */
+/** Undefined if the field is empty: the model's default. */
 export function numberOf(settings: Settings, name: Parameter): number | undefined {
   const typed = settings[name].trim();
   return typed ? Number(typed) : undefined;
 }
 
-/** What is wrong with a parameter, or nothing. */
+/** Why a parameter is invalid, or "". */
 export function wrongWith(settings: Settings, name: Parameter): string {
   const value = numberOf(settings, name);
   const { label, least, most, whole } = PARAMETERS[name];

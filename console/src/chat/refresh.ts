@@ -1,9 +1,9 @@
-// Looking again, while somebody looks.
+// Periodic refresh while the page is visible.
 import { useEffect, useRef } from "preact/hooks";
 
 /**
- * Does the work every so often while the page is seen, and when it comes to be seen again.
- * A slow gateway is asked no faster than it answers.
+ * Calls `work` at an interval while the page is visible, and when it becomes visible again.
+ * The next call waits until the previous one has finished.
  */
 export function useRefresh(work: () => Promise<unknown>, milliseconds: number): void {
   const latest = useRef(work);

@@ -1,11 +1,11 @@
-// What is sent to the gateway for a message. Pure.
-import { asked as lastAsked } from "../run/question";
+// The request for a message. Pure.
+import { asked as lastAsked } from "../run/prompt";
 import type { RunView } from "../run/view";
 import type { ChatCompletionRequest, ChatMessage, ChatToolCall, ContentPart, Message, Model, ToolChoice } from "../wire/types";
 import type { Settings } from "./settings";
 import { numberOf } from "./parameters";
 
-/** What a person says: a text, and pictures as `data:` addresses. */
+/** A message that the user writes: a text, and images as `data:` URLs. */
 export interface Draft {
   text: string;
   images: readonly string[];
@@ -17,13 +17,13 @@ export function isEmpty(draft: Draft): boolean {
   return !draft.text.trim() && !draft.images.length;
 }
 
-/** What was written first, and what was added to it. */
+/** Two drafts as one. */
 export function joined(first: Draft, then: Draft): Draft {
   const text = [first.text, then.text].filter((each) => each.trim()).join("\n\n");
   return { text, images: [...first.images, ...then.images] };
 }
 
-/** A request with these messages; the system prompt, if there is one, goes before them. */
+/** A request with these messages, after the system prompt if there is one. */
 export function requestFor(model: Model, settings: Settings, messages: readonly ChatMessage[]): ChatCompletionRequest {
   const system: ChatMessage[] = settings.system.trim() ? [{ role: "system", content: settings.system }] : [];
   const given = {
@@ -40,7 +40,7 @@ export function requestFor(model: Model, settings: Settings, messages: readonly 
   } as ChatCompletionRequest;
 }
 
-/** All of the model's tools need no word, and none is a word of its own. */
+/** Undefined for all tools of the model, `none` for no tools, otherwise the list of allowed tools. */
 export function toolChoice(offered: readonly string[], without: readonly string[]): ToolChoice | undefined {
   const chosen = offered.filter((name) => !without.includes(name));
   if (chosen.length === offered.length) return undefined;
@@ -56,7 +56,7 @@ export function messageOf(draft: Draft): ChatMessage {
   return { role: "user", content: [...text, ...pictures] };
 }
 
-/** What the person said last, out of all that a run began with. */
+/** The user's last message, from the messages that a run started with. */
 export function asked(messages: readonly Message[]): Draft {
   const parts = lastAsked(messages).flatMap((message) => message.parts);
   const text = parts.flatMap((part) => (part.type === "text" ? [part.text] : []));
@@ -67,7 +67,7 @@ export function asked(messages: readonly Message[]): Draft {
   return { text: text.join("\n\n"), images };
 }
 
-/** What a run has said and done, as turns that a later request brings along. */
+/** The turns and results of a run, as messages for a later request. */
 export function turnsOf(view: RunView): ChatMessage[] {
   return view.rounds.filter((round) => !round.superseded).flatMap((round) => {
     const text = round.items.flatMap((item) => (item.kind === "text" ? [item.text] : [])).join("");
@@ -87,7 +87,7 @@ export function turnsOf(view: RunView): ChatMessage[] {
   });
 }
 
-/** All that the model has said in a run, without its thoughts. */
+/** The text of all turns of a run, without thoughts. */
 export function answerOf(view: RunView): string {
   const said = turnsOf(view).filter(({ role }) => role === "assistant");
   return said.flatMap(({ content }) => (typeof content === "string" ? [content] : [])).join("\n\n");

@@ -1,4 +1,4 @@
-// A list that stays at its end while it grows, unless the person has scrolled up.
+// A list that stays scrolled to its end while it grows, unless the user scrolls up.
 import { useSignal, type ReadonlySignal } from "@preact/signals";
 import type { RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -23,7 +23,7 @@ export function useStickyEnd(): Scrolled {
     const inside = box?.firstElementChild;
     if (!box || !inside) return;
     let before = box.scrollTop;
-    // A list that grows does not move: only who goes up wants to stay there.
+    // Growth does not change the scroll position, so a smaller one means that the user scrolled up.
     const scrolled = () => {
       const near = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
       if (near) atEnd.value = true;
@@ -42,7 +42,7 @@ export function useStickyEnd(): Scrolled {
   return { list, atEnd, toEnd };
 }
 
-/** Whether an element has ever been near enough to be wanted. */
+/** Whether an element has been near the visible area at least once. */
 export function useNear(element: RefObject<Element | null>): boolean {
   const [near, setNear] = useState(false);
   useEffect(() => {

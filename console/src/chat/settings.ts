@@ -1,13 +1,13 @@
-// How the person wants to be answered: kept in this browser, for every chat.
+// Settings for all chats, stored in this browser.
 import { effect, signal } from "@preact/signals";
-import { keep, stored } from "../stored";
+import { setStored, stored } from "../storage";
 
 const NAME = "windlass.settings";
 
-/** Numbers stay what was typed, so that a half-typed one is not lost; empty is the model's own. */
+/** Numbers are stored as typed, so that an incomplete one is not lost. Empty means the model's default. */
 export interface Settings {
   model: string;
-  /** Tools that are not offered; a tool that is new is. */
+  /** Tools that are turned off. New tools are on. */
   without: readonly string[];
   system: string;
   temperature: string;
@@ -28,13 +28,13 @@ export const NO_SETTINGS: Settings = {
 
 export const settings = signal<Settings>(settingsIn(stored("localStorage", NAME) ?? "{}"));
 
-effect(() => keep("localStorage", NAME, JSON.stringify(settings.value)));
+effect(() => setStored("localStorage", NAME, JSON.stringify(settings.value)));
 
 export function change(patch: Partial<Settings>): void {
   settings.value = { ...settings.value, ...patch };
 }
 
-/** What another version has kept may be of another kind: that is left out. */
+/** Ignores stored values of the wrong type: another version may have written them. */
 export function settingsIn(text: string): Settings {
   try {
     const found = (JSON.parse(text) ?? {}) as Record<string, unknown>;

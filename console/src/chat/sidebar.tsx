@@ -1,4 +1,4 @@
-// The conversations that are kept: a column, or a drawer where there is no room for one.
+// The list of stored chats: a column, or a drawer on narrow screens.
 import { useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { alarm, announce } from "../announce";
@@ -6,9 +6,9 @@ import { go } from "../router";
 import { refusal } from "../wire/api";
 import type { Chat } from "../wire/types";
 import { chats, deleteChat } from "./chats";
-import { beginAnew } from "./conversation";
+import { startNewChat } from "./conversation";
 import { useFocusBack } from "../focus";
-import { ago } from "./when";
+import { ago } from "./time";
 
 const STEP = 100;
 
@@ -30,7 +30,7 @@ export function Sidebar({ here, open }: SidebarProps) {
   };
   const begin = (event: MouseEvent) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-    beginAnew();
+    startNewChat();
     open.value = false;
   };
   const listed = chats.value ?? [];
@@ -41,7 +41,7 @@ export function Sidebar({ here, open }: SidebarProps) {
         <a class="chats-new grow" href="/" onClick={begin}>
           New chat
         </a>
-        <button type="button" class="plain chats-close" aria-label="Close the list of chats" onClick={() => (open.value = false)}>
+        <button type="button" class="plain chats-close" aria-label="Close chat list" onClick={() => (open.value = false)}>
           ×
         </button>
       </div>
@@ -110,7 +110,7 @@ function Confirm({ name, onYes, onNo }: { name: string; onYes: () => void; onNo:
       <div class="chats-confirm" role="group" aria-label={`Delete ${name}?`}>
         <p>Delete “{name}” with all its runs?</p>
         <div class="row">
-          <button type="button" class="small" ref={first} onClick={onNo}>Keep</button>
+          <button type="button" class="small" ref={first} onClick={onNo}>Cancel</button>
           <button type="button" class="small danger" onClick={onYes}>Delete</button>
         </div>
       </div>

@@ -1,26 +1,26 @@
-// One turn of a conversation: what the person asked, and the run that answers.
+// One exchange of a chat: the user's message and the run that answers it.
 import { useMemo, useRef, useState } from "preact/hooks";
 import { CopyButton } from "../parts/code";
-import { Long } from "../parts/long";
+import { LongText } from "../parts/longtext";
 import { useAnnounced } from "../run/announced";
 import { RunBody } from "../run/body";
 import type { Followed } from "../run/follow";
 import { useNow } from "../wire/clock";
 import type { Conversation } from "./conversation";
 import { useFocusBack } from "../focus";
-import { focusWriting } from "./focus";
+import { focusEditor } from "./focus";
 import { answerOf, asked, isEmpty, joined, type Draft } from "./request";
 import { useNear } from "./scroll";
-import { Writing } from "./writing";
+import { MessageEditor } from "./editor";
 
 interface TurnProps {
   conversation: Conversation;
   runId: string;
-  /** The last is what one looks at, and is there at once. */
+  /** The last run is loaded immediately. */
   last: boolean;
 }
 
-/** Is followed when it comes near to the screen: a long chat opens as fast as a short one. */
+/** Follows the run only when it is near the visible area, so that a long chat opens as fast as a short one. */
 export function Turn({ conversation, runId, last }: TurnProps) {
   const place = useRef<HTMLElement>(null);
   const shown = useNear(place) || last;
@@ -34,37 +34,37 @@ export function Turn({ conversation, runId, last }: TurnProps) {
 
 function Shown({ conversation, runId, run }: { conversation: Conversation; runId: string; run: Followed }) {
   const view = run.view.value;
-  const going = view.endedAt === undefined && run.connection.value !== "refused";
-  const now = useNow(going);
+  const active = view.endedAt === undefined && run.connection.value !== "refused";
+  const now = useNow(active);
   useAnnounced(view);
   const said = useMemo(() => (view.startedAt ? asked(view.messages) : conversation.sent(runId)), [view.messages]);
   const idle = conversation.live.value === undefined && !conversation.sending.value;
   const resend = async (draft: Draft) => {
-    if (await conversation.send(draft, runId)) focusWriting();
+    if (await conversation.send(draft, runId)) focusEditor();
   };
-  const tell = (text: string) => {
+  const addToMessage = (text: string) => {
     conversation.draft.value = joined(conversation.draft.value, { text, images: [] });
-    focusWriting();
+    focusEditor();
   };
-  // As high as before until there is something: else all that is above would come near, and be loaded.
-  const waiting = going && !view.startedAt && isEmpty(said);
+  // Keeps its height until the run is loaded. Otherwise all runs above would come near and load too.
+  const waiting = active && !view.startedAt && isEmpty(said);
   return (
     <div class={waiting ? "turn-far" : ""}>
       <Asked said={said} editable={idle} onResend={(draft) => void resend(draft)} />
-      <RunBody view={view} followed={run} runId={runId} live={going} now={now} onTell={tell} />
-      {!going && (
+      <RunBody view={view} followed={run} runId={runId} live={active} now={now} onAddToMessage={addToMessage} />
+      {!active && (
         <div class="row turn-foot">
           <button
             type="button"
             class="plain small"
-            title="Ask the same again, from here"
+            title="Ask again from here"
             aria-disabled={!idle || isEmpty(said)}
             onClick={() => idle && !isEmpty(said) && void resend(said)}
           >
             Retry
           </button>
           <CopyButton text={() => answerOf(view)} label="Copy answer" />
-          <a class="small" href={`/runs/${runId}`}>Run</a>
+          <a class="small" href={`/runs/${runId}`}>Open run</a>
         </div>
       )}
     </div>
@@ -89,9 +89,9 @@ function Asked({ said, editable, onResend }: AskedProps) {
     <div class="asked">
       <h2 class="unseen">You asked</h2>
       {said.images.map((url, index) => (
-        <AskedPicture key={index} url={url} number={index + 1} />
+        <AskedImage key={index} url={url} number={index + 1} />
       ))}
-      {said.text && <Long class="asked-text" text={said.text} />}
+      {said.text && <LongText class="asked-text" text={said.text} />}
       <div class="row asked-foot">
         <CopyButton text={said.text} />
         <button
@@ -99,7 +99,7 @@ function Asked({ said, editable, onResend }: AskedProps) {
           class="plain small"
           ref={edit}
           aria-disabled={!editable}
-          title={editable ? "Change this message and ask again from here" : "Stop the run first"}
+          title={editable ? "Edit this message and ask again from here" : "Stop the run first"}
           onClick={() => editable && setEdited(said)}
         >
           Edit
@@ -109,9 +109,9 @@ function Asked({ said, editable, onResend }: AskedProps) {
   );
 }
 
-/** A picture elsewhere is a link: the page asks nobody but its gateway. */
-function AskedPicture({ url, number }: { url: string; number: number }) {
-  if (url.startsWith("data:image/")) return <img class="asked-picture" src={url} alt={`Picture ${number} of the message`} />;
+/** Only `data:` images are displayed: the page sends requests to its gateway only. */
+function AskedImage({ url, number }: { url: string; number: number }) {
+  if (url.startsWith("data:image/")) return <img class="asked-picture" src={url} alt={`Image ${number} of the message`} />;
   return <p class="asked-text">{url.startsWith("data:") ? `File ${number} of the message` : url}</p>;
 }
 
@@ -132,12 +132,12 @@ function Edited({ draft, allowed, onChange, onSend, onLeave }: EditedProps) {
   };
   return (
     <div class="asked asked-edited" onKeyDown={leave}>
-      <Writing draft={draft} label="Edit the message" onChange={onChange} onSend={() => ready && onSend()} focused>
+      <MessageEditor draft={draft} label="Edit message" onChange={onChange} onSend={() => ready && onSend()} focused>
         <span class="grow" />
-        {!allowed && <span class="hint">Wait for the answer, or stop it.</span>}
+        {!allowed && <span class="hint">Wait for the answer or stop the run.</span>}
         <button type="button" class="small" onClick={onLeave}>Cancel</button>
         <button type="button" class="small main" disabled={!ready} onClick={onSend}>Send again</button>
-      </Writing>
+      </MessageEditor>
     </div>
   );
 }

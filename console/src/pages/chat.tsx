@@ -1,8 +1,8 @@
-// The chat: conversations beside, one of them in the middle, and what is written next beneath it.
+// The chat page: the list of chats, one open chat, and the composer.
 import { useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { loadModels, noModels, tools } from "../chat/catalog";
-import { chats, hear, kept, refreshChats } from "../chat/chats";
+import { loadModels, noModels, tools } from "../chat/models";
+import { chats, onTabChange, storesChats, refreshChats } from "../chat/chats";
 import { Composer } from "../chat/composer";
 import { conversationAt, type Conversation } from "../chat/conversation";
 import { useFocusBack } from "../focus";
@@ -13,7 +13,7 @@ import { Turn } from "../chat/turn";
 import { useTitle } from "../title";
 import "../styles/chat.css";
 
-const LOOK_AGAIN = 4_000;
+const REFRESH_INTERVAL = 4_000;
 
 export function ChatPage({ chatId }: { chatId?: string }) {
   const conversation = conversationAt(chatId);
@@ -41,7 +41,7 @@ export function ChatPage({ chatId }: { chatId?: string }) {
             Chats
           </button>
           <h1 class="grow">{conversation.title.value || "New chat"}</h1>
-          {!kept.value && <span class="hint">Not kept: gone with this page</span>}
+          {!storesChats.value && <span class="hint">Not saved: closing this page deletes the chat</span>}
         </div>
         <div class="talk" ref={list} tabIndex={0} role="region" aria-label="Messages">
           <div class="talk-inside">
@@ -50,10 +50,10 @@ export function ChatPage({ chatId }: { chatId?: string }) {
         </div>
         {!atEnd.value && (
           <button type="button" class="small to-end" onClick={toEnd}>
-            ↓ To the end
+            ↓ Scroll to end
           </button>
         )}
-        {conversation.standing.value !== "missing" && <Composer conversation={conversation} onSent={toEnd} />}
+        {conversation.status.value !== "missing" && <Composer conversation={conversation} onSent={toEnd} />}
       </section>
     </div>
   );
@@ -61,7 +61,7 @@ export function ChatPage({ chatId }: { chatId?: string }) {
 
 function Talk({ conversation }: { conversation: Conversation }) {
   const runIds = conversation.runIds.value;
-  if (runIds.length && conversation.standing.value !== "missing") {
+  if (runIds.length && conversation.status.value !== "missing") {
     return (
       <>
         {runIds.map((runId, index) => (
@@ -70,15 +70,15 @@ function Talk({ conversation }: { conversation: Conversation }) {
       </>
     );
   }
-  switch (conversation.standing.value) {
+  switch (conversation.status.value) {
     case "missing":
       return (
         <p class="talk-empty">
-          There is no such chat: it was deleted, or never was. <a href="/">Begin a new one.</a>
+          This chat does not exist or was deleted. <a href="/">Start a new chat.</a>
         </p>
       );
-    case "away":
-      return <p class="talk-empty">The gateway cannot be reached. This page tries again by itself.</p>;
+    case "unreachable":
+      return <p class="talk-empty">Cannot reach the gateway. Retrying…</p>;
     case "new":
       return <Welcome />;
     default:
@@ -86,13 +86,13 @@ function Talk({ conversation }: { conversation: Conversation }) {
   }
 }
 
-const WITH_TOOLS = "The model may use these tools, and you see what they do while they do it:";
+const WITH_TOOLS = "The model can use these tools, and you see each call while it runs:";
 
 function Welcome() {
   return (
     <div class="talk-empty">
-      <h2>What shall be done?</h2>
-      <p class="hint">{tools.value.length ? WITH_TOOLS : "Write a message to begin."}</p>
+      <h2>Start a chat</h2>
+      <p class="hint">{tools.value.length ? WITH_TOOLS : "Write a message to start."}</p>
       <ul class="talk-tools">
         {tools.value.map((name) => (
           <li key={name}>
@@ -104,7 +104,7 @@ function Welcome() {
   );
 }
 
-/** Runs that were begun in other places appear here, too. */
+/** Loads runs that were started in other tabs or by other clients. */
 function useUpToDate(conversation: Conversation, chatId: string | undefined): void {
   const refresh = () => {
     if (chatId) void conversation.refresh();
@@ -114,14 +114,14 @@ function useUpToDate(conversation: Conversation, chatId: string | undefined): vo
     conversation.enter();
     refresh();
   }, [conversation]);
-  useEffect(() => hear((changed) => {
+  useEffect(() => onTabChange((changed) => {
     void refreshChats();
     if (changed === chatId) refresh();
   }), [conversation]);
   useRefresh(async () => {
-    if (kept.value) await refreshChats();
+    if (storesChats.value) await refreshChats();
     if (noModels.value) await loadModels();
-  }, LOOK_AGAIN);
+  }, REFRESH_INTERVAL);
   useEffect(() => {
     const listed = chats.value?.find(({ id }) => id === chatId);
     void conversation.refreshIfChanged(listed ? `${listed.updated} ${listed.runs} ${listed.running}` : "");
@@ -131,7 +131,7 @@ function useUpToDate(conversation: Conversation, chatId: string | undefined): vo
   }, [conversation.live.value]);
 }
 
-/** A window that is made wide has the chats beside: what lay under the drawer can be used again. */
+/** Closes the drawer when the window becomes wide enough for the column of chats. */
 function useClosedWhenWide(drawer: Signal<boolean>): void {
   useEffect(() => {
     const narrow = matchMedia("(max-width: 48rem)");
@@ -141,7 +141,7 @@ function useClosedWhenWide(drawer: Signal<boolean>): void {
   }, []);
 }
 
-/** Escape is left to whoever is in something that it closes. */
+/** Escape stops the run, unless it closes something. */
 function useEscapeStops(conversation: Conversation): void {
   useEffect(() => {
     const key = (event: KeyboardEvent) => {

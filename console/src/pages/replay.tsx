@@ -1,20 +1,20 @@
-// A run out of a file, told again with its real timing.
+// Replays an exported run with its original timing.
 import { signal, useSignal } from "@preact/signals";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { Guarded } from "../parts/guarded";
+import { ErrorBoundary } from "../parts/boundary";
 import { RunBody } from "../run/body";
-import { Question } from "../run/question";
+import { Prompt } from "../run/prompt";
 import { Player, readExport, type RunExport } from "../run/replay";
-import { lasted } from "../run/words";
+import { lasted } from "../run/labels";
 import { useTitle } from "../title";
 
 const SPEEDS = [1, 4, 16] as const;
 const DAMAGED = (
   <p class="card-error" role="alert">
-    An export of a run, but damaged: something in it cannot be shown.
+    This run export is damaged: part of it cannot be displayed.
   </p>
 );
-/** The file that is open, which stays while one looks at another page. */
+/** The open file. It stays open while the user visits other pages. */
 const opened = signal<RunExport>();
 
 export function ReplayPage() {
@@ -37,7 +37,7 @@ export function ReplayPage() {
     <section class="page run-page" onDragOver={(event) => event.preventDefault()} onDrop={dropped}>
       <h1>Replay</h1>
       <label class="replay-file">
-        A run that was exported: choose its file, or drop it here
+        Choose the file of an exported run, or drop it here
         <input type="file" accept=".json,application/json" onChange={(event) => void open(event.currentTarget.files?.[0])} />
       </label>
       {problem && (
@@ -46,16 +46,16 @@ export function ReplayPage() {
         </p>
       )}
       {opened.value && (
-        <Guarded key={opened.value} instead={DAMAGED}>
-          <Replayed told={opened.value} />
-        </Guarded>
+        <ErrorBoundary key={opened.value} instead={DAMAGED}>
+          <Replayed file={opened.value} />
+        </ErrorBoundary>
       )}
     </section>
   );
 }
 
-function Replayed({ told }: { told: RunExport }) {
-  const player = useMemo(() => new Player(told.events), [told]);
+function Replayed({ file }: { file: RunExport }) {
+  const player = useMemo(() => new Player(file.events), [file]);
   const [speed, setSpeed] = useState<number>(1);
   const [playing, setPlaying] = useState(true);
   const now = useSignal(player.start);
@@ -82,7 +82,7 @@ function Replayed({ told }: { told: RunExport }) {
           </button>
         ))}
         <button type="button" onClick={() => at(player.seconds)}>
-          To the end
+          Skip to end
         </button>
         <input
           class="grow"
@@ -91,7 +91,7 @@ function Replayed({ told }: { told: RunExport }) {
           max={player.seconds}
           step="any"
           value={position}
-          aria-label="Place in the run"
+          aria-label="Position in the run"
           aria-valuetext={`${lasted(position)} of ${lasted(player.seconds)}`}
           onInput={(event) => at(event.currentTarget.valueAsNumber)}
         />
@@ -99,20 +99,20 @@ function Replayed({ told }: { told: RunExport }) {
           {lasted(position)} of {lasted(player.seconds)}
         </span>
       </div>
-      <Question messages={view.messages} />
+      <Prompt messages={view.messages} />
       <RunBody view={view} runId={view.id} live={false} now={now} />
     </>
   );
 }
 
-/** Goes on by what has passed since the last picture, so many times as fast. */
-function usePlaying(playing: boolean, speed: number, goOn: (seconds: number) => void): void {
+/** Calls `advance` on each frame with the elapsed seconds, multiplied by the speed. */
+function usePlaying(playing: boolean, speed: number, advance: (seconds: number) => void): void {
   useEffect(() => {
     if (!playing) return;
     let last = performance.now();
     let frame = requestAnimationFrame(function next(time) {
       frame = requestAnimationFrame(next);
-      goOn((speed * Math.max(0, time - last)) / 1000);
+      advance((speed * Math.max(0, time - last)) / 1000);
       last = time;
     });
     return () => cancelAnimationFrame(frame);

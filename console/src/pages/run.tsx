@@ -1,4 +1,4 @@
-// One run by itself, with what one can do with it.
+// The page of one run, with its actions.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { alarm, announce } from "../announce";
 import { takesFocus, useFocusBack } from "../focus";
@@ -7,7 +7,7 @@ import { go } from "../router";
 import { useAnnounced } from "../run/announced";
 import { RunBody } from "../run/body";
 import { follow } from "../run/follow";
-import { Question } from "../run/question";
+import { Prompt } from "../run/prompt";
 import { useTitle } from "../title";
 import { api, refusal, request } from "../wire/api";
 import { useNow } from "../wire/clock";
@@ -17,9 +17,9 @@ export function RunPage({ runId }: { runId: string }) {
   const followed = useMemo(() => follow(runId), [runId]);
   useEffect(() => () => followed.close(), [followed]);
   const view = followed.view.value;
-  const goes = view.startedAt > 0 && view.endedAt === undefined;
-  const now = useNow(goes);
-  const run = useRun(runId, goes);
+  const active = view.startedAt > 0 && view.endedAt === undefined;
+  const now = useNow(active);
+  const run = useRun(runId, active);
   useAnnounced(view);
   useTitle(run?.title || "Run");
   if (followed.connection.value === "refused") return <Missing why={followed.problem.value} />;
@@ -34,10 +34,10 @@ export function RunPage({ runId }: { runId: string }) {
             <code>{runId}</code>
           </p>
         </div>
-        <Actions runId={runId} goes={goes} chatId={run?.chat_id ?? null} />
+        <Actions runId={runId} active={active} chatId={run?.chat_id ?? null} />
       </header>
-      <Question messages={view.messages} />
-      <RunBody view={view} followed={followed} runId={runId} live={goes} now={now} />
+      <Prompt messages={view.messages} />
+      <RunBody view={view} followed={followed} runId={runId} live={active} now={now} />
     </section>
   );
 }
@@ -45,16 +45,16 @@ export function RunPage({ runId }: { runId: string }) {
 function Missing({ why }: { why: string }) {
   return (
     <section class="page">
-      <h1>No such run</h1>
+      <h1>Run not found</h1>
       <p>{why}</p>
       <p>
-        <a href="/runs">See all runs.</a>
+        <a href="/runs">Show all runs.</a>
       </p>
     </section>
   );
 }
 
-function Actions({ runId, goes, chatId }: { runId: string; goes: boolean; chatId: string | null }) {
+function Actions({ runId, active, chatId }: { runId: string; active: boolean; chatId: string | null }) {
   const [sure, setSure] = useState(false);
   const [stopping, setStopping] = useState(false);
   const remover = useRef<HTMLButtonElement>(null);
@@ -67,8 +67,8 @@ function Actions({ runId, goes, chatId }: { runId: string; goes: boolean; chatId
   };
   return (
     <div class="row">
-      {chatId && <a href={`/chats/${chatId}`}>Its chat</a>}
-      {goes && (
+      {chatId && <a href={`/chats/${chatId}`}>Open chat</a>}
+      {active && (
         <button type="button" aria-disabled={stopping} onClick={() => void stop()}>
           {stopping ? "Stopping…" : "Stop"}
         </button>
@@ -76,18 +76,18 @@ function Actions({ runId, goes, chatId }: { runId: string; goes: boolean; chatId
       <button type="button" onClick={() => void tried(() => save(runId))}>
         Export
       </button>
-      {!goes && !sure && (
+      {!active && !sure && (
         <button type="button" class="danger" ref={remover} onClick={() => setSure(true)}>
           Delete
         </button>
       )}
-      {!goes && sure && (
+      {!active && sure && (
         <>
-          <button type="button" class="danger" onClick={() => void tried(() => forget(runId))}>
-            Delete for good
+          <button type="button" class="danger" onClick={() => void tried(() => remove(runId))}>
+            Delete permanently
           </button>
           <button type="button" ref={takesFocus} onClick={() => setSure(false)}>
-            Keep
+            Cancel
           </button>
         </>
       )}
@@ -95,30 +95,30 @@ function Actions({ runId, goes, chatId }: { runId: string; goes: boolean; chatId
   );
 }
 
-async function tried(deed: () => Promise<unknown>): Promise<void> {
+async function tried(action: () => Promise<unknown>): Promise<void> {
   try {
-    await deed();
+    await action();
   } catch (error) {
     alarm(refusal(error));
   }
 }
 
-/** Through the page, not by a plain link: a link cannot carry the key. */
+/** Loads the file with a request, because a link cannot send the key. */
 async function save(runId: string): Promise<void> {
   download(`${runId}.json`, await (await request(`/v1/runs/${encodeURIComponent(runId)}/export`)).blob());
 }
 
-async function forget(runId: string): Promise<void> {
+async function remove(runId: string): Promise<void> {
   await api.deleteRun(runId);
-  announce("The run is deleted.");
+  announce("Run deleted.");
   go("/runs");
 }
 
-/** What the gateway says of the run beside its events: again when it has ended. */
-function useRun(runId: string, goes: boolean): Run | undefined {
+/** The run's record. Loaded again when the run ends. */
+function useRun(runId: string, active: boolean): Run | undefined {
   const [run, setRun] = useState<Run>();
   useEffect(() => {
     api.run(runId).then(setRun, () => undefined);
-  }, [runId, goes]);
+  }, [runId, active]);
   return run;
 }

@@ -1,9 +1,9 @@
-// All runs: found again by what was asked, by model, by tool, and by how they ended.
+// The list of runs, with search by prompt, model, tool and status.
 import { useEffect, useMemo } from "preact/hooks";
-import { loadModels, models } from "../chat/catalog";
+import { loadModels, models } from "../chat/models";
 import { useRefresh } from "../chat/refresh";
 import { go, query } from "../router";
-import { counted, lasted } from "../run/words";
+import { counted, lasted } from "../run/labels";
 import { STATUSES, addressOf, filtersIn, type Filters } from "../runs/filters";
 import { RunList } from "../runs/list";
 import { RunsTable } from "../runs/table";
@@ -12,8 +12,8 @@ import { useTitle } from "../title";
 import type { Run } from "../wire/types";
 import "../styles/runs.css";
 
-const LOOK_AGAIN = 3_000;
-const TYPING = 200;
+const REFRESH_INTERVAL = 3_000;
+const TYPING_DELAY = 200;
 
 export function RunsPage() {
   const list = useMemo(() => new RunList(), []);
@@ -23,10 +23,10 @@ export function RunsPage() {
     void loadModels();
   }, []);
   useEffect(() => {
-    const typed = setTimeout(() => void list.show(filters), list.runs.value ? TYPING : 0);
+    const typed = setTimeout(() => void list.show(filters), list.runs.value ? TYPING_DELAY : 0);
     return () => clearTimeout(typed);
   }, [query.value]);
-  useRefresh(() => list.refresh(), LOOK_AGAIN);
+  useRefresh(() => list.refresh(), REFRESH_INTERVAL);
   const runs = list.runs.value;
   return (
     <section class="page">
@@ -37,7 +37,7 @@ export function RunsPage() {
       <FilterForm filters={filters} runs={runs ?? []} />
       {list.problem.value && <p role="alert" class="runs-failed">{list.problem}</p>}
       {runs && <Summary runs={runs} />}
-      {runs?.length ? <RunsTable runs={runs} /> : <p class="hint">{inWords(runs, filters)}</p>}
+      {runs?.length ? <RunsTable runs={runs} /> : <p class="hint">{emptyText(runs, filters)}</p>}
       {list.more.value && (
         <button type="button" class="runs-more" onClick={() => void list.older()}>
           Show older runs
@@ -47,9 +47,9 @@ export function RunsPage() {
   );
 }
 
-function inWords(runs: readonly Run[] | null, filters: Filters): string {
+function emptyText(runs: readonly Run[] | null, filters: Filters): string {
   if (!runs) return "Loading…";
-  return addressOf(filters) === "/runs" ? "There are no runs yet." : "No run is like that.";
+  return addressOf(filters) === "/runs" ? "No runs yet." : "No runs match these filters.";
 }
 
 function FilterForm({ filters, runs }: { filters: Filters; runs: readonly Run[] }) {
@@ -63,7 +63,7 @@ function FilterForm({ filters, runs }: { filters: Filters; runs: readonly Run[] 
         Search
         <input
           type="search"
-          placeholder="Words of the question"
+          placeholder="Words in the prompt"
           value={filters.q}
           onInput={(event) => set({ q: event.currentTarget.value })}
         />
@@ -82,7 +82,7 @@ interface ChoiceProps {
   onChange: (value: string) => void;
 }
 
-/** What the address names is among the options, whether or not it is there now. */
+/** The options always include the current value, even if it no longer exists. */
 function Choice({ label, value, options, onChange }: ChoiceProps) {
   const all = [...new Set(value ? [value, ...options] : options)].sort();
   return (
@@ -133,7 +133,7 @@ function FailuresByTool({ tools }: { tools: ReturnType<typeof totalsOf>["tools"]
             <th scope="col">Tool</th>
             <th scope="col">Calls</th>
             <th scope="col">Failures</th>
-            <th scope="col">On average</th>
+            <th scope="col">Average time</th>
           </tr>
         </thead>
         <tbody>

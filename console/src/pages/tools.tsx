@@ -1,4 +1,4 @@
-// The tools of this gateway: all of them, or one.
+// The tools page: the list of tools, or one tool.
 import { ToolDetail } from "../tools/detail";
 import { ToolList } from "../tools/list";
 import "../styles/tools.css";

@@ -1,25 +1,25 @@
-// Text that is shown as it is, with a button that copies it.
+// Preformatted text with a copy button.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { announce } from "../announce";
 import "../styles/parts.css";
 
-const SAID_FOR = 2_000;
+const MESSAGE_TIME = 2_000;
 
-/** Copies a text; one that is costly to make is given as a function. `of` says what it is, for those who do not see it. */
+/** Copies a text, or the result of a function for text that is expensive to build. `of` completes the accessible name. */
 export function CopyButton({ text, label = "Copy", of = "" }: { text: string | (() => string); label?: string; of?: string }) {
-  const [said, setSaid] = useState("");
+  const [message, setMessage] = useState("");
   const timer = useRef(0);
   useEffect(() => () => clearTimeout(timer.current), []);
   const copy = async () => {
-    const words = (await copied(typeof text === "string" ? text : text())) ? "Copied" : "The browser did not allow it";
-    setSaid(words);
+    const words = (await copied(typeof text === "string" ? text : text())) ? "Copied" : "The browser blocked copying";
+    setMessage(words);
     announce(words);
     clearTimeout(timer.current);
-    timer.current = window.setTimeout(() => setSaid(""), SAID_FOR);
+    timer.current = window.setTimeout(() => setMessage(""), MESSAGE_TIME);
   };
   return (
     <button type="button" class="plain small" aria-label={of && `${label} ${of}`} onClick={() => void copy()}>
-      {said || label}
+      {message || label}
     </button>
   );
 }
@@ -33,7 +33,7 @@ async function copied(text: string): Promise<boolean> {
   }
 }
 
-/** The older way, for a gateway that is reached without TLS: browsers keep the clipboard from such pages. */
+/** The older method: browsers block the clipboard API on pages that are served without TLS. */
 function copiedFromField(text: string): boolean {
   const before = document.activeElement;
   const field = document.createElement("textarea");
@@ -47,7 +47,7 @@ function copiedFromField(text: string): boolean {
   return done;
 }
 
-/** A block of code, or of any text that keeps its spaces. */
+/** A block of code or other preformatted text. */
 export function Code({ text, language = "" }: { text: string; language?: string }) {
   return (
     <figure class="code">

@@ -1,19 +1,19 @@
-// What stands in a form, and the value that it means. Pure.
+// The contents of a form's fields, and the value they represent. Pure.
 import { isRecord, record, type Field, type Fields } from "./schema";
 
-/** The text of a field, the drafts of what is in it, `null` as such, or nothing. */
+/** The contents of a field: text, nested drafts, an explicit `null`, or nothing. */
 export type Draft = undefined | null | string | readonly Draft[] | Drafts;
 export interface Drafts {
   readonly [name: string]: Draft;
 }
 
-/** What is wrong with a field that nobody has filled in. */
-export const NEEDED = "This is needed.";
+/** The problem of a required field that is empty. */
+export const REQUIRED = "This field is required.";
 
-/** What is wrong, by field: `filters/0/name`. */
+/** Problems by field path: `filters/0/name`. */
 export type Problems = ReadonlyMap<string, string>;
 
-/** What a form shows for a value. */
+/** The contents of the fields for a value. */
 export function draftsOf(fields: readonly Field[], value: Fields): Drafts {
   return Object.fromEntries(fields.map((field) => [field.name, draftOf(field, value[field.name])]));
 }
@@ -36,7 +36,7 @@ function draftOf(field: Field, value: unknown): Draft {
   }
 }
 
-/** The value that the drafts mean, as far as they can be read, and what is wrong with them. */
+/** The value of the drafts, as far as they are valid, and their problems. */
 export function readingOf(fields: readonly Field[], drafts: Drafts): { value: Fields; problems: Problems } {
   const problems = new Map<string, string>();
   const value = readFields(fields, drafts, "", problems);
@@ -44,19 +44,19 @@ export function readingOf(fields: readonly Field[], drafts: Drafts): { value: Fi
   return { value, problems };
 }
 
-/** What is wrong with a value. */
+/** The problems of a value. */
 export function problemsIn(fields: readonly Field[], value: Fields): Problems {
   const problems = new Map<string, string>();
   checkFields(fields, value, "", problems);
   return problems;
 }
 
-/** Whether the form can show a value, all of it, and would give the same back. */
+/** Whether the form can display the whole value and would return the same value. */
 export function isShown(fields: readonly Field[], value: Fields): boolean {
   return same(readingOf(fields, draftsOf(fields, value)).value, value);
 }
 
-/** The address of what is inside of a field. */
+/** The path of a nested field. */
 export function inside(at: string, name: string | number): string {
   return at ? `${at}/${name}` : String(name);
 }
@@ -84,7 +84,7 @@ function read(field: Field, draft: Draft, at: string, problems: Map<string, stri
       try {
         return JSON.parse(String(draft));
       } catch (error) {
-        problems.set(at, `This is not JSON: ${(error as Error).message}`);
+        problems.set(at, `Invalid JSON: ${(error as Error).message}`);
         return undefined;
       }
     case "list":
@@ -101,7 +101,7 @@ function checkFields(fields: readonly Field[], value: Fields, at: string, proble
 function check(field: Field, value: unknown, at: string, problems: Map<string, string>): void {
   if (value === undefined && !field.required) return;
   if (value === null && (field.nullable || field.kind === "json")) return;
-  const problem = value === undefined ? NEEDED : misfit(field, value);
+  const problem = value === undefined ? REQUIRED : misfit(field, value);
   if (problem) {
     if (!problems.has(at)) problems.set(at, problem);
   } else if (field.kind === "list") {
@@ -120,8 +120,8 @@ function misfit(field: Field, value: unknown): string {
     case "number":
       if (typeof value !== "number") return "This must be a number.";
       if (field.whole && !Number.isSafeInteger(value)) return "This must be a whole number.";
-      if (field.least !== null && value < field.least) return `The least is ${field.least}.`;
-      return field.most !== null && value > field.most ? `The most is ${field.most}.` : "";
+      if (field.least !== null && value < field.least) return `The minimum is ${field.least}.`;
+      return field.most !== null && value > field.most ? `The maximum is ${field.most}.` : "";
     case "list":
       return Array.isArray(value) ? "" : "This must be a list.";
     case "object":
@@ -131,7 +131,7 @@ function misfit(field: Field, value: unknown): string {
   }
 }
 
-/** A choice as it is written in a list of choices. */
+/** The text of an option in a list of choices. */
 export function written(choice: unknown): string {
   return typeof choice === "string" ? choice : JSON.stringify(choice);
 }

@@ -1,12 +1,12 @@
-// One field of a form, with all that is in it.
+// One field of a form, with its nested fields.
 import type { ComponentChildren } from "preact";
 import { draftsOf, inside, written, type Draft, type Drafts } from "./draft";
 import { initialOf, type Field } from "./schema";
 
-/** What the fields of one form share. */
+/** State that all fields of a form share. */
 export interface FormState {
   id: string;
-  /** What is wrong at that place, once it is time to say so. */
+  /** The problem of the field at this path, or "" if it should not be shown yet. */
   problemAt: (at: string) => string;
 }
 
@@ -16,7 +16,7 @@ interface FieldProps {
   draft: Draft;
   set: (draft: Draft) => void;
   state: FormState;
-  /** For what has no name of its own: an item of a list. */
+  /** The label of a field without a name: an item of a list. */
   label?: string;
 }
 
@@ -62,7 +62,7 @@ function Control({ field, draft, set, attributes }: Pick<FieldProps, "field" | "
     case "choice":
       return (
         <select {...common}>
-          <option value="">{draft === null ? "null" : field.required ? "Choose…" : "Not given"}</option>
+          <option value="">{draft === null ? "null" : field.required ? "Choose…" : "Not set"}</option>
           {field.choices.map((choice, index) => (
             <option value={String(index)}>{written(choice)}</option>
           ))}
@@ -73,7 +73,7 @@ function Control({ field, draft, set, attributes }: Pick<FieldProps, "field" | "
     case "text":
       if (field.secret) return <input {...common} type="password" autocomplete="off" />;
   }
-  // Text may have several lines, and an <input> would drop them.
+  // Text may have several lines, which an <input> would remove.
   return <textarea {...common} rows={1} class={field.kind === "json" ? "form-json" : undefined} placeholder={draft === null ? "null" : undefined} />;
 }
 
@@ -135,7 +135,7 @@ function Step({ name, does }: { name: string; does: () => void }) {
   );
 }
 
-/** Fields that belong together. */
+/** A group of fields. */
 function Group({ field, at, state, name, children }: Pick<FieldProps, "field" | "at" | "state"> & { name: string; children: ComponentChildren }) {
   const id = `${state.id}-${at}`;
   return (
@@ -156,13 +156,13 @@ function Name({ field }: { field: Field }) {
       <span class="hint">
         {field.kind === "number" && field.whole && "whole "}
         {KINDS[field.kind]}
-        {field.required && ", needed"}
+        {field.required && ", required"}
       </span>
     </>
   );
 }
 
-/** What a field is for, and what is wrong with it. */
+/** The description of a field and its problem. */
 export function Notes({ id, hint = "", problem }: { id: string; hint?: string; problem: string }) {
   return (
     <>

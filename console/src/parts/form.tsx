@@ -1,26 +1,26 @@
 // A form made from a JSON Schema.
 import { useId, useMemo, useRef, useState } from "preact/hooks";
-import { NEEDED, draftsOf, isShown, problemsIn, readingOf, type Drafts } from "./draft";
+import { REQUIRED, draftsOf, isShown, problemsIn, readingOf, type Drafts } from "./draft";
 import { FieldView, Notes, type FormState } from "./field";
 import { fieldsOf, isRecord, type Field, type Fields, type Schema } from "./schema";
 import "../styles/parts.css";
 
 export interface SchemaFormProps {
-  /** A JSON Schema of type `object`: what a tool takes. */
+  /** The JSON Schema of a tool's arguments, of type `object`. */
   schema: Schema;
   value: Fields;
-  /** `valid` is false while something in the form is missing or cannot be read. */
+  /** `valid` is false while a field is missing or invalid. */
   onChange: (value: Fields, valid: boolean) => void;
-  /** Shows also what is needed and not there: after a try to send. */
+  /** Also shows missing required fields; set after an attempt to submit. */
   checked?: boolean;
 }
 
-/** Fields for what a tool takes, or its JSON: where the person prefers it, and where fields cannot show the value. */
+/** A form for a tool's arguments: fields, or JSON if the user chooses it or fields cannot display the value. */
 export function SchemaForm({ value, onChange, ...rest }: SchemaFormProps) {
   const known = useRef(value);
   const version = useRef(0);
   if (known.current !== value) {
-    // Another value was put in from outside: what stood in the fields is no longer meant.
+    // The value was replaced from outside, so the fields start again.
     known.current = value;
     version.current++;
   }
@@ -65,7 +65,7 @@ function FieldsEditor({ fields, value, onChange, checked }: EditorProps) {
     const reading = readingOf(fields, next);
     onChange(reading.value, !reading.problems.size);
   };
-  if (!fields.length) return <p class="hint">It takes no arguments.</p>;
+  if (!fields.length) return <p class="hint">This tool takes no arguments.</p>;
   return (
     <>
       {fields.map((field) => (
@@ -75,9 +75,9 @@ function FieldsEditor({ fields, value, onChange, checked }: EditorProps) {
   );
 }
 
-/** Nobody is told that something is missing before there was time to fill it in. */
+/** A missing field is reported only after an attempt to submit. */
 function timely(problem = "", checked: boolean): string {
-  return checked || problem !== NEEDED ? problem : "";
+  return checked || problem !== REQUIRED ? problem : "";
 }
 
 function JsonEditor({ fields, value, onChange }: EditorProps) {
@@ -113,6 +113,6 @@ function parsed(text: string, fields: readonly Field[]): { value?: Fields; probl
     const problems = [...problemsIn(fields, value)].map(([at, problem]) => `${at}: ${problem}`);
     return { value, problem: problems.join(" ") };
   } catch (error) {
-    return { problem: `This is not JSON: ${(error as Error).message}` };
+    return { problem: `Invalid JSON: ${(error as Error).message}` };
   }
 }

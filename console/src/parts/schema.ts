@@ -1,9 +1,9 @@
-// What a JSON Schema asks for, as fields of a form. Pure.
+// A JSON Schema as fields of a form. Pure.
 
 export type Schema = Record<string, unknown>;
 export type Fields = Record<string, unknown>;
 
-/** A field, by how a person fills it in. What no other kind suits is written as JSON. */
+/** A field, by its type of input. A schema that fits no other kind is edited as JSON. */
 export type Field = Common &
   (
     | { kind: "text"; secret: boolean }
@@ -19,15 +19,15 @@ interface Common {
   label: string;
   description: string;
   required: boolean;
-  /** `null` is a value of it. */
+  /** Whether `null` is allowed. */
   nullable: boolean;
   default: unknown;
 }
 
-/** How deep a form is filled in before anybody has asked for it. */
+/** How many levels of nested objects are filled in from the start. */
 const FILLED_IN = 3;
 
-/** The fields of the arguments that the schema describes; null if it does not name them. */
+/** The fields of a schema of arguments; null if the schema does not name them. */
 export function fieldsOf(schema: Schema): readonly Field[] | null {
   const { properties } = resolved(schema, schema);
   if (!isRecord(properties)) return null;
@@ -35,7 +35,7 @@ export function fieldsOf(schema: Schema): readonly Field[] | null {
   return field.kind === "object" ? field.fields() : [];
 }
 
-/** What a form begins with: the defaults, and what can only be one thing. */
+/** The initial values of a form: defaults, and choices with a single option. */
 export function initialOf(fields: readonly Field[], depth = 0): Fields {
   const values = fields.map((field) => [field.name, initial(field, depth)] as const);
   return Object.fromEntries(values.filter(([, value]) => value !== undefined && value !== null));
@@ -48,7 +48,7 @@ function initial(field: Field, depth: number): unknown {
   return field.kind === "choice" && field.choices.length === 1 ? field.choices[0] : undefined;
 }
 
-/** What is inside of it is read when somebody looks: a schema may refer to itself. */
+/** Nested fields are read on demand, because a schema may refer to itself. */
 function fieldOf(name: string, given: Schema, required: boolean, root: Schema): Field {
   const { schema, nullable } = withoutNull(resolved(given, root), root);
   const common: Common = {
@@ -90,7 +90,7 @@ function once<T>(make: () => T): () => T {
   return () => (made ??= make());
 }
 
-/** What the schema refers to; what stands beside the reference has the last word. */
+/** The referenced schema. Keywords next to the reference override it. */
 function resolved(schema: Schema, root: Schema): Schema {
   let found = schema;
   for (let steps = 0; steps < 16; steps++) {
@@ -108,7 +108,7 @@ function referred(reference: unknown, root: Schema): Schema | null {
   return names.reduce<Schema>((at, name) => record(at[name.replace(/~1/g, "/").replace(/~0/g, "~")]), root);
 }
 
-/** "This, or null" is this, which may be left out. */
+/** Removes `null` from the schema's types. */
 function withoutNull(schema: Schema, root: Schema): { schema: Schema; nullable: boolean } {
   const { type, anyOf, oneOf, ...beside } = schema;
   const several = anyOf ?? oneOf;

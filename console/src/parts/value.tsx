@@ -1,12 +1,12 @@
-// Any value that a tool takes or gives.
+// Any argument or result of a tool.
 import { useMemo, useState } from "preact/hooks";
 import { announce } from "../announce";
 import { CopyButton } from "./code";
 import { download } from "./download";
-import { FIRST_SHOWN, MOST_SHOWN, beginning, sizeOf, textOf, withoutPictures, type Picture } from "./pieces";
+import { FIRST_SHOWN, MAX_SHOWN, beginning, sizeOf, textOf, withoutPictures, type Picture } from "./format";
 import "../styles/parts.css";
 
-/** JSON, text or images. Of what is long only the beginning is in the page; all of it can be copied and downloaded. */
+/** JSON, text or images. A long value is shortened; copy and download give the whole value. */
 export function Value({ value, label }: { value: unknown; label?: string }) {
   const { text, pictures } = useMemo(() => {
     const { rest, pictures } = withoutPictures(value);
@@ -45,12 +45,12 @@ function Preview({ text }: { text: string }) {
       {rest > 0 && (
         <p class="value-more">
           {sizeOf(shown.length)} of {sizeOf(text.length)} shown.{" "}
-          {length < MOST_SHOWN ? (
+          {length < MAX_SHOWN ? (
             <button type="button" class="small" onClick={more}>
               Show more
             </button>
           ) : (
-            "Download it to read the rest."
+            "Download it to see the rest."
           )}
         </p>
       )}
@@ -58,7 +58,7 @@ function Preview({ text }: { text: string }) {
   );
 }
 
-/** An image out of its own bytes. */
+/** An image from its base64 data. */
 export function Image({ picture }: { picture: Picture }) {
   return <img class="value-image" src={`data:${picture.mime};base64,${picture.data}`} alt={`Image (${picture.mime})`} />;
 }

@@ -1,4 +1,4 @@
-// A person's yes or no to a call, by mouse and by keyboard.
+// Approving or denying a call, by mouse and keyboard.
 import type { RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { SchemaForm } from "../parts/form";
@@ -15,10 +15,10 @@ interface ApprovalProps {
 type Choices = Record<string, () => void>;
 type Answer = { approved: boolean; arguments?: Arguments; reason?: string };
 
-/** Somebody who types when the focus comes to a card has not read it: keys count a moment later. */
-const READING = 400;
+/** Milliseconds before keys count: a user who is typing when the focus moves to a card has not read it. */
+const READING_TIME = 400;
 
-/** What a person can say to a call that waits for it. */
+/** The choices for a call that waits for approval. */
 export function ApprovalPanel({ call, runId, card }: ApprovalProps) {
   const [editing, setEditing] = useState(false);
   const [sent, setSent] = useState(false);
@@ -58,7 +58,7 @@ export function ApprovalPanel({ call, runId, card }: ApprovalProps) {
           <Choice name="Approve" letter="a" class="main" sent={sent} choose={choices} />
           <Choice name="Edit" letter="e" sent={sent} choose={choices} />
           <Choice name="Deny" letter="d" class="danger" sent={sent} choose={choices} />
-          <input class="grow" ref={reason} autocomplete="off" aria-label="Reason for a no, which the model reads" placeholder="Reason for a no" />
+          <input class="grow" ref={reason} autocomplete="off" aria-label="Reason for denying, shown to the model" placeholder="Reason for denying" />
         </form>
       )}
       {!editing && (
@@ -75,10 +75,10 @@ export function ApprovalPanel({ call, runId, card }: ApprovalProps) {
   );
 }
 
-function submitting(deed: () => void): (event: SubmitEvent) => void {
+function submitting(action: () => void): (event: SubmitEvent) => void {
   return (event) => {
     event.preventDefault();
-    deed();
+    action();
   };
 }
 
@@ -113,13 +113,13 @@ function Edit({ call, sent, approve, back }: EditProps) {
     setTried(true);
     if (edited.valid) approve(edited.value);
   };
-  if (!schema) return <p class="hint">Looking for what the tool takes…</p>;
+  if (!schema) return <p class="hint">Loading the tool's parameters…</p>;
   return (
     <form class="approval-edit" onSubmit={submitting(submit)} ref={focusFirst} noValidate>
       <SchemaForm schema={schema} value={edited.value} onChange={(value, valid) => setEdited({ value, valid })} checked={tried} />
       <div class="row">
         <button type="submit" class="main" aria-disabled={sent}>
-          Approve these
+          Approve changes
         </button>
         <button type="button" title="Back (Escape)" onClick={back}>
           Back
@@ -129,7 +129,7 @@ function Edit({ call, sent, approve, back }: EditProps) {
   );
 }
 
-/** A tool that is not known any more takes any object. */
+/** An unknown tool takes any object. */
 function useSchema(name: string): Record<string, unknown> | undefined {
   const [schema, setSchema] = useState<Record<string, unknown>>();
   useEffect(() => {
@@ -141,7 +141,7 @@ function useSchema(name: string): Record<string, unknown> | undefined {
   return schema;
 }
 
-/** Single keys while the card has the focus; true when they are listened to. */
+/** Handles single keys while the card has the focus. Returns whether they are active. */
 function useKeys(card: RefObject<HTMLElement | null>, choices: Choices, back: (() => void) | undefined): boolean {
   const ready = useRead(card);
   const latest = useRef({ ready, choices, back });
@@ -151,7 +151,7 @@ function useKeys(card: RefObject<HTMLElement | null>, choices: Choices, back: ((
       const { ready, choices, back } = latest.current;
       if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
       if (event.key === "Escape" && back) {
-        // The page's own Escape stops the run.
+        // Otherwise Escape would stop the run.
         event.stopPropagation();
         return back();
       }
@@ -175,7 +175,7 @@ function useRead(card: RefObject<HTMLElement | null>): boolean {
     let timer = 0;
     const came = () => {
       clearTimeout(timer);
-      timer = window.setTimeout(() => setReady(true), READING);
+      timer = window.setTimeout(() => setReady(true), READING_TIME);
     };
     const went = (event: FocusEvent) => {
       if (element?.contains(event.relatedTarget as Node | null)) return;
@@ -194,7 +194,7 @@ function useRead(card: RefObject<HTMLElement | null>): boolean {
   return ready;
 }
 
-/** Brings the focus to a call that waits, unless that would take it from somebody. */
+/** Focuses a call that waits for approval, unless the user is typing or already at another call. */
 function useAsked(call: CallView, card: RefObject<HTMLElement | null>): void {
   useEffect(() => {
     if (!isBusy(document.activeElement)) card.current?.focus();
@@ -217,7 +217,7 @@ function nextWaiting(card: HTMLElement | null): HTMLElement | undefined {
 
 function undecided(error: unknown): string {
   const late = error instanceof ApiError && error.status === 409;
-  return late ? "This call waits no longer: it was decided elsewhere." : refusal(error);
+  return late ? "This call was already decided elsewhere." : refusal(error);
 }
 
 function focusFirst(form: HTMLElement | null): void {

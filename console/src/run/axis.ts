@@ -1,10 +1,10 @@
-// The waterfall's rows: what happened when, on one axis. Pure.
-import { counted, effectOf, lasted, stateOf, tokensOf } from "./words";
+// The rows of the waterfall, on one time axis. Pure.
+import { counted, effectOf, lasted, stateOf, tokensOf } from "./labels";
 import type { CallView, RoundView, RunView } from "./view";
 
 export type BarKind = "model" | "approval" | "tool";
 
-/** Seconds since the run began; no `to` while it goes on. */
+/** In seconds since the run started. No `to` while it is active. */
 export interface Bar {
   kind: BarKind;
   from: number;
@@ -14,16 +14,16 @@ export interface Bar {
 export interface Row {
   key: string;
   label: string;
-  /** Of a call. */
+  /** Set for a call. */
   call?: CallView;
-  /** Of a request to the model. */
+  /** Set for a request to the model. */
   round?: RoundView;
   bars: Bar[];
-  /** A few words beneath the label: tokens, or what went wrong. */
+  /** Text below the label: tokens, or the failure. */
   note: string;
 }
 
-/** A row for each request to the model, and one for each call behind the request that asked for it. */
+/** One row for each request to the model, followed by one row for each of its calls. */
 export function rowsOf(view: RunView): Row[] {
   const rows: Row[] = [];
   view.rounds.forEach((round, index) => {
@@ -38,9 +38,9 @@ export function rowsOf(view: RunView): Row[] {
 
 function roundRow(view: RunView, round: RoundView, index: number): Row {
   const next = view.rounds[index + 1];
-  const cut = round.superseded ? next?.startedAt : view.endedAt;
-  const bar = between("model", view, round.startedAt, round.endedAt ?? cut);
-  const again = round.superseded ? ", asked again" : "";
+  const end = round.superseded ? next?.startedAt : view.endedAt;
+  const bar = between("model", view, round.startedAt, round.endedAt ?? end);
+  const again = round.superseded ? ", retried" : "";
   return { key: `round ${index}`, label: `Round ${round.number}${again}`, round, bars: [bar], note: notedUsage(round) };
 }
 
@@ -58,7 +58,7 @@ function callRow(view: RunView, call: CallView): Row {
   return { key: call.id, label: call.name, call, bars, note: isFine(call) ? "" : stateOf(call).toLowerCase() };
 }
 
-/** What is fine is seen by its bar; rows that grow and shrink while tools run are hard to read. */
+/** Successful calls have no note: rows that change their height while tools run are hard to read. */
 function isFine({ outcome }: CallView): boolean {
   return outcome === undefined || outcome === "ok";
 }
@@ -68,23 +68,23 @@ function between(kind: BarKind, view: RunView, from: number, to: number | undefi
   return to === undefined ? bar : { ...bar, to: Math.max(bar.from, to - view.startedAt) };
 }
 
-/** The row in a sentence, for whoever points at it or cannot see it. */
-export function toldRow(row: Row, span: number): string {
-  const told = row.bars.map((bar) => {
+/** The row as a sentence, for the tooltip and for screen readers. */
+export function rowText(row: Row, span: number): string {
+  const texts = row.bars.map((bar) => {
     const to = bar.to ?? span;
     const when = `${lasted(to - bar.from)}, from ${lasted(bar.from)} to ${bar.to === undefined ? "now" : lasted(to)}`;
-    return `${BAR_WORDS[bar.kind]} ${when}`;
+    return `${BAR_LABELS[bar.kind]} ${when}`;
   });
-  if (row.round?.toolsOff) told.push("tools off");
-  if (row.call) told.push(stateOf(row.call).toLowerCase());
-  if (row.call && effectOf(row.call) === "unknown") told.push("may have had an effect");
-  if (row.round && row.note) told.push(tokensOf(row.round.usage));
-  return `${row.label}: ${told.join("; ")}.`;
+  if (row.round?.toolsOff) texts.push("tools off");
+  if (row.call) texts.push(stateOf(row.call).toLowerCase());
+  if (row.call && effectOf(row.call) === "unknown") texts.push("may have had an effect");
+  if (row.round && row.note) texts.push(tokensOf(row.round.usage));
+  return `${row.label}: ${texts.join("; ")}.`;
 }
 
-const BAR_WORDS: Record<BarKind, string> = { model: "the model took", approval: "waited for an approval", tool: "ran" };
+const BAR_LABELS: Record<BarKind, string> = { model: "the model took", approval: "waited for approval", tool: "ran" };
 
-/** Seconds at which the axis is marked: round numbers, at most six of them. */
+/** The marks of the axis in seconds: at most six round numbers. */
 export function ticksOf(span: number): number[] {
   if (!(span > 0)) return [];
   const size = 10 ** Math.floor(Math.log10(span));
@@ -94,7 +94,7 @@ export function ticksOf(span: number): number[] {
   return ticks;
 }
 
-export function tickWords(seconds: number): string {
+export function tickLabel(seconds: number): string {
   if (seconds >= 60) return lasted(seconds);
   return seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${Number(seconds.toFixed(1))} s`;
 }

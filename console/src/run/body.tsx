@@ -1,13 +1,13 @@
-// The assistant's side of a run: what was said, what the tools did, and how it ended.
+// The output of a run: text, calls, and how it ended.
 import type { ReadonlySignal } from "@preact/signals";
 import { useCallback, useRef } from "preact/hooks";
 import { Markdown } from "../parts/markdown";
 import type { FileData, InlineData } from "../wire/types";
 import { CallCard, type CallCardProps } from "./card";
-import { Folded } from "./folded";
+import { Collapsible } from "./collapsible";
 import { Foot } from "./foot";
 import type { Followed } from "./follow";
-import { kept } from "./kept";
+import { memo } from "./memo";
 import { useLatest } from "./latest";
 import { Stopped } from "./stopped";
 import type { CallView, Item, RoundView, RunView } from "./view";
@@ -15,34 +15,34 @@ import "../styles/run.css";
 
 export interface RunBodyProps {
   view: RunView;
-  /** How the run is followed; left out of a replay, in which there is nothing to act on. */
+  /** The connection of the run; omitted in a replay, which has no actions. */
   followed?: Followed;
   runId: string;
-  /** Whether the run goes on, so that a call that waits can be decided about. */
+  /** Whether the run is active, so that calls can be approved. */
   live: boolean;
-  /** The time on the run's own axis, in Unix seconds: `useNow(...)`, or a replay's. */
+  /** The current time in Unix seconds: `useNow(...)`, or the time of a replay. */
   now: ReadonlySignal<number>;
-  /** Puts a text before the model, as the person's next message. */
-  onTell?: ((text: string) => void) | undefined;
+  /** Adds a text to the user's next message. */
+  onAddToMessage?: ((text: string) => void) | undefined;
 }
 
-export function RunBody({ view, followed, runId, live, now, onTell }: RunBodyProps) {
-  const tell = useSteady(onTell);
-  const card = { runId, live, again: followed !== undefined, now, onTell: tell };
+export function RunBody({ view, followed, runId, live, now, onAddToMessage }: RunBodyProps) {
+  const addToMessage = useStable(onAddToMessage);
+  const card = { runId, live, again: followed !== undefined, now, onAddToMessage: addToMessage };
   const connection = followed?.connection.value;
-  const goes = view.endedAt === undefined && connection !== "refused";
-  const { hidden, more } = useLatest(view.rounds, ROUNDS, "rounds");
+  const active = view.endedAt === undefined && connection !== "refused";
+  const { hidden, more } = useLatest(view.rounds, MAX_ROUNDS, "rounds");
   const last = view.rounds.length - 1;
   return (
-    <div class="run" data-run={view.id} data-reason={view.reason} aria-busy={goes}>
+    <div class="run" data-run={view.id} data-reason={view.reason} aria-busy={active}>
       {more}
       {view.rounds.slice(hidden).map((round, index) => (
-        <Round key={hidden + index} view={view} round={round} talking={goes && hidden + index === last} card={card} />
+        <Round key={hidden + index} view={view} round={round} talking={active && hidden + index === last} card={card} />
       ))}
-      {goes && <Waiting view={view} />}
-      {connection === "reconnecting" && <p class="connection">The connection is lost. Trying again…</p>}
+      {active && <Waiting view={view} />}
+      {connection === "reconnecting" && <p class="connection">Connection lost. Reconnecting…</p>}
       {connection === "refused" && <p class="connection">{followed?.problem.value}</p>}
-      {view.resumedAt.length > 0 && <p class="hint">The gateway was restarted, and the run went on.</p>}
+      {view.resumedAt.length > 0 && <p class="hint">The gateway restarted and resumed the run.</p>}
       <Stopped view={view} />
       {view.startedAt > 0 && <Foot view={view} now={now} />}
     </div>
@@ -58,12 +58,12 @@ interface RoundProps {
   card: CardProps;
 }
 
-/** More than these are shown when somebody asks for them. */
-const ROUNDS = 50;
-const ITEMS = 200;
+/** Earlier rounds and items are hidden behind a button. */
+const MAX_ROUNDS = 50;
+const MAX_ITEMS = 200;
 
 function Round({ view, round, talking, card }: RoundProps) {
-  const { hidden, more } = useLatest(round.items, ITEMS, "things");
+  const { hidden, more } = useLatest(round.items, MAX_ITEMS, "items");
   const last = round.items.length - 1;
   const items = () => (
     <>
@@ -81,9 +81,9 @@ function Round({ view, round, talking, card }: RoundProps) {
     );
   }
   return (
-    <Folded class="round" label={`Round ${round.number} was cut off, and the model was asked again`}>
+    <Collapsible class="round" label={`Round ${round.number} was interrupted and retried`}>
       {items}
-    </Folded>
+    </Collapsible>
   );
 }
 
@@ -97,15 +97,15 @@ interface SaidProps extends CardProps {
   busy: boolean;
 }
 
-const Said = kept(function Said({ item, call, busy, ...card }: SaidProps) {
+const Said = memo(function Said({ item, call, busy, ...card }: SaidProps) {
   switch (item.kind) {
     case "text":
       return <Markdown text={item.text} busy={busy} />;
     case "thought":
       return (
-        <Folded class="thought" label={busy ? "Thinking" : "Thoughts"}>
+        <Collapsible class="thought" label={busy ? "Thinking" : "Thoughts"}>
           {() => <Markdown text={item.text} busy={busy} />}
-        </Folded>
+        </Collapsible>
       );
     case "media":
       return <Media part={item.part} />;
@@ -114,29 +114,29 @@ const Said = kept(function Said({ item, call, busy, ...card }: SaidProps) {
   }
 });
 
-/** Bytes are shown; an address is never fetched by the page. */
+/** Displays inline data. The page never loads a file by its address. */
 function Media({ part }: { part: InlineData | FileData }) {
-  if (part.type === "file_data") return <p class="hint">A file at {part.uri}</p>;
+  if (part.type === "file_data") return <p class="hint">File: {part.uri}</p>;
   const address = `data:${part.mime_type};base64,${part.data}`;
-  if (part.mime_type.startsWith("image/")) return <img class="said-image" src={address} alt="An image by the model" />;
+  if (part.mime_type.startsWith("image/")) return <img class="said-image" src={address} alt="Image from the model" />;
   return (
     <a href={address} download="from-the-model">
-      Save the {part.mime_type}
+      Download {part.mime_type}
     </a>
   );
 }
 
-/** Something that moves as long as the model has said nothing in its turn. */
+/** An animated line while the model has written nothing in this turn. */
 function Waiting({ view }: { view: RunView }) {
   const round = view.rounds.at(-1);
   if (round && (round.items.length > 0 || round.endedAt !== undefined)) return null;
   return <p class="waiting">{round ? "Waiting for the model" : "Starting"}</p>;
 }
 
-/** The same function as long as there is one: cards are drawn again only when they change. */
-function useSteady(onTell: RunBodyProps["onTell"]): RunBodyProps["onTell"] {
-  const latest = useRef(onTell);
-  latest.current = onTell;
-  const steady = useCallback((text: string) => latest.current?.(text), []);
-  return onTell && steady;
+/** A stable callback, so that cards render again only when they change. */
+function useStable(onAddToMessage: RunBodyProps["onAddToMessage"]): RunBodyProps["onAddToMessage"] {
+  const latest = useRef(onAddToMessage);
+  latest.current = onAddToMessage;
+  const stable = useCallback((text: string) => latest.current?.(text), []);
+  return onAddToMessage && stable;
 }

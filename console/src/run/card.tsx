@@ -1,34 +1,34 @@
-// A call of a tool: what the model asks for, what becomes of it, and what a person can do about it.
+// The card of a call: its arguments, progress, approval and result.
 import type { ReadonlySignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { Failure } from "../parts/failure";
 import { Value } from "../parts/value";
 import { ApprovalPanel } from "./approval";
-import { Again, ByHand } from "./byhand";
+import { RunAgain, ManualRun } from "./manual";
 import { Elapsed } from "./elapsed";
-import { Folded, oneLine } from "./folded";
-import { useHand } from "./hand";
-import { kept } from "./kept";
+import { Collapsible, oneLine } from "./collapsible";
+import { useManualCall } from "./manualcall";
+import { memo } from "./memo";
 import { argumentsOf, errorIn, resultOf } from "./payload";
-import { effectOf, effectWords, plural, stateOf } from "./words";
+import { effectOf, effectLabel, plural, stateOf } from "./labels";
 import type { CallView, Progress } from "./view";
 import "../styles/run.css";
 
 export interface CallCardProps {
   call: CallView;
   runId: string;
-  /** Whether a call that waits can be decided about. */
+  /** Whether calls can be approved. */
   live: boolean;
-  /** Whether the tool can be run again by hand. */
+  /** Whether the tool can be run again manually. */
   again: boolean;
   now: ReadonlySignal<number>;
-  onTell?: ((text: string) => void) | undefined;
+  onAddToMessage?: ((text: string) => void) | undefined;
 }
 
-export const CallCard = kept(function CallCard({ call, runId, live, again, now, onTell }: CallCardProps) {
+export const CallCard = memo(function CallCard({ call, runId, live, again, now, onAddToMessage }: CallCardProps) {
   const card = useRef<HTMLElement>(null);
-  const hand = useHand(call.name);
+  const manual = useManualCall(call.name);
   const effect = effectOf(call);
   const repeatable = again && call.outcome !== undefined && call.outcome !== "unknown_tool";
   const waiting = call.state === "approval-requested";
@@ -45,7 +45,7 @@ export const CallCard = kept(function CallCard({ call, runId, live, again, now, 
       data-effect={effect}
     >
       <Head call={call} now={now}>
-        {repeatable && <Again call={call} hand={hand} />}
+        {repeatable && <RunAgain call={call} manual={manual} />}
       </Head>
       <Input call={call} />
       {call.state === "running" && call.progress && <Reported progress={call.progress} name={call.name} />}
@@ -54,10 +54,10 @@ export const CallCard = kept(function CallCard({ call, runId, live, again, now, 
       <Output call={call} />
       {effect && call.outcome !== "not_run" && (
         <p class="card-effect" data-effect={effect}>
-          {effectWords(call)}
+          {effectLabel(call)}
         </p>
       )}
-      <ByHand call={call} hand={hand} onTell={onTell} />
+      <ManualRun call={call} manual={manual} onAddToMessage={onAddToMessage} />
     </article>
   );
 });
@@ -77,7 +77,7 @@ function Head({ call, now, children }: HeadProps) {
       <code class="card-name">{call.name}</code>
       <span class="card-state">{stateOf(call)}</span>
       {call.attempts > 1 && <span class="hint">{plural(call.attempts, "attempt")}</span>}
-      {call.cached && <span class="hint">from the cache</span>}
+      {call.cached && <span class="hint">cached</span>}
       <span class="grow" />
       {from !== undefined && <Elapsed from={from} to={waited === undefined ? call.endedAt : undefined} now={now} />}
       {children}
@@ -85,7 +85,7 @@ function Head({ call, now, children }: HeadProps) {
   );
 }
 
-/** How much of the end of a text one sees while it is written. */
+/** The characters shown from the end of arguments that are being written. */
 const TAIL = 2_000;
 
 function Input({ call }: { call: CallView }) {
@@ -98,9 +98,9 @@ function Input({ call }: { call: CallView }) {
   }
   const value = argumentsOf(call) ?? call.input;
   return (
-    <Folded label="Arguments" preview={oneLine(value)} open={call.state === "approval-requested"}>
+    <Collapsible label="Arguments" preview={oneLine(value)} open={call.state === "approval-requested"}>
       {() => <Value value={value} />}
-    </Folded>
+    </Collapsible>
   );
 }
 
@@ -119,23 +119,23 @@ function Reported({ progress, name }: { progress: Progress; name: string }) {
 function Decision({ call }: { call: CallView }) {
   const { approved, arguments: edited, reason } = call.approval ?? {};
   if (!approved) return call.outcome ? null : <p class="hint">Denied{reason ? `: ${reason}` : "."}</p>;
-  if (!edited) return <p class="hint">Approved by a person.</p>;
+  if (!edited) return <p class="hint">Approved.</p>;
   return (
-    <Folded label="Approved with other arguments. The model's" preview={oneLine(call.input)}>
+    <Collapsible label="Approved with edited arguments. Original" preview={oneLine(call.input)}>
       {() => <Value value={call.input} />}
-    </Folded>
+    </Collapsible>
   );
 }
 
 function Output({ call }: { call: CallView }) {
-  // What is said of its effect says all of these.
+  // The text about the effect covers these outcomes.
   if (!call.response || call.outcome === "stopped" || call.outcome === "interrupted") return null;
   const error = errorIn(call.response.response);
   if (error !== undefined) return <Failure text={error} log={call.crashed ? call.id : ""} />;
   const result = resultOf(call.response);
   return (
-    <Folded label="Result" preview={oneLine(result)}>
+    <Collapsible label="Result" preview={oneLine(result)}>
       {() => <Value value={result} />}
-    </Folded>
+    </Collapsible>
   );
 }

@@ -1,7 +1,7 @@
 import type { ReadonlySignal } from "@preact/signals";
-import { lasted } from "./words";
+import { lasted } from "./labels";
 
-/** How long something takes or took; it ticks by itself while there is no end. */
+/** A duration, which counts up while there is no end. */
 export function Elapsed({ from, to, now }: { from: number; to?: number | undefined; now: ReadonlySignal<number> }) {
   return <span class="elapsed">{lasted((to ?? now.value) - from)}</span>;
 }

@@ -1,4 +1,4 @@
-// The events of a run, folded into what the page shows. Pure: no clock, no network, no page.
+// Folds the events of a run into the view that the page shows. Pure: no clock, no network, no DOM.
 import type { FunctionCall, RunEvent, ToolRunEnded, Usage } from "../wire/types";
 import type { CallState, CallView, Item, RoundView, RunView } from "./view";
 
@@ -16,16 +16,16 @@ const STATE_OF: Record<ToolRunEnded["outcome"], CallState> = {
 
 const NO_USAGE: Usage = {};
 
-/** Rounds and calls are replaced when they change, never altered: an equal value is the same one. */
+/** Rounds and calls are replaced when they change, never mutated, so identity means equality. */
 export class RunFold {
   private run: RunView = emptyRun();
   private rounds: RoundView[] = [];
   private items: Item[] = [];
   private calls = new Map<string, CallView>();
-  /** The call that each index of this turn stands for. */
+  /** The call id for each index of this turn. */
   private said = new Map<number, string>();
 
-  /** What is known so far: a value of its own, that later events leave as it is. */
+  /** The current view. Later events do not change it. */
   view(): RunView {
     this.closeItems();
     return { ...this.run, rounds: [...this.rounds], calls: new Map(this.calls) };
@@ -39,7 +39,7 @@ export class RunFold {
     return this.run.endedAt !== undefined;
   }
 
-  /** Takes the next event; one that is known already changes nothing. */
+  /** Adds the next event. An event that was added before changes nothing. */
   add(event: RunEvent): void {
     if (event.seq <= this.run.lastSeq) return;
     this.run.lastSeq = event.seq;
@@ -130,7 +130,7 @@ export class RunFold {
         break;
       case "run_ended":
         this.run = { ...this.run, endedAt: event.time, reason: event.reason, error: event.error ?? null, usage: event.usage ?? NO_USAGE, status: "" };
-        for (const call of this.calls.values()) this.cutOff(call);
+        for (const call of this.calls.values()) this.cancelIncomplete(call);
         break;
       default:
         event satisfies never;
@@ -149,12 +149,12 @@ export class RunFold {
     this.changeRound({ superseded: true });
     for (const item of this.items) {
       const call = item.kind === "call" ? this.calls.get(item.id) : undefined;
-      if (call) this.cutOff(call);
+      if (call) this.cancelIncomplete(call);
     }
   }
 
-  /** A call that was never said to its end is never run. */
-  private cutOff(call: CallView): void {
+  /** A call whose arguments are incomplete never runs. */
+  private cancelIncomplete(call: CallView): void {
     if (call.state === "input-streaming") this.calls.set(call.id, { ...call, state: "cancelled" });
   }
 
@@ -210,7 +210,7 @@ export class RunFold {
     if (last) this.rounds[this.rounds.length - 1] = { ...last, ...patch };
   }
 
-  /** Puts what this round has said so far into its value, if that is more than before. */
+  /** Copies new items into the round's value. */
   private closeItems(): void {
     const known = this.rounds.at(-1)?.items;
     if (known && (known.length !== this.items.length || known.at(-1) !== this.items.at(-1))) {
@@ -219,7 +219,7 @@ export class RunFold {
   }
 }
 
-/** A tool that asks while it runs goes on after a yes; any other waits for its place. */
+/** After approval, a tool that asked while running continues; any other waits for its start. */
 function decided(call: CallView, approved: boolean): CallState {
   if (!approved) return "denied";
   return call.startedAt === undefined ? "input-available" : "running";
@@ -242,7 +242,7 @@ export function emptyRun(): RunView {
   };
 }
 
-/** A run of whose events all are known. */
+/** The view after all these events. */
 export function folded(events: Iterable<RunEvent>): RunView {
   const fold = new RunFold();
   for (const event of events) fold.add(event);

@@ -1,7 +1,7 @@
-// Runs that are followed: from the gateway as they go, whatever becomes of the connection.
+// Follows the events of a run and reconnects when the connection breaks.
 //
-// A browser has six connections to a gateway, for all its tabs together. So a tab that nobody looks at
-// holds none: it goes on behind its last event when it is seen again.
+// A browser has six connections to a gateway, shared by all its tabs. A hidden tab therefore holds none:
+// it resumes after its last event when it becomes visible.
 import { signal, type ReadonlySignal } from "@preact/signals";
 import { ApiError, eventsOf } from "../wire/api";
 import { RunFold, emptyRun } from "./fold";
@@ -10,20 +10,20 @@ import type { RunView } from "./view";
 export type Connection = "connecting" | "live" | "reconnecting" | "ended" | "refused";
 
 const FIRST_WAIT = 250;
-const LONGEST_WAIT = 5_000;
-/** The gateway gives a sign of life four times as often: one that says nothing for so long is lost. */
-const SILENCE = 60_000;
+const MAX_WAIT = 5_000;
+/** A connection that is silent for this long is lost: the gateway sends a keep-alive four times as often. */
+const MAX_SILENCE = 60_000;
 
-/** A run and its connection, as signals; `close` gives them back. */
+/** A run and its connection as signals. `close` stops following. */
 export interface Followed {
   view: ReadonlySignal<RunView>;
   connection: ReadonlySignal<Connection>;
-  /** Why it cannot be followed. */
+  /** Why the run cannot be followed. */
   problem: ReadonlySignal<string>;
   close(): void;
 }
 
-/** Follows a run to its end: after a break it goes on behind the last event that it has. */
+/** Follows a run to its end. After a disconnect it resumes after the last event it has. */
 export function follow(runId: string): Followed {
   const view = signal(emptyRun());
   const connection = signal<Connection>("connecting");
@@ -32,7 +32,7 @@ export function follow(runId: string): Followed {
   const fold = new RunFold();
   let painting = 0;
 
-  // One picture a frame, however many events there are.
+  // Renders once per frame, however many events arrive.
   const paint = () => {
     painting ||= requestAnimationFrame(() => {
       painting = 0;
@@ -46,7 +46,7 @@ export function follow(runId: string): Followed {
       const either = AbortSignal.any([closing.signal, lost.signal]);
       for await (const events of eventsOf(runId, fold.lastSeq, either)) {
         connection.value = "live";
-        lost.put(SILENCE);
+        lost.restart(MAX_SILENCE);
         for (const event of events) fold.add(event);
         if (events.length) paint();
       }
@@ -55,7 +55,7 @@ export function follow(runId: string): Followed {
     }
   };
 
-  const keepOn = async () => {
+  const followToEnd = async () => {
     let wait = FIRST_WAIT;
     while (!closing.signal.aborted) {
       if (document.hidden) await happened(document, "visibilitychange", closing.signal);
@@ -76,16 +76,16 @@ export function follow(runId: string): Followed {
       }
       if (document.hidden) continue;
       connection.value = "reconnecting";
-      wait = fold.lastSeq > before ? FIRST_WAIT : Math.min(wait * 2, LONGEST_WAIT);
+      wait = fold.lastSeq > before ? FIRST_WAIT : Math.min(wait * 2, MAX_WAIT);
       await happened(window, "online", AbortSignal.any([closing.signal, AbortSignal.timeout(wait)]));
     }
   };
 
-  void keepOn();
+  void followToEnd();
   return { view, connection, problem, close: () => closing.abort() };
 }
 
-/** When a connection is given up: the network is gone, nobody looks, or nothing has come for long. */
+/** Aborts a connection when the network is offline, the tab is hidden, or nothing has arrived for too long. */
 class Loss {
   private readonly lost = new AbortController();
   private timer = 0;
@@ -97,7 +97,7 @@ class Loss {
     document.addEventListener("visibilitychange", () => document.hidden && this.close(), until);
   }
 
-  put(milliseconds: number): void {
+  restart(milliseconds: number): void {
     clearTimeout(this.timer);
     this.timer = window.setTimeout(() => this.close(), milliseconds);
   }
@@ -108,7 +108,7 @@ class Loss {
   }
 }
 
-/** Waits for an event, at most until the signal. */
+/** Waits for an event or for the abort signal. */
 function happened(target: EventTarget, event: string, until: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const heard = new AbortController();

@@ -1,8 +1,8 @@
-// Where a run stands, in a line; beneath it, the waterfall.
+// The footer of a run: a status line and the waterfall.
 import type { ReadonlySignal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { Elapsed } from "./elapsed";
-import { ENDING_WORDS, budgetOf, plural, tokensOf, usageOf } from "./words";
+import { ENDING_LABELS, budgetOf, plural, tokensOf, usageOf } from "./labels";
 import { Waterfall } from "./waterfall";
 import type { RunView } from "./view";
 
@@ -11,7 +11,7 @@ interface FootProps {
   now: ReadonlySignal<number>;
 }
 
-/** One round without a call is no waterfall: it is there for whoever opens it. */
+/** The waterfall of a single round without calls starts closed. */
 export function Foot({ view, now }: FootProps) {
   const [chosen, setChosen] = useState<boolean>();
   const shown = chosen ?? (view.calls.size > 0 || view.rounds.length > 1);
@@ -24,7 +24,7 @@ export function Foot({ view, now }: FootProps) {
       <Ending view={view} />
       <details class="timing" open={shown}>
         <summary onClick={toggle}>
-          <Standing view={view} now={now} />
+          <StatusLine view={view} now={now} />
         </summary>
         {shown && <Waterfall view={view} now={now} />}
       </details>
@@ -32,7 +32,7 @@ export function Foot({ view, now }: FootProps) {
   );
 }
 
-function Standing({ view, now }: FootProps) {
+function StatusLine({ view, now }: FootProps) {
   const round = view.rounds.at(-1);
   const tokens = tokensOf(usageOf(view));
   return (
@@ -55,7 +55,7 @@ function Ending({ view }: { view: RunView }) {
   if (!view.reason) return null;
   return (
     <p class="ending" data-reason={view.reason}>
-      {isSilent(view) ? "The model ended without a word." : ENDING_WORDS[view.reason]}
+      {isSilent(view) ? "The model ended without an answer." : ENDING_LABELS[view.reason]}
       {view.error && <span class="ending-error"> {view.error}</span>}
     </p>
   );

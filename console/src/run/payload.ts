@@ -1,15 +1,15 @@
-// What goes into a call and what comes out of it, as values. Pure.
+// The arguments and the result of a call as values. Pure.
 import type { FunctionResponse } from "../wire/types";
 import type { CallView } from "./view";
 
 export type Arguments = Record<string, unknown>;
 
-/** The arguments that a call runs with: the person's where they were edited, else the model's. */
+/** The arguments that a call runs with: the edited ones, or the model's. */
 export function argumentsOf(call: CallView): Arguments | undefined {
   return call.approval?.arguments ?? objectIn(call.input || "{}");
 }
 
-/** The object in a JSON text; nothing where there is none. */
+/** The object in a JSON text, or undefined. */
 export function objectIn(text: string): Arguments | undefined {
   try {
     const value: unknown = JSON.parse(text);
@@ -19,22 +19,22 @@ export function objectIn(text: string): Arguments | undefined {
   }
 }
 
-/** Why a call failed, in the words that the model reads; nothing if it did not. */
+/** The error text that the model receives, or undefined if the call succeeded. */
 export function errorIn(response: Record<string, unknown>): string | undefined {
   return typeof response["error"] === "string" ? response["error"] : undefined;
 }
 
-/** What a tool gave: with its media, where there are any. */
+/** The result of a tool, with its media if there are any. */
 export function resultOf(response: Pick<FunctionResponse, "response" | "parts">): unknown {
   const output = "output" in response.response ? response.response["output"] : response.response;
   return response.parts?.length ? [output, ...response.parts] : output;
 }
 
-const TOLD = 20_000;
+const MAX_RESULT = 20_000;
 
-/** A call by hand as a message to the model. */
-export function toldByHand(name: string, given: Arguments, result: unknown): string {
+/** The result of a manual run as a message to the model. */
+export function manualRunMessage(name: string, given: Arguments, result: unknown): string {
   const text = typeof result === "string" ? result : JSON.stringify(result, null, 2);
-  const cut = text.length > TOLD ? `${text.slice(0, TOLD)}\n(${text.length - TOLD} more characters are left out)` : text;
-  return `I ran ${name} with ${JSON.stringify(given)} by hand. It answered:\n\n${cut}`;
+  const cut = text.length > MAX_RESULT ? `${text.slice(0, MAX_RESULT)}\n(${text.length - MAX_RESULT} more characters omitted)` : text;
+  return `I ran ${name} manually with ${JSON.stringify(given)}. It returned:\n\n${cut}`;
 }

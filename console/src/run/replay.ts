@@ -1,4 +1,4 @@
-// A run that is over, told again in its own time. Pure: whoever plays it says what time it is.
+// Replays a finished run. Pure: the caller passes the time.
 import type { RunEvent } from "../wire/types";
 import { RunFold, folded } from "./fold";
 import type { RunView } from "./view";
@@ -6,25 +6,25 @@ import type { RunView } from "./view";
 const FORMAT = "windlass.run";
 const VERSION = 1;
 
-/** What the page needs of an exported file. */
+/** The part of an exported file that the page uses. */
 export interface RunExport {
   run: { id: string; model: string };
   events: RunEvent[];
 }
 
-/** The run in an exported file. Throws an `Error` that says what is wrong with it. */
+/** Reads an exported file. Throws an `Error` that describes the problem. */
 export function readExport(text: string): RunExport {
   const file = fieldsOf(parsed(text));
-  if (file["format"] !== FORMAT) throw new Error(`Not an export of a run: it has no "format": "${FORMAT}".`);
+  if (file["format"] !== FORMAT) throw new Error(`Not a run export: it has no "format": "${FORMAT}".`);
   const version = file["version"];
   if (typeof version === "number" && version > VERSION) {
-    throw new Error(`An export of a later version (${version}, and this page knows ${VERSION}): update Windlass.`);
+    throw new Error(`This run export has version ${version}, and this console supports version ${VERSION}. Update Windlass.`);
   }
   const events = file["events"];
-  if (version !== VERSION || !Array.isArray(events) || !events.every(isEvent) || !isTellable(events)) {
-    throw new Error("An export of a run, but damaged: its events cannot be read.");
+  if (version !== VERSION || !Array.isArray(events) || !events.every(isEvent) || !canBeFolded(events)) {
+    throw new Error("This run export is damaged: its events cannot be read.");
   }
-  if (!events.length) throw new Error("An export of a run, but there is no event in it.");
+  if (!events.length) throw new Error("This run export has no events.");
   const run = fieldsOf(file["run"]);
   return { run: { id: String(run["id"] ?? ""), model: String(run["model"] ?? "") }, events };
 }
@@ -33,7 +33,7 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new Error(`Not an export of a run: it is not JSON (${(error as Error).message}).`);
+    throw new Error(`Not a run export: invalid JSON (${(error as Error).message}).`);
   }
 }
 
@@ -46,7 +46,7 @@ function isEvent(value: unknown): value is RunEvent {
   return typeof event === "string" && typeof seq === "number" && typeof time === "number";
 }
 
-function isTellable(events: readonly RunEvent[]): boolean {
+function canBeFolded(events: readonly RunEvent[]): boolean {
   try {
     return folded(events).lastSeq >= 0;
   } catch {
@@ -54,12 +54,12 @@ function isTellable(events: readonly RunEvent[]): boolean {
   }
 }
 
-/** The run as it was at any moment of it. Forward is cheap; backward begins anew. */
+/** The view of a run at any time. Moving forward is cheap; moving backward starts over. */
 export class Player {
   readonly start: number;
-  /** From the first event to the last. */
+  /** The time from the first event to the last. */
   readonly seconds: number;
-  /** Of each event, never less than of the one before: a clock may have been set back meanwhile. */
+  /** The time of each event, never less than the one before: the clock may have been set back. */
   private readonly times: readonly number[];
   private fold = new RunFold();
   private next = 0;
@@ -71,7 +71,7 @@ export class Player {
     this.seconds = latest;
   }
 
-  /** The run so many seconds after its start. */
+  /** The view this many seconds after the start. */
   at(seconds: number): RunView {
     if (this.next > 0 && (this.times[this.next - 1] ?? 0) > seconds) this.rewind();
     for (let event = this.due(seconds); event; event = this.due(seconds)) {

@@ -1,27 +1,27 @@
-// What a run that was cut off has left behind: what is certain, and what is not.
-import { aftermathOf, effectWords, plural } from "./words";
+// Calls that were interrupted, by whether they may have had an effect.
+import { aftermathOf, effectLabel, plural } from "./labels";
 import type { CallView, RunView } from "./view";
 
-/** After a stop always; after any other end only where something was cut off. */
+/** Shown after every stop, and after any other end if a call was interrupted. */
 export function Stopped({ view }: { view: RunView }) {
   if (view.endedAt === undefined) return null;
   const { confirmed, unknown, finished } = aftermathOf(view);
   const stopped = view.reason === "stopped";
   if (!stopped && !unknown.length) return null;
   return (
-    <section class="stopped" aria-label="What was cut off">
-      {stopped && !confirmed.length && !unknown.length && <p>Stopped. {nothingCut(finished)}</p>}
+    <section class="stopped" aria-label="Interrupted calls">
+      {stopped && !confirmed.length && !unknown.length && <p>Stopped. {noCallsText(finished)}</p>}
       <Calls title="May have had an effect" effect="unknown" calls={unknown} />
       <Calls title="Confirmed cancelled" effect="confirmed" calls={stopped ? confirmed : []} />
       {stopped && finished.length > 0 && (confirmed.length > 0 || unknown.length > 0) && (
-        <p class="hint">{plural(finished.length, "call")} had ended before.</p>
+        <p class="hint">{plural(finished.length, "call")} had already finished.</p>
       )}
     </section>
   );
 }
 
-function nothingCut(finished: CallView[]): string {
-  return finished.length ? "No tool was running: every call had ended." : "No tool had been called.";
+function noCallsText(finished: CallView[]): string {
+  return finished.length ? "No tool was running: every call had finished." : "No tool was called.";
 }
 
 function Calls({ title, effect, calls }: { title: string; effect: string; calls: CallView[] }) {
@@ -34,7 +34,7 @@ function Calls({ title, effect, calls }: { title: string; effect: string; calls:
       <ul>
         {calls.map((call) => (
           <li key={call.id} data-call={call.id}>
-            <code>{call.name}</code> {effectWords(call)}
+            <code>{call.name}</code> {effectLabel(call)}
           </li>
         ))}
       </ul>

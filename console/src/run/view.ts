@@ -1,4 +1,4 @@
-// What the page shows of a run: values that the fold makes of its events.
+// The view of a run: the values that the fold makes from its events.
 import type { FunctionResponse, InlineData, FileData, Message, RunEnded, ToolRunEnded, TurnEnded, Usage } from "../wire/types";
 
 export type CallState =
@@ -16,7 +16,7 @@ export interface Approval {
   why: string | null;
   answered?: number;
   approved?: boolean;
-  /** What the person put in place of the model's arguments. */
+  /** The arguments that the user entered instead of the model's. */
   arguments?: Record<string, unknown> | null;
   reason?: string | null;
 }
@@ -27,13 +27,13 @@ export interface Progress {
   data: unknown;
 }
 
-/** A call, from the model's first word of it to its one answer. Times are Unix seconds. */
+/** A call, from its first delta to its result. Times are in Unix seconds. */
 export interface CallView {
   id: string;
   name: string;
   round: number;
   state: CallState;
-  /** The argument text as far as it has come. */
+  /** The arguments received so far, as text. */
   input: string;
   saidAt: number;
   approval?: Approval;
@@ -42,13 +42,13 @@ export interface CallView {
   endedAt?: number;
   outcome?: ToolRunEnded["outcome"];
   response?: FunctionResponse;
-  /** What the tool itself took. */
+  /** The time that the tool itself took. */
   seconds: number;
   attempts: number;
   cached: boolean;
-  /** It had started and was cut off: it may or may not have had its effect. */
+  /** The call was interrupted after its start, so it may have had an effect. */
   effectUnknown: boolean;
-  /** The tool raised an unexpected exception: the gateway's log has the traceback. */
+  /** The tool raised an unexpected exception. The gateway's log has the traceback. */
   crashed: boolean;
 }
 
@@ -58,18 +58,18 @@ export type Item =
   | { kind: "media"; part: InlineData | FileData }
   | { kind: "call"; id: string };
 
-/** One request to the model and what came of it. */
+/** One round: a request to the model, its turn and its calls. */
 export interface RoundView {
   number: number;
-  /** No tools were offered in it: the model had to answer. */
+  /** No tools were offered in this round, so the model had to answer. */
   toolsOff: boolean;
   startedAt: number;
-  /** When the model's turn was over; its tools may have run on. */
+  /** When the model's turn ended. Its tools may have run longer. */
   endedAt?: number;
   finish?: TurnEnded["finish"];
   usage: Usage;
   items: readonly Item[];
-  /** It was cut off, and the model was asked again: the next round has the same number. */
+  /** The round was interrupted and retried: the next round has the same number. */
   superseded: boolean;
 }
 
@@ -85,7 +85,7 @@ export interface RunView {
   lastSeq: number;
   rounds: readonly RoundView[];
   calls: ReadonlyMap<string, CallView>;
-  /** A sentence for the person who waits. */
+  /** The run's status text. */
   status: string;
   resumedAt: readonly number[];
   reason?: RunEnded["reason"];

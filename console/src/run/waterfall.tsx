@@ -1,11 +1,11 @@
-// Model rounds and tool runs on one time axis, while they happen.
+// The waterfall: model rounds and tool runs on one time axis, updated live.
 import type { ReadonlySignal } from "@preact/signals";
 import type { ComponentChildren, CSSProperties } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { rowsOf, tickWords, ticksOf, toldRow, type Bar, type Row } from "./axis";
+import { rowsOf, tickLabel, ticksOf, rowText, type Bar, type Row } from "./axis";
 import { Elapsed } from "./elapsed";
 import { useLatest } from "./latest";
-import { durationOf, effectOf } from "./words";
+import { durationOf, effectOf } from "./labels";
 import type { RunView } from "./view";
 
 interface WaterfallProps {
@@ -13,15 +13,15 @@ interface WaterfallProps {
   now: ReadonlySignal<number>;
 }
 
-/** More rows than these are shown when somebody asks for them. */
-const ROWS = 60;
+/** Earlier rows are hidden behind a button. */
+const MAX_ROWS = 60;
 
 export function Waterfall({ view, now }: WaterfallProps) {
   const [pointed, setPointed] = useState<string>();
   const rows = useMemo(() => rowsOf(view), [view.rounds, view.calls, view.endedAt]);
-  const { hidden, more } = useLatest(rows, ROWS, "rows");
+  const { hidden, more } = useLatest(rows, MAX_ROWS, "rows");
   const row = rows.find(({ key }) => key === pointed);
-  // Bars stand at seconds, not at places: as time goes on, the axis alone is drawn again.
+  // Bars are positioned in seconds, so that only the axis renders again as time passes.
   const drawn = useMemo(
     () => rows.slice(hidden).map((each) => <Line key={each.key} row={each} view={view} now={now} point={setPointed} />),
     [rows, hidden],
@@ -30,18 +30,18 @@ export function Waterfall({ view, now }: WaterfallProps) {
     <div class="waterfall">
       {more}
       <Axis view={view} now={now}>
-        <ol class="wf-rows" aria-label="Waterfall: rounds of the model and runs of tools" onMouseLeave={() => setPointed(undefined)}>
+        <ol class="wf-rows" aria-label="Waterfall: model rounds and tool runs" onMouseLeave={() => setPointed(undefined)}>
           {drawn}
         </ol>
       </Axis>
       <p class="wf-told" aria-hidden="true">
-        {row && <Told row={row} view={view} now={now} />}
+        {row && <RowText row={row} view={view} now={now} />}
       </p>
     </div>
   );
 }
 
-/** The axis and its marks: the one thing that changes with the time. */
+/** The axis and its marks: the only part that changes with time. */
 function Axis({ view, now, children }: WaterfallProps & { children: ComponentChildren }) {
   const span = Math.max(durationOf(view, now.value), 0.001);
   return (
@@ -49,7 +49,7 @@ function Axis({ view, now, children }: WaterfallProps & { children: ComponentChi
       <div class="wf-marks" aria-hidden="true">
         {ticksOf(span).map((tick) => (
           <span key={tick} style={{ "--from": tick } as CSSProperties}>
-            {tickWords(tick)}
+            {tickLabel(tick)}
           </span>
         ))}
         {view.resumedAt.map((time) => (
@@ -99,7 +99,7 @@ function Line({ row, view, now, point }: LineProps) {
         </span>
       )}
       <span class="unseen">
-        <Told row={row} view={view} now={now} />
+        <RowText row={row} view={view} now={now} />
       </span>
     </li>
   );
@@ -117,10 +117,10 @@ function Took({ bars, view, now }: WaterfallProps & { bars: Bar[] }) {
   return <Elapsed from={view.startedAt + first.from} to={to} now={now} />;
 }
 
-/** A sentence that goes on while its bar does, in whole seconds: nobody hears tenths. */
-function Told({ row, view, now }: WaterfallProps & { row: Row }) {
-  const goesOn = row.bars.some((bar) => bar.to === undefined);
-  return <>{toldRow(row, goesOn ? Math.floor(now.value - view.startedAt) : 0)}</>;
+/** The row's sentence, updated in whole seconds while its bar is active. */
+function RowText({ row, view, now }: WaterfallProps & { row: Row }) {
+  const active = row.bars.some((bar) => bar.to === undefined);
+  return <>{rowText(row, active ? Math.floor(now.value - view.startedAt) : 0)}</>;
 }
 
 function showCard(callId: string): void {

@@ -1,4 +1,4 @@
-// What the runs page shows, as its address says it. Pure.
+// The filters of the runs page, stored in its address. Pure.
 
 export const STATUSES = ["running", "ended", "failed"] as const;
 const NAMES = ["q", "status", "model", "tool"] as const;
@@ -16,7 +16,7 @@ export function addressOf(filters: Filters): string {
   return query ? `/runs?${query}` : "/runs";
 }
 
-/** What the gateway is asked for. */
+/** The query of the request to the gateway. */
 export function listQuery(filters: Filters, limit: number, before?: string): URLSearchParams {
   const query = wanted(filters);
   query.set("summary", "true");

@@ -1,13 +1,13 @@
-// Runs, one in a row.
-import { ago, moment } from "../chat/when";
-import { counted, lasted } from "../run/words";
+// The table of runs.
+import { ago, moment } from "../chat/time";
+import { counted, lasted } from "../run/labels";
 import { useNow } from "../wire/clock";
 import type { Run, RunSummary } from "../wire/types";
 
-const COLUMNS = ["Status", "Asked", "Model", "When", "Took", "Rounds", "Tokens", "Tools"];
-const NUMBERS = ["When", "Took", "Rounds", "Tokens"];
+const COLUMNS = ["Status", "Prompt", "Model", "Started", "Duration", "Rounds", "Tokens", "Tools"];
+const NUMBERS = ["Started", "Duration", "Rounds", "Tokens"];
 
-/** The roles are said where the style makes blocks of cells, which would lose them. */
+/** The roles are explicit, because the narrow layout turns cells into blocks, which lose their roles. */
 export function RunsTable({ runs }: { runs: readonly Run[] }) {
   return (
     <table class="runs" role="table" aria-label="Runs">
@@ -36,7 +36,7 @@ function Row({ run }: { run: Run }) {
       </td>
       <td role="cell" class="runs-title">
         <a href={`/runs/${run.id}`}>{run.title || run.id}</a>
-        {run.chat_id && <>{" "}<a class="hint" href={`/chats/${run.chat_id}`}>in its chat</a></>}
+        {run.chat_id && <>{" "}<a class="hint" href={`/chats/${run.chat_id}`}>open chat</a></>}
         {run.error && <p class="runs-failed hint">{run.error.message}</p>}
       </td>
       <td role="cell">{run.model}</td>
@@ -63,9 +63,9 @@ function Status({ run }: { run: Run }) {
 }
 
 function Took({ run }: { run: Run }) {
-  const going = run.status === "running";
-  const now = useNow(going);
-  if (going) return <>{lasted(Math.max(0, now.value - run.created))}</>;
+  const active = run.status === "running";
+  const now = useNow(active);
+  if (active) return <>{lasted(Math.max(0, now.value - run.created))}</>;
   return <>{run.summary ? lasted(run.summary.seconds) : "–"}</>;
 }
 

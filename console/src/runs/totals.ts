@@ -1,4 +1,4 @@
-// What many runs come to. Pure.
+// Totals over several runs. Pure.
 import type { Run, RunSummary } from "../wire/types";
 
 export type ToolUse = RunSummary["tools"][string];
@@ -9,7 +9,7 @@ export interface Totals {
   failed: number;
   inputTokens: number;
   outputTokens: number;
-  /** The worst first: by failures, then by calls. */
+  /** Sorted by failures, then by calls, highest first. */
   tools: [name: string, use: ToolUse][];
 }
 
@@ -33,7 +33,7 @@ function added(one: ToolUse = { calls: 0, failures: 0, seconds: 0 }, other: Tool
 
 type Listed = Pick<Run, "id" | "created">;
 
-/** The newest page as it is now, with the older ones that are known already. */
+/** The newest page, followed by the older runs that are already loaded. */
 export function merged<One extends Listed>(newest: readonly One[], known: readonly One[]): One[] {
   const oldest = newest.at(-1)?.created ?? -Infinity;
   const there = new Set(newest.map(({ id }) => id));

@@ -1,4 +1,4 @@
-// A tool that a person calls by hand.
+// A form that calls a tool manually.
 import { useRef, useState } from "preact/hooks";
 import { announce } from "../announce";
 import { problemsIn } from "../parts/draft";
@@ -7,41 +7,41 @@ import { SchemaForm } from "../parts/form";
 import { fieldsOf, type Fields } from "../parts/schema";
 import { Value } from "../parts/value";
 import { Elapsed } from "../run/elapsed";
-import { useHand } from "../run/hand";
+import { useManualCall } from "../run/manualcall";
 import { errorIn, resultOf } from "../run/payload";
-import { OUTCOME_WORDS, lasted } from "../run/words";
+import { OUTCOME_LABELS, lasted } from "../run/labels";
 import { useNow } from "../wire/clock";
 import type { Tool, ToolAnswer } from "../wire/types";
 
-/** What stands in the form. */
+/** The contents of the form. */
 export interface Given {
   value: Fields;
-  /** Whether all of it could be read. */
+  /** Whether all fields are valid. */
   valid: boolean;
 }
 
-interface CallByHandProps {
+interface CallFormProps {
   tool: Tool;
   given: Given;
   setGiven: (given: Given) => void;
-  /** A call has ended: its tool has one more. */
+  /** Called when a call has finished. */
   called: () => void;
 }
 
-export function CallByHand({ tool, given, setGiven, called }: CallByHandProps) {
+export function CallForm({ tool, given, setGiven, called }: CallFormProps) {
   const [tried, setTried] = useState(false);
-  const hand = useHand(tool.name, tool.idempotent);
+  const manual = useManualCall(tool.name, tool.idempotent);
   const form = useRef<HTMLFormElement>(null);
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
-    if (hand.startedAt !== undefined) return;
+    if (manual.startedAt !== undefined) return;
     setTried(true);
     if (!given.valid || problemsIn(fieldsOf(tool.parameters) ?? [], given.value).size) {
-      announce("Something in the form is not right yet.");
+      announce("Some fields are missing or invalid.");
       requestAnimationFrame(() => form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus());
       return;
     }
-    void hand.run(given.value, tool.approve).then(called);
+    void manual.run(given.value, tool.approve).then(called);
   };
   const sendOnEnter = (event: KeyboardEvent) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.current?.requestSubmit();
@@ -49,15 +49,15 @@ export function CallByHand({ tool, given, setGiven, called }: CallByHandProps) {
   return (
     <form ref={form} class="tools-call" noValidate onSubmit={submit} onKeyDown={sendOnEnter}>
       <SchemaForm schema={tool.parameters} value={given.value} onChange={(value, valid) => setGiven({ value, valid })} checked={tried} />
-      {tool.approve && <p class="hint">A model has to ask before it runs this. If you call it here, that is your yes.</p>}
+      {tool.approve && <p class="hint">When a model calls this tool, a person has to approve the call. A call from this form counts as approved.</p>}
       <div class="row">
-        <button type="submit" class="main" title="Call (Ctrl+Enter)" aria-disabled={hand.startedAt !== undefined}>
+        <button type="submit" class="main" title="Call (Ctrl+Enter)" aria-disabled={manual.startedAt !== undefined}>
           {tool.approve ? "Approve and call" : "Call"}
         </button>
-        {hand.startedAt !== undefined && <Running startedAt={hand.startedAt} cancel={hand.cancel} />}
+        {manual.startedAt !== undefined && <Running startedAt={manual.startedAt} cancel={manual.cancel} />}
       </div>
-      {hand.problem && <p class="tools-problem">{hand.problem}</p>}
-      {hand.result && <Result result={hand.result} />}
+      {manual.problem && <p class="tools-problem">{manual.problem}</p>}
+      {manual.result && <Result result={manual.result} />}
     </form>
   );
 }
@@ -79,10 +79,10 @@ function Running({ startedAt, cancel }: { startedAt: number; cancel: () => void 
 function Result({ result }: { result: ToolAnswer }) {
   const error = errorIn(result.response);
   return (
-    <section class="tools-result" aria-label="What the call came to" data-outcome={result.outcome}>
+    <section class="tools-result" aria-label="Result of the call" data-outcome={result.outcome}>
       <p class={result.outcome === "ok" ? "tools-good" : "tools-bad"}>
-        {OUTCOME_WORDS[result.outcome]} in {lasted(result.seconds)}
-        {result.effect_unknown && ". It was cut off while it ran, so it may have had its effect"}
+        {OUTCOME_LABELS[result.outcome]} in {lasted(result.seconds)}
+        {result.effect_unknown && ". It was interrupted while running and may have had an effect"}
       </p>
       {error === undefined ? <Value value={resultOf(result)} label="Result" /> : <Failure text={error} log={result.crashed ? result.call_id : ""} />}
     </section>

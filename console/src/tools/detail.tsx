@@ -1,4 +1,4 @@
-// One tool: what it is, a form to call it by hand, what was last done with it.
+// The page of one tool: its description, a form to call it, and its recent calls.
 import { useRef, useState } from "preact/hooks";
 import { announce } from "../announce";
 import { Value } from "../parts/value";
@@ -6,10 +6,10 @@ import { fieldsOf, initialOf, type Fields } from "../parts/schema";
 import { useTitle } from "../title";
 import { api } from "../wire/api";
 import type { Tool } from "../wire/types";
-import { CallByHand, type Given } from "./call";
-import { LastCalls } from "./last";
+import { CallForm, type Given } from "./call";
+import { RecentCalls } from "./recent";
 import { useLoaded } from "./loading";
-import { homeOf } from "./words";
+import { locationOf } from "./labels";
 
 export function ToolDetail({ name }: { name: string }) {
   const { value: tool, problem, again } = useLoaded(name, () => api.tool(name));
@@ -33,16 +33,16 @@ function Known({ tool, again }: { tool: Tool; again: () => void }) {
   const reuse = (value: Fields) => {
     setGiven({ value, valid: true });
     form.current?.scrollIntoView();
-    announce("The arguments are in the form.");
+    announce("Arguments copied to the form.");
   };
   return (
     <>
       <p class="tools-description">{tool.description}</p>
       <Facts tool={tool} />
-      <h2 ref={form}>Call it</h2>
-      <CallByHand tool={tool} given={given} setGiven={setGiven} called={again} />
-      <h2>Last calls</h2>
-      <LastCalls calls={tool.calls} reuse={reuse} />
+      <h2 ref={form}>Call this tool</h2>
+      <CallForm tool={tool} given={given} setGiven={setGiven} called={again} />
+      <h2>Recent calls</h2>
+      <RecentCalls calls={tool.calls} reuse={reuse} />
       <h2>Schema</h2>
       <Value value={tool.parameters} label="JSON Schema of the arguments" />
     </>
@@ -51,9 +51,9 @@ function Known({ tool, again }: { tool: Tool; again: () => void }) {
 
 function Facts({ tool }: { tool: Tool }) {
   const facts = [
-    `Lives in ${homeOf(tool.origin)}`,
-    `offered by ${tool.models.join(", ")}`,
-    tool.approve && "asks a person first",
+    `Runs in ${locationOf(tool.origin)}`,
+    `available to ${tool.models.join(", ")}`,
+    tool.approve && "needs approval",
     tool.idempotent && "safe to run again",
   ];
   return <p class="hint">{facts.filter(Boolean).join(" · ")}</p>;

@@ -1,15 +1,15 @@
-// What a page asks the gateway for, once and again.
+// Loading data from the gateway.
 import { useEffect, useState } from "preact/hooks";
 import { refusal } from "../wire/api";
 
 export interface Loaded<T> {
   value?: T;
   problem: string;
-  /** Asks again; what is there stays until the answer has come. */
+  /** Loads again. The old value stays until the new one arrives. */
   again: () => void;
 }
 
-/** Loads by name: another name is another question. */
+/** Loads a value by name, and again when the name changes. */
 export function useLoaded<T>(name: string, load: () => Promise<T>): Loaded<T> {
   const [state, setState] = useState<{ name: string; value?: T; problem: string }>({ name, problem: "" });
   const [asked, setAsked] = useState(0);

@@ -1,11 +1,11 @@
-// The key that goes with every request of this tab, and whether the gateway wants another.
+// The key that this tab sends with every request.
 import { signal } from "@preact/signals";
-import { keep, stored } from "../stored";
+import { setStored, stored } from "../storage";
 
 const NAME = "windlass.key";
 let key = stored("sessionStorage", NAME) ?? "";
 
-/** Whether the gateway has refused the key, or the lack of one. */
+/** Whether the gateway has rejected the key, or requires one. */
 export const locked = signal(false);
 
 export function accessKey(): string {
@@ -14,5 +14,5 @@ export function accessKey(): string {
 
 export function useAccessKey(given: string): void {
   key = given;
-  keep("sessionStorage", NAME, given);
+  setStored("sessionStorage", NAME, given);
 }

@@ -4,7 +4,7 @@ import { accessKey, locked } from "./access";
 import { learnTime } from "./clock";
 import { EventParser } from "./sse";
 
-/** What the gateway refuses, in its words. */
+/** An error response of the gateway. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -15,12 +15,12 @@ export class ApiError extends Error {
   }
 }
 
-/** Why the gateway did not do it, in its own words where it has said anything. */
+/** Why a request failed: the gateway's message, if it sent one. */
 export function refusal(error: unknown): string {
-  return error instanceof ApiError ? error.message : "The gateway cannot be reached.";
+  return error instanceof ApiError ? error.message : "Cannot reach the gateway.";
 }
 
-/** Raises `ApiError` for what is refused, and `TypeError` when the gateway is away. */
+/** Throws `ApiError` for an error response, and `TypeError` if the gateway cannot be reached. */
 export async function request(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   const key = accessKey();
@@ -29,11 +29,11 @@ export async function request(path: string, init: RequestInit = {}): Promise<Res
   const response = await fetch(path, { ...init, headers });
   learnTime(response.headers.get("Date"), asked, Date.now());
   if (response.ok) return response;
-  // A key may expire at any moment: whoever is refused is asked for another, wherever that is.
+  // A key may expire at any time, so every request can bring up the key form.
   if (response.status === 401) locked.value = true;
   const said = await response.json().catch(() => null);
   const error = said?.error ?? {};
-  throw new ApiError(response.status, error.message ?? `The gateway answered ${response.status}.`, error.code ?? null);
+  throw new ApiError(response.status, error.message ?? `The gateway returned status ${response.status}.`, error.code ?? null);
 }
 
 async function json<T>(path: string, init?: RequestInit): Promise<T> {
@@ -60,7 +60,7 @@ export const api = {
   deleteRun: (id: string): Promise<unknown> => json(`/v1/runs/${encodeURIComponent(id)}`, { method: "DELETE" }),
 };
 
-/** The events of a run after that number, in the pieces that they come in; an empty one is a sign of life. */
+/** The events of a run after a number, in batches as they arrive. An empty batch is a keep-alive. */
 export async function* eventsOf(runId: string, after: number, signal: AbortSignal): AsyncGenerator<RunEvent[]> {
   const response = await request(`/v1/runs/${encodeURIComponent(runId)}/events?after=${after}`, { signal });
   if (!response.body) return;

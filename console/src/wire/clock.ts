@@ -1,20 +1,20 @@
-// The gateway's time, as far as the page can know it.
+// The gateway's clock, estimated from its responses.
 import { signal, type ReadonlySignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
-/** A `Date` is in whole seconds, and may have been written for the answer before. */
-const VAGUE = 2_000;
-/** Between these the gateway's clock is ahead of ours, in milliseconds, by all that it has answered. */
+/** The precision of a `Date` header: whole seconds, and possibly cached for a second. */
+const PRECISION = 2_000;
+/** The range of the difference between the gateway's clock and ours, in milliseconds. */
 let [least, most] = [-Infinity, Infinity];
 let ahead = 0;
 
-/** Learns from an answer's `Date`, and from when it was asked for and came, how far the clocks are apart. */
+/** Narrows the difference of the clocks from a `Date` header and the times of its request and response. */
 export function learnTime(date: string | null, asked: number, answered: number): void {
   const said = Date.parse(date ?? "");
   if (Number.isNaN(said)) return;
-  const [low, high] = [said - answered, said + VAGUE - asked];
+  const [low, high] = [said - answered, said + PRECISION - asked];
   [least, most] = [Math.max(least, low), Math.min(most, high)];
-  // One of the clocks was set: what was learnt before is no longer so.
+  // One of the clocks was set, so start over.
   if (least > most) [least, most] = [low, high];
   ahead = least > 0 || most < 0 ? (least + most) / 2 : 0;
 }
@@ -28,7 +28,7 @@ const ticking = signal(serverNow());
 let watchers = 0;
 let timer = 0;
 
-/** The time, which goes on while somebody who shows it is there: read `.value` only if it is shown. */
+/** The current time, which ticks while an active component uses it. Read `.value` only to display it. */
 export function useNow(active: boolean): ReadonlySignal<number> {
   useEffect(() => {
     if (!active) return;

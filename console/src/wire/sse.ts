@@ -1,4 +1,4 @@
-// Server-sent events out of bytes. Pure.
+// A parser for server-sent events. Pure.
 
 export interface ServerEvent {
   id: string;
@@ -7,17 +7,17 @@ export interface ServerEvent {
 
 const BLANK_LINE = /\r?\n\r?\n/;
 
-/** Takes text as it comes and gives the events that are complete. */
+/** Takes text in chunks and returns complete events. */
 export class EventParser {
   private rest = "";
-  /** Its last signs, which may be the beginning of a blank line. */
+  /** The last characters, which may start a blank line. */
   private end = "";
 
   feed(text: string): ServerEvent[] {
     const seam = this.end + text;
     this.end = seam.slice(-3);
     this.rest += text;
-    // A long event comes in many pieces: it is looked through once, when all of it is there.
+    // A long event arrives in many chunks: search it once, when it is complete.
     if (!BLANK_LINE.test(seam)) return [];
     const pieces = this.rest.split(BLANK_LINE);
     this.rest = pieces.pop() ?? "";

@@ -1,11 +1,11 @@
-// Times in few words. Pure, but for the clock.
+// Short texts for times. Pure except for the clock.
 import { serverNow } from "../wire/clock";
 
 const MINUTE = 60;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** How long ago that was: "now", "5 min", "3 h", and then its date. */
+/** How long ago: "now", "5 min", "3 h", or the date. */
 export function ago(time: number, now = serverNow()): string {
   const passed = now - time;
   if (passed < MINUTE) return "now";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { folded } from "../src/run/fold";
-import { errorIn, resultOf, toldByHand } from "../src/run/payload";
-import { aftermathOf, budgetOf, effectWords, lasted, tokensOf, usageOf } from "../src/run/words";
+import { errorIn, resultOf, manualRunMessage } from "../src/run/payload";
+import { aftermathOf, budgetOf, effectLabel, lasted, tokensOf, usageOf } from "../src/run/labels";
 import type { RoundView } from "../src/run/view";
 import { begun, called, numbered, type PlainEvent } from "./events";
 
@@ -19,7 +19,7 @@ test("the budget says how many rounds of tools there are, and when tools are off
   assert.equal(budgetOf(round(3), 5), "round 3 of 5");
   assert.equal(budgetOf(round(6, true), 5), "tools off: final answer");
   assert.equal(budgetOf(round(2), null), "round 2");
-  assert.equal(budgetOf(round(6), 5), "round 6: the 5 rounds of tools are used up");
+  assert.equal(budgetOf(round(6), 5), "round 6: all 5 tool rounds used");
 });
 
 test("a stop tells what never began, what is safe, what may have had an effect and what had ended", () => {
@@ -40,11 +40,11 @@ test("a stop tells what never began, what is safe, what may have had an effect a
   const { confirmed, unknown, finished } = aftermathOf(view);
   const named = (calls: { name: string }[]) => calls.map(({ name }) => name);
   assert.deepEqual([named(confirmed), named(unknown), named(finished)], [["look", "pay", "half"], ["mail"], ["done"]]);
-  assert.deepEqual([...unknown, ...confirmed].map(effectWords), [
-    "It was cut off while it ran, so it may have had its effect.",
-    "It was cut off, and is safe to run again.",
-    "It never began.",
-    "It never began.",
+  assert.deepEqual([...unknown, ...confirmed].map(effectLabel), [
+    "It was interrupted while running and may have had an effect.",
+    "It was interrupted and is safe to run again.",
+    "It never started.",
+    "It never started.",
   ]);
 });
 
@@ -70,8 +70,8 @@ test("an error is the text that the model reads, and anything else is a result",
 });
 
 test("what is told to the model is bounded", () => {
-  assert.equal(toldByHand("look", { at: "sea" }, "calm"), 'I ran look with {"at":"sea"} by hand. It answered:\n\ncalm');
-  const long = toldByHand("look", {}, "x".repeat(30_000));
+  assert.equal(manualRunMessage("look", { at: "sea" }, "calm"), 'I ran look manually with {"at":"sea"}. It returned:\n\ncalm');
+  const long = manualRunMessage("look", {}, "x".repeat(30_000));
   assert(long.length < 20_200);
-  assert.match(long, /10000 more characters are left out/);
+  assert.match(long, /10000 more characters omitted/);
 });

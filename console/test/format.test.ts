@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { beginning, pictureOf, sizeOf, textOf, withoutPictures } from "../src/parts/pieces";
+import { beginning, pictureOf, sizeOf, textOf, withoutPictures } from "../src/parts/format";
 
 test("a string is shown as it is, and other values as JSON in lines", () => {
   assert.equal(textOf("a\nb"), "a\nb");

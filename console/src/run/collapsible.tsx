@@ -1,20 +1,20 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { jsonOf } from "../parts/pieces";
+import { jsonOf } from "../parts/format";
 
-interface FoldedProps {
+interface CollapsibleProps {
   label: string;
-  /** One line of what is inside, seen while it is closed. */
+  /** One line of the content, shown while it is closed. */
   preview?: string;
-  /** As long as nobody has opened or closed it. */
+  /** The state until the user opens or closes it. */
   open?: boolean;
   class?: string;
-  /** Called when it is open alone: what nobody looks at is not made. */
+  /** Called only while it is open, so that hidden content is not rendered. */
   children: () => ComponentChildren;
 }
 
-/** Something that can be opened. */
-export function Folded({ label, preview, open = false, class: name = "", children }: FoldedProps) {
+/** A collapsible section. */
+export function Collapsible({ label, preview, open = false, class: name = "", children }: CollapsibleProps) {
   const [chosen, setChosen] = useState<boolean>();
   const shown = chosen ?? open;
   const toggle = (event: MouseEvent) => {
@@ -32,10 +32,10 @@ export function Folded({ label, preview, open = false, class: name = "", childre
   );
 }
 
-const LINE = 160;
+const MAX_LINE = 160;
 
 /** The beginning of a value on one line. */
 export function oneLine(value: unknown): string {
   const text = typeof value === "string" ? value : jsonOf(value);
-  return text.slice(0, LINE).replace(/\s+/g, " ");
+  return text.slice(0, MAX_LINE).replace(/\s+/g, " ");
 }

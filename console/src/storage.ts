@@ -1,4 +1,4 @@
-// What the browser keeps for the page. One that keeps nothing, by its settings, is no reason to fail.
+// Values in the browser's storage. If the browser blocks storage, the page works without it.
 
 type Store = "localStorage" | "sessionStorage";
 
@@ -10,7 +10,7 @@ export function stored(store: Store, name: string): string | null {
   }
 }
 
-export function keep(store: Store, name: string, value: string): void {
+export function setStored(store: Store, name: string, value: string): void {
   try {
     window[store].setItem(name, value);
   } catch {

@@ -1,24 +1,24 @@
-// Where a person writes: a text, and pictures that go with it.
+// An editor for a message: text and images.
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { filesIn, picturesOf } from "./pictures";
+import { filesIn, imagesOf } from "./images";
 import type { Draft } from "./request";
 
-interface WritingProps {
+interface MessageEditorProps {
   draft: Draft;
   label: string;
   onChange: (draft: Draft) => void;
   onSend: () => void;
-  /** Takes the focus as soon as it is there. */
+  /** Takes the focus when it is mounted. */
   focused?: boolean;
-  /** What stands beneath the text: buttons, mostly. */
+  /** The row below the text, mostly buttons. */
   children: ComponentChildren;
 }
 
-export function Writing({ draft, label, onChange, onSend, focused = false, children }: WritingProps) {
+export function MessageEditor({ draft, label, onChange, onSend, focused = false, children }: MessageEditorProps) {
   const field = useRef<HTMLTextAreaElement>(null);
   const [problem, setProblem] = useState("");
-  // Files take a while to read, and somebody may write meanwhile.
+  // The user may type while files are being read.
   const latest = useRef(draft);
   latest.current = draft;
   useEffect(() => {
@@ -27,7 +27,7 @@ export function Writing({ draft, label, onChange, onSend, focused = false, child
 
   const add = async (files: File[]) => {
     try {
-      const images = await picturesOf(files);
+      const images = await imagesOf(files);
       setProblem("");
       onChange({ ...latest.current, images: [...latest.current.images, ...images] });
     } catch (error) {
@@ -65,7 +65,7 @@ export function Writing({ draft, label, onChange, onSend, focused = false, child
       />
       {problem && <p role="alert" class="writing-problem">{problem}</p>}
       <div class="row writing-row">
-        <PictureButton onFiles={(files) => void add(files)} />
+        <ImageButton onFiles={(files) => void add(files)} />
         {children}
       </div>
     </div>
@@ -75,11 +75,11 @@ export function Writing({ draft, label, onChange, onSend, focused = false, child
 function Previews({ images, onRemove }: { images: readonly string[]; onRemove: (index: number) => void }) {
   if (!images.length) return null;
   return (
-    <ul class="previews" aria-label="Pictures to send">
+    <ul class="previews" aria-label="Images to send">
       {images.map((url, index) => (
         <li key={url.slice(0, 200) + index}>
-          <img src={url} alt={`Picture ${index + 1}`} />
-          <button type="button" class="small" aria-label={`Remove picture ${index + 1}`} onClick={() => onRemove(index)}>
+          <img src={url} alt={`Image ${index + 1}`} />
+          <button type="button" class="small" aria-label={`Remove image ${index + 1}`} onClick={() => onRemove(index)}>
             ×
           </button>
         </li>
@@ -88,7 +88,7 @@ function Previews({ images, onRemove }: { images: readonly string[]; onRemove: (
   );
 }
 
-function PictureButton({ onFiles }: { onFiles: (files: File[]) => void }) {
+function ImageButton({ onFiles }: { onFiles: (files: File[]) => void }) {
   const picker = useRef<HTMLInputElement>(null);
   const picked = (event: Event) => {
     const input = event.currentTarget as HTMLInputElement;
@@ -97,12 +97,12 @@ function PictureButton({ onFiles }: { onFiles: (files: File[]) => void }) {
   };
   return (
     <>
-      <input ref={picker} type="file" accept="image/*" multiple hidden aria-label="Pictures" onChange={picked} />
+      <input ref={picker} type="file" accept="image/*" multiple hidden aria-label="Images" onChange={picked} />
       <button
         type="button"
         class="small"
-        aria-label="Add pictures"
-        title="Add pictures; they can be pasted and dropped, too"
+        aria-label="Add images"
+        title="Add images. You can also paste or drop them."
         onClick={() => picker.current?.click()}
       >
         +

@@ -1,5 +1,5 @@
-// Logs of real runs, which the page's fold and the library's have to tell in the same way.
-// `node test/run.mjs told.ts -- logs.json`; tests/console/test_console_logic.py writes the logs.
+// Logs of real runs: the page's fold and the library have to agree on them.
+// `node test/run.mjs reallogs.ts -- logs.json`; tests/console/test_console_logic.py writes the logs.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { argv } from "node:process";

@@ -1,8 +1,8 @@
 import { Component, h, type ComponentType } from "preact";
 
-/** The component, drawn again only when one of its props is another one. */
-export function kept<Props extends object>(drawn: ComponentType<Props>): ComponentType<Props> {
-  return class Kept extends Component<Props> {
+/** The component, which renders again only when one of its props changes. */
+export function memo<Props extends object>(drawn: ComponentType<Props>): ComponentType<Props> {
+  return class Memo extends Component<Props> {
     override shouldComponentUpdate(next: Readonly<Props>): boolean {
       return !contains(this.props, next) || !contains(next, this.props);
     }

@@ -1,23 +1,23 @@
-// What was last done with a tool, by models and by hand.
+// The recent calls of a tool, by models and manual.
 import type { Fields } from "../parts/schema";
 import { Value } from "../parts/value";
-import { OUTCOME_WORDS, lasted, plural } from "../run/words";
+import { OUTCOME_LABELS, lasted, plural } from "../run/labels";
 import type { LastCall, Tool } from "../wire/types";
 
-interface LastCallsProps {
+interface RecentCallsProps {
   calls: Tool["calls"];
-  /** Puts the arguments of a call into the form. */
+  /** Copies the arguments of a call to the form. */
   reuse: (given: Fields) => void;
 }
 
-export function LastCalls({ calls, reuse }: LastCallsProps) {
-  if (!calls.last.length) return <p class="hint">Nobody has called it yet.</p>;
+export function RecentCalls({ calls, reuse }: RecentCallsProps) {
+  if (!calls.last.length) return <p class="hint">No calls yet.</p>;
   return (
     <>
       <p class="hint">
         {plural(calls.count, "call")}
         {calls.failures > 0 && `, ${calls.failures} failed`}
-        {calls.count > calls.last.length && `; the last ${calls.last.length} are shown`}.
+        {calls.count > calls.last.length && `; showing the last ${calls.last.length}`}.
       </p>
       <ul class="tools-list">
         {calls.last.map((call) => (
@@ -34,7 +34,7 @@ function Call({ call, reuse }: { call: LastCall; reuse: (given: Fields) => void 
     <li data-outcome={call.outcome}>
       <details>
         <summary>
-          <span class={call.outcome === "ok" ? "tools-good" : "tools-bad"}>{OUTCOME_WORDS[call.outcome]}</span>
+          <span class={call.outcome === "ok" ? "tools-good" : "tools-bad"}>{OUTCOME_LABELS[call.outcome]}</span>
           <code class="tools-given">{typeof given === "string" ? given : JSON.stringify(given)}</code>
           <span class="hint">
             {lasted(call.seconds)}, <time dateTime={new Date(call.time * 1000).toISOString()}>{new Date(call.time * 1000).toLocaleString()}</time>
@@ -42,10 +42,10 @@ function Call({ call, reuse }: { call: LastCall; reuse: (given: Fields) => void 
         </summary>
         <div class="tools-more">
           <p class="row">
-            {call.run_id ? <a href={`/runs/${encodeURIComponent(call.run_id)}`}>The run that called it</a> : <span class="hint">Called by hand</span>}
+            {call.run_id ? <a href={`/runs/${encodeURIComponent(call.run_id)}`}>Open run</a> : <span class="hint">Called manually</span>}
             {typeof given !== "string" && (
               <button type="button" class="small" onClick={() => reuse({ ...given })}>
-                Put into the form
+                Copy to form
               </button>
             )}
           </p>

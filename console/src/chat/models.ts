@@ -1,4 +1,4 @@
-// The models that this gateway serves, and the one that is chosen.
+// The gateway's models and the selected one.
 import { computed, signal } from "@preact/signals";
 import { api, refusal } from "../wire/api";
 import type { Model } from "../wire/types";
@@ -7,21 +7,26 @@ import { settings } from "./settings";
 export const models = signal<readonly Model[] | null>(null);
 export const noModels = signal("");
 
-/** The chosen one, or the first where that is not served any more. */
+/** The selected model, or the first one if the gateway no longer serves it. */
 export const model = computed(() => {
   const served = models.value ?? [];
   return served.find(({ id }) => id === settings.value.model) ?? served[0];
 });
 
-/** The tools that go with the chosen model. */
+/** The tools of the selected model. */
 export const tools = computed(() => model.value?.windlass.tools ?? []);
 
 export const chosenTools = computed(() => tools.value.filter((name) => !settings.value.without.includes(name)));
 
+/** Throws what `api.models` throws. */
+export async function fetchModels(): Promise<void> {
+  models.value = await api.models();
+  noModels.value = models.value.length ? "" : "This gateway has no models. Add one to its configuration.";
+}
+
 export async function loadModels(): Promise<void> {
   try {
-    models.value = await api.models();
-    noModels.value = models.value.length ? "" : "This gateway serves no model: add one to its configuration.";
+    await fetchModels();
   } catch (error) {
     noModels.value = refusal(error);
   }

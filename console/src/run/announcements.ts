@@ -1,9 +1,9 @@
-// What is worth saying aloud of a run: its boundaries, never its text. Pure.
+// Announcements for a run: its starts and ends, never its text. Pure.
 import type { CallState, RunView } from "./view";
 
 const NOW: Partial<Record<CallState, string>> = {
-  running: "runs",
-  "approval-requested": "waits for your approval",
+  running: "is running",
+  "approval-requested": "needs your approval",
 };
 const SAID: Partial<Record<CallState, string>> = {
   ...NOW,
@@ -13,8 +13,8 @@ const SAID: Partial<Record<CallState, string>> = {
   cancelled: "was cancelled",
 };
 
-/** Sentences for what has come between two looks at a run. At the first, only what goes on counts. */
-export function boundaries(before: RunView | undefined, after: RunView): string[] {
+/** Sentences for the changes between two views of a run. For the first view, only what is active. */
+export function announcements(before: RunView | undefined, after: RunView): string[] {
   if (!before?.lastSeq) {
     if (!after.lastSeq || after.endedAt !== undefined) return [];
     return ["The model is answering.", ...changes(NOW, undefined, after)];
@@ -23,7 +23,7 @@ export function boundaries(before: RunView | undefined, after: RunView): string[
   return after.endedAt !== undefined && before.endedAt === undefined ? [...said, ending(after)] : said;
 }
 
-/** What many calls of a tool have in common is said once. */
+/** The same change of several calls of a tool is one sentence. */
 function changes(words: typeof SAID, before: RunView | undefined, after: RunView): string[] {
   const times = new Map<string, number>();
   for (const call of after.calls.values()) {
@@ -35,6 +35,6 @@ function changes(words: typeof SAID, before: RunView | undefined, after: RunView
 
 function ending(view: RunView): string {
   if (view.reason === "answer") return "The answer is complete.";
-  if (view.reason === "stopped") return "The run is stopped.";
+  if (view.reason === "stopped") return "The run was stopped.";
   return view.reason === "error" ? `The run failed. ${view.error ?? ""}`.trim() : "The run has ended.";
 }

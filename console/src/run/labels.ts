@@ -1,12 +1,12 @@
-// How a run is told in words. Pure.
+// Texts for a run: states, outcomes, endings, durations. Pure.
 import type { RunEnded, ToolRunEnded, Usage } from "../wire/types";
 import type { CallState, CallView, RoundView, RunView } from "./view";
 
 type StopReason = RunEnded["reason"];
 type Outcome = ToolRunEnded["outcome"];
 
-export const STATE_WORDS: Record<CallState, string> = {
-  "input-streaming": "Being written",
+export const STATE_LABELS: Record<CallState, string> = {
+  "input-streaming": "Writing arguments",
   "input-available": "Waiting",
   "approval-requested": "Approval needed",
   running: "Running",
@@ -16,51 +16,51 @@ export const STATE_WORDS: Record<CallState, string> = {
   cancelled: "Cancelled",
 };
 
-export const OUTCOME_WORDS: Record<Outcome, string> = {
+export const OUTCOME_LABELS: Record<Outcome, string> = {
   ok: "Done",
   error: "Failed",
-  invalid_arguments: "Arguments not valid",
-  unknown_tool: "No such tool",
-  timeout: "Out of time",
+  invalid_arguments: "Invalid arguments",
+  unknown_tool: "Unknown tool",
+  timeout: "Timed out",
   denied: "Denied",
   stopped: "Cancelled",
-  interrupted: "Cut off by a restart",
+  interrupted: "Interrupted by a restart",
   not_run: "Not run",
 };
 
-export const ENDING_WORDS: Record<StopReason, string> = {
+export const ENDING_LABELS: Record<StopReason, string> = {
   answer: "The model answered.",
-  calls: "Calls are handed back to whoever asked: they are not the gateway's to run.",
-  max_rounds: "The rounds of tools were used up, so the model answered without them.",
-  repetition: "The same call kept failing, so tools were switched off.",
-  length: "The model's output limit cut the answer.",
-  content_filter: "The provider withheld the answer.",
-  malformed_call: "The provider could not read its model's own call.",
-  deadline: "The time for the run was up.",
+  calls: "The client has to run the remaining calls.",
+  max_rounds: "The run reached its limit of tool rounds, so the model answered without tools.",
+  repetition: "The same call kept failing, so tools were turned off.",
+  length: "The answer reached the model's output limit.",
+  content_filter: "The provider's content filter blocked the answer.",
+  malformed_call: "The model wrote a call that the provider could not read.",
+  deadline: "The run reached its time limit.",
   stopped: "The run was stopped.",
   error: "The run failed.",
 };
 
-/** What is said of a call beside its name. */
+/** The state of a call, shown next to its name. */
 export function stateOf(call: CallView): string {
-  return call.outcome ? OUTCOME_WORDS[call.outcome] : STATE_WORDS[call.state];
+  return call.outcome ? OUTCOME_LABELS[call.outcome] : STATE_LABELS[call.state];
 }
 
-/** Where the run stands in its budget of rounds. */
+/** The current round and the limit of rounds. */
 export function budgetOf(round: RoundView, maxRounds: number | null): string {
   if (round.toolsOff) return "tools off: final answer";
   if (maxRounds === null) return `round ${round.number}`;
-  if (round.number > maxRounds) return `round ${round.number}: the ${maxRounds} rounds of tools are used up`;
+  if (round.number > maxRounds) return `round ${round.number}: all ${maxRounds} tool rounds used`;
   return `round ${round.number} of ${maxRounds}`;
 }
 
-/** What a run has used: every round's tokens, also those of rounds that were asked again. */
+/** The tokens of all rounds, including retried ones. */
 export function usageOf(view: RunView): Usage {
   const sum = (field: keyof Usage) => view.rounds.reduce((total, round) => total + (round.usage[field] ?? 0), 0);
   return { input_tokens: sum("input_tokens"), output_tokens: sum("output_tokens") };
 }
 
-/** Empty where the provider counted nothing. */
+/** Empty if the provider reports no tokens. */
 export function tokensOf(usage: Usage): string {
   const { input_tokens: input = 0, output_tokens: output = 0 } = usage;
   return input || output ? `${counted(input)} tokens in, ${counted(output)} out` : "";
@@ -76,7 +76,7 @@ export function plural(count: number, noun: string): string {
   return `${counted(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** A time as short as it can be read: "340 ms", "1.3 s", "2 min 5 s". */
+/** A short duration: "340 ms", "1.3 s", "2 min 5 s". */
 export function lasted(seconds: number): string {
   const known = Math.max(0, seconds);
   if (known < 0.9995) return `${Math.round(known * 1000)} ms`;
@@ -86,22 +86,22 @@ export function lasted(seconds: number): string {
   return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
 }
 
-/** How sure one can be that a call that was cut off has done nothing. */
+/** Whether an interrupted call certainly had no effect (`confirmed`) or may have had one. */
 export type Effect = "confirmed" | "unknown";
 
-/** Nothing for a call that came to its own end. */
+/** Undefined for a call that finished. */
 export function effectOf(call: CallView): Effect | undefined {
   if (call.effectUnknown) return "unknown";
   return call.state === "cancelled" || call.outcome === "interrupted" ? "confirmed" : undefined;
 }
 
-export function effectWords(call: CallView): string {
-  if (call.effectUnknown) return "It was cut off while it ran, so it may have had its effect.";
-  if (call.startedAt === undefined) return "It never began.";
-  return "It was cut off, and is safe to run again.";
+export function effectLabel(call: CallView): string {
+  if (call.effectUnknown) return "It was interrupted while running and may have had an effect.";
+  if (call.startedAt === undefined) return "It never started.";
+  return "It was interrupted and is safe to run again.";
 }
 
-/** What the end of a run has left behind, call by call. */
+/** The calls of a finished run, by their effect. */
 export interface Aftermath {
   confirmed: CallView[];
   unknown: CallView[];
@@ -114,7 +114,7 @@ export function aftermathOf(view: RunView): Aftermath {
   return found;
 }
 
-/** Seconds from the start to the end, or to `now` while it goes. */
+/** Seconds from the start to the end, or to `now` while the run is active. */
 export function durationOf(view: RunView, now: number): number {
   return view.startedAt ? Math.max(0, (view.endedAt ?? now) - view.startedAt) : 0;
 }

@@ -1,27 +1,27 @@
-// A value as text, and as much of the text as a page can bear. Pure.
+// Values as text, shortened to what a page can display. Pure.
 
-/** How much is shown at first; each time more is asked for it doubles, up to the most that is shown at all. */
+/** The characters shown at first. "Show more" doubles them, up to `MAX_SHOWN`. */
 export const FIRST_SHOWN = 20_000;
-export const MOST_SHOWN = 8 * FIRST_SHOWN;
+export const MAX_SHOWN = 8 * FIRST_SHOWN;
 
 export interface Picture {
   data: string;
   mime: string;
 }
 
-/** A string as it is, and everything else as JSON with its lines indented. */
+/** A string unchanged, any other value as indented JSON. */
 export function textOf(value: unknown): string {
   return typeof value === "string" ? value : jsonOf(value, 2);
 }
 
-/** Signs that turn the writing round are written out: whoever approves a call must read what it says. */
+/** Escapes characters that change the text direction: they could disguise the arguments of a call that waits for approval. */
 export function jsonOf(value: unknown, indent = 0): string {
   const turns = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
   const written = (sign: string) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`;
   return (JSON.stringify(value, null, indent) ?? "").replace(turns, written);
 }
 
-/** So many characters at the most, and never half of one. */
+/** At most `length` characters, without splitting a surrogate pair. */
 export function beginning(text: string, length: number): string {
   return text.length <= length ? text : text.slice(0, length).replace(/[\uD800-\uDBFF]$/, "");
 }
@@ -33,7 +33,7 @@ export function sizeOf(characters: number): string {
   return `${(characters / 1_000_000).toFixed(1)} MB`;
 }
 
-/** The image that a value is: a part of our own, one of an MCP server's, or its `data:` address. */
+/** The image in a value: a Windlass part, an MCP part, or a `data:` URL. */
 export function pictureOf(value: unknown): Picture | null {
   if (typeof value === "string") {
     const found = /^data:(image\/[\w.+-]+);base64,([A-Za-z0-9+/=]+)$/.exec(value);
@@ -45,7 +45,7 @@ export function pictureOf(value: unknown): Picture | null {
   return typeof data === "string" && typeof mime === "string" && mime.startsWith("image/") ? { mime, data } : null;
 }
 
-/** The images that a value is or has directly in it, and the value with their bytes left out. */
+/** The images in a value, and the value without their bytes. */
 export function withoutPictures(value: unknown): { rest: unknown; pictures: Picture[] } {
   const pictures: Picture[] = [];
   const taken = (part: unknown): unknown => {

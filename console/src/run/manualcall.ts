@@ -1,16 +1,16 @@
-// A tool that a person runs, one call at a time.
+// Calling a tool manually, one call at a time.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { announce } from "../announce";
 import { api, refusal } from "../wire/api";
 import { serverNow } from "../wire/clock";
 import type { ToolAnswer } from "../wire/types";
 import type { Arguments } from "./payload";
-import { OUTCOME_WORDS } from "./words";
+import { OUTCOME_LABELS } from "./labels";
 
-export type Hand = ReturnType<typeof useHand>;
+export type ManualCall = ReturnType<typeof useManualCall>;
 
-/** `harmless` is a tool that may be run twice. To cancel a call is to cancel its tool. */
-export function useHand(name: string, harmless = false) {
+/** `idempotent` means that the tool can safely run twice. Cancelling the call cancels the tool. */
+export function useManualCall(name: string, idempotent = false) {
   const [startedAt, setStartedAt] = useState<number>();
   const [result, setResult] = useState<ToolAnswer>();
   const [problem, setProblem] = useState("");
@@ -21,20 +21,20 @@ export function useHand(name: string, harmless = false) {
     setStartedAt(serverNow());
     setResult(undefined);
     setProblem("");
-    announce(`${name} runs.`);
+    announce(`${name} is running.`);
     try {
       const answer = await api.callTool(name, { arguments: given, approved }, signal);
       setResult(answer);
-      announce(`${name}: ${OUTCOME_WORDS[answer.outcome].toLowerCase()}.`);
+      announce(`${name}: ${OUTCOME_LABELS[answer.outcome].toLowerCase()}.`);
     } catch (error) {
-      setProblem(signal.aborted ? cancelled(harmless) : refusal(error));
-      announce(signal.aborted ? `${name} is cancelled.` : `${name} was not called.`);
+      setProblem(signal.aborted ? cancelled(idempotent) : refusal(error));
+      announce(signal.aborted ? `${name} was cancelled.` : `${name} was not called.`);
     }
     setStartedAt(undefined);
   };
   return { startedAt, result, problem, run, cancel: () => cancelling.current?.abort() };
 }
 
-function cancelled(harmless: boolean): string {
-  return harmless ? "Cancelled. It is safe to call it again." : "Cancelled. It may have had its effect before that.";
+function cancelled(idempotent: boolean): string {
+  return idempotent ? "Cancelled. It is safe to call it again." : "Cancelled. It may have had an effect before it stopped.";
 }
