@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { folded } from "../src/run/fold";
 import { errorIn, resultOf, manualRunMessage } from "../src/run/payload";
-import { aftermathOf, budgetOf, effectLabel, lasted, tokensOf, usageOf } from "../src/run/labels";
+import { aftermathOf, budgetOf, durationOf, effectLabel, lasted, tokensOf, usageOf } from "../src/run/labels";
 import type { RoundView } from "../src/run/view";
 import { begun, called, numbered, type PlainEvent } from "./events";
 
@@ -14,6 +14,12 @@ function ended(id: string, outcome: "ok" | "stopped" | "not_run" | "interrupted"
   const response = { type: "function_response" as const, id, name: id, response: { error: outcome } };
   return { event: "tool_run_ended", response, outcome, effect_unknown: unknown };
 }
+
+test("the duration of an active run reaches to now, and at least to its last event", () => {
+  const view = folded(numbered(...begun));
+  assert.equal(durationOf(view, 105), 5);
+  assert.equal(durationOf(view, 100.2), 1);
+});
 
 test("the budget says how many rounds of tools there are, and when tools are off", () => {
   assert.equal(budgetOf(round(3), 5), "round 3 of 5");

@@ -36,6 +36,25 @@ async def test_a_chat_has_an_address_that_shows_all_of_it_again(stage_of: StageO
     await expect(again).to_have_title("Weather? · Windlass")
 
 
+async def test_a_message_can_be_sent_as_soon_as_the_page_is_shown(stage_of: StageOf) -> None:
+    stage = await stage_of("Hello.")
+    context = await stage.context()
+    held: list[Route] = []
+
+    async def only_the_first(route: Route) -> None:
+        held.append(route)
+        if len(held) == 1:
+            await route.continue_()
+
+    await context.route("**/v1/models", only_the_first)
+    page = await stage.open("/", context=context)
+    await message_box(page).fill("Hi.")
+    await message_box(page).press("Enter")
+    await answered(page, 1)
+    for route in held[1:]:
+        await route.continue_()
+
+
 async def test_shift_and_enter_makes_a_new_line_and_enter_sends(stage_of: StageOf) -> None:
     model = Listening("Yes.")
     stage = await stage_of(model)

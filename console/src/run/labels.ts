@@ -114,7 +114,7 @@ export function aftermathOf(view: RunView): Aftermath {
   return found;
 }
 
-/** Seconds from the start to the end, or to `now` while the run is active. */
+/** Seconds from the start to the end, or to `now` while the run is active. `now` may be older than the last event. */
 export function durationOf(view: RunView, now: number): number {
-  return view.startedAt ? Math.max(0, (view.endedAt ?? now) - view.startedAt) : 0;
+  return view.startedAt ? Math.max(0, (view.endedAt ?? Math.max(now, view.lastAt)) - view.startedAt) : 0;
 }
