@@ -96,7 +96,7 @@ clients: $(INSTALLED)
 	@$(BIN)/python bench/clients/run.py $(ARGS)
 
 crash: $(INSTALLED)
-	@WINDLASS_CRASH_KILLS=$(KILLS) $(BIN)/pytest -q -s -n0 tests/crash/test_crashes.py $(ARGS)
+	@WINDLASS_CRASH_KILLS=$(KILLS) $(BIN)/pytest -q -s -n0 tests/crash/test_crashes.py tests/crash/test_fork_crashes.py $(ARGS)
 
 crash-fleet: $(INSTALLED)
 	@WINDLASS_FLEET_KILLS=$(KILLS) WINDLASS_CLUSTER_KILLS=$$(($(KILLS) / 4 + 1)) $(BIN)/pytest -q -s -n0 tests/crash/test_fleet_crashes.py $(ARGS)

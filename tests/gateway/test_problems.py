@@ -1,5 +1,6 @@
 """Errors as clients are told of them."""
 
+import json
 from typing import Any
 
 import pytest
@@ -15,14 +16,14 @@ from windlass.errors import (
 )
 from windlass.gateway.http.errors import Refused, problem_headers, problem_of
 from windlass.gateway.openapi import PROBLEMS
-from windlass.wires.chat.write_events import error_fields
+from windlass.wires.chat.write_events import error_body
 from windlass.wires.errors import InvalidRequest, Problem
 
 PASSED_ON = {400, 404, 408, 409, 413, 422, 429, 503, 504}
 
 
 def told(problem: Problem) -> dict[str, Any]:
-    return error_fields(problem)
+    return json.loads(error_body(problem))["error"]
 
 
 @pytest.mark.parametrize("status", PROBLEMS)
