@@ -295,12 +295,12 @@ async def test_others_write_while_many_runs_expire(
 async def test_a_step_of_an_expiry_is_small(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step, steps = database.delete_step, list[int]()
 
-    def noted(connection: sqlite3.Connection, **given: Any) -> tuple[int, bool]:
+    def noted(connection: sqlite3.Connection, **given: Any) -> database.DeleteStep:
         assert not connection.in_transaction
-        runs, more = step(connection, **given)
+        done = step(connection, **given)
         assert not connection.in_transaction, "other processes can write now"
-        steps.append(runs)
-        return runs, more
+        steps.append(done.runs)
+        return done
 
     monkeypatch.setattr(log_module, "delete_step", noted)
     log = SQLiteLog(path)
@@ -326,7 +326,7 @@ async def test_a_large_run_is_deleted_in_many_steps_and_is_gone_from_the_first_o
     monkeypatch.setattr(database, "STEP_BYTES", 100_000)
     step, left = database.delete_step, list[int]()
 
-    def noted(connection: sqlite3.Connection, **given: Any) -> tuple[int, bool]:
+    def noted(connection: sqlite3.Connection, **given: Any) -> database.DeleteStep:
         done = step(connection, **given)
         left.append(connection.execute("SELECT count(*) FROM batches").fetchone()[0])
         assert connection.execute("SELECT count(*) FROM runs").fetchone() == (0,)
@@ -349,7 +349,7 @@ async def test_many_large_runs_expire_in_steps_of_bounded_size(
     monkeypatch.setattr(database, "STEP_BYTES", 100_000)
     step, left = database.delete_step, list[int]()
 
-    def noted(connection: sqlite3.Connection, **given: Any) -> tuple[int, bool]:
+    def noted(connection: sqlite3.Connection, **given: Any) -> database.DeleteStep:
         done = step(connection, **given)
         left.append(connection.execute("SELECT count(*) FROM batches").fetchone()[0])
         return done
@@ -373,7 +373,7 @@ async def test_a_deletion_that_was_interrupted_is_completed_by_the_next_expiry(
     step = database.delete_step
     calls = 0
 
-    def failing(connection: sqlite3.Connection, **given: Any) -> tuple[int, bool]:
+    def failing(connection: sqlite3.Connection, **given: Any) -> database.DeleteStep:
         nonlocal calls
         calls += 1
         if calls == 3:

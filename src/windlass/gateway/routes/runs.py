@@ -154,14 +154,18 @@ class RunEvents:
                 more = not (events.over or (drained and not batch))
             except StorageError:
                 batch, more = [], False
-            data = bytearray()
+            pieces: list[bytes] = []
+            size = 0
             for event in batch:
-                if len(data) >= PAGE_BYTES:
-                    await send(_part_of_body(bytes(data), more=True))
-                    data.clear()
-                data += _server_sent(event)
-            batch.clear()  # they are not needed while the client takes its time
-            await send(_part_of_body(bytes(data) or HEARTBEAT, more=more))
+                if size >= PAGE_BYTES:
+                    page = b"".join(pieces)
+                    pieces, size = [], 0
+                    await send(_part_of_body(page, more=True))
+                pieces.append(_server_sent(event))
+                size += len(pieces[-1])
+            page = b"".join(pieces) or HEARTBEAT
+            del batch, pieces  # they are not needed while the client takes its time
+            await send(_part_of_body(page, more=more))
 
 
 def _server_sent(event: RunEvent) -> bytes:

@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from windlass.errors import StorageError, WindlassError
 from windlass.runs.persisted_log import Damaged
 from windlass.runs.sqlite.connection import check_not_inherited
 
 __all__ = [
+    "DeleteStep",
     "Synchronous",
     "check_room",
     "connect",
@@ -291,15 +292,24 @@ def check_room(connection: sqlite3.Connection) -> None:
     connection.executescript("PRAGMA incremental_vacuum")
 
 
+class DeleteStep(NamedTuple):
+    """What a step of a deletion has done."""
+
+    runs: int
+    achieved: bool
+    """Whether anything was deleted or given back; in a damaged file that may be impossible."""
+    left: bool
+    """Whether batches of deleted runs, or pages that these have taken, are still in the file."""
+
+
 def delete_step(
     connection: sqlite3.Connection,
     choose: Callable[[sqlite3.Connection], Sequence[str]],
     free_before: int,
-) -> tuple[int, bool]:
+) -> DeleteStep:
     """Deletes the runs that `choose` returns, some batches of deleted runs, and some free pages.
 
-    Returns how many runs, and whether another step may find more to do: pages that were free
-    before the deletion stay. A step that achieves nothing, as in a damaged file, is the last.
+    So many pages as were free before the deletion may stay.
     """
     # The batches of a large run take many steps: they do not go with its record.
     connection.execute("PRAGMA foreign_keys = OFF")
@@ -309,18 +319,22 @@ def delete_step(
             connection.executemany("INSERT OR IGNORE INTO deleted VALUES (?)", run_ids)
             connection.executemany("DELETE FROM orders WHERE run_id = ?", run_ids)
             runs = connection.executemany("DELETE FROM runs WHERE id = ?", run_ids).rowcount
-            batches = _delete_batches(connection)
+            batches, left = _delete_batches(connection)
     finally:
         connection.execute("PRAGMA foreign_keys = ON")
     free = free_pages(connection)
     # Not by `execute`, which takes one step only, and so gives back one page.
     connection.executescript(f"PRAGMA incremental_vacuum({STEP_PAGES})")
-    left = free_pages(connection)
-    return max(0, runs), runs > 0 or batches > 0 or free_before < left < free
+    still_free = free_pages(connection)
+    return DeleteStep(
+        runs=max(0, runs),
+        achieved=runs > 0 or batches > 0 or still_free < free,
+        left=left or still_free > free_before,
+    )
 
 
-def _delete_batches(connection: sqlite3.Connection) -> int:
-    """Those of deleted runs, up to a bound; how many."""
+def _delete_batches(connection: sqlite3.Connection) -> tuple[int, bool]:
+    """Those of deleted runs, up to a bound; how many, and whether more are left."""
     count, room = 0, STEP_BYTES
     for (run_id,) in connection.execute("SELECT run_id FROM deleted LIMIT 200").fetchall():
         query = "SELECT first, length(data) FROM batches WHERE run_id = ? ORDER BY first"
@@ -335,7 +349,8 @@ def _delete_batches(connection: sqlite3.Connection) -> int:
         count += connection.execute(some, (run_id, last)).rowcount
         if room <= 0:
             break
-    return count
+    left = connection.execute("SELECT EXISTS (SELECT 1 FROM deleted)").fetchone()[0]
+    return count, bool(left)
 
 
 def free_pages(connection: sqlite3.Connection) -> int:

@@ -201,7 +201,7 @@ class SQLiteLog:
     async def delete(self, run_id: str) -> None:
         if (await self.status(run_id)).ended is None:
             raise RunNotFound(f"the run {run_id!r} has not ended")
-        await self._delete(partial(queries.ended_run, run_id=run_id))
+        await self._delete(partial(queries.ended_run, run_id=run_id), repeat=False)
 
     async def expire(self, retention: Retention) -> int:
         look = partial(queries.expiry_cutoff, retention=retention, now=(self._clock or time.time)())
@@ -209,7 +209,7 @@ class SQLiteLog:
         if cutoff is None and not await self._read(queries.has_deleted):
             return 0
         return await self._delete(
-            partial(queries.runs_to_expire, cutoff=cutoff, max_runs=STEP_RUNS)
+            partial(queries.runs_to_expire, cutoff=cutoff, max_runs=STEP_RUNS), repeat=True
         )
 
     async def aclose(self) -> None:
@@ -234,20 +234,23 @@ class SQLiteLog:
         self._local = threading.local()
         self._process = None
 
-    async def _delete(self, choose: Callable[[sqlite3.Connection], Sequence[str]]) -> int:
-        """Deletes what `choose` returns, again and again until that is nothing; how many runs.
+    async def _delete(
+        self, choose: Callable[[sqlite3.Connection], Sequence[str]], *, repeat: bool
+    ) -> int:
+        """Deletes the runs that `choose` returns, or with `repeat` until it returns none; how many.
 
         Wholly: neither the file nor its journal holds anything of them afterwards. In short steps,
         with pauses in which other writers get their turn, also those of other processes.
         """
         loop = asyncio.get_running_loop()
         free_before = await self._read(free_pages)
-        step = partial(delete_step, choose=choose, free_before=free_before)
-        count, more = 0, True
-        while more:
+        count = 0
+        while True:
             begun = loop.time()
-            runs, more = await self._write(step)
-            count += runs
+            step = await self._write(partial(delete_step, choose=choose, free_before=free_before))
+            count += step.runs
+            if not step.achieved or not (repeat or step.left):
+                break
             await asyncio.sleep(max(STEP_PAUSE, loop.time() - begun))
         end = loop.time() + database.BUSY_SECONDS
         while not await self._write(empty_journal):
