@@ -77,7 +77,10 @@ def _events_after(
     size = 0
     rows = connection.execute(_BATCHES, {"run": run_id, "after": after})
     for (data,) in rows:
-        events += [event for event in _decoded(run_id, data) if event.seq > after]
+        some = _decoded(run_id, data)
+        if not events:  # only the first batch may begin before
+            some = [event for event in some if event.seq > after]
+        events += some
         size += len(data)
         if max_events is not None and len(events) >= max_events:
             break
