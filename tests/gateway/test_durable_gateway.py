@@ -459,10 +459,8 @@ async def test_a_gateway_that_serves_takes_up_what_was_left_open(places: Places)
 async def test_a_run_is_taken_up_while_old_ones_are_being_deleted(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = places.open([slow(TEXT, Gate())])
-    run_id = await before.start()
-    await before.crash()
-    after = places.open([TEXT])
+    monkeypatch.setattr("windlass.gateway.gateway.TEND_SECONDS", 0.01)
+    before, after = places.open([slow(TEXT, Gate())]), places.open([TEXT])
     deleting, asked = asyncio.Event(), asyncio.Event()
 
     async def expire(_: object) -> int:
@@ -475,5 +473,7 @@ async def test_a_run_is_taken_up_while_old_ones_are_being_deleted(
     tending = asyncio.create_task(after.gateway.tend())
     async with asyncio.timeout(SECONDS):
         await asked.wait()
+        run_id = await before.start()
+        await before.crash()
         assert content(await after.ended(run_id)) == TEXT
     tending.cancel()
