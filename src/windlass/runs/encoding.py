@@ -25,11 +25,16 @@ from windlass.runs.event_log import PAGE_BYTES, PAGE_EVENTS
 __all__ = ["are_large", "encode_in_steps", "encoded", "in_pages"]
 
 _EVENT = 64
+SLICE = 4_096
+"""Events of a long log that are encoded at a time."""
 
 
 def encoded(events: Sequence[RunEvent]) -> bytes:
     """The events as JSON. Raises whatever a tool's result fails with; a report of progress never
     does, since it is no reason to end a run."""
+    if not isinstance(events, list | tuple):  # a long log, which is unpacked piece by piece
+        starts = range(0, len(events), SLICE)
+        return b"[" + b",".join(encoded(events[n : n + SLICE])[1:-1] for n in starts) + b"]"
     encode = _encoded_in_steps if are_large(events) else encode_json
     try:
         return encode(events)

@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
 from msgspec.structs import replace
 
 from windlass.errors import WindlassError, raisable
 from windlass.events import RunEvent
+from windlass.runs.buffer import EventBuffer
 from windlass.runs.records import Order
 
 __all__ = [
@@ -59,7 +60,7 @@ class MemoryLog:
         self, events: Iterable[RunEvent] = (), clock: Callable[[], float] | None = None
     ) -> None:
         """`clock` replaces that of the machine. The times of a log never decrease."""
-        self._events: list[RunEvent] = list(events)
+        self._events = EventBuffer(events)
         self._time = self._events[-1].time if self._events else 0.0
         self._clock = clock or _steady_clock(self._time)
         self._waiters: list[asyncio.Future[None]] = []
@@ -84,9 +85,9 @@ class MemoryLog:
         """
         return None
 
-    def recorded(self) -> tuple[RunEvent, ...]:
-        """The events so far."""
-        return tuple(self._events)
+    def recorded(self) -> Sequence[RunEvent]:
+        """The events so far; later ones do not change it."""
+        return self._events.recorded()
 
     @property
     def numbered(self) -> int:
@@ -113,7 +114,7 @@ class MemoryLog:
         `on_close` is called if nothing more comes though the run has not ended. Returns the call
         that ends it, which may come after the log has ended.
         """
-        for event in self._events[after:]:
+        for event in self._events.between(after, len(self._events)):
             if kinds is None or type(event) in kinds:
                 listener(event)
         entry = (listener, kinds, on_close)

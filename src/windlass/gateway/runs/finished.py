@@ -119,7 +119,12 @@ class FinishedRun:
 
 
 def _compact(events: Sequence[RunEvent], asked: int) -> bytes | Sequence[RunEvent]:
-    """The events as JSON, which takes about half; as they are if that would take long or fails."""
+    """The events as JSON, which takes about half; as they are if that would take long or fails.
+
+    Those of a long run are packed already.
+    """
+    if not isinstance(events, tuple):
+        return events
     results = (event.response.response for event in events if type(event) is ToolRunEnded)
     if asked > MAX_COMPACT_BYTES or any(is_larger(result, MAX_COMPACT_BYTES) for result in results):
         return events
