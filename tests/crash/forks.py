@@ -131,6 +131,11 @@ class ForkedProcess:
         """Tells it to end in order."""
         assert await self._end(signal.SIGTERM) == 0, self.last_words()
 
+    def tracebacks(self) -> list[str]:
+        """The lines of its log that have one: nothing that a drill does may cause one."""
+        lines = self.said.read_text().splitlines() if self.said.exists() else []
+        return [f"{self.name}: {line}" for line in lines if "Traceback" in line]
+
     def last_words(self) -> str:
         return self.said.read_text()[-2000:] if self.said.exists() else ""
 

@@ -72,9 +72,7 @@ async def drilled(home: Path, kills: int, make: Drilling, gateways: int = 1) -> 
     print(report(drill, figures))
     assert not faults, faults
     assert is_intact(file)
-    said = "".join(process.said.read_text() for process in processes)
-    odd = [line for line in said.splitlines() if "Traceback" in line]
-    assert not odd, odd[0]
+    assert not [odd for process in processes for odd in process.tracebacks()]
     return drill
 
 

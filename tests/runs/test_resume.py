@@ -19,6 +19,7 @@ from windlass.events import (
     RoundStarted,
     RunEnded,
     RunResumed,
+    Status,
     TextDelta,
     ToolRunEnded,
     ToolRunStarted,
@@ -31,6 +32,8 @@ from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
 from windlass.model import ToolChoice
 from windlass.runs.event_log import MemoryLog
+from windlass.runs.log import MemoryLog
+from windlass.runs.stored import Batch, StoredLog
 from windlass.testing import ScriptedModel, call, calls, say
 
 E = TypeVar("E", ApprovalRequested, ApprovalResolved)
@@ -259,6 +262,41 @@ async def test_a_call_has_the_same_key_when_it_is_run_again() -> None:
     await resumed(events[:kept], second)
     assert first.keys == second.keys
     assert len(set(first.keys)) == 3
+
+
+async def test_a_run_may_be_left_twice_at_once() -> None:
+    written: list[Batch] = []
+
+    class Held:
+        def put(self, batch: Batch) -> None:
+            written.append(batch)
+
+    run = AsyncRun(plan_of(Ledger(), SCRIPT), log=StoredLog("run_1", Held()))
+    leaving: list[asyncio.Task[None]] = []
+    for count in (1, 2):
+        run.log.append(Status("..."))
+        leaving.append(asyncio.create_task(run.leave()))
+        while len(written) < count:
+            await asyncio.sleep(0)
+    written[0].told(written[0], None)  # the first has all that it waits for, and closes the log
+    await asyncio.gather(*leaving)
+    assert run.task.done()
+
+
+async def test_a_task_that_is_cancelled_while_it_leaves_a_run_is_cancelled() -> None:
+    class Held:
+        def put(self, batch: Batch) -> None:
+            put.set()
+
+    put = asyncio.Event()
+    run = AsyncRun(plan_of(Ledger(), SCRIPT), log=StoredLog("run_1", Held()))
+    leaving = asyncio.create_task(run.leave())
+    await put.wait()
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    run.log.close()
+    await run.stop()
 
 
 async def test_an_approval_waits_on_with_what_is_left_of_its_time() -> None:

@@ -111,8 +111,15 @@ class AsyncRun:
         Raises `StorageError` if it cannot be.
         """
         left = self.log.closed and self.log.failure is None
-        if self.log.settled is not None and not left:
+        if self.log.settled is None or left:
+            return
+        try:
             await self.log.settled()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling() or not self.log.closed:
+                raise
+            # another task has left the run meanwhile, which closes its log
 
     def approve(
         self,
