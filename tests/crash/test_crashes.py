@@ -17,7 +17,7 @@ from typing import TypeAlias
 import aiohttp
 import pytest
 from tests.crash.drill import Drill, client_session
-from tests.crash.forked_clients import forked, judged_forks
+from tests.crash.fork_reports import forked, judged_forks
 from tests.crash.forks import Forks
 from tests.crash.gateway_process import GatewayProcess
 from tests.crash.judging import formatted, judged, report
