@@ -257,7 +257,9 @@ class Drill:
             except LOST:
                 continue
         for run in listed:
-            if run["status"] == "running" and run["id"] not in self.readers:
+            # One without events is not stored yet: if that fails, it never was, and is not found.
+            stored = run["status"] == "running" and run["events"]
+            if stored and run["id"] not in self.readers:
                 self._tasks.create_task(self._follow(run["id"]))
 
     def _notice(self, run_id: str, event: Event) -> None:
