@@ -8,7 +8,7 @@ from tests.runs.sample_runs import EVERY_KIND, STARTED
 from windlass.events import RunEnded, RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
 from windlass.runs.buffer import BLOCK, LOOSE, EventBuffer
 from windlass.runs.encoding import encoded
-from windlass.runs.log import MemoryLog
+from windlass.runs.event_log import MemoryLog
 
 
 def pieces(count: int) -> list[RunEvent]:

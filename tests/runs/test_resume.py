@@ -32,8 +32,7 @@ from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
 from windlass.model import ToolChoice
 from windlass.runs.event_log import MemoryLog
-from windlass.runs.log import MemoryLog
-from windlass.runs.stored import Batch, StoredLog
+from windlass.runs.persisted_log import Batch, StoredLog
 from windlass.testing import ScriptedModel, call, calls, say
 
 E = TypeVar("E", ApprovalRequested, ApprovalResolved)
