@@ -130,7 +130,7 @@ def test_known_runs_are_found_by_chat_owner_and_state() -> None:
     assert found(chat="none") == []
     assert found(chat="") == list("345")
     assert found(open=True) == ["1", "4"]
-    assert found(open=True, before=2.0) == ["1"]
+    assert found(open=True, before=record("run_2", 2.0)) == ["1"]
     # Those that have ended since their records were written are among the ended ones.
     assert found(open=False) == list("012345")
     known.put(record("run_1", 1.0, ended=20.0, chat="d"), 9)

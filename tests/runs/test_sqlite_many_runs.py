@@ -210,7 +210,7 @@ async def test_no_statement_reads_every_run_or_every_batch(
                 scans[statement] = found
     found = {each for plans in scans.values() for each in plans}
     assert found == {IN_ORDER, OPEN_ONES}
-    bounded = ("ORDER BY created DESC LIMIT ?", "BY runs_open")
+    bounded = ("ORDER BY number DESC LIMIT ?", "BY runs_open")
     assert [each for each in scans if not any(part in each for part in bounded)] == []
 
 
