@@ -22,8 +22,7 @@ from windlass.models.aistudio.turn import Patience
 from windlass.testing import Turn
 from windlass.testing.aistudio import FakeAIStudio
 from windlass.testing.gate import Latch
-from windlass.testing.script import Cut, Slow
-from windlass.testing.stepping import Stepper
+from windlass.testing.script import Cut, Slow, Stepper
 
 T = TypeVar("T")
 

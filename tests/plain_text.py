@@ -12,8 +12,7 @@ from windlass.emulation.model import EmulatedModel
 from windlass.events import ModelEvent, ToolCallEnded, ToolCallStarted
 from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, Turn
-from windlass.testing.script import Cut, Slow
-from windlass.testing.stepping import Stepper
+from windlass.testing.script import Cut, Slow, Stepper
 
 _asked: ContextVar[ModelRequest] = ContextVar("asked")
 _calls: ContextVar[tuple[FunctionCall, ...]] = ContextVar("calls")

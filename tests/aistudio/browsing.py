@@ -21,7 +21,7 @@ from windlass.settings import FunctionCallingSettings
 from windlass.testing import Script
 from windlass.testing.aistudio import FakeAIStudio
 from windlass.testing.gate import Latch
-from windlass.testing.stepping import Stepper
+from windlass.testing.script import Stepper
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = (

@@ -11,8 +11,8 @@ from tests.gateway.serving import Serving
 
 from windlass.gateway.config import GatewayConfig, ModelConfig
 from windlass.testing import FakeGemini, FakeOpenAI, Fault, Step, Turn
-from windlass.testing.fake import FakeUpstream
-from windlass.testing.stepping import Stepper
+from windlass.testing.script import Stepper
+from windlass.testing.upstream import FakeUpstream
 from windlass.tool import as_tools
 
 Body = dict[str, Any]

@@ -29,7 +29,7 @@ from windlass.testing import (
     think,
     tool_results,
 )
-from windlass.testing.gemini_wire import GenerateExchange
+from windlass.testing.fake_gemini import GenerateExchange
 
 # Google's SDK derives its async session from aiohttp's, which aiohttp discourages.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning")

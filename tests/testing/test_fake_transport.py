@@ -29,10 +29,9 @@ from windlass.testing import (
     say,
     slow,
 )
-from windlass.testing.exchange import Frames
-from windlass.testing.gemini_wire import GenerateExchange
-from windlass.testing.openai_wire import ChatExchange
-from windlass.testing.sse import Transport, writes_of
+from windlass.testing.exchange import Frames, Transport, writes_of
+from windlass.testing.fake_gemini import GenerateExchange
+from windlass.testing.fake_openai import ChatExchange
 
 Fake = FakeOpenAI | FakeGemini
 GEMINI_BODY = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}

@@ -24,8 +24,7 @@ from windlass.testing import (
     think,
     tool_results,
 )
-from windlass.testing.pieces import split
-from windlass.testing.stepping import Stepper
+from windlass.testing.script import Stepper, split
 
 
 def test_a_turn_says_thoughts_then_text_then_calls():

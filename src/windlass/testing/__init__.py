@@ -4,10 +4,10 @@ from windlass.testing.exchange import Received
 from windlass.testing.fake_gemini import FakeGemini
 from windlass.testing.fake_openai import FakeOpenAI
 from windlass.testing.gate import Gate, Latch
-from windlass.testing.reading import last_prompt, tool_results
 from windlass.testing.script import (
     Fault,
     Script,
+    ScriptExhausted,
     Step,
     Turn,
     call,
@@ -16,6 +16,7 @@ from windlass.testing.script import (
     disconnect,
     hang,
     interrupt,
+    last_prompt,
     malformed_json,
     malformed_sse,
     raw_call,
@@ -23,9 +24,9 @@ from windlass.testing.script import (
     say,
     slow,
     think,
+    tool_results,
 )
 from windlass.testing.scripted import ScriptedModel
-from windlass.testing.stepping import ScriptExhausted
 
 __all__ = [
     "ScriptedModel",

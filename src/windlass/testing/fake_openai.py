@@ -1,16 +1,32 @@
 """A fake of OpenAI's chat completions service."""
 
-from collections.abc import Sequence
+import random
+import string
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any, Unpack
 
-from windlass.testing.exchange import Exchange, Received, Refused
-from windlass.testing.fake import FakeUpstream
-from windlass.testing.openai_rules import check_chat_request
-from windlass.testing.openai_wire import ChatExchange, openai_token
-from windlass.testing.script import Refuse, Script
-from windlass.testing.sse import Transport, TransportOptions
+import msgspec
+from msgspec import Struct
 
-__all__ = ["FakeOpenAI"]
+from windlass.content import FunctionCall, Opaque, Text, Thought, Usage
+from windlass.events import TextDelta, ThoughtDelta, ToolCallDelta, ToolCallStarted
+from windlass.testing.exchange import (
+    DONE,
+    Exchange,
+    Frames,
+    Received,
+    Refused,
+    Transport,
+    TransportOptions,
+    json_bytes,
+)
+from windlass.testing.openai_rules import check_chat_request
+from windlass.testing.script import Refuse, Script, Turn, events_of, split, with_ids
+from windlass.testing.upstream import FakeUpstream
+
+__all__ = ["ChatExchange", "FakeOpenAI", "openai_token"]
+
 
 # The words that OpenAI has for an error of this status: its type, and its code.
 _ERRORS: dict[int, tuple[str, str | None]] = {
@@ -109,3 +125,155 @@ class FakeOpenAI(FakeUpstream):
 
 def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 1_700_000_000, "owned_by": "windlass"}
+
+
+_ALPHABET = string.ascii_letters + string.digits
+
+
+def openai_token(length: int) -> str:
+    """The random part of OpenAI's ids."""
+    return "".join(random.choices(_ALPHABET, k=length))
+
+
+class ChatExchange(Struct, frozen=True, kw_only=True):
+    """A chat completion that is wanted, and how OpenAI would write it."""
+
+    model: str
+    streams: bool
+    include_usage: bool
+    logprobs: bool = False
+    top_logprobs: int = 0
+
+    def body(self, turn: Turn) -> bytes:
+        message = _message(with_ids(turn, _call_id))
+        choice = {
+            "index": 0,
+            "message": message,
+            "logprobs": self._logprobs(split(message["content"] or "", turn.pieces)),
+            "finish_reason": turn.finish_word,
+        }
+        completion = {**self._head("chat.completion"), "choices": [choice]}
+        return json_bytes({**completion, "usage": _usage(turn.usage)})
+
+    def frames(self, turn: Turn) -> Frames:
+        turn = with_ids(turn, _call_id)
+        head = self._head("chat.completion.chunk")
+        # With usage asked for, every chunk has the field, and the last one its value.
+        usage = {"usage": None} if self.include_usage else {}
+
+        def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
+            logprobs = self._logprobs([delta["content"]]) if delta.get("content") else None
+            choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+            return json_bytes({**head, "choices": [choice], **usage})
+
+        tail = [chunk({}, turn.finish_word)]
+        if self.include_usage:
+            tail.append(json_bytes({**head, "choices": [], "usage": _usage(turn.usage)}))
+        opening = {"role": "assistant", "content": _opening_content(turn), "refusal": None}
+        return Frames([chunk(opening)], [chunk(d) for d in _deltas(turn)], [*tail, DONE])
+
+    def _logprobs(self, tokens: list[str]) -> dict[str, Any] | None:
+        """Each piece is a token here, the likelier the shorter it is."""
+        if not self.logprobs or not tokens:
+            return None
+        content = [
+            {**_token(token), "top_logprobs": [_token(token)][: self.top_logprobs]}
+            for token in tokens
+        ]
+        return {"content": content, "refusal": None}
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {
+            "id": f"chatcmpl-{openai_token(29)}",
+            "object": kind,
+            "created": int(time.time()),
+            "model": self.model,
+            "service_tier": "default",
+            "system_fingerprint": "fp_fake0000",
+        }
+
+
+def _token(token: str) -> dict[str, Any]:
+    return {"token": token, "logprob": -len(token) / 10, "bytes": list(token.encode())}
+
+
+def _opening_content(turn: Turn) -> str | None:
+    return None if turn.content and isinstance(turn.content[0], FunctionCall) else ""
+
+
+def _message(turn: Turn) -> dict[str, Any]:
+    texts = [part.text for part in turn.content if isinstance(part, Text)]
+    thoughts = [part.text for part in turn.content if isinstance(part, Thought)]
+    calls = [_call(part) for part in turn.content if isinstance(part, FunctionCall)]
+    own: dict[str, Any] = {}
+    for part in turn.content:
+        own |= _own_fields(part)
+    return {
+        "role": "assistant",
+        "content": "".join(texts) if texts or not calls else None,
+        "refusal": None,
+        "annotations": [],
+        **({"reasoning_content": "".join(thoughts)} if thoughts else {}),
+        **({"tool_calls": calls} if calls else {}),
+        **own,
+    }
+
+
+def _deltas(turn: Turn) -> Iterator[dict[str, Any]]:
+    calls = [part for part in turn.content if isinstance(part, FunctionCall)]
+    for part in turn.content:
+        if own := _own_fields(part):
+            yield own
+    for event in events_of(turn):
+        match event:
+            case TextDelta(text=text):
+                yield {"content": text}
+            case ThoughtDelta(text=text):
+                yield {"reasoning_content": text}
+            case ToolCallStarted(index=index):
+                opened = msgspec.structs.replace(calls[index], json="")
+                yield {"tool_calls": [{"index": index, **_call(opened)}]}
+            case ToolCallDelta(index=index, json=json):
+                yield {"tool_calls": [{"index": index, "function": {"arguments": json}}]}
+            case _:
+                pass
+
+
+def _call(made: FunctionCall) -> dict[str, Any]:
+    signed = {"extra_content": {"google": {"thought_signature": made.signature}}}
+    return {
+        "id": made.id,
+        "type": "function",
+        "function": {"name": made.name, "arguments": made.json},
+        **(signed if made.signature else {}),
+    }
+
+
+def _own_fields(part: object) -> dict[str, Any]:
+    """The fields of a message that Windlass does not know, as the script gives them."""
+    match part:
+        case Opaque(provider="openai", data=data):
+            return data
+        case Text() | Thought() | FunctionCall():
+            return {}
+        case _:
+            raise ValueError(f"the OpenAI wire has no place in an answer for {part!r}")
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.thought_tokens,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    }
+
+
+def _call_id() -> str:
+    return f"call_{openai_token(24)}"

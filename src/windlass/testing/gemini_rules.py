@@ -2,15 +2,15 @@
 
 import base64
 import binascii
+import re
 from typing import Any, cast
 
 from msgspec import Struct
 
 from windlass.testing.exchange import Refused
-from windlass.testing.gemini_declarations import check_tools
-from windlass.testing.gemini_shapes import camel, check_fields, snake, unknown_name
 
-__all__ = ["Rules", "check_generate_request"]
+__all__ = ["Rules", "camel", "check_fields", "check_generate_request", "check_tools", "snake"]
+
 
 _DATA = (
     "text",
@@ -202,6 +202,204 @@ def _is_base64(text: str) -> bool:
     except binascii.Error:
         return False
     return True
+
+
+# Each field's own shape: a name in this table, with `*` a list of them, with `{}` a map of them.
+# An empty string: whatever it is, it is not looked into.
+_Shape = dict[str, str]
+
+
+def _plain(names: str) -> _Shape:
+    return dict.fromkeys(names.split(), "")
+
+
+SHAPES: dict[str, _Shape] = {
+    "request": {
+        **_plain("cachedContent labels model serviceTier store safetySettings modelArmorConfig"),
+        "contents": "content*",
+        "systemInstruction": "content",
+        "tools": "tool*",
+        "toolConfig": "toolConfig",
+        "generationConfig": "generationConfig",
+    },
+    "content": {"role": "", "parts": "part*"},
+    "part": {
+        **_plain("text thought thoughtSignature executableCode codeExecutionResult videoMetadata"),
+        **_plain("mediaResolution partMetadata toolCall toolResponse mediaProcessing"),
+        "inlineData": "blob",
+        "fileData": "fileData",
+        "functionCall": "functionCall",
+        "functionResponse": "functionResponse",
+    },
+    "blob": _plain("data mimeType displayName"),
+    "fileData": _plain("fileUri mimeType displayName"),
+    "functionCall": _plain("id name args partialArgs willContinue"),
+    "functionResponse": {
+        **_plain("id name response willContinue scheduling"),
+        "parts": "functionResponsePart*",
+    },
+    "functionResponsePart": {"inlineData": "blob", "fileData": "fileData"},
+    "tool": {
+        **_plain(
+            "googleSearch googleSearchRetrieval googleMaps codeExecution urlContext retrieval"
+        ),
+        **_plain("computerUse fileSearch enterpriseWebSearch mcpServers"),
+        "functionDeclarations": "functionDeclaration*",
+    },
+    "functionDeclaration": {
+        **_plain("name description behavior parametersJsonSchema responseJsonSchema"),
+        "parameters": "schema",
+        "response": "schema",
+    },
+    "schema": {
+        **_plain("type format title description nullable enum default example minItems maxItems"),
+        **_plain("required minProperties maxProperties propertyOrdering minLength maxLength"),
+        **_plain("pattern minimum maximum ref additionalProperties"),
+        "items": "schema",
+        "properties": "schema{}",
+        "anyOf": "schema*",
+        "defs": "schema{}",
+    },
+    "toolConfig": {
+        **_plain("retrievalConfig includeServerSideToolInvocations"),
+        "functionCallingConfig": "functionCallingConfig",
+    },
+    "functionCallingConfig": _plain("mode allowedFunctionNames streamFunctionCallArguments"),
+    "generationConfig": {
+        **_plain("stopSequences candidateCount maxOutputTokens temperature topP topK seed"),
+        **_plain("presencePenalty frequencyPenalty responseLogprobs logprobs responseMimeType"),
+        **_plain("responseModalities responseJsonSchema speechConfig thinkingConfig imageConfig"),
+        **_plain(
+            "mediaResolution audioTimestamp routingConfig modelSelectionConfig responseFormat"
+        ),
+        **_plain("enableEnhancedCivicAnswers"),
+        "responseSchema": "schema",
+    },
+}
+
+
+def check_fields(value: object, shape: str = "request", path: str = "") -> None:
+    """Raises `Refused` at the first name that the shape does not have."""
+    if not isinstance(value, dict):
+        raise _refused(f"Invalid value at '{path}' ({shape}), {value!r}")
+    for name, field in cast("dict[str, Any]", value).items():
+        known = SHAPES[shape].get(camel(name))
+        if known is None:
+            raise unknown_name(name, path)
+        _check_field(field, known, name, path)
+
+
+def _check_field(field: object, shape: str, name: str, path: str) -> None:
+    at = f"{path}.{snake(name)}" if path else snake(name)
+    if shape.endswith("*"):
+        for place, item in enumerate(
+            cast("list[Any]", field if isinstance(field, list) else [field])
+        ):
+            check_fields(item, shape[:-1], f"{at}[{place}]")
+    elif shape.endswith("{}") and isinstance(field, dict):
+        for key, item in cast("dict[str, Any]", field).items():
+            check_fields(item, shape[:-2], f"{at}[{key}]")
+    elif shape and isinstance(field, list):
+        raise not_repeating(name, path)
+    elif shape:
+        check_fields(field, shape, at)
+
+
+def unknown_name(name: str, path: str) -> Refused:
+    return _not_a_field(name, path, "Cannot find field.")
+
+
+def not_repeating(name: str, path: str) -> Refused:
+    return _not_a_field(name, path, "Proto field is not repeating, cannot start list.")
+
+
+def camel(name: str) -> str:
+    """Google's JSON takes both spellings of a field."""
+    return re.sub(r"(?<=[a-z0-9])_([a-z])", lambda match: match[1].upper(), name)
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: f"_{match[1].lower()}", name)
+
+
+def _not_a_field(name: str, path: str, why: str) -> Refused:
+    where = f" at '{path}'" if path else ""
+    return _refused(f'Invalid JSON payload received. Unknown name "{name}"{where}: {why}')
+
+
+_MODES = ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED")
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+_MOST_DECLARATIONS = 512
+_BAD_NAME = (
+    "Invalid function name. Must start with a letter or an underscore. Must be alphameric (a-z, "
+    "A-Z, 0-9), underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 64."
+)
+
+
+def check_tools(request: dict[str, Any], *, json_schema: bool) -> None:
+    """Raises `Refused` for a bad declaration or calling mode. Field names are in camel case."""
+    names: list[str] = []
+    for place, made in enumerate(_items(request.get("tools"))):
+        for number, declared in enumerate(_items(made.get("functionDeclarations"))):
+            at = f"tools[{place}].function_declarations[{number}]"
+            _check_declaration(declared, at, json_schema)
+            if declared["name"] in names:
+                raise _refused(f"Duplicate function declaration found: {declared['name']}")
+            names.append(declared["name"])
+    if len(names) > _MOST_DECLARATIONS:
+        raise _refused(f"At most {_MOST_DECLARATIONS} function declarations are allowed.")
+    config = cast("dict[str, Any]", request.get("toolConfig") or {}).get("functionCallingConfig")
+    if config is not None:
+        _check_calling(config, names)
+
+
+def _check_declaration(declared: dict[str, Any], at: str, json_schema: bool) -> None:
+    if not _NAME.fullmatch(str(declared.get("name", ""))):
+        raise _refused(f"* GenerateContentRequest.{at}.name: {_BAD_NAME}")
+    if "parametersJsonSchema" in declared:
+        if not json_schema:
+            raise unknown_name("parametersJsonSchema", at)
+        if "parameters" in declared:
+            where = f"GenerateContentRequest.{at}"
+            raise _refused(
+                f"* {where}: parameters and parameters_json_schema are mutually exclusive."
+            )
+    _check_schema(declared.get("parameters"), f"{at}.parameters")
+
+
+def _check_schema(value: object, at: str) -> None:
+    if not isinstance(value, dict):
+        return
+    schema = cast("dict[str, Any]", value)
+    if isinstance(schema.get("type"), list):
+        raise not_repeating("type", at)
+    for place, word in enumerate(_items(schema.get("enum"))):
+        if not isinstance(word, str):
+            raise _refused(f"Invalid value at '{at}.enum[{place}]' (TYPE_STRING), {word!r}")
+    _check_schema(schema.get("items"), f"{at}.items")
+    for place, choice in enumerate(_items(schema.get("anyOf"))):
+        _check_schema(choice, f"{at}.any_of[{place}]")
+    for name, field in cast("dict[str, Any]", schema.get("properties") or {}).items():
+        _check_schema(field, f"{at}.properties[{name}]")
+
+
+def _check_calling(config: dict[str, Any], names: list[str]) -> None:
+    mode, allowed = config.get("mode", "AUTO"), _items(config.get("allowedFunctionNames"))
+    if mode not in _MODES:
+        kind = "google.ai.generativelanguage.v1beta.FunctionCallingConfig.Mode"
+        at = "tool_config.function_calling_config.mode"
+        raise _refused(f"Invalid value at '{at}' (type.googleapis.com/{kind}), \"{mode}\"")
+    if not names:
+        raise _refused("Function calling config is set without function_declarations.")
+    if allowed and mode not in ("ANY", "VALIDATED"):
+        raise _refused("Please set allowed_function_names only when function calling mode is ANY.")
+    for name in allowed:
+        if name not in names:
+            raise _refused(f"allowed_function_names: {name} is not a declared function.")
+
+
+def _items(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _refused(message: str) -> Refused:

@@ -1,18 +1,27 @@
-"""What a scripted model says: turns and faults, as values.
+"""The steps of a script."""
 
-A script is a list of steps, one for each request; or a function from the request to a step; or one
-step, which then answers every request. A plain string is a step that says it.
-"""
-
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeAlias, TypeVar
+import asyncio
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
 
-from windlass.content import AnyPart, FunctionCall, Text, Thought, Usage
-from windlass.events import FinishReason
+from windlass.content import AnyPart, FunctionCall, FunctionResponse, Text, Thought, Usage
+from windlass.events import (
+    FinishReason,
+    ModelEvent,
+    PartReceived,
+    TextDelta,
+    ThoughtDelta,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+)
 from windlass.jsontext import compact_json
+from windlass.model import ModelRequest
 from windlass.testing.gate import Gate
 
 __all__ = [
@@ -23,26 +32,36 @@ __all__ = [
     "Interrupt",
     "MalformedJson",
     "MalformedSse",
+    "Pace",
     "Pieces",
     "Refuse",
     "Script",
+    "ScriptExhausted",
     "Slow",
     "Step",
+    "Stepper",
     "Turn",
     "call",
     "calls",
     "cut",
     "disconnect",
+    "events_of",
     "hang",
     "interrupt",
+    "last_prompt",
     "malformed_json",
     "malformed_sse",
     "raw_call",
     "refuse",
     "say",
     "slow",
+    "split",
     "think",
+    "tool_results",
+    "unwrapped",
+    "with_ids",
 ]
+
 
 Pieces: TypeAlias = Literal["words", "whole"] | int
 """How a turn is streamed: word by word, in one piece, or in pieces of so many characters."""
@@ -281,3 +300,179 @@ def disconnect() -> Disconnect:
 
 def turn_of(turn: Turn | str) -> Turn:
     return say(turn) if isinstance(turn, str) else turn
+
+
+class ScriptExhausted(AssertionError):
+    """More requests came than the script has steps."""
+
+
+class Stepper(Generic[_Request]):
+    """Hands out a script's steps, one to a request, to any number of threads."""
+
+    def __init__(self, script: Script[_Request]) -> None:
+        self._answer = script if callable(script) else None
+        self._steps: Iterator[Step] = iter(()) if callable(script) else _steps(script)
+        self._lock = threading.Lock()
+        self._taken = 0
+
+    def next(self, request: _Request) -> Turn | Fault | Exception:
+        """The step for this request. Raises `ScriptExhausted`."""
+        step = self._next_listed() if self._answer is None else self._answer(request)
+        if isinstance(step, str):
+            return say(step)
+        if not isinstance(cast("Any", step), Turn | Fault | Exception):
+            raise TypeError(f"a step is a turn, a string, a fault or an exception, not {step!r}")
+        return step
+
+    def _next_listed(self) -> Step:
+        with self._lock:
+            try:
+                step = next(self._steps)
+            except StopIteration:
+                raise ScriptExhausted(
+                    f"the script has {self._taken} steps and this is request {self._taken + 1}"
+                ) from None
+            self._taken += 1
+            return step
+
+
+def _steps(script: Iterable[Step] | Step) -> Iterator[Step]:
+    if isinstance(script, str | Turn | Fault | Exception):
+        while True:
+            yield script
+    yield from script
+
+
+ARGUMENT_PIECE = 8
+_WORD = re.compile(r"\s*\S+\s?|\s+")
+
+
+def split(text: str, pieces: Pieces, *, words: bool = True) -> list[str]:
+    """The text in pieces that join to it again; text without words goes by characters."""
+    match pieces:
+        case "whole":
+            return [text] if text else []
+        case "words" if words:
+            return _WORD.findall(text)
+        case "words":
+            size = ARGUMENT_PIECE
+        case size:
+            pass
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+def with_ids(turn: Turn, new_id: Callable[[], str]) -> Turn:
+    """The turn with an id on every call."""
+
+    def named(made: FunctionCall) -> FunctionCall:
+        return made if made.id else msgspec.structs.replace(made, id=new_id())
+
+    return msgspec.structs.replace(
+        turn,
+        calls=tuple(map(named, turn.calls)),
+        parts=tuple(named(p) if isinstance(p, FunctionCall) else p for p in turn.parts),
+    )
+
+
+def events_of(turn: Turn, pieces: Pieces | None = None) -> Iterator[ModelEvent]:
+    """What the turn says, without its end. Calls must have their ids."""
+    size = turn.pieces if pieces is None else pieces
+    index = 0
+    for part in turn.content:
+        match part:
+            case Text(text=text, signature=None):
+                yield from map(TextDelta, split(text, size))
+            case Thought(text=text, signature=None):
+                yield from map(ThoughtDelta, split(text, size))
+            case Text(text=text, signature=signature):
+                yield TextDelta(text, signature)
+            case Thought(text=text, signature=signature):
+                yield ThoughtDelta(text, signature)
+            case FunctionCall():
+                yield ToolCallStarted(index, part.id, part.name)
+                for fragment in split(part.json, size, words=False):
+                    yield ToolCallDelta(index, fragment)
+                yield ToolCallEnded(index, part)
+                index += 1
+            case _:
+                yield PartReceived(part)
+
+
+class Pace:
+    """The waits of one step, in the order in which its pieces meet them."""
+
+    def __init__(self, waits: list[Slow]) -> None:
+        self._waits = sorted(waits, key=lambda wait: wait.after)
+
+    async def before(self, piece: int) -> None:
+        """Waits for what stands before this piece; the first is 0."""
+        while self._waits and self._waits[0].after <= piece:
+            await _held(self._waits.pop(0))
+
+    async def to_the_end(self) -> None:
+        """Waits for everything that is left."""
+        while self._waits:
+            await _held(self._waits.pop(0))
+
+
+def unwrapped(step: Turn | Fault) -> tuple[Turn | Fault, Pace]:
+    """The step under its `Slow`s, and their waits."""
+    waits: list[Slow] = []
+    while isinstance(step, Slow):
+        waits.append(step)
+        step = step.step
+    return step, Pace(waits)
+
+
+async def _held(wait: Slow) -> None:
+    if wait.seconds:
+        await asyncio.sleep(wait.seconds)
+    if wait.gate is not None:
+        await wait.gate.passed()
+
+
+_Body: TypeAlias = dict[str, Any]
+
+
+def tool_results(request: ModelRequest | _Body) -> list[FunctionResponse]:
+    """Every tool result in the request's history, in order; their number tells the round."""
+    if isinstance(request, ModelRequest):
+        return [answer for message in request.messages for answer in message.responses]
+    return _gemini_results(request) if "contents" in request else _openai_results(request)
+
+
+def last_prompt(request: ModelRequest | _Body) -> str:
+    """The text of the last user message, which tells concurrent conversations apart."""
+    if isinstance(request, ModelRequest):
+        prompts = [said.text for said in request.messages if said.role == "user"]
+    elif "contents" in request:
+        turns = cast("list[_Body]", request["contents"])
+        prompts = [_joined(turn["parts"]) for turn in turns if turn.get("role") != "model"]
+    else:
+        messages = cast("list[_Body]", request["messages"])
+        prompts = [_joined(said["content"]) for said in messages if said["role"] == "user"]
+    return next((text for text in reversed(prompts) if text), "")
+
+
+def _joined(content: str | list[_Body]) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text") or "" for part in content)
+
+
+def _gemini_results(body: _Body) -> list[FunctionResponse]:
+    parts = [part for turn in cast("list[_Body]", body["contents"]) for part in turn["parts"]]
+    found = [part.get("functionResponse") or part.get("function_response") for part in parts]
+    return [FunctionResponse(r["name"], r["response"], r.get("id") or "") for r in found if r]
+
+
+def _openai_results(body: _Body) -> list[FunctionResponse]:
+    names: dict[str, str] = {}
+    results: list[FunctionResponse] = []
+    for message in cast("list[_Body]", body["messages"]):
+        for made in cast("list[_Body]", message.get("tool_calls") or []):
+            names[made["id"]] = made["function"]["name"]
+        if message["role"] == "tool":
+            answered, output = message["tool_call_id"], _joined(message["content"])
+            results.append(FunctionResponse(names[answered], {"output": output}, answered))
+    return results

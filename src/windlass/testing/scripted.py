@@ -1,20 +1,17 @@
-"""A model that says what a script says, in process: no network, no key, no chance."""
+"""ScriptedModel."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import cast, get_args
 
 import msgspec
 from msgspec import Struct
 
-from windlass.content import new_call_id
+from windlass.content import FunctionCall, Message, new_call_id
 from windlass.errors import ModelError, StreamCut, raisable
 from windlass.events import FinishReason, ModelEvent, ToolCallEnded, TurnEnded
 from windlass.model import ModelRequest
-from windlass.testing.history import check_history
-from windlass.testing.pace import Pace, unwrapped
-from windlass.testing.pieces import events_of, with_ids
 from windlass.testing.script import (
     Cut,
     Disconnect,
@@ -23,13 +20,18 @@ from windlass.testing.script import (
     Interrupt,
     MalformedJson,
     MalformedSse,
+    Pace,
     Refuse,
     Script,
+    Stepper,
     Turn,
+    events_of,
+    unwrapped,
+    with_ids,
 )
-from windlass.testing.stepping import Stepper
 
-__all__ = ["ScriptedModel"]
+__all__ = ["ScriptedModel", "check_history"]
+
 
 _RETRYABLE = {408, 409, 425, 429, 500, *range(502, 600)}
 _FINISH_REASONS: frozenset[str] = frozenset(get_args(FinishReason))
@@ -155,3 +157,37 @@ def _refusal(refused: Refuse) -> ModelError:
         retry_after=refused.retry_after,
         code=refused.code,
     )
+
+
+def check_history(messages: Sequence[Message]) -> None:
+    """Raises `ModelError` with status 400 at the first breach."""
+    if not messages:
+        raise _refused("there are no messages")
+    asked: tuple[FunctionCall, ...] = ()
+    for place, message in enumerate(messages):
+        if message.responses or message.role == "tool":
+            _check_answers(place, message, asked)
+        elif asked:
+            raise _refused(f"message {place} must answer the calls {_names(asked)}")
+        if message.calls and message.role != "assistant":
+            raise _refused(f"message {place} has calls, and its role is {message.role}")
+        asked = message.calls
+    if asked:
+        raise _refused(f"the calls {_names(asked)} of the last message have no answer")
+
+
+def _check_answers(place: int, message: Message, asked: tuple[FunctionCall, ...]) -> None:
+    if message.role != "tool" or len(message.responses) != len(message.parts):
+        raise _refused(f"message {place}: answers stand alone in a message with the role tool")
+    wanted = [(made.id, made.name) for made in asked]
+    given = [(answer.id, answer.name) for answer in message.responses]
+    if wanted != given:
+        raise _refused(f"message {place} answers {given}, and the calls before it are {wanted}")
+
+
+def _names(asked: tuple[FunctionCall, ...]) -> str:
+    return ", ".join(f"{made.name} ({made.id})" for made in asked)
+
+
+def _refused(message: str) -> ModelError:
+    return ModelError(message, status=400, code="invalid_history")

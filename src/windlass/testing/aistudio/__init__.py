@@ -1,7 +1,6 @@
 """A local replica of the Google AI Studio page, for tests in a real browser."""
 
-from windlass.testing.aistudio.fake import FakeAIStudio
-from windlass.testing.aistudio.options import PARTS, PageOptions
+from windlass.testing.aistudio.fake import PARTS, FakeAIStudio, PageOptions
 from windlass.testing.aistudio.steps import (
     filled_late,
     late_calls,

@@ -11,8 +11,7 @@ from windlass.content import FunctionCall, Opaque
 from windlass.events import ModelEvent, PartReceived, TextDelta, ThoughtDelta, ToolCallEnded
 from windlass.jsontext import compact_json
 from windlass.testing.gate import Gate
-from windlass.testing.pieces import events_of
-from windlass.testing.script import Refuse, Slow, Turn, refuse, slow, turn_of
+from windlass.testing.script import Refuse, Slow, Turn, events_of, refuse, slow, turn_of
 
 __all__ = [
     "PageEvent",

@@ -1,4 +1,4 @@
-"""What both fake upstreams share: a script, the requests that came, a server that answers."""
+"""FakeUpstream."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from windlass.errors import ModelError
-from windlass.testing.answers import answer_to, json_answer
-from windlass.testing.exchange import Answer, Exchange, Received, Refused, json_bytes
-from windlass.testing.script import Fault, Refuse, Script, Turn
-from windlass.testing.sse import Transport
-from windlass.testing.stepping import ScriptExhausted, Stepper
+from windlass.testing.exchange import (
+    Answer,
+    Exchange,
+    Received,
+    Refused,
+    Transport,
+    answer_to,
+    json_answer,
+    json_bytes,
+)
+from windlass.testing.script import Fault, Refuse, Script, ScriptExhausted, Stepper, Turn
 
 if TYPE_CHECKING:
     from windlass.testing.server import ServerThread
