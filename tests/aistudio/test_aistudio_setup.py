@@ -9,9 +9,9 @@ from tests.aistudio.test_aistudio_calling import TIME, WEATHER, asking
 from windlass import NativeModeUnavailable
 from windlass.content import FunctionDeclaration
 from windlass.model import Settings
+from windlass.models.aistudio.browser import HeldPage
+from windlass.models.aistudio.conversation import Orchestrator
 from windlass.models.aistudio.elements import unavailable
-from windlass.models.aistudio.orchestrator import Orchestrator
-from windlass.models.aistudio.pool import HeldPage
 from windlass.models.aistudio.schema import SchemaConverter
 from windlass.models.aistudio.wire import Prompt
 from windlass.models.turn import Waiting

@@ -24,6 +24,9 @@ from windlass.models.aistudio.turn import (
     PageTurn,
     ShownCall,
     Snapshot,
+    WrittenCalls,
+    clean_arguments,
+    clean_name,
     snapshot_of,
     usage_shown,
 )
@@ -35,7 +38,6 @@ from windlass.models.aistudio.wire import (
     plan_of,
     said_turns,
 )
-from windlass.models.aistudio.written import WrittenCalls, clean_arguments, clean_name
 
 ASKED = Message.user("Weather in Paris?")
 CALL = FunctionCall("get_weather", '{"city":"Paris"}', "call_1")
@@ -361,7 +363,7 @@ def test_the_page_s_own_quotes_are_quotes() -> None:
 
 def test_the_observer_can_read_with_its_selectors() -> None:
     """It works in the page, where only CSS is understood."""
-    from windlass.models.aistudio.observer import names_for_observer
+    from windlass.models.aistudio.elements import names_for_observer
 
     for name, selectors in names_for_observer().items():
         assert not any(":has-text" in selector for selector in selectors), name

@@ -25,8 +25,8 @@ from windlass.emulation.profile import PROFILES, emulated_by_profile, profile_of
 from windlass.emulation.profile_steps import StepsModel
 from windlass.errors import ConfigError, ModelError, NativeModeUnavailable
 from windlass.model import NONE, Model, ModelRequest, Settings, ToolChoice
-from windlass.models.local.catalog import CATALOG
-from windlass.models.local.trim import NOTICE, shortened
+from windlass.models.local.model import NOTICE, shortened
+from windlass.models.local.weights import CATALOG
 from windlass.settings import FunctionCallingSettings
 from windlass.testing import ScriptedModel, refuse, say
 

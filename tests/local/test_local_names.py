@@ -9,11 +9,11 @@ from windlass.content import FunctionDeclaration, Message
 from windlass.errors import ConfigError, ModelError
 from windlass.model import Model, ModelRequest
 from windlass.models import create_model
+from windlass.models.local import engine as runtime
 from windlass.models.local import install as installing
-from windlass.models.local import runtime
-from windlass.models.local.catalog import CATALOG
 from windlass.models.local.install import install, install_command
 from windlass.models.local.model import LocalModel
+from windlass.models.local.weights import CATALOG
 
 
 @pytest.mark.parametrize("name", ["qwen", "default", "smol"])

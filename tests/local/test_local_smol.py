@@ -21,11 +21,9 @@ from windlass.errors import ModelError
 from windlass.events import ModelEvent, TextDelta, TurnEnded
 from windlass.model import ModelRequest, Settings
 from windlass.models.local import engine as engines
-from windlass.models.local import runtime
-from windlass.models.local.engine import Engine
-from windlass.models.local.model import LocalModel
-from windlass.models.local.runtime import Server, open_server
-from windlass.models.local.trim import NOTICE
+from windlass.models.local import engine as runtime
+from windlass.models.local.engine import Engine, Server, open_server
+from windlass.models.local.model import NOTICE, LocalModel
 from windlass.models.local.weights import Progress
 
 CONTEXT = 1024

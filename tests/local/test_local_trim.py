@@ -1,7 +1,7 @@
 """A conversation that is too long: what goes, what stays, and what is said of it."""
 
 from windlass.content import Message
-from windlass.models.local.trim import NOTICE, shortened
+from windlass.models.local.model import NOTICE, shortened
 
 RESULTS = {"windlass": {"results": True}}
 

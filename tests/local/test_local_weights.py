@@ -9,9 +9,15 @@ from types import SimpleNamespace
 import pytest
 
 from windlass.errors import ConfigError
-from windlass.models.local.cache import cache_folder, locked
-from windlass.models.local.catalog import CATALOG, Piece, Weights
-from windlass.models.local.weights import Progress, weights_file
+from windlass.models.local.weights import (
+    CATALOG,
+    Piece,
+    Progress,
+    Weights,
+    cache_folder,
+    locked,
+    weights_file,
+)
 
 CONTENT = (b"GGUF one ", b"two ", b"three")
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 import windlass
 from windlass import ConfigError, FunctionResponse, InlineData, ToolError
 from windlass.tool.declarations import check_name
+from windlass.toolsets.mcp.calls import elicitation, elicited, value_of
 from windlass.toolsets.mcp.names import original, outer_name, readable_prefix, valid
 from windlass.toolsets.mcp.options import server_from
-from windlass.toolsets.mcp.questions import elicitation, elicited
-from windlass.toolsets.mcp.results import value_of
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=200)
 

@@ -12,7 +12,7 @@ from windlass.cli.providers import SERVICES, default_target, remedies
 from windlass.errors import ConfigError
 from windlass.gateway.config import CONFIG_NAME, examine_config
 from windlass.gateway.config.environment import MODEL
-from windlass.models.local.catalog import QWEN
+from windlass.models.local.weights import QWEN
 
 __all__ = ["configure", "run"]
 

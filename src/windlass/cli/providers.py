@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from windlass.errors import ConfigError
 from windlass.models import Key, create_model
-from windlass.models.local.catalog import QWEN, SMOL, Weights
-from windlass.models.local.weights import installed_pieces
+from windlass.models.local.weights import QWEN, SMOL, Weights, installed_pieces
 
 __all__ = [
     "EMBEDDED",

@@ -1,7 +1,8 @@
-"""The elements of one page, found by the table of selectors."""
+"""Elements."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass.errors import ModelError, NativeModeUnavailable
@@ -10,7 +11,15 @@ from windlass.models.aistudio.selectors import VERSION, selectors_of
 if TYPE_CHECKING:
     from playwright.async_api import ElementHandle, Locator, Page
 
-__all__ = ["Elements", "page_failed", "unavailable"]
+__all__ = [
+    "Elements",
+    "REPORT",
+    "START",
+    "STOP",
+    "names_for_observer",
+    "page_failed",
+    "unavailable",
+]
 
 
 def unavailable(reason: str, *, passing: bool = False) -> NativeModeUnavailable:
@@ -119,3 +128,34 @@ class Elements:
 
 def words_for(name: str) -> str:
     return f"the element {name!r}"
+
+
+REPORT = "windlassReport"
+"""The function that the page is given to report with."""
+
+_READ = (
+    "generating",
+    "turn",
+    "user_turn",
+    "chunk",
+    "text",
+    "thought",
+    "call",
+    "call_name",
+    "call_arguments",
+    "toast",
+    "callout",
+    "model_error",
+    "token_count",
+    "icon",
+)
+
+
+def names_for_observer() -> dict[str, list[str]]:
+    """The selectors that the script reads with."""
+    return {name: list(selectors_of(name)) for name in _READ}
+
+
+STOP = "() => { window.windlassWatch?.disconnect(); delete window.windlassWatch; }"
+
+START = (Path(__file__).parent / "observer.js").read_text(encoding="utf-8")

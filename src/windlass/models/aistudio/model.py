@@ -15,13 +15,11 @@ from windlass.content import paired
 from windlass.errors import ConfigError, ModelError
 from windlass.events import ModelEvent
 from windlass.model import ModelRequest
-from windlass.models.aistudio.browser import SharedBrowser
+from windlass.models.aistudio.browser import PagePool, SharedBrowser
 from windlass.models.aistudio.config import BrowserConfig, browser_config, check_playwright
-from windlass.models.aistudio.conversation import Conversation
+from windlass.models.aistudio.conversation import Conversation, Orchestrator
 from windlass.models.aistudio.elements import page_failed
-from windlass.models.aistudio.orchestrator import Orchestrator
 from windlass.models.aistudio.page import ChatPage
-from windlass.models.aistudio.pool import PagePool
 from windlass.models.aistudio.schema import SchemaConverter
 from windlass.models.aistudio.turn import Patience
 from windlass.models.aistudio.wire import check_request, offered_functions

@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from windlass.errors import ModelError, StreamCut
-from windlass.models.aistudio.elements import Elements, page_failed
+from windlass.models.aistudio.elements import (
+    REPORT,
+    START,
+    STOP,
+    Elements,
+    names_for_observer,
+    page_failed,
+)
 from windlass.models.aistudio.functions import FunctionController
-from windlass.models.aistudio.observer import REPORT, START, STOP, names_for_observer
 from windlass.models.aistudio.selectors import selectors_of
 from windlass.models.aistudio.turn import Snapshot, snapshot_of
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 from windlass.errors import ConfigError
-from windlass.models.local.catalog import RUNTIME, weights_named
+from windlass.models.local.weights import RUNTIME, weights_named
 
 __all__ = ["install", "install_command"]
 

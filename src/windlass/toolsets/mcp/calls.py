@@ -1,25 +1,145 @@
-"""One call of a server's tool: progress, its time, what the server asks meanwhile, its end."""
+"""Calls of an MCP server's tools."""
 
 import asyncio
+import base64
+import binascii
 import contextlib
 import contextvars
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias, assert_never, cast
 
+import jsonschema_rs
 import mcp_types as types
 from mcp import MCPError
 from mcp.client._input_required import InputRequiredRoundsExceededError
 from pydantic import ValidationError
 
-from windlass.content import FunctionCall
+from windlass.content import FunctionCall, FunctionResponse, InlineData, Part, Schema
 from windlass.errors import ToolError
 from windlass.tool.injection import Decision, ToolContext
+from windlass.toolsets.mcp.connection import Down, Supervisor, awaited
 from windlass.toolsets.mcp.options import Server
-from windlass.toolsets.mcp.questions import elicitation, elicited
-from windlass.toolsets.mcp.results import value_of
-from windlass.toolsets.mcp.supervisor import Down, Supervisor
+from windlass.toolsets.mcp.pins import Pin
 
-__all__ = ["Calls", "asking"]
+__all__ = ["Calls", "ServerFunction", "asking", "change", "elicitation", "elicited", "value_of"]
+
+
+def elicitation(tool: str, params: types.ElicitRequestParams) -> FunctionCall:
+    """What whoever approves is shown: the server's words, and the form with its defaults."""
+    shown: dict[str, Any] = {"message": params.message}
+    match params:
+        case types.ElicitRequestURLParams():
+            shown["url"] = params.url
+        case types.ElicitRequestFormParams():
+            shown["answer"] = _defaults(params.requested_schema)
+            shown["schema"] = params.requested_schema
+    return Part.from_function_call(f"{tool}:question", shown)
+
+
+def elicited(
+    params: types.ElicitRequestParams, approved: bool, arguments: dict[str, Any] | None
+) -> types.ElicitResult:
+    """The server's answer. A yes to a form needs every field that is required, and right values."""
+    if not approved:
+        return types.ElicitResult(action="decline")
+    if isinstance(params, types.ElicitRequestURLParams):
+        return types.ElicitResult(action="accept")
+    schema = params.requested_schema
+    content = {**_defaults(schema), **_filled(arguments or {})}
+    if not _fits(content, schema):
+        return types.ElicitResult(action="decline")
+    return types.ElicitResult(action="accept", content=content)
+
+
+def change(tool: str, was: Pin, now: Pin) -> FunctionCall:
+    """What whoever approves is shown of a tool whose description has changed."""
+    shown: dict[str, Any] = {"message": f"The description of {tool} has changed. Use the new one?"}
+    if was.description != now.description:
+        shown["was"], shown["now"] = was.description, now.description
+    if was.parameters != now.parameters:
+        shown["parameters_were"], shown["parameters_now"] = was.parameters, now.parameters
+    return Part.from_function_call(f"{tool}:changed", shown)
+
+
+def _filled(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The form itself, or the shown call with the form filled in under `answer`."""
+    answer = arguments.get("answer")
+    if "message" in arguments and isinstance(answer, dict):
+        return cast("dict[str, Any]", answer)
+    return arguments
+
+
+def _defaults(schema: Schema) -> dict[str, Any]:
+    properties = cast("dict[str, Any]", schema.get("properties") or {})
+    return {
+        name: field["default"]
+        for name, field in properties.items()
+        if isinstance(field, dict) and "default" in field
+    }
+
+
+def _fits(content: dict[str, Any], schema: Schema) -> bool:
+    try:
+        return jsonschema_rs.is_valid(schema, content)
+    except ValueError:  # the server's schema is none: nothing can be held against it
+        return True
+
+
+Piece: TypeAlias = "str | dict[str, Any] | InlineData"
+
+
+def value_of(result: types.CallToolResult) -> object:
+    """The tool's value: its structured content, else its one text, else a list of its pieces.
+
+    Raises `ToolError` with the tool's own words when the tool says that it failed.
+    """
+    pieces = [_piece(block) for block in result.content]
+    if result.is_error:
+        words = "\n".join(piece for piece in pieces if isinstance(piece, str))
+        raise ToolError(words or "the tool failed and gave no reason")
+    if result.structured_content is not None:
+        media = tuple(piece for piece in pieces if isinstance(piece, InlineData))
+        value = result.structured_content
+        return FunctionResponse("", {"output": value}, parts=media) if media else value
+    if len(pieces) == 1:
+        return pieces[0]
+    return pieces or ""
+
+
+def _piece(block: types.ContentBlock) -> Piece:
+    match block:
+        case types.TextContent():
+            return block.text
+        case types.ImageContent() | types.AudioContent():
+            return _medium(block.data, block.mime_type)
+        case types.ResourceLink():
+            return _link(block)
+        case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
+            return {"uri": str(resource.uri), "text": resource.text}
+        case types.EmbeddedResource(resource=types.BlobResourceContents() as resource):
+            return _medium(resource.blob, resource.mime_type or "application/octet-stream")
+        case types.EmbeddedResource():
+            raise ToolError("the tool embedded a resource of an unknown kind")
+        case _:
+            assert_never(block)
+
+
+def _medium(data: str, mime_type: str) -> InlineData:
+    try:
+        return InlineData(base64.b64decode(data, validate=True), mime_type)
+    except (binascii.Error, ValueError):
+        raise ToolError(f"the tool sent {mime_type} that is not valid base64") from None
+
+
+def _link(link: types.ResourceLink) -> dict[str, Any]:
+    """A resource of the server's is nothing that a model's provider could fetch: it is told of."""
+    known = {
+        "uri": str(link.uri),
+        "name": link.name,
+        "description": link.description,
+        "mimeType": link.mime_type,
+    }
+    return {name: value for name, value in known.items() if value is not None}
 
 
 class _Call:
@@ -161,3 +281,41 @@ class Calls:
         finally:
             self._running.remove(call)
             _current.reset(token)
+
+
+class ServerFunction:
+    """One tool of a server, as a function of its arguments."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        name: str,
+        outer: str,
+        *,
+        change: tuple[Pin, Pin] | None,
+        accept: Callable[[str, Pin], None],
+    ) -> None:
+        """`change` is what it was first seen with and what it says now, if that is not the same."""
+        self.__name__ = outer
+        self._calls, self._name, self._outer = calls, name, outer
+        self._change, self._accept = change, accept
+
+    # The name of the context's parameter is one that no server's tool has for an argument.
+    async def __call__(self, /, windlass_context: ToolContext, **arguments: Any) -> object:
+        if self._change is not None:
+            await self._ask_about(*self._change, windlass_context)
+        home = asyncio.get_running_loop()
+        return await awaited(
+            self._calls.call(self._name, self._outer, arguments, windlass_context, home)
+        )
+
+    async def _ask_about(self, was: Pin, now: Pin, context: ToolContext) -> None:
+        decision = await context.ask(change(self._outer, was, now))
+        if not decision.approved:
+            reason = f": {decision.reason}" if decision.reason else ""
+            raise ToolError(
+                f"{self._outer} has changed since it was approved, and the new version is not"
+                f" approved{reason}."
+            )
+        self._accept(self._name, now)
+        self._change = None

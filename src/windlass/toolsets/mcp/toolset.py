@@ -16,13 +16,11 @@ from windlass.content import FunctionDeclaration
 from windlass.errors import ConfigError
 from windlass.settings import state_directory
 from windlass.tool import Tool, ToolOptions
-from windlass.toolsets.mcp.background import awaited, blocked_on, submit
-from windlass.toolsets.mcp.calls import Calls
-from windlass.toolsets.mcp.function import ServerFunction
+from windlass.toolsets.mcp.calls import Calls, ServerFunction
+from windlass.toolsets.mcp.connection import Listing, awaited, blocked_on, submit
 from windlass.toolsets.mcp.names import outer_name, readable_prefix
 from windlass.toolsets.mcp.options import Server
 from windlass.toolsets.mcp.pins import Pin, Pins, pin_of
-from windlass.toolsets.mcp.supervisor import Listing
 
 __all__ = ["McpToolset"]
 

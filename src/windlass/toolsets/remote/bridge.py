@@ -22,7 +22,7 @@ from windlass.toolsets.remote.calls import (
     repeatable,
     response_of,
 )
-from windlass.toolsets.remote.directory import Directory, Member
+from windlass.toolsets.remote.directory import Directory, Member, Presence
 from windlass.toolsets.remote.frames import (
     HOST_CALL,
     Affinity,
@@ -37,7 +37,6 @@ from windlass.toolsets.remote.frames import (
     decode,
     encode,
 )
-from windlass.toolsets.remote.presence import Presence
 
 __all__ = ["Bridge", "HostHandler"]
 

@@ -1,15 +1,14 @@
-"""A set of our tools as an MCP server, on the SDK's own server: both eras, any transport.
-
-What runs a tool is given from outside. Other things that MCP knows, such as prompts and resources,
-can be added to the server that is made here with the SDK's own means.
-"""
+"""Our tools as an MCP server."""
 
 import asyncio
+import base64
 import contextvars
 import logging
-from collections.abc import AsyncGenerator, Callable
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, TypeAlias, cast
 
 import mcp_types as types
 from mcp import MCPError
@@ -23,16 +22,187 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from windlass.content import FunctionResponse
+from windlass.content import FileData, FunctionDeclaration, FunctionResponse, InlineData
 from windlass.errors import ToolError
 from windlass.jsontext import compact_json
 from windlass.tool import Tool
-from windlass.toolsets.mcp.serving.answers import failed, result_of
-from windlass.toolsets.mcp.serving.approval import approval
-from windlass.toolsets.mcp.serving.listing import described, offered
-from windlass.toolsets.mcp.serving.progress import ProgressRelay
 
-__all__ = ["Execute", "ToolServer", "current_call"]
+__all__ = [
+    "Execute",
+    "ProgressRelay",
+    "ToolServer",
+    "approval",
+    "current_call",
+    "described",
+    "failed",
+    "offered",
+    "result_of",
+]
+
+
+def offered(tools: list[Tool]) -> list[Tool]:
+    """The tools that can be served: those with something to run."""
+    return [
+        tool
+        for tool in tools
+        if tool.runnable and isinstance(tool.declaration, FunctionDeclaration)
+    ]
+
+
+def described(tool: Tool) -> types.Tool:
+    """What a client is told of a tool. Hints are given only where our own options say so."""
+    declaration = tool.declaration
+    assert isinstance(declaration, FunctionDeclaration)
+    idempotent = True if tool.options.idempotent else None
+    return types.Tool(
+        name=tool.name,
+        description=declaration.description or None,
+        input_schema={"type": "object", **declaration.parameters},
+        annotations=types.ToolAnnotations(
+            # What may be answered from a cache changes nothing.
+            read_only_hint=True if tool.options.cache is not None else None,
+            idempotent_hint=idempotent,
+        )
+        if idempotent or tool.options.cache is not None
+        else None,
+    )
+
+
+Medium: TypeAlias = InlineData | FileData
+
+_LABEL = re.compile(r"\[[\w.+-]+(/[\w.+-]+)?(, \d+ bytes)?\]")
+"""What stands in a result where a medium was."""
+
+
+def result_of(response: FunctionResponse) -> types.CallToolResult:
+    """The result of a call: a value that is an object is also sent as structured content."""
+    if response.error is not None:
+        return failed(response.error)
+    output: Any = response.output
+    structured = cast("dict[str, Any]", output) if isinstance(output, dict) else None
+    return types.CallToolResult(
+        content=_content(output, list(response.parts), response.text),
+        structured_content=structured,
+    )
+
+
+def failed(words: str) -> types.CallToolResult:
+    """The result of a call that failed: what the model is to read."""
+    return types.CallToolResult(content=[types.TextContent(text=words)], is_error=True)
+
+
+def _content(output: Any, media: list[Medium], text: str) -> list[types.ContentBlock]:
+    if not media:
+        return [types.TextContent(text=text)]
+    pieces = cast("list[Any]", output) if isinstance(output, list) else [output]
+    blocks: list[types.ContentBlock] = []
+    for piece in pieces:
+        if isinstance(piece, str) and media and _LABEL.fullmatch(piece):
+            blocks.append(_medium(media.pop(0)))
+        elif isinstance(piece, str):
+            blocks.append(types.TextContent(text=piece))
+        else:
+            response = FunctionResponse("", {"output": piece})
+            blocks.append(types.TextContent(text=response.text))
+    return [*blocks, *map(_medium, media)]
+
+
+def _medium(part: Medium) -> types.ContentBlock:
+    match part:
+        case FileData():
+            name = part.uri.rstrip("/").rpartition("/")[2] or part.uri
+            return types.ResourceLink(uri=part.uri, name=name, mime_type=part.mime_type)
+        case InlineData():
+            data = base64.b64encode(part.data).decode("ascii")
+            if part.mime_type.startswith("image/"):
+                return types.ImageContent(data=data, mime_type=part.mime_type)
+            if part.mime_type.startswith("audio/"):
+                return types.AudioContent(data=data, mime_type=part.mime_type)
+            blob = types.BlobResourceContents(
+                uri="windlass://result", blob=data, mime_type=part.mime_type
+            )
+            return types.EmbeddedResource(resource=blob)
+
+
+ANSWER = "approval"
+SCHEMA = {
+    "type": "object",
+    "properties": {"approve": {"type": "boolean", "description": "Whether it may run."}},
+    "required": ["approve"],
+}
+
+
+async def approval(
+    context: ServerRequestContext, params: types.CallToolRequestParams
+) -> bool | types.InputRequiredResult:
+    """Whether somebody has said yes; or the question, for a client that then calls again."""
+    shown = compact_json(params.arguments or {})
+    message = f"Run {params.name} with {shown[:2000]}?"
+    question = types.ElicitRequestFormParams(message=message, requested_schema=SCHEMA)
+    if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        given = (params.input_responses or {}).get(ANSWER)
+        if given is None and _can_ask(context):
+            request = types.ElicitRequest(params=question)
+            return types.InputRequiredResult(input_requests={ANSWER: request})
+        return isinstance(given, types.ElicitResult) and _is_yes(given)
+    if not _can_ask(context):
+        return False
+    return _is_yes(await context.session.elicit_form(message, SCHEMA, context.request_id))
+
+
+def _can_ask(context: ServerRequestContext) -> bool:
+    capabilities = context.session.client_capabilities
+    return capabilities is not None and capabilities.elicitation is not None
+
+
+def _is_yes(result: types.ElicitResult) -> bool:
+    return result.action == "accept" and (result.content or {}).get("approve") is True
+
+
+Report: TypeAlias = tuple[float, float | None, str | None]
+Send: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
+
+
+class ProgressRelay:
+    """Leaving the context waits until all that was reported is sent."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._reports: asyncio.Queue[tuple[float, float | None, str | None] | None] = (
+            asyncio.Queue()
+        )
+        self._sent = 0.0
+
+    def report(self, fraction: float | None, message: str | None, data: Any) -> None:
+        """Takes what `ToolContext.progress` takes. Belongs to the event loop."""
+        if fraction is not None:
+            self._reports.put_nowait((fraction, 1.0, message))
+            return
+        # MCP wants a number that grows: a report without one counts itself.
+        known = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        number = known.get("progress")
+        self._sent = float(number) if isinstance(number, int | float) else self._sent + 1
+        self._reports.put_nowait((self._sent, None, message))
+
+    async def __aenter__(self) -> "ProgressRelay":
+        self._task = asyncio.create_task(self._relay())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._reports.put_nowait(None)
+        if isinstance(error, asyncio.CancelledError):
+            self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _relay(self) -> None:
+        while (report := await self._reports.get()) is not None:
+            await self._send(*report)
+
 
 log = logging.getLogger("windlass.mcp")
 
