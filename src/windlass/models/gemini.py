@@ -20,8 +20,6 @@ from windlass.wires.encoding import request_size
 from windlass.wires.gemini.read_events import AnswerDecoder
 from windlass.wires.gemini.write_request import RequestEncoder, SchemaForm, is_signed_model
 
-__all__ = ["GeminiModel", "VertexModel"]
-
 DEFAULT_BASE_URL = "https://generativelanguage.googleapis.com"
 _REFUSED_SCHEMA = re.compile(r"(?i)(parameters|response)_?json_?schema")
 _MULTI_REGIONS = ("us", "eu")

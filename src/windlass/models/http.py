@@ -18,8 +18,6 @@ from windlass.models.keys import Auth
 from windlass.models.retry import Timeouts
 from windlass.wires.upstream_errors import problem_of
 
-__all__ = ["TRANSPORT_ERRORS", "Http", "Response", "cut"]
-
 log = logging.getLogger("windlass.models")
 
 Response = aiohttp.ClientResponse

@@ -7,8 +7,6 @@ from typing import TypeAlias
 
 from windlass.errors import ConfigError
 
-__all__ = ["Auth", "Key", "has_auth", "is_secret", "key_from"]
-
 Key: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a function that gives the current one: access tokens expire."""
 

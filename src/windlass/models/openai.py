@@ -19,8 +19,6 @@ from windlass.wires.chat.read_events import AnswerDecoder
 from windlass.wires.chat.write_request import LimitName, RequestEncoder
 from windlass.wires.encoding import request_size
 
-__all__ = ["OpenAIModel"]
-
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 _UNKNOWN_FIELD = re.compile(
     r"(?i)unsupported (param|field|arg)|not supported with|is not supported by|does not support"

@@ -4,13 +4,6 @@ from msgspec import Struct
 
 from windlass.errors import ModelError
 
-__all__ = [
-    "DEFAULT_RETRY",
-    "DEFAULT_TIMEOUTS",
-    "Retry",
-    "Timeouts",
-]
-
 
 class Retry(Struct, frozen=True):
     """How often a request is tried, and how long is waited in between (seconds).

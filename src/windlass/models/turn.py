@@ -17,8 +17,6 @@ from windlass.models.http import TRANSPORT_ERRORS, Http, Response, cut
 from windlass.models.retry import Retry
 from windlass.wires.sse import SseDecoder
 
-__all__ = ["Exchange", "TurnDecoder", "Waiting", "turn_events"]
-
 log = logging.getLogger("windlass.models")
 
 

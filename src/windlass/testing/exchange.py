@@ -20,22 +20,6 @@ from windlass.testing.script import (
     unwrapped,
 )
 
-__all__ = [
-    "Answer",
-    "Exchange",
-    "Frames",
-    "Received",
-    "Refused",
-    "Transport",
-    "TransportOptions",
-    "answer_to",
-    "closing_writes",
-    "event_bytes",
-    "json_answer",
-    "json_bytes",
-    "writes_of",
-]
-
 
 class Received(Struct, frozen=True):
     """A request as it came: header names in lower case, the body decoded if it is JSON."""

@@ -34,9 +34,6 @@ from windlass.testing.gemini_rules import Rules, check_generate_request
 from windlass.testing.script import Pieces, Refuse, Script, Turn, split, with_ids
 from windlass.testing.upstream import FakeUpstream
 
-__all__ = ["FakeGemini", "GenerateExchange", "partial_call_parts"]
-
-
 _MODEL_PATH = re.compile(
     r"/(?P<version>v\d\w*)/"
     r"(?P<vertex>(projects/[^/]+/locations/[^/]+/)?publishers/google/)?"

@@ -25,9 +25,6 @@ from windlass.testing.openai_rules import check_chat_request
 from windlass.testing.script import Refuse, Script, Turn, events_of, split, with_ids
 from windlass.testing.upstream import FakeUpstream
 
-__all__ = ["ChatExchange", "FakeOpenAI", "openai_token"]
-
-
 # The words that OpenAI has for an error of this status: its type, and its code.
 _ERRORS: dict[int, tuple[str, str | None]] = {
     401: ("invalid_request_error", "invalid_api_key"),

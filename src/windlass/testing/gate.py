@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import threading
 
-__all__ = ["Gate", "Latch"]
-
 
 class Latch:
     """An event that happens once; threads block for it, tasks of any loop await it."""

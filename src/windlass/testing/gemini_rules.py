@@ -9,9 +9,6 @@ from msgspec import Struct
 
 from windlass.testing.exchange import Refused
 
-__all__ = ["Rules", "camel", "check_fields", "check_generate_request", "check_tools", "snake"]
-
-
 _DATA = (
     "text",
     "inlineData",

@@ -5,8 +5,6 @@ from typing import Any, cast
 
 from windlass.testing.exchange import Refused
 
-__all__ = ["check_chat_request"]
-
 _ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 _CONTENT_TYPES = ("text", "image_url", "input_audio", "refusal", "audio", "file")
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")

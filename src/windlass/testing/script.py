@@ -24,45 +24,6 @@ from windlass.jsontext import compact_json
 from windlass.model import ModelRequest
 from windlass.testing.gate import Gate
 
-__all__ = [
-    "Cut",
-    "Disconnect",
-    "Fault",
-    "Hang",
-    "Interrupt",
-    "MalformedJson",
-    "MalformedSse",
-    "Pace",
-    "Pieces",
-    "Refuse",
-    "Script",
-    "ScriptExhausted",
-    "Slow",
-    "Step",
-    "Stepper",
-    "Turn",
-    "call",
-    "calls",
-    "cut",
-    "disconnect",
-    "events_of",
-    "hang",
-    "interrupt",
-    "last_prompt",
-    "malformed_json",
-    "malformed_sse",
-    "raw_call",
-    "refuse",
-    "say",
-    "slow",
-    "split",
-    "think",
-    "tool_results",
-    "unwrapped",
-    "with_ids",
-]
-
-
 Pieces: TypeAlias = Literal["words", "whole"] | int
 """How a turn is streamed: word by word, in one piece, or in pieces of so many characters."""
 

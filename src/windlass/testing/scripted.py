@@ -30,9 +30,6 @@ from windlass.testing.script import (
     with_ids,
 )
 
-__all__ = ["ScriptedModel", "check_history"]
-
-
 _RETRYABLE = {408, 409, 425, 429, 500, *range(502, 600)}
 _FINISH_REASONS: frozenset[str] = frozenset(get_args(FinishReason))
 

@@ -10,8 +10,6 @@ from aiohttp import web
 
 from windlass.testing.exchange import Answer, Received
 
-__all__ = ["ServerThread"]
-
 # How long a shutdown waits for connections that do not mind being cancelled. It must not be 0,
 # which aiohttp takes for no limit.
 SHUTDOWN_SECONDS = 0.05

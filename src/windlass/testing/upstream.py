@@ -22,8 +22,6 @@ from windlass.testing.script import Fault, Refuse, Script, ScriptExhausted, Step
 if TYPE_CHECKING:
     from windlass.testing.server import ServerThread
 
-__all__ = ["FakeUpstream"]
-
 
 class FakeUpstream(ABC):
     """A service on 127.0.0.1, in a thread of its own, that answers from a script.

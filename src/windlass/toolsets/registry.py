@@ -10,8 +10,6 @@ from windlass.errors import ConfigError, DuplicateTool
 from windlass.schema import same_arguments
 from windlass.tool import Tool, as_tools
 
-__all__ = ["ToolRegistry", "registry"]
-
 
 class ToolRegistry:
     """A set of tools that may change while runs go on; a run keeps the tools it began with.

@@ -5,8 +5,6 @@ from collections import OrderedDict
 from windlass.content import FunctionResponse
 from windlass.toolsets.remote.frames import Call, Result, encode
 
-__all__ = ["GivenAnswers", "failure"]
-
 REMEMBERED = 1_000
 REMEMBERED_BYTES = 1 << 20
 """The largest of them. Of a larger one it is known that it was given."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from windlass.errors import ToolError
 
-__all__ = ["call_host", "call_host_async", "current_host"]
-
 HostCaller = Callable[[str, dict[str, Any]], Awaitable[Any]]
 
 current_host: contextvars.ContextVar[tuple[asyncio.AbstractEventLoop, HostCaller] | None] = (

@@ -46,8 +46,6 @@ from windlass.toolsets.remote.toolset import DEFAULT_SERVER
 from windlass.worker.answers import GivenAnswers, failure
 from windlass.worker.host import current_host
 
-__all__ = ["Worker", "serve"]
-
 log = logging.getLogger("windlass.worker")
 
 ANNOUNCE_SECONDS = 2.0

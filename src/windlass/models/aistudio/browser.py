@@ -20,8 +20,6 @@ from windlass.models.aistudio.wire import Prompt, SaidTurn, plan_of
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page, Playwright
 
-__all__ = ["Browser", "HeldPage", "PagePool", "SharedBrowser"]
-
 
 _NEW_WINDOW = {"url": "about:blank", "newWindow": True}
 _open: dict[tuple[asyncio.AbstractEventLoop, Path], Browser] = {}

@@ -22,8 +22,6 @@ from msgspec import Struct
 
 from windlass.errors import ConfigError
 
-__all__ = ["DEFAULT_URL", "INSTALL_BROWSER", "BrowserConfig", "browser_config", "check_playwright"]
-
 DEFAULT_URL = "https://aistudio.google.com/prompts/new_chat"
 INSTALL_BROWSER = (
     "install one (`playwright install chromium`, on Debian `apt-get install chromium`) or set"

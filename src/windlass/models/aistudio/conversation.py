@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Page
 
-__all__ = ["Conversation", "Orchestrator", "save_snapshot"]
-
 
 log = logging.getLogger("windlass.models.aistudio")
 

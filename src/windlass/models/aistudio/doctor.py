@@ -12,8 +12,6 @@ from windlass.models.aistudio.elements import Elements
 from windlass.models.aistudio.page import ChatPage
 from windlass.models.aistudio.selectors import ELEMENTS, Shown, selectors_of
 
-__all__ = ["Finding", "examine"]
-
 _PING = '[{"name":"ping","description":"Answers the caller."}]'
 _ASK = "Call the function ping now."
 _ASK_SECONDS = 60.0

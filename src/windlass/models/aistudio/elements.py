@@ -11,16 +11,6 @@ from windlass.models.aistudio.selectors import VERSION, selectors_of
 if TYPE_CHECKING:
     from playwright.async_api import ElementHandle, Locator, Page
 
-__all__ = [
-    "Elements",
-    "REPORT",
-    "START",
-    "STOP",
-    "names_for_observer",
-    "page_failed",
-    "unavailable",
-]
-
 
 def unavailable(reason: str, *, passing: bool = False) -> NativeModeUnavailable:
     """Function calling cannot be set up on the page; `passing` says that it is worth a retry."""

@@ -10,7 +10,6 @@ from windlass.models.aistudio.elements import Elements, page_failed, unavailable
 if TYPE_CHECKING:
     from playwright.async_api import Locator
 
-__all__ = ["FunctionController"]
 
 _EXCLUDING = ("search_toggle", "url_toggle", "code_toggle")
 """The page's own tools: while one is on, function calling cannot be."""

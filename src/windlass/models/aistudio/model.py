@@ -31,8 +31,6 @@ from windlass.settings import FunctionCallingSettings, function_calling_settings
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-__all__ = ["AIStudioModel", "PageSource"]
-
 
 class PageSource(Protocol):
     """Where pages come from: a browser."""

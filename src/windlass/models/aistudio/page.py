@@ -25,7 +25,6 @@ from windlass.models.aistudio.turn import Snapshot, snapshot_of
 if TYPE_CHECKING:
     from playwright.async_api import ElementHandle, Page
 
-__all__ = ["ChatPage", "Watch"]
 
 _LOAD_SECONDS = 30.0
 

@@ -19,8 +19,6 @@ from windlass.jsontext import compact_json
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 from windlass.wires.gemini.schema import enumerated, merged_all_of
 
-__all__ = ["Declarations", "SchemaConverter", "digest_of"]
-
 log = logging.getLogger("windlass.models.aistudio")
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")

@@ -9,8 +9,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["ELEMENTS", "VERSION", "Element", "Shown", "selectors_of"]
-
 VERSION = "2026-11"
 """When the table was last held against the page."""
 

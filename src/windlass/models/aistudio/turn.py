@@ -22,22 +22,6 @@ from windlass.events import (
 from windlass.jsontext import compact_json, decode_json
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 
-__all__ = [
-    "Grown",
-    "PageTurn",
-    "Patience",
-    "ShownCall",
-    "Snapshot",
-    "Wait",
-    "WrittenCalls",
-    "clean_arguments",
-    "clean_name",
-    "problem_shown",
-    "snapshot_of",
-    "usage_shown",
-]
-
-
 Wait: TypeAlias = Literal["busy", "quiet", "late_call"]
 """For what a turn waits: its end, quiet, or a call that may still be drawn."""
 

@@ -26,20 +26,6 @@ from windlass.errors import ModelError
 from windlass.jsontext import compact_json
 from windlass.model import ModelRequest, ToolChoice
 
-__all__ = [
-    "Answers",
-    "Plan",
-    "Prompt",
-    "SaidTurn",
-    "check_request",
-    "has_search",
-    "offered_functions",
-    "plan_of",
-    "reminder",
-    "said_turns",
-]
-
-
 _ROLES: dict[type, tuple[Role, ...]] = {
     FunctionCall: ("assistant",),
     FunctionResponse: ("tool",),

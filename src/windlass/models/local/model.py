@@ -32,8 +32,6 @@ from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeou
 from windlass.wires.chat.read_events import AnswerDecoder
 from windlass.wires.chat.write_request import RequestEncoder
 
-__all__ = ["LocalModel", "NOTICE", "PromptSize", "shortened"]
-
 
 class PromptSize(Struct, frozen=True):
     """The prompt's tokens, and how many the model can take at all; 0 for what is not said."""

@@ -14,24 +14,6 @@ from msgspec import Struct
 
 from windlass.errors import ConfigError
 
-__all__ = [
-    "CATALOG",
-    "OnProgress",
-    "Piece",
-    "Progress",
-    "QWEN",
-    "SMOL",
-    "Weights",
-    "cache_folder",
-    "checked_gguf",
-    "installed_pieces",
-    "locked",
-    "own_file",
-    "weights_file",
-    "weights_named",
-]
-
-
 RUNTIME = "xllamacpp>=2026.10.11549,<2027"
 
 

@@ -22,9 +22,6 @@ from windlass.testing.gate import Gate, Latch
 from windlass.testing.script import Pace, Refuse, Script, Slow, Turn
 from windlass.testing.upstream import FakeUpstream
 
-__all__ = ["FakeAIStudio", "PARTS", "Page", "PageOptions", "Place", "Switch", "Variant", "page_of"]
-
-
 Variant: TypeAlias = Literal["current", "older", "newer"]
 Switch: TypeAlias = Literal["google_search", "url_context", "code_execution", "function_calling"]
 Place: TypeAlias = Literal["page", "switch", "dialog", "save"]

@@ -13,18 +13,6 @@ from windlass.jsontext import compact_json
 from windlass.testing.gate import Gate
 from windlass.testing.script import Refuse, Slow, Turn, events_of, refuse, slow, turn_of
 
-__all__ = [
-    "PageEvent",
-    "filled_late",
-    "late_calls",
-    "model_error",
-    "page_events",
-    "quota_callout",
-    "rendered_twice",
-    "toast",
-    "written_call",
-]
-
 PageEvent: TypeAlias = dict[str, Any]
 """Something that happens in the page, by its `type`."""
 

@@ -21,8 +21,6 @@ from windlass.toolsets.mcp.connection import Down, Supervisor, awaited
 from windlass.toolsets.mcp.options import Server
 from windlass.toolsets.mcp.pins import Pin
 
-__all__ = ["Calls", "ServerFunction", "asking", "change", "elicitation", "elicited", "value_of"]
-
 
 def elicitation(tool: str, params: types.ElicitRequestParams) -> FunctionCall:
     """What whoever approves is shown: the server's words, and the form with its defaults."""

@@ -27,19 +27,6 @@ from windlass.content import PrivateText
 from windlass.errors import ConfigError
 from windlass.toolsets.mcp.options import Server
 
-__all__ = [
-    "Connection",
-    "Down",
-    "LastWords",
-    "Listing",
-    "Supervisor",
-    "awaited",
-    "blocked_on",
-    "open_transport",
-    "submit",
-]
-
-
 T = TypeVar("T")
 
 _lock = threading.Lock()

@@ -3,8 +3,6 @@
 import hashlib
 import re
 
-__all__ = ["outer_name", "readable_prefix", "valid", "original"]
-
 LONGEST = 64
 SEPARATOR = "__"
 

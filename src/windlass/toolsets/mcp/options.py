@@ -11,8 +11,6 @@ from msgspec import Struct
 
 from windlass.errors import ConfigError
 
-__all__ = ["McpOptions", "OnChange", "Protocol", "Server", "server_from"]
-
 OnChange: TypeAlias = Literal["approve", "refuse", "allow"]
 Protocol: TypeAlias = Literal["auto", "2025-11-25", "2026-07-28"]
 

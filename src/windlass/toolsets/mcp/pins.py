@@ -16,8 +16,6 @@ from msgspec import Struct
 from windlass.content import Schema
 from windlass.errors import ConfigError
 
-__all__ = ["Pin", "Pins", "pin_of"]
-
 log = logging.getLogger("windlass.mcp")
 
 FILE = "mcp-pins.json"

@@ -22,8 +22,6 @@ from windlass.toolsets.mcp.names import outer_name, readable_prefix
 from windlass.toolsets.mcp.options import Server
 from windlass.toolsets.mcp.pins import Pin, Pins, pin_of
 
-__all__ = ["McpToolset"]
-
 log = logging.getLogger("windlass.mcp")
 
 CLOSING_TIMEOUT = 10.0

@@ -38,8 +38,6 @@ from windlass.toolsets.remote.frames import (
     encode,
 )
 
-__all__ = ["Bridge", "HostHandler"]
-
 log = logging.getLogger("windlass.remote")
 
 WATCH_SECONDS = 0.2

@@ -27,8 +27,6 @@ from windlass.toolsets.remote.frames import (
     decode,
 )
 
-__all__ = ["Answer", "Calls", "Lost", "NotThere", "Stopped", "repeatable", "response_of"]
-
 log = logging.getLogger("windlass.remote")
 
 RETURN_SECONDS = 0.5

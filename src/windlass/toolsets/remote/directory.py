@@ -19,9 +19,6 @@ from windlass.toolsets.remote.frames import (
     encode,
 )
 
-__all__ = ["Directory", "Member", "NobodyThere", "Presence"]
-
-
 log = logging.getLogger("windlass.remote")
 
 

@@ -14,35 +14,6 @@ from windlass.events import Outcome
 from windlass.jsontext import encode_json
 from windlass.tool import OnInterrupt, Tool, ToolOptions
 
-__all__ = [
-    "CALL",
-    "CANCEL",
-    "HOST_CALL",
-    "NOTICE",
-    "PONG",
-    "REPLY",
-    "VERSION",
-    "Affinity",
-    "Announcement",
-    "BadFrame",
-    "Busy",
-    "Call",
-    "Cancel",
-    "Farewell",
-    "HostCall",
-    "Notice",
-    "Pong",
-    "Progress",
-    "Refused",
-    "Reply",
-    "Result",
-    "ToolSpec",
-    "checked",
-    "decode",
-    "encode",
-    "spec_of",
-]
-
 VERSION = 1
 Affinity = Literal["hint", "strict_queue", "strict_fail_fast"]
 """How firmly a session keeps to the worker of its last call: preferred, waited for, or an error."""

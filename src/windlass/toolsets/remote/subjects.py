@@ -11,21 +11,6 @@ import secrets
 
 from windlass.errors import ConfigError
 
-__all__ = [
-    "announce",
-    "any_announcement",
-    "check_token",
-    "hello",
-    "host",
-    "inbox",
-    "new_id",
-    "replies",
-    "reply",
-    "session_end",
-    "to_worker",
-    "worker_in",
-]
-
 PREFIX = "windlass.v1"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

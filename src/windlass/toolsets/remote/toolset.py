@@ -13,8 +13,6 @@ from windlass.toolsets.remote.bridge import Bridge
 from windlass.toolsets.remote.frames import Affinity, ToolSpec
 from windlass.toolsets.remote.subjects import check_token
 
-__all__ = ["RemoteSession", "execute_in_session", "from_worker_tool", "get_tools_for_model"]
-
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
 _bridges: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, Bridge]]" = (
     weakref.WeakKeyDictionary()

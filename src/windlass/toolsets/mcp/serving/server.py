@@ -27,18 +27,6 @@ from windlass.errors import ToolError
 from windlass.jsontext import compact_json
 from windlass.tool import Tool
 
-__all__ = [
-    "Execute",
-    "ProgressRelay",
-    "ToolServer",
-    "approval",
-    "current_call",
-    "described",
-    "failed",
-    "offered",
-    "result_of",
-]
-
 
 def offered(tools: list[Tool]) -> list[Tool]:
     """The tools that can be served: those with something to run."""
