@@ -32,7 +32,7 @@ from local_tools import TOOLS, is_right, offered
 from msgspec import Struct
 
 from windlass import AsyncClient
-from windlass.models.local.weights import Progress
+from windlass.models.local.weights import WeightsProgress
 from windlass.reply import Reply
 
 Case = TypeVar("Case")
@@ -136,7 +136,7 @@ async def measure(model: str, method: str, cases: Cases, counts: Sequence[int], 
             print(f"| {row.what} | {row.figure} | {row.of} | {row.seconds:.1f} |", flush=True)
 
 
-def _shown(progress: Progress) -> None:
+def _shown(progress: WeightsProgress) -> None:
     if progress.done == progress.total:
         print(f"{progress.stage}: done", file=sys.stderr)
 

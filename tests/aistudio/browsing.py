@@ -15,8 +15,7 @@ from playwright.async_api import Browser, Page, async_playwright
 from windlass.models.aistudio import AIStudioModel
 from windlass.models.aistudio.config import BrowserConfig
 from windlass.models.aistudio.turn import Patience
-from windlass.models.retry import Retry, Timeouts
-from windlass.models.turn import Waiting
+from windlass.models.retry import Retry, Timeouts, Waiting
 from windlass.settings import FunctionCallingSettings
 from windlass.testing import Script
 from windlass.testing.aistudio import FakeAIStudio

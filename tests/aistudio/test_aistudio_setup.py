@@ -13,12 +13,12 @@ from windlass.models.aistudio.browser import HeldPage
 from windlass.models.aistudio.conversation import Orchestrator
 from windlass.models.aistudio.elements import unavailable
 from windlass.models.aistudio.schema import SchemaConverter
-from windlass.models.aistudio.wire import Prompt
-from windlass.models.turn import Waiting
+from windlass.models.aistudio.wire import PagePrompt
+from windlass.models.retry import Waiting
 from windlass.settings import FunctionCallingSettings
 
-GO_ON = Prompt("And?", new_chat=False)
-ANEW = Prompt("Hi", new_chat=True)
+GO_ON = PagePrompt("And?", new_chat=False)
+ANEW = PagePrompt("Hi", new_chat=True)
 
 
 class PretendedPage:
@@ -88,7 +88,10 @@ class Asker:
         )
 
     async def __call__(
-        self, *tools: FunctionDeclaration, plan: Prompt = GO_ON, settings: Settings | None = None
+        self,
+        *tools: FunctionDeclaration,
+        plan: PagePrompt = GO_ON,
+        settings: Settings | None = None,
     ) -> list[str]:
         """What was done for such a request."""
         self.page.done.clear()

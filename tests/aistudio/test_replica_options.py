@@ -28,14 +28,20 @@ STATIC = Path(windlass.testing.aistudio.__file__).parent / "static"
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"variant": "oldest"}, "variant: there is no 'oldest'; known are current, older, newer"),
-        ({"broken": {"edit"}}, "broken: there is no 'edit'; known are"),
-        ({"broken": "turn"}, "broken: a collection of words, not the string 'turn'"),
-        ({"switched_on": ["search"]}, "switched_on: there is no 'search'"),
-        ({"stuck": ["search"]}, "stuck: there is no 'search'"),
-        ({"late": {"toggle": 1.0}}, "late: there is no 'toggle'; known are page, switch, dialog"),
-        ({"without_function_calling": ["gpt"]}, "without_function_calling: there is no 'gpt'"),
-        ({"models": []}, "models: the page needs at least one"),
+        (
+            {"variant": "oldest"},
+            "variant: unknown value 'oldest'; supported: current, older, newer",
+        ),
+        ({"broken": {"edit"}}, "broken: unknown value 'edit'; supported:"),
+        ({"broken": "turn"}, "broken: must be a collection of strings, not the string 'turn'"),
+        ({"switched_on": ["search"]}, "switched_on: unknown value 'search'"),
+        ({"stuck": ["search"]}, "stuck: unknown value 'search'"),
+        (
+            {"late": {"toggle": 1.0}},
+            "late: unknown value 'toggle'; supported: page, switch, dialog",
+        ),
+        ({"without_function_calling": ["gpt"]}, "without_function_calling: unknown value 'gpt'"),
+        ({"models": []}, "models: at least one model is required"),
     ],
 )
 def test_an_option_that_the_page_does_not_have_is_named(
@@ -81,7 +87,7 @@ def test_a_written_call_is_text_that_the_parser_reads() -> None:
 
 
 def test_what_the_page_cannot_show_is_refused() -> None:
-    with pytest.raises(ValueError, match="no place in an answer"):
+    with pytest.raises(ValueError, match="the page cannot show"):
         page_events(Turn(parts=(InlineData(b"", "image/png"),)))
 
 

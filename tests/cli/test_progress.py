@@ -6,15 +6,15 @@ import pytest
 from tests.cli.environment import hide
 
 from windlass.cli.progress import progress_shown
-from windlass.models.local.weights import Progress
+from windlass.models.local.weights import WeightsProgress
 
 STEPS = [
-    Progress("joining", 0, 100),
-    Progress("joining", 3, 100),
-    Progress("joining", 55, 100),
-    Progress("joining", 100, 100),
-    Progress("loading", 0, 1),
-    Progress("loading", 1, 1),
+    WeightsProgress("joining", 0, 100),
+    WeightsProgress("joining", 3, 100),
+    WeightsProgress("joining", 55, 100),
+    WeightsProgress("joining", 100, 100),
+    WeightsProgress("loading", 0, 1),
+    WeightsProgress("loading", 1, 1),
 ]
 
 

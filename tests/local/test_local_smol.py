@@ -22,9 +22,9 @@ from windlass.events import ModelEvent, TextDelta, TurnEnded
 from windlass.model import ModelRequest, Settings
 from windlass.models.local import engine as engines
 from windlass.models.local import engine as runtime
-from windlass.models.local.engine import Engine, Server, open_server
+from windlass.models.local.engine import Engine, LlamaServer, open_server
 from windlass.models.local.model import NOTICE, LocalModel
-from windlass.models.local.weights import Progress
+from windlass.models.local.weights import WeightsProgress
 
 CONTEXT = 1024
 SHORT = Settings(max_tokens=8)
@@ -33,7 +33,7 @@ SHORT = Settings(max_tokens=8)
 class Watched:
     """The real server, with a record of what it was asked and how much it told."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: LlamaServer) -> None:
         self._server = server
         self.asked: list[str] = []
         self.told: list[int] = []
@@ -141,9 +141,9 @@ async def test_text_comes_in_pieces_and_usage_at_the_end(model: LocalModel) -> N
 
 
 async def test_loading_ahead_tells_how_far_it_is(model: LocalModel) -> None:
-    seen: list[Progress] = []
+    seen: list[WeightsProgress] = []
     await model.load(seen.append)
-    assert seen[-2:] == [Progress("loading", 0, 1), Progress("loading", 1, 1)]
+    assert seen[-2:] == [WeightsProgress("loading", 0, 1), WeightsProgress("loading", 1, 1)]
 
 
 async def test_an_answer_is_held_to_its_schema(model: LocalModel) -> None:

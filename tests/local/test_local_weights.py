@@ -11,9 +11,9 @@ import pytest
 from windlass.errors import ConfigError
 from windlass.models.local.weights import (
     CATALOG,
-    Piece,
-    Progress,
     Weights,
+    WeightsPiece,
+    WeightsProgress,
     cache_folder,
     locked,
     weights_file,
@@ -36,7 +36,7 @@ def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weights:
     return Weights(
         name="test",
         title="Test 1B",
-        pieces=tuple(Piece(f"windlass_test_part{n}", "data/part.bin") for n in range(3)),
+        pieces=tuple(WeightsPiece(f"windlass_test_part{n}", "data/part.bin") for n in range(3)),
         packages=tuple(f"windlass-test-part{n}==1.0" for n in range(3)),
         size=len(whole),
         sha256=hashlib.sha256(whole).hexdigest(),
@@ -50,7 +50,7 @@ def piece(weights: Weights, number: int, tmp_path: Path) -> Path:
 
 
 def test_pieces_are_joined_in_order_with_progress(weights: Weights, tmp_path: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[WeightsProgress] = []
     path = weights_file(weights, tmp_path / "cache", seen.append)
     assert path.read_bytes() == b"".join(CONTENT)
     assert [each.done for each in seen] == [9, 13, 18]
@@ -95,7 +95,7 @@ def test_weights_in_one_piece_stay_where_they_are_and_are_checked(
 def test_a_join_that_breaks_off_leaves_no_weights(weights: Weights, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
 
-    def interrupted(progress: Progress) -> None:
+    def interrupted(progress: WeightsProgress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -111,7 +111,7 @@ def test_a_file_of_another_size_is_joined_anew(weights: Weights, tmp_path: Path)
 
 
 def test_two_that_join_at_once_join_once(weights: Weights, tmp_path: Path) -> None:
-    joins: list[Progress] = []
+    joins: list[WeightsProgress] = []
     barrier = threading.Barrier(2)
 
     def join() -> None:

@@ -8,8 +8,8 @@ from itertools import pairwise
 from windlass.content import FunctionDeclaration, Message
 from windlass.events import ModelEvent, TextDelta, ThoughtDelta, ToolCallEnded, TurnEnded
 from windlass.model import Model, ModelRequest
-from windlass.models.retry import Retry
-from windlass.models.turn import TurnDecoder, Waiting
+from windlass.models.retry import Retry, Waiting
+from windlass.models.turn import TurnDecoder
 
 HELLO = ModelRequest((Message.user("Hello"),))
 ONE_BODY = ModelRequest((Message.user("Hello"),), live=False)

@@ -25,7 +25,7 @@ from windlass import (
 from windlass.content import AnyPart, Role, paired
 from windlass.emulation.model import EmulatedModel
 from windlass.emulation.profile_steps import StepsModel
-from windlass.models.aistudio.wire import Answers, check_request, plan_of, said_turns
+from windlass.models.aistudio.wire import CallAnswers, check_request, plan_of, said_turns
 from windlass.testing import FakeGemini, FakeOpenAI, ScriptedModel, call
 from windlass.testing import calls as several
 from windlass.wires.chat.write_request import RequestEncoder as OpenAIEncoder
@@ -98,7 +98,7 @@ def on_aistudio(messages: list[Message]) -> str:
     check_request(request)
     fresh, begun = plan_of(request.messages, None), said_turns(request.messages[:2])
     said = [
-        " ".join(plan.texts) if isinstance(plan, Answers) else f"{plan.text} {plan.system}"
+        " ".join(plan.texts) if isinstance(plan, CallAnswers) else f"{plan.text} {plan.system}"
         for plan in (fresh, plan_of(request.messages, begun))
     ]
     assert (MARK in said[0]) == (MARK in said[1])

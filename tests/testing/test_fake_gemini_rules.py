@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from windlass.testing.exchange import Refused
+from windlass.testing.exchange import RequestRefused
 from windlass.testing.gemini_rules import Rules, check_generate_request
 
 USER = {"role": "user", "parts": [{"text": "Hello"}]}
@@ -138,7 +138,7 @@ TAKEN: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize(("body", "message"), REFUSED)
 def test_it_is_refused(body: Any, message: str):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         check_generate_request(body, Rules())
     assert message in caught.value.message
     assert caught.value.status == 400
@@ -151,16 +151,16 @@ def test_it_is_taken(body: dict[str, Any]):
 
 def test_vertex_refuses_ids():
     history = {"contents": [USER, asked("f", id="1"), answered("f")]}
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         check_generate_request(history, Rules(ids=False))
     assert caught.value.message == UNKNOWN.format("id", "contents[1].parts[0].function_call")
     history = {"contents": [USER, asked("f"), answered("f", id="1")]}
-    with pytest.raises(Refused, match="function_response"):
+    with pytest.raises(RequestRefused, match="function_response"):
         check_generate_request(history, Rules(ids=False))
 
 
 def test_a_service_may_not_know_json_schema():
-    with pytest.raises(Refused, match='Unknown name "parametersJsonSchema"'):
+    with pytest.raises(RequestRefused, match='Unknown name "parametersJsonSchema"'):
         check_generate_request(declared(parametersJsonSchema={}), Rules(json_schema=False))
 
 
@@ -170,7 +170,7 @@ def test_gemini_3_wants_a_signature_on_the_first_call_of_each_step():
     good = [USER, first, answered("f", "g"), second, answered("f")]
     assert check_generate_request({"contents": good}, rules)
     bad = [USER, first, answered("f", "g"), asked("f"), answered("f")]
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         check_generate_request({"contents": bad}, rules)
     assert caught.value.message.startswith(
         "Function call is missing a thought_signature in functionCall parts."

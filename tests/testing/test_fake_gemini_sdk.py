@@ -29,7 +29,7 @@ from windlass.testing import (
     think,
     tool_results,
 )
-from windlass.testing.fake_gemini import GenerateExchange
+from windlass.testing.fake_gemini import GenerateWriter
 
 # Google's SDK derives its async session from aiohttp's, which aiohttp discourages.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning")
@@ -112,7 +112,7 @@ def test_thoughts_text_calls_and_usage_arrive_whole():
 
 
 def test_the_raw_body_parses_as_the_sdks_type_which_forbids_unknown_fields():
-    exchange = GenerateExchange(model=MODEL, streams=True, signs=True)
+    exchange = GenerateWriter(model=MODEL, streams=True, signs=True)
     frames = exchange.frames(TWO_CALLS)
     for body in (exchange.body(TWO_CALLS), *frames.pieces, *frames.tail):
         parsed: Any = types.GenerateContentResponse.model_validate_json(body)

@@ -370,12 +370,12 @@ def test_a_script_that_is_over_or_fails_says_so_to_the_client():
             client.chat.completions.create(model="m", messages=HELLO)
 
 
-def test_what_the_wire_has_no_place_for_is_told_to_the_client():
+def test_a_part_that_the_wire_cannot_contain_is_an_error_response():
     turn = Turn(parts=(InlineData(b"png", "image/png"),))
     with (
         FakeOpenAI(turn) as fake,
         sdk(fake) as client,
-        pytest.raises(openai.BadRequestError, match="no place"),
+        pytest.raises(openai.BadRequestError, match="cannot contain"),
     ):
         client.chat.completions.create(model="m", messages=HELLO)
 

@@ -30,8 +30,8 @@ from windlass.testing import (
     slow,
 )
 from windlass.testing.exchange import Frames, Transport, writes_of
-from windlass.testing.fake_gemini import GenerateExchange
-from windlass.testing.fake_openai import ChatExchange
+from windlass.testing.fake_gemini import GenerateWriter
+from windlass.testing.fake_openai import ChatWriter
 
 Fake = FakeOpenAI | FakeGemini
 GEMINI_BODY = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
@@ -208,8 +208,8 @@ async def test_a_cut_keeps_the_finish_back_however_late_it_comes(session: aiohtt
 
 def frames_of(turn: Turn, wire: str) -> Frames:
     if wire == "openai":
-        return ChatExchange(model="m", streams=True, include_usage=True).frames(turn)
-    return GenerateExchange(model="m", streams=True).frames(turn)
+        return ChatWriter(model="m", streams=True, include_usage=True).frames(turn)
+    return GenerateWriter(model="m", streams=True).frames(turn)
 
 
 @given(turns())
@@ -315,7 +315,7 @@ async def test_closing_is_fast_and_leaves_no_thread(session: aiohttp.ClientSessi
 
 
 def test_an_address_needs_a_start():
-    with pytest.raises(RuntimeError, match="not started"):
+    with pytest.raises(RuntimeError, match="not running"):
         _ = FakeOpenAI().base_url
 
 

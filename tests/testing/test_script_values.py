@@ -56,7 +56,7 @@ def test_parts_do_not_stand_beside_text():
 
 
 def test_a_piece_has_at_least_one_character():
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="at least 1 character"):
         say("Hi", pieces=0)
 
 

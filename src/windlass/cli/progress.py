@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TextIO
 
-from windlass.models.local.weights import OnProgress, Progress
+from windlass.models.local.weights import OnProgress, WeightsProgress
 
 __all__ = ["progress_shown"]
 
@@ -37,7 +37,7 @@ def progress_shown(stream: TextIO, *, quiet: bool = False) -> Generator[OnProgre
     with Bars(*columns, console=Console(file=stream), transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
-        def show(progress: Progress) -> None:
+        def show(progress: WeightsProgress) -> None:
             if progress.stage not in tasks:
                 tasks[progress.stage] = bars.add_task(WORDS[progress.stage], total=None)
             # Loading has no measure: its bar moves to and fro until it is done.
@@ -52,7 +52,7 @@ def _lines(stream: TextIO) -> OnProgress:
     """A line when a stage begins, and at each tenth of it."""
     told: set[tuple[str, int]] = set()
 
-    def show(progress: Progress) -> None:
+    def show(progress: WeightsProgress) -> None:
         tenth = _TENTHS * progress.done // max(progress.total, 1)
         if (progress.stage, tenth) in told:
             return

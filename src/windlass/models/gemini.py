@@ -14,8 +14,8 @@ from windlass.events import ModelEvent
 from windlass.model import ModelRequest
 from windlass.models.http import Http
 from windlass.models.keys import Auth, Key, has_auth, key_from
-from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts
-from windlass.models.turn import Waiting, turn_events
+from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts, Waiting
+from windlass.models.turn import turn_events
 from windlass.wires.encoding import request_size
 from windlass.wires.gemini.read_events import AnswerDecoder
 from windlass.wires.gemini.write_request import RequestEncoder, SchemaForm, is_signed_model
@@ -48,7 +48,7 @@ class _GenerateContent:
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
         url = self._stream_url if request.live else self._url
-        exchange = _Exchange(request, url, self._encoder, self._http)
+        exchange = _GenerateExchange(request, url, self._encoder, self._http)
         return aclosing(turn_events(self._http, exchange, self._waiting()))
 
     async def aclose(self) -> None:
@@ -134,7 +134,7 @@ def _vertex_path(model: str, project: str | None, location: str) -> str:
     return f"projects/{project}/locations/{location}/publishers/google/models/{model}"
 
 
-class _Exchange:
+class _GenerateExchange:
     """One request and its answer."""
 
     __slots__ = ("_encoder", "_form", "_http", "_request", "_url")

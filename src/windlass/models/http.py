@@ -44,7 +44,7 @@ def cut(error: Exception) -> StreamCut:
     return StreamCut()
 
 
-class _Pool(NamedTuple):
+class _SessionPool(NamedTuple):
     session: aiohttp.ClientSession
     with_loop: AsyncGenerator[None, None]
     """Closes the session when its loop shuts down."""
@@ -65,7 +65,7 @@ class Http:
         self._timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=timeouts.connect, sock_read=timeouts.read
         )
-        self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
+        self._pools: dict[asyncio.AbstractEventLoop, _SessionPool] = {}
 
     @property
     def host(self) -> str:
@@ -139,7 +139,7 @@ class Http:
                 closing = asyncio.run_coroutine_threadsafe(pool.session.close(), loop)
                 await asyncio.wrap_future(closing)
 
-    async def _open_pool(self) -> _Pool:
+    async def _open_pool(self) -> _SessionPool:
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -151,7 +151,7 @@ class Http:
         loop = asyncio.get_running_loop()
         with_owner = weakref.finalize(self, _discard, session, loop)
         with_loop = _closing_with_loop(session)
-        pool = self._pools[loop] = _Pool(session, with_loop, with_owner, os.getpid())
+        pool = self._pools[loop] = _SessionPool(session, with_loop, with_owner, os.getpid())
         await anext(pool.with_loop)
         for dead in [other for other in list(self._pools) if other.is_closed()]:
             if (forgotten := self._pools.pop(dead, None)) is not None:

@@ -13,8 +13,8 @@ from windlass.events import ModelEvent
 from windlass.model import ModelRequest
 from windlass.models.http import Http
 from windlass.models.keys import Auth, Key, has_auth, key_from
-from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts
-from windlass.models.turn import Waiting, turn_events
+from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts, Waiting
+from windlass.models.turn import turn_events
 from windlass.wires.chat.read_events import AnswerDecoder
 from windlass.wires.chat.write_request import LimitName, RequestEncoder
 from windlass.wires.encoding import request_size
@@ -62,7 +62,7 @@ class OpenAIModel:
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        exchange = _Exchange(request, self._url, self._encoder, self._http)
+        exchange = _ChatExchange(request, self._url, self._encoder, self._http)
         return aclosing(turn_events(self._http, exchange, self._waiting()))
 
     async def aclose(self) -> None:
@@ -72,7 +72,7 @@ class OpenAIModel:
         return f"OpenAIModel({self._model!r}, base_url={str(self._url.origin())!r})"
 
 
-class _Exchange:
+class _ChatExchange:
     """One request and its answer."""
 
     __slots__ = (

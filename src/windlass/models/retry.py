@@ -1,8 +1,15 @@
 """When to ask again, how long to wait first, and when to give up. Pure: no clock, no dice."""
 
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
 from msgspec import Struct
 
 from windlass.errors import ModelError
+
+log = logging.getLogger("windlass.models")
 
 
 class Retry(Struct, frozen=True):
@@ -31,6 +38,41 @@ class Retry(Struct, frozen=True):
             # The jitter comes on top: all clients of a busy server are told the same second.
             backoff = problem.retry_after + self.first_wait * jitter
         return backoff if waited + backoff <= self.total_wait else None
+
+
+class Waiting:
+    """The waits between the attempts of one request."""
+
+    def __init__(
+        self,
+        retry: Retry,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        dice: Callable[[], float] = random.random,
+    ) -> None:
+        self._retry, self._sleep, self._dice = retry, sleep, dice
+        self._attempt, self._waited = 0, 0.0
+
+    async def after(self, problem: ModelError) -> None:
+        """Waits as long as the policy says. Raises `problem` when it says to give up."""
+        self._attempt += 1
+        seconds = self._retry.wait(
+            problem, attempt=self._attempt, waited=self._waited, jitter=self._dice()
+        )
+        if seconds is None:
+            try:
+                raise problem
+            finally:
+                del problem  # its traceback holds this frame
+        self._waited += seconds
+        log.info(
+            "model request failed%s: trying again in %.1f s (attempt %d of %d)",
+            f" ({', '.join(problem.facts)})" if problem.facts else "",
+            seconds,
+            self._attempt + 1,
+            self._retry.attempts,
+            extra={"status": problem.status, "wait": round(seconds, 3), "attempt": self._attempt},
+        )
+        await self._sleep(seconds)
 
 
 class Timeouts(Struct, frozen=True):

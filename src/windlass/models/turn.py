@@ -1,9 +1,6 @@
 """One turn over HTTP, from the request to its last event: attempts, streams, bodies; any wire."""
 
-import asyncio
-import logging
-import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
 import msgspec
@@ -14,10 +11,8 @@ from windlass.errors import ModelError, clear_frames
 from windlass.events import ModelEvent, TurnEnded
 from windlass.jsontext.offload import LARGE, by_size, offloaded
 from windlass.models.http import TRANSPORT_ERRORS, Http, Response, cut
-from windlass.models.retry import Retry
+from windlass.models.retry import Waiting
 from windlass.wires.sse import SseDecoder
-
-log = logging.getLogger("windlass.models")
 
 
 class TurnDecoder(Protocol):
@@ -46,7 +41,7 @@ class TurnDecoder(Protocol):
         ...
 
 
-class Exchange(Protocol):
+class WireExchange(Protocol):
     """What a wire says in one turn."""
 
     @property
@@ -65,43 +60,8 @@ class Exchange(Protocol):
         ...
 
 
-class Waiting:
-    """The waits between the attempts of one request."""
-
-    def __init__(
-        self,
-        retry: Retry,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        dice: Callable[[], float] = random.random,
-    ) -> None:
-        self._retry, self._sleep, self._dice = retry, sleep, dice
-        self._attempt, self._waited = 0, 0.0
-
-    async def after(self, problem: ModelError) -> None:
-        """Waits as long as the policy says. Raises `problem` when it says to give up."""
-        self._attempt += 1
-        seconds = self._retry.wait(
-            problem, attempt=self._attempt, waited=self._waited, jitter=self._dice()
-        )
-        if seconds is None:
-            try:
-                raise problem
-            finally:
-                del problem  # its traceback holds this frame
-        self._waited += seconds
-        log.info(
-            "model request failed%s: trying again in %.1f s (attempt %d of %d)",
-            f" ({', '.join(problem.facts)})" if problem.facts else "",
-            seconds,
-            self._attempt + 1,
-            self._retry.attempts,
-            extra={"status": problem.status, "wait": round(seconds, 3), "attempt": self._attempt},
-        )
-        await self._sleep(seconds)
-
-
 async def turn_events(
-    http: Http, exchange: Exchange, waiting: Waiting
+    http: Http, exchange: WireExchange, waiting: Waiting
 ) -> AsyncGenerator[ModelEvent, None]:
     """The events of one turn. A failed attempt is repeated only while nothing has been yielded.
 

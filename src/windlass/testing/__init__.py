@@ -1,4 +1,4 @@
-"""For tests, ours and yours: a model that follows a script, and fake upstreams on real wires."""
+"""Test helpers: a model that follows a script, and fake upstream services over HTTP."""
 
 from windlass.testing.exchange import Received
 from windlass.testing.fake_gemini import FakeGemini

@@ -1,4 +1,4 @@
-"""One HTTP exchange."""
+"""One HTTP exchange with a fake upstream: the received request, and the bytes that answer it."""
 
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, TypedDict
@@ -17,12 +17,12 @@ from windlass.testing.script import (
     Pace,
     Refuse,
     Turn,
-    unwrapped,
+    unwrap_slow,
 )
 
 
 class Received(Struct, frozen=True):
-    """A request as it came: header names in lower case, the body decoded if it is JSON."""
+    """A received request. Header names are in lower case; `body` is the decoded JSON."""
 
     method: str
     path: str
@@ -33,15 +33,15 @@ class Received(Struct, frozen=True):
 
 
 class Frames(Struct, frozen=True):
-    """The payloads of a stream: what opens it, one for each piece of the turn, what ends it."""
+    """The payloads of a stream: its opening, one for each piece of the turn, its end."""
 
     head: list[bytes]
     pieces: list[bytes]
     tail: list[bytes]
 
 
-class Exchange(Protocol):
-    """One accepted request, and how its service would write the answer."""
+class ResponseWriter(Protocol):
+    """Writes the response to one accepted request in the format of its service."""
 
     @property
     def streams(self) -> bool:
@@ -57,20 +57,20 @@ class Exchange(Protocol):
         ...
 
 
-class Answer(Struct, frozen=True):
-    """What goes back over the connection, write by write."""
+class PlannedResponse(Struct, frozen=True):
+    """An HTTP response as a list of writes."""
 
     writes: list[bytes]
     pace: Pace
     status: int = 200
     headers: dict[str, str] = {}
     length: int | None = None
-    """The declared length; None for a stream."""
+    """The `Content-Length`; None for a stream."""
     end: Literal["complete", "close", "never"] = "complete"
-    """Whether the answer is finished, its connection closed in the middle, or left hanging."""
+    """`close` closes the connection early; `never` leaves the response unfinished."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The service does not accept the request."""
 
     def __init__(
@@ -91,11 +91,12 @@ DONE = b"[DONE]"
 
 
 class TransportOptions(TypedDict, total=False):
-    """How a fake upstream writes; each leaves the content as it is.
+    """How a fake upstream writes its responses. None of the options changes their content.
 
     `write_size`: bytes per write (1 splits the stream at every byte). `crlf`: lines end in CR LF.
     `heartbeats`: a comment before every event. `done`: whether `[DONE]` ends an OpenAI stream.
-    `answer_in`: a JSON body or a stream, whatever was asked for. `content_type`: says another one.
+    `answer_in`: respond with a JSON body or a stream, whatever the client asked for.
+    `content_type`: overrides the `Content-Type` header.
     """
 
     write_size: int | None
@@ -124,75 +125,83 @@ def event_bytes(payload: bytes, transport: Transport) -> bytes:
 
 
 def writes_of(frames: Frames, transport: Transport) -> list[bytes]:
-    """One write for each piece, the head in front of the first; the last write ends the stream."""
+    """One write for each piece. The first also has the head; one more write has the tail."""
     tail = [payload for payload in frames.tail if transport.done or payload != DONE]
     groups = [*([piece] for piece in frames.pieces), tail]
     groups[0] = [*frames.head, *groups[0]]
     return [b"".join(event_bytes(p, transport) for p in group) for group in groups]
 
 
-def closing_writes(frames: Frames, transport: Transport, after: int) -> list[bytes]:
-    """The writes of the first pieces, then half of the event that follows them."""
+def writes_until_cut(frames: Frames, transport: Transport, after: int) -> list[bytes]:
+    """The writes of the first `after` pieces, then half of the next event."""
     following = [*frames.pieces, *frames.tail][min(after, len(frames.pieces))]
     kept = writes_of(Frames(frames.head, frames.pieces[:after], []), transport)
     event = event_bytes(following, transport)
     return [*kept, event[: len(event) // 2]]
 
 
-_NOTHING = Turn()
+_EMPTY_TURN = Turn()
 
 
-def answer_to(
+def response_to(
     step: Turn | Fault,
-    exchange: Exchange,
+    writer: ResponseWriter,
     transport: Transport,
-    error: Callable[[Refuse], Answer],
-) -> Answer:
-    """The answer to one request. `error` writes an error answer in the service's shape."""
-    said, pace = unwrapped(step)
-    streams = exchange.streams if transport.answer_in is None else transport.answer_in == "sse"
-    match said:
+    error: Callable[[Refuse], PlannedResponse],
+) -> PlannedResponse:
+    """The response to one request. `error` writes an error in the format of the service."""
+    step, pace = unwrap_slow(step)
+    streams = writer.streams if transport.answer_in is None else transport.answer_in == "sse"
+    match step:
         case Refuse():
-            return msgspec.structs.replace(error(said), pace=pace)
+            return msgspec.structs.replace(error(step), pace=pace)
         case Interrupt() if not streams:
-            return msgspec.structs.replace(error(said.error), pace=pace)
+            return msgspec.structs.replace(error(step.error), pace=pace)
         case Interrupt(turn=turn, after=after):
-            frames = exchange.frames(turn)
-            reported = Frames(frames.head, frames.pieces[:after], error(said.error).writes)
-            answer = stream_answer(writes_of(reported, transport))
+            frames = writer.frames(turn)
+            reported = Frames(frames.head, frames.pieces[:after], error(step.error).writes)
+            response = stream_response(writes_of(reported, transport))
         case _:
-            answer = _answer(said, exchange, streams, transport)
+            response = _response(step, writer, streams, transport)
     content_type = {"Content-Type": transport.content_type} if transport.content_type else {}
-    return msgspec.structs.replace(answer, pace=pace, headers={**answer.headers, **content_type})
+    return msgspec.structs.replace(
+        response, pace=pace, headers={**response.headers, **content_type}
+    )
 
 
-def _answer(said: Turn | Fault, exchange: Exchange, streams: bool, transport: Transport) -> Answer:
-    match said:
+def _response(
+    step: Turn | Fault, writer: ResponseWriter, streams: bool, transport: Transport
+) -> PlannedResponse:
+    match step:
         case Hang():
-            return Answer([], Pace([]), end="never")
+            return PlannedResponse([], Pace([]), end="never")
         case Disconnect():
-            return Answer([], Pace([]), end="close")
+            return PlannedResponse([], Pace([]), end="close")
         case Turn() if streams:
-            return stream_answer(writes_of(exchange.frames(said), transport))
+            return stream_response(writes_of(writer.frames(step), transport))
         case Turn():
-            return json_answer(exchange.body(said))
+            return json_response(writer.body(step))
         case Cut() if streams:
-            return _cut_stream(said, exchange.frames(said.turn), transport)
+            return _cut_stream(step, writer.frames(step.turn), transport)
         case Cut(turn=turn, byte=byte):
-            body = exchange.body(turn)
-            return _broken_off([body], len(body) // 2 if byte is None else byte, json_answer(body))
+            body = writer.body(turn)
+            return _truncated([body], len(body) // 2 if byte is None else byte, json_response(body))
         case MalformedJson() if streams:
-            return stream_answer(_malformed_events(exchange.frames(_NOTHING), transport))
+            return stream_response(_malformed_events(writer.frames(_EMPTY_TURN), transport))
         case MalformedSse() if streams:
-            return stream_answer(_misframed(exchange.frames(said.turn), transport, said.byte))
+            return stream_response(
+                _with_broken_framing(writer.frames(step.turn), transport, step.byte)
+            )
         case _:
-            body = exchange.body(_NOTHING)
-            return json_answer(body[: len(body) // 2])
+            body = writer.body(_EMPTY_TURN)
+            return json_response(body[: len(body) // 2])
 
 
-def json_answer(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
+def json_response(
+    body: bytes, status: int = 200, headers: dict[str, str] | None = None
+) -> PlannedResponse:
     content_type = {"Content-Type": "application/json; charset=utf-8"}
-    return Answer(
+    return PlannedResponse(
         [body],
         Pace([]),
         status=status,
@@ -201,26 +210,26 @@ def json_answer(body: bytes, status: int = 200, headers: dict[str, str] | None =
     )
 
 
-def stream_answer(writes: list[bytes]) -> Answer:
+def stream_response(writes: list[bytes]) -> PlannedResponse:
     headers = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
-    return Answer(writes, Pace([]), headers=headers)
+    return PlannedResponse(writes, Pace([]), headers=headers)
 
 
-def _cut_stream(said: Cut, frames: Frames, transport: Transport) -> Answer:
-    if said.byte is None:
-        writes = closing_writes(frames, transport, said.after)
-        return msgspec.structs.replace(stream_answer(writes), end="close")
+def _cut_stream(step: Cut, frames: Frames, transport: Transport) -> PlannedResponse:
+    if step.byte is None:
+        writes = writes_until_cut(frames, transport, step.after)
+        return msgspec.structs.replace(stream_response(writes), end="close")
     writes = writes_of(frames, transport)
-    return _broken_off(writes, said.byte, stream_answer(writes))
+    return _truncated(writes, step.byte, stream_response(writes))
 
 
-def _broken_off(writes: list[bytes], size: int, answer: Answer) -> Answer:
-    """The answer with only the first bytes of its writes. It never ends well, however many."""
+def _truncated(writes: list[bytes], size: int, response: PlannedResponse) -> PlannedResponse:
+    """The response with only the first `size` bytes. Its connection always closes early."""
     kept: list[bytes] = []
     for write in writes:
         kept.append(write[:size])
         size = max(0, size - len(write))
-    return msgspec.structs.replace(answer, writes=kept, end="close")
+    return msgspec.structs.replace(response, writes=kept, end="close")
 
 
 def _malformed_events(frames: Frames, transport: Transport) -> list[bytes]:
@@ -229,7 +238,7 @@ def _malformed_events(frames: Frames, transport: Transport) -> list[bytes]:
     return [broken, *(event_bytes(payload, transport) for payload in others)]
 
 
-def _misframed(frames: Frames, transport: Transport, byte: int | None) -> list[bytes]:
+def _with_broken_framing(frames: Frames, transport: Transport, byte: int | None) -> list[bytes]:
     whole = b"".join(writes_of(frames, transport))
     if byte is None:
         byte = whole.index(b"data: ") + 20

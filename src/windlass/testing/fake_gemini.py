@@ -1,4 +1,4 @@
-"""A fake of Google's Gemini service."""
+"""A fake of Google's Gemini service, at the paths of the Gemini API and of Vertex AI."""
 
 import base64
 import random
@@ -22,10 +22,10 @@ from windlass.content import (
     Usage,
 )
 from windlass.testing.exchange import (
-    Exchange,
     Frames,
     Received,
-    Refused,
+    RequestRefused,
+    ResponseWriter,
     Transport,
     TransportOptions,
     json_bytes,
@@ -63,12 +63,12 @@ _BAD_TOKEN = (
 
 
 class FakeGemini(FakeUpstream):
-    """Gemini's wire from a script: `generateContent` and `streamGenerateContent`.
+    """Gemini's API, driven by a script: `generateContent` and `streamGenerateContent`.
 
-    `ids`: whether calls have one; by Vertex's paths they never do, and an `id` sent is refused.
-    `signatures`: whether calls are signed and unsigned ones refused; None does so for the models
-    named gemini-3 and later ones. `json_schema`: whether `parametersJsonSchema` is known. `models`:
-    the names it knows, if not all. The other options are in `TransportOptions`.
+    `ids`: whether calls have an id. At Vertex's paths they never do, and a sent `id` is refused.
+    `signatures`: whether calls are signed and unsigned ones are refused; None means only for
+    gemini-3 and later. `json_schema`: whether `parametersJsonSchema` is supported. `models`: the
+    known models; without it, every name is accepted. The other options are in `TransportOptions`.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class FakeGemini(FakeUpstream):
     def _is_model_request(self, received: Received) -> bool:
         return received.method == "POST" and _MODEL_PATH.fullmatch(received.path) is not None
 
-    def _accepted(self, received: Received) -> Exchange | Any:
+    def _accepted(self, received: Received) -> ResponseWriter | Any:
         found = _MODEL_PATH.fullmatch(received.path)
         if found is None or received.method != "POST":
             return self._listing(received)
@@ -109,7 +109,7 @@ class FakeGemini(FakeUpstream):
         request = check_generate_request(received.body, rules)
         events = received.query.get("alt") == "sse"
         wants_stream = found["verb"] == "streamGenerateContent"
-        return GenerateExchange(
+        return GenerateWriter(
             model=model,
             streams=wants_stream and events,
             as_list=wants_stream and not events,
@@ -129,7 +129,7 @@ class FakeGemini(FakeUpstream):
         self._check_key(received, vertex=False)
         found = _LIST_PATH.fullmatch(received.path)
         if found is None or received.method != "GET":
-            raise Refused(404, f"Not found: {received.method} {received.path}")
+            raise RequestRefused(404, f"Not found: {received.method} {received.path}")
         if found["model"]:
             self._check_model(found["model"], "v1beta")
             return _model(found["model"])
@@ -141,21 +141,21 @@ class FakeGemini(FakeUpstream):
         if self.api_key is None or key == self.api_key:
             return
         if vertex:
-            raise Refused(401, _BAD_TOKEN)
+            raise RequestRefused(401, _BAD_TOKEN)
         if not key:
-            raise Refused(403, _NO_KEY)
-        raise Refused(400, "API key not valid. Please pass a valid API key.")
+            raise RequestRefused(403, _NO_KEY)
+        raise RequestRefused(400, "API key not valid. Please pass a valid API key.")
 
     def _check_model(self, model: str, version: str) -> None:
         if self._models and model not in self._models:
-            raise Refused(
+            raise RequestRefused(
                 404,
                 f"models/{model} is not found for API version {version}, or is not supported for "
                 "generateContent. Call ListModels to see the list of available models and their "
                 "supported methods.",
             )
 
-    def _error_body(self, error: Refuse | Refused) -> Any:
+    def _error_body(self, error: Refuse | RequestRefused) -> Any:
         details: list[dict[str, Any]] = []
         if isinstance(error, Refuse) and error.retry_after is not None:
             kind = "type.googleapis.com/google.rpc.RetryInfo"
@@ -203,18 +203,18 @@ FINISH_WORDS: dict[str, str] = {
 }
 
 
-class GenerateExchange(Struct, frozen=True, kw_only=True):
-    """A generated content that is wanted, and how Gemini would write it."""
+class GenerateWriter(Struct, frozen=True, kw_only=True):
+    """Writes the response to a generateContent request as Gemini does."""
 
     model: str
     streams: bool
     as_list: bool = False
-    """A stream that is not asked for as server-sent events is one JSON array."""
+    """Write the stream as one JSON array: the client did not ask for server-sent events."""
     ids: bool = True
     signs: bool = False
-    """Whether a turn's first call is signed, as Gemini 3 does."""
+    """Whether the first call of a turn is signed, as in Gemini 3."""
     partial: bool = False
-    """Whether the arguments of a call are streamed, as Vertex can."""
+    """Whether the arguments of a call are streamed, as Vertex supports."""
     logprobs: bool = False
 
     def body(self, turn: Turn) -> bytes:
@@ -223,18 +223,18 @@ class GenerateExchange(Struct, frozen=True, kw_only=True):
             return b"[" + b",\r\n".join([*frames.pieces, *frames.tail]) + b"]"
         turn, malformed = self._prepared(turn)
         parts = [part for piece in turn.content for part in _wire_parts(piece, "whole")]
-        return self._response(_token(22), parts, turn.usage, _end(turn, malformed))
+        return self._response(_token(22), parts, turn.usage, _finish_fields(turn, malformed))
 
     def frames(self, turn: Turn) -> Frames:
         turn, malformed = self._prepared(turn)
         response_id = _token(22)
         parts = [part for said in turn.content for part in self._streamed(said, turn.pieces)]
         pieces = [
-            self._response(response_id, [part], _so_far(turn.usage, place + 1, len(parts)))
+            self._response(response_id, [part], _running_total(turn.usage, place + 1, len(parts)))
             for place, part in enumerate(parts)
         ]
         last = [] if malformed else [{"text": ""}]
-        end = self._response(response_id, last, turn.usage, _end(turn, malformed))
+        end = self._response(response_id, last, turn.usage, _finish_fields(turn, malformed))
         return Frames([], pieces, [end])
 
     def _streamed(self, part: AnyPart, pieces: Pieces) -> Iterable[dict[str, Any]]:
@@ -244,7 +244,7 @@ class GenerateExchange(Struct, frozen=True, kw_only=True):
         return _wire_parts(part, pieces) if partial is None else partial
 
     def _prepared(self, turn: Turn) -> tuple[Turn, FunctionCall | None]:
-        """The turn with ids and signatures, and its first call that Gemini could not write."""
+        """The turn with ids and signatures, and its first malformed call."""
         turn = with_ids(turn, _call_id) if self.ids else _without_ids(turn)
         calls = [part for part in turn.content if isinstance(part, FunctionCall)]
         malformed = next((made for made in calls if made.error), None)
@@ -278,7 +278,7 @@ class GenerateExchange(Struct, frozen=True, kw_only=True):
 
 
 def _logprobs(tokens: list[str]) -> dict[str, Any]:
-    """Each text is a token here, the likelier the shorter it is."""
+    """Each text counts as one token; shorter tokens are more likely."""
     chosen = [
         {"token": token, "tokenId": 1, "logProbability": -len(token) / 10} for token in tokens
     ]
@@ -294,7 +294,7 @@ def _wire_parts(part: AnyPart, pieces: Pieces) -> Iterator[dict[str, Any]]:
             thought = {"thought": True} if isinstance(part, Thought) else {}
             texts = split(text, pieces)
             if signature is not None and pieces != "whole":
-                texts.append("")  # In a stream the signature comes last, on an empty text.
+                texts.append("")  # In a stream the signature is last, on an empty text.
             signed = {"thoughtSignature": signature} if signature is not None else {}
             for place, piece in enumerate(texts or [text]):
                 yield {"text": piece, **thought, **(signed if place >= len(texts) - 1 else {})}
@@ -308,7 +308,7 @@ def _wire_parts(part: AnyPart, pieces: Pieces) -> Iterator[dict[str, Any]]:
         case Opaque(data=data):
             yield data
         case _:
-            raise ValueError(f"the Gemini wire has no place in an answer for {part!r}")
+            raise ValueError(f"a Gemini response cannot contain {part!r}")
 
 
 def _call_part(made: FunctionCall) -> dict[str, Any]:
@@ -322,7 +322,7 @@ def _call_part(made: FunctionCall) -> dict[str, Any]:
     }
 
 
-def _end(turn: Turn, malformed: FunctionCall | None) -> dict[str, Any]:
+def _finish_fields(turn: Turn, malformed: FunctionCall | None) -> dict[str, Any]:
     if malformed:
         text = f"Malformed function call: {malformed.name}({malformed.json})"
         return {"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": text}
@@ -330,10 +330,10 @@ def _end(turn: Turn, malformed: FunctionCall | None) -> dict[str, Any]:
 
 
 def _without_ids(turn: Turn) -> Turn:
-    def nameless(part: AnyPart) -> AnyPart:
+    def without_id(part: AnyPart) -> AnyPart:
         return msgspec.structs.replace(part, id="") if isinstance(part, FunctionCall) else part
 
-    parts = tuple(map(nameless, turn.content))
+    parts = tuple(map(without_id, turn.content))
     return msgspec.structs.replace(turn, text="", thoughts="", calls=(), parts=parts)
 
 
@@ -344,8 +344,8 @@ def _signed(turn: Turn, first: FunctionCall) -> Turn:
     return msgspec.structs.replace(turn, text="", thoughts="", calls=(), parts=parts)
 
 
-def _so_far(usage: Usage, done: int, pieces: int) -> Usage:
-    """Within one stream the counts are running totals."""
+def _running_total(usage: Usage, done: int, pieces: int) -> Usage:
+    """The counts in a stream are running totals."""
     output = usage.output_tokens * done // pieces
     return msgspec.structs.replace(
         usage,
@@ -355,7 +355,7 @@ def _so_far(usage: Usage, done: int, pieces: int) -> Usage:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    # Gemini counts thoughts beside the answer, and Windlass's output tokens are both.
+    # Gemini counts thoughts separately; Windlass's output tokens include them.
     optional = {
         "cachedContentTokenCount": usage.cached_tokens,
         "thoughtsTokenCount": usage.thought_tokens,
@@ -381,9 +381,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def partial_call_parts(made: FunctionCall, pieces: Pieces) -> list[dict[str, Any]] | None:
-    """The call's parts, one to a piece; None if it must come whole.
+    """The call as streamed parts, one for each piece; None if it cannot be streamed.
 
-    An empty list or object inside the arguments has no path that could bring it.
+    An empty list or object inside the arguments has no JSON path.
     """
     try:
         values = list(_partial_args(made.arguments, "$", pieces))

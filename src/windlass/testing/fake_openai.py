@@ -13,10 +13,10 @@ from windlass.content import FunctionCall, Opaque, Text, Thought, Usage
 from windlass.events import TextDelta, ThoughtDelta, ToolCallDelta, ToolCallStarted
 from windlass.testing.exchange import (
     DONE,
-    Exchange,
     Frames,
     Received,
-    Refused,
+    RequestRefused,
+    ResponseWriter,
     Transport,
     TransportOptions,
     json_bytes,
@@ -25,7 +25,7 @@ from windlass.testing.openai_rules import check_chat_request
 from windlass.testing.script import Refuse, Script, Turn, events_of, split, with_ids
 from windlass.testing.upstream import FakeUpstream
 
-# The words that OpenAI has for an error of this status: its type, and its code.
+# OpenAI's `type` and `code` for an error of this status.
 _ERRORS: dict[int, tuple[str, str | None]] = {
     401: ("invalid_request_error", "invalid_api_key"),
     404: ("invalid_request_error", "not_found"),
@@ -38,10 +38,10 @@ _NO_KEY = (
 
 
 class FakeOpenAI(FakeUpstream):
-    """OpenAI's wire from a script: `POST /v1/chat/completions` and `GET /v1/models`.
+    """OpenAI's API, driven by a script: `POST /v1/chat/completions` and `GET /v1/models`.
 
-    `models`: the names it knows; every other is refused, and without them none is. `api_key`: the
-    one it wants. The other options are in `TransportOptions`.
+    `models`: the known models; other names are refused. Without it, every name is accepted.
+    `api_key`: the required key. The other options are in `TransportOptions`.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class FakeOpenAI(FakeUpstream):
     def _is_model_request(self, received: Received) -> bool:
         return received.path == "/v1/chat/completions" and received.method == "POST"
 
-    def _accepted(self, received: Received) -> Exchange | Any:
+    def _accepted(self, received: Received) -> ResponseWriter | Any:
         self._check_key(received.headers.get("authorization", ""))
         if not self._is_model_request(received):
             return self._listing(received)
@@ -75,7 +75,7 @@ class FakeOpenAI(FakeUpstream):
         include_usage = (body.get("stream_options") or {"include_usage": False}).get(
             "include_usage"
         )
-        return ChatExchange(
+        return ChatWriter(
             model=body["model"],
             streams=bool(body.get("stream")),
             include_usage=include_usage is True,
@@ -92,21 +92,21 @@ class FakeOpenAI(FakeUpstream):
                 self._check_model(path[1:])
                 return _model(path[1:])
             case _:
-                raise Refused(404, f"Invalid URL ({received.method} {received.path})")
+                raise RequestRefused(404, f"Invalid URL ({received.method} {received.path})")
 
     def _check_key(self, authorization: str) -> None:
         key = authorization.removeprefix("Bearer ").strip()
         if self.api_key is None or key == self.api_key:
             return
         shown = f"Incorrect API key provided: {key[:3]}{'*' * 8}."
-        raise Refused(401, shown if key else _NO_KEY)
+        raise RequestRefused(401, shown if key else _NO_KEY)
 
     def _check_model(self, model: str) -> None:
         if self._models and model not in self._models:
             text = f"The model `{model}` does not exist or you do not have access to it."
-            raise Refused(404, text, code="model_not_found")
+            raise RequestRefused(404, text, code="model_not_found")
 
-    def _error_body(self, error: Refuse | Refused) -> Any:
+    def _error_body(self, error: Refuse | RequestRefused) -> Any:
         kind, code = _ERRORS.get(
             error.status, ("server_error" if error.status >= 500 else "invalid_request_error", None)
         )
@@ -114,7 +114,7 @@ class FakeOpenAI(FakeUpstream):
             "error": {
                 "message": error.message,
                 "type": kind,
-                "param": error.param if isinstance(error, Refused) else None,
+                "param": error.param if isinstance(error, RequestRefused) else None,
                 "code": error.code or code,
             }
         }
@@ -132,8 +132,8 @@ def openai_token(length: int) -> str:
     return "".join(random.choices(_ALPHABET, k=length))
 
 
-class ChatExchange(Struct, frozen=True, kw_only=True):
-    """A chat completion that is wanted, and how OpenAI would write it."""
+class ChatWriter(Struct, frozen=True, kw_only=True):
+    """Writes the response to a chat completion request as OpenAI does."""
 
     model: str
     streams: bool
@@ -155,7 +155,7 @@ class ChatExchange(Struct, frozen=True, kw_only=True):
     def frames(self, turn: Turn) -> Frames:
         turn = with_ids(turn, _call_id)
         head = self._head("chat.completion.chunk")
-        # With usage asked for, every chunk has the field, and the last one its value.
+        # With `include_usage`, every chunk has the field; only the last one has a value.
         usage = {"usage": None} if self.include_usage else {}
 
         def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
@@ -170,7 +170,7 @@ class ChatExchange(Struct, frozen=True, kw_only=True):
         return Frames([chunk(opening)], [chunk(d) for d in _deltas(turn)], [*tail, DONE])
 
     def _logprobs(self, tokens: list[str]) -> dict[str, Any] | None:
-        """Each piece is a token here, the likelier the shorter it is."""
+        """Each piece counts as one token; shorter tokens are more likely."""
         if not self.logprobs or not tokens:
             return None
         content = [
@@ -247,14 +247,14 @@ def _call(made: FunctionCall) -> dict[str, Any]:
 
 
 def _own_fields(part: object) -> dict[str, Any]:
-    """The fields of a message that Windlass does not know, as the script gives them."""
+    """Additional message fields from the script, which Windlass does not know."""
     match part:
         case Opaque(provider="openai", data=data):
             return data
         case Text() | Thought() | FunctionCall():
             return {}
         case _:
-            raise ValueError(f"the OpenAI wire has no place in an answer for {part!r}")
+            raise ValueError(f"an OpenAI message cannot contain {part!r}")
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

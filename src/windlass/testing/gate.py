@@ -1,4 +1,4 @@
-"""A door between a test and what it tests: closed until the test opens it, from any thread."""
+"""`Gate` and `Latch`: synchronization between a test and the code under test, across threads."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ import threading
 
 
 class Latch:
-    """An event that happens once; threads block for it, tasks of any loop await it."""
+    """An event that is set once. Threads block on it; tasks of any event loop await it."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -18,7 +18,7 @@ class Latch:
             self._event.set()
             waiters, self._waiters = self._waiters, []
         for loop, future in waiters:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no waiter is left
                 loop.call_soon_threadsafe(_resolve, future)
 
     def is_set(self) -> bool:
@@ -38,13 +38,13 @@ class Latch:
                 self._waiters = [waiter for waiter in self._waiters if waiter[1] is not future]
 
     def block(self, timeout: float = 30.0) -> None:
-        """Waits in a thread. Raises `TimeoutError`."""
+        """Blocks the thread until the latch is set. Raises `TimeoutError`."""
         if not self._event.wait(timeout):
             raise TimeoutError(f"not set after {timeout:g} s")
 
 
 class Gate:
-    """Holds an answer back until `open()`; `reached` says that the answer waits at it."""
+    """Delays an answer until `open()`. `reached` is set when the answer waits at the gate."""
 
     def __init__(self) -> None:
         self.reached = Latch()
@@ -58,7 +58,7 @@ class Gate:
         self._opened.set()
 
     async def passed(self) -> None:
-        """Says `reached`, then waits until the gate is open."""
+        """Sets `reached`, then waits until the gate is open."""
         self.reached.set()
         await self._opened.wait()
 

@@ -1,4 +1,7 @@
-"""What Gemini refuses in a request, in its own words."""
+"""Validation of generateContent requests, with Gemini's error messages.
+
+Google's servers refuse unknown field names, so `SHAPES` lists every known field.
+"""
 
 import base64
 import binascii
@@ -7,7 +10,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from windlass.testing.exchange import Refused
+from windlass.testing.exchange import RequestRefused
 
 _DATA = (
     "text",
@@ -20,7 +23,7 @@ _DATA = (
     "toolCall",
     "toolResponse",
 )
-_OPAQUE = {
+_USER_DATA = {
     *("args", "response", "parametersJsonSchema", "responseJsonSchema", "properties", "defs"),
     *("default", "example", "enum", "labels", "partMetadata"),
 }
@@ -39,7 +42,7 @@ _ORDER = (
     "Please ensure that function response parts are in the order of the function call parts of the "
     "function call turn: expected {}, got {}."
 )
-_UNSIGNED = (
+_MISSING_SIGNATURE = (
     "Function call is missing a thought_signature in functionCall parts. This is required for "
     "tools to work correctly, and missing thought_signature may lead to degraded model "
     "performance. Additional data, function call `default_api:{}` , position {}. Please refer to "
@@ -48,32 +51,32 @@ _UNSIGNED = (
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """What differs between Google's services and models."""
+    """Differences between Google's services and models."""
 
     ids: bool = True
-    """Whether calls and responses may have an `id`; Vertex has refused them."""
+    """Whether calls and responses may have an `id`; Vertex refuses it."""
     json_schema: bool = True
-    """Whether `parametersJsonSchema` is known."""
+    """Whether `parametersJsonSchema` is supported."""
     signatures: bool = False
-    """Whether the first call of each step needs its thought signature."""
+    """Whether the first call of each model turn needs its thought signature."""
 
 
-class _Turn(Struct):
+class _Content(Struct):
     place: int
     role: str
     parts: list[dict[str, Any]]
 
-    def holding(self, name: str) -> list[dict[str, Any]]:
+    def parts_named(self, name: str) -> list[dict[str, Any]]:
         return [part[name] for part in self.parts if name in part]
 
 
 def check_generate_request(body: object, rules: Rules) -> dict[str, Any]:
-    """The body with every name in camel case, if Gemini would take it. Raises `Refused`."""
+    """The body with camel-case names, if Gemini would accept it. Raises `RequestRefused`."""
     if not isinstance(body, dict):
         raise _refused("Invalid JSON payload received. Unexpected end of string.")
     request = cast("dict[str, Any]", body)
     check_fields(request)
-    request = cast("dict[str, Any]", _camelled(request))
+    request = cast("dict[str, Any]", _with_camel_names(request))
     contents = cast("list[dict[str, Any]]", request.get("contents") or [])
     turns = [_turn(place, said) for place, said in enumerate(contents)]
     if not turns:
@@ -89,14 +92,14 @@ def check_generate_request(body: object, rules: Rules) -> dict[str, Any]:
     return request
 
 
-def _turn(place: int, said: dict[str, Any]) -> _Turn:
+def _turn(place: int, said: dict[str, Any]) -> _Content:
     role = said.get("role") or "user"
     if role not in ("user", "model"):
         raise _refused("Please use a valid role: user, model.")
     if not said.get("parts"):
         where = f"GenerateContentRequest.contents[{place}].parts"
         raise _refused(f"* {where}: contents.parts must not be empty.")
-    return _Turn(place, role, said["parts"])
+    return _Content(place, role, said["parts"])
 
 
 def _check_part(part: dict[str, Any], path: str, rules: Rules) -> None:
@@ -126,22 +129,22 @@ def _check_part(part: dict[str, Any], path: str, rules: Rules) -> None:
         raise _refused(f"Invalid value at '{at}.{field}' ({struct}), {value!r}")
 
 
-def _merged(turns: list[_Turn]) -> list[_Turn]:
-    """Google's own SDK sends the chunks of a streamed turn back as so many contents."""
-    merged: list[_Turn] = []
+def _merged(turns: list[_Content]) -> list[_Content]:
+    """Joins adjacent model turns: Google's SDK sends each chunk of a streamed turn as a content."""
+    merged: list[_Content] = []
     for turn in turns:
         if merged and turn.role == merged[-1].role == "model":
-            merged[-1] = _Turn(merged[-1].place, "model", [*merged[-1].parts, *turn.parts])
+            merged[-1] = _Content(merged[-1].place, "model", [*merged[-1].parts, *turn.parts])
         else:
             merged.append(turn)
     return merged
 
 
-def _check_order(turns: list[_Turn]) -> None:
+def _check_order(turns: list[_Content]) -> None:
     asked: list[dict[str, Any]] = []
-    before: _Turn | None = None
+    before: _Content | None = None
     for turn in turns:
-        calls, answers = turn.holding("functionCall"), turn.holding("functionResponse")
+        calls, answers = turn.parts_named("functionCall"), turn.parts_named("functionResponse")
         if answers and (turn.role == "model" or not asked):
             raise _refused(_RESPONSE_PLACE)
         if calls and (turn.role != "model" or before is None):
@@ -163,30 +166,30 @@ def _check_answers(asked: list[dict[str, Any]], answers: list[dict[str, Any]]) -
             raise _refused(_ORDER.format(call.get("id"), answer["id"]))
 
 
-def _check_signatures(turns: list[_Turn]) -> None:
-    """Each step since the last ordinary user message must be signed."""
-    current: list[_Turn] = []
+def _check_signatures(turns: list[_Content]) -> None:
+    """Each model turn with calls since the last ordinary user message must be signed."""
+    current: list[_Content] = []
     for turn in turns:
-        if turn.role == "user" and not turn.holding("functionResponse"):
+        if turn.role == "user" and not turn.parts_named("functionResponse"):
             current = []
         current.append(turn)
     for turn in current:
         first = next((part for part in turn.parts if "functionCall" in part), None)
         if first is not None and not first.get("thoughtSignature"):
-            raise _refused(_UNSIGNED.format(first["functionCall"]["name"], turn.place + 1))
+            raise _refused(_MISSING_SIGNATURE.format(first["functionCall"]["name"], turn.place + 1))
 
 
-def _camelled(value: object) -> object:
-    """Names of fields in camel case; a user's own keys stay as they are."""
+def _with_camel_names(value: object) -> object:
+    """Converts field names to camel case. User-defined keys do not change."""
     match value:
         case dict():
             fields = cast("dict[str, Any]", value)
             return {
-                camel(name): field if camel(name) in _OPAQUE else _camelled(field)
+                camel(name): field if camel(name) in _USER_DATA else _with_camel_names(field)
                 for name, field in fields.items()
             }
         case list():
-            return [_camelled(item) for item in cast("list[Any]", value)]
+            return [_with_camel_names(item) for item in cast("list[Any]", value)]
         case _:
             return value
 
@@ -201,8 +204,8 @@ def _is_base64(text: str) -> bool:
     return True
 
 
-# Each field's own shape: a name in this table, with `*` a list of them, with `{}` a map of them.
-# An empty string: whatever it is, it is not looked into.
+# The shape of each field: a name in `SHAPES`; with `*` a list of it; with `{}` a map to it.
+# An empty string means that the value is not checked.
 _Shape = dict[str, str]
 
 
@@ -276,7 +279,7 @@ SHAPES: dict[str, _Shape] = {
 
 
 def check_fields(value: object, shape: str = "request", path: str = "") -> None:
-    """Raises `Refused` at the first name that the shape does not have."""
+    """Raises `RequestRefused` for the first unknown field name."""
     if not isinstance(value, dict):
         raise _refused(f"Invalid value at '{path}' ({shape}), {value!r}")
     for name, field in cast("dict[str, Any]", value).items():
@@ -302,16 +305,16 @@ def _check_field(field: object, shape: str, name: str, path: str) -> None:
         check_fields(field, shape, at)
 
 
-def unknown_name(name: str, path: str) -> Refused:
+def unknown_name(name: str, path: str) -> RequestRefused:
     return _not_a_field(name, path, "Cannot find field.")
 
 
-def not_repeating(name: str, path: str) -> Refused:
+def not_repeating(name: str, path: str) -> RequestRefused:
     return _not_a_field(name, path, "Proto field is not repeating, cannot start list.")
 
 
 def camel(name: str) -> str:
-    """Google's JSON takes both spellings of a field."""
+    """Google accepts both `function_call` and `functionCall`."""
     return re.sub(r"(?<=[a-z0-9])_([a-z])", lambda match: match[1].upper(), name)
 
 
@@ -319,14 +322,14 @@ def snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: f"_{match[1].lower()}", name)
 
 
-def _not_a_field(name: str, path: str, why: str) -> Refused:
+def _not_a_field(name: str, path: str, why: str) -> RequestRefused:
     where = f" at '{path}'" if path else ""
     return _refused(f'Invalid JSON payload received. Unknown name "{name}"{where}: {why}')
 
 
 _MODES = ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED")
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
-_MOST_DECLARATIONS = 512
+MAX_DECLARATIONS = 512
 _BAD_NAME = (
     "Invalid function name. Must start with a letter or an underscore. Must be alphameric (a-z, "
     "A-Z, 0-9), underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 64."
@@ -334,7 +337,7 @@ _BAD_NAME = (
 
 
 def check_tools(request: dict[str, Any], *, json_schema: bool) -> None:
-    """Raises `Refused` for a bad declaration or calling mode. Field names are in camel case."""
+    """Raises `RequestRefused` for an invalid declaration or mode. Expects camel-case names."""
     names: list[str] = []
     for place, made in enumerate(_items(request.get("tools"))):
         for number, declared in enumerate(_items(made.get("functionDeclarations"))):
@@ -343,8 +346,8 @@ def check_tools(request: dict[str, Any], *, json_schema: bool) -> None:
             if declared["name"] in names:
                 raise _refused(f"Duplicate function declaration found: {declared['name']}")
             names.append(declared["name"])
-    if len(names) > _MOST_DECLARATIONS:
-        raise _refused(f"At most {_MOST_DECLARATIONS} function declarations are allowed.")
+    if len(names) > MAX_DECLARATIONS:
+        raise _refused(f"At most {MAX_DECLARATIONS} function declarations are allowed.")
     config = cast("dict[str, Any]", request.get("toolConfig") or {}).get("functionCallingConfig")
     if config is not None:
         _check_calling(config, names)
@@ -399,5 +402,5 @@ def _items(value: object) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def _refused(message: str) -> Refused:
-    return Refused(400, message)
+def _refused(message: str) -> RequestRefused:
+    return RequestRefused(400, message)

@@ -1,14 +1,14 @@
-"""What OpenAI refuses in a chat completion request, in its own words."""
+"""Validation of chat completion requests, with OpenAI's error messages."""
 
 import re
 from typing import Any, cast
 
-from windlass.testing.exchange import Refused
+from windlass.testing.exchange import RequestRefused
 
 _ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 _CONTENT_TYPES = ("text", "image_url", "input_audio", "refusal", "audio", "file")
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
-_NAME_LENGTH = 64
+MAX_NAME_LENGTH = 64
 _UNANSWERED = (
     "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
     "'tool_call_id'. The following tool_call_ids did not have response messages: {}"
@@ -31,23 +31,23 @@ _ONLY_WITH_STREAM = "The 'stream_options' parameter is only allowed when 'stream
 
 
 def check_chat_request(body: object) -> dict[str, Any]:
-    """The body, if OpenAI would take it. Raises `Refused`."""
+    """The body, if OpenAI would accept it. Raises `RequestRefused`."""
     if not isinstance(body, dict):
-        raise Refused(400, _JSON)
+        raise RequestRefused(400, _JSON)
     request = cast("dict[str, Any]", body)
     if not isinstance(request.get("model"), str) or not request["model"]:
-        raise Refused(400, "you must provide a model parameter")
+        raise RequestRefused(400, "you must provide a model parameter")
     _check_messages(_required_array(request, "messages"))
     _check_tools(request)
     if request.get("stream_options") is not None and not request.get("stream"):
-        raise Refused(400, _ONLY_WITH_STREAM, param="stream_options")
+        raise RequestRefused(400, _ONLY_WITH_STREAM, param="stream_options")
     return request
 
 
 def _required_array(request: dict[str, Any], name: str) -> list[Any]:
     value = request.get(name)
     if value is None:
-        raise Refused(
+        raise RequestRefused(
             400,
             f"Missing required parameter: '{name}'.",
             code="missing_required_parameter",
@@ -60,7 +60,7 @@ def _array(value: object, name: str) -> list[Any]:
     if not isinstance(value, list):
         raise _wrong_type(name, "an array of objects", value)
     if not value:
-        raise Refused(400, _EMPTY.format(name), code="empty_array", param=name)
+        raise RequestRefused(400, _EMPTY.format(name), code="empty_array", param=name)
     return cast("list[Any]", value)
 
 
@@ -75,7 +75,7 @@ def _check_messages(messages: list[Any]) -> None:
         if said.get("role") == "tool":
             answered = _answered_id(said, place, answerable)
             if answered not in open_ids:
-                raise Refused(400, _ORPHAN, param=f"messages.[{place}].role")
+                raise RequestRefused(400, _ORPHAN, param=f"messages.[{place}].role")
             open_ids.remove(answered)
             continue
         if open_ids:
@@ -89,10 +89,10 @@ def _check_messages(messages: list[Any]) -> None:
 
 def _answered_id(message: dict[str, Any], place: int, answerable: bool) -> str:
     if not answerable:
-        raise Refused(400, _ORPHAN, param=f"messages.[{place}].role")
+        raise RequestRefused(400, _ORPHAN, param=f"messages.[{place}].role")
     answered = message.get("tool_call_id")
     if not isinstance(answered, str):
-        raise Refused(
+        raise RequestRefused(
             400,
             "Missing parameter 'tool_call_id': messages with role 'tool' must have a "
             "'tool_call_id'.",
@@ -117,7 +117,7 @@ def _check_content(message: dict[str, Any], where: str) -> None:
         return
     if not isinstance(content, list):
         shown = "null" if content is None else _kind(content)
-        raise Refused(
+        raise RequestRefused(
             400,
             f"Invalid value for 'content': expected a string, got {shown}.",
             param=f"{where.replace('[', '.[')}.content",
@@ -142,7 +142,7 @@ def _call_ids(message: dict[str, Any], where: str) -> list[str]:
                     raise _wrong_type(f"{at}.function.arguments", "a string", rest.get("arguments"))
                 ids.append(call_id)
             case _:
-                raise Refused(
+                raise RequestRefused(
                     400,
                     f"Missing required parameter: '{at}'.",
                     code="missing_required_parameter",
@@ -155,7 +155,7 @@ def _check_tools(request: dict[str, Any]) -> None:
     if request.get("tools") is None:
         for name in ("tool_choice", "parallel_tool_calls"):
             if request.get(name) is not None:
-                raise Refused(400, _ONLY_WITH_TOOLS.format(name), param=name)
+                raise RequestRefused(400, _ONLY_WITH_TOOLS.format(name), param=name)
         return
     names: list[str] = []
     for place, made in enumerate(_array(request["tools"], "tools")):
@@ -166,7 +166,7 @@ def _check_tools(request: dict[str, Any]) -> None:
             case {"type": "custom", "custom": {"name": str(name)}}:
                 names.append(name)
             case _:
-                raise Refused(
+                raise RequestRefused(
                     400,
                     f"Missing required parameter: 'tools[{place}].function'.",
                     code="missing_required_parameter",
@@ -183,43 +183,43 @@ def _check_tool_choice(choice: object, names: list[str]) -> None:
             return
         case {"type": "function", "function": {"name": str(name)}}:
             text = f"Invalid value for 'tool_choice': function '{name}' is not in 'tools'."
-            raise Refused(400, text, param="tool_choice")
+            raise RequestRefused(400, text, param="tool_choice")
         case _:
             raise _wrong_value(choice, ("none", "auto", "required"), "tool_choice")
 
 
 def _check_name(name: str, where: str) -> None:
     if not _NAME.fullmatch(name):
-        raise Refused(
+        raise RequestRefused(
             400,
             f"Invalid '{where}': string does not match pattern. Expected a string that matches the "
             "pattern '^[a-zA-Z0-9_-]+$'.",
             code="invalid_value",
             param=where,
         )
-    if len(name) > _NAME_LENGTH:
-        raise Refused(
+    if len(name) > MAX_NAME_LENGTH:
+        raise RequestRefused(
             400,
             f"Invalid '{where}': string too long. Expected a string with maximum length "
-            f"{_NAME_LENGTH}, but got a string with length {len(name)} instead.",
+            f"{MAX_NAME_LENGTH}, but got a string with length {len(name)} instead.",
             code="string_above_max_length",
             param=where,
         )
 
 
-def _unanswered(ids: list[str], place: int) -> Refused:
-    return Refused(400, _UNANSWERED.format(", ".join(ids)), param=f"messages.[{place}].role")
+def _unanswered(ids: list[str], place: int) -> RequestRefused:
+    return RequestRefused(400, _UNANSWERED.format(", ".join(ids)), param=f"messages.[{place}].role")
 
 
-def _wrong_type(where: str, wanted: str, value: object) -> Refused:
+def _wrong_type(where: str, wanted: str, value: object) -> RequestRefused:
     text = f"Invalid type for '{where}': expected {wanted}, but got {_kind(value)} instead."
-    return Refused(400, text, code="invalid_type", param=where)
+    return RequestRefused(400, text, code="invalid_type", param=where)
 
 
-def _wrong_value(value: object, wanted: tuple[str, ...], where: str) -> Refused:
+def _wrong_value(value: object, wanted: tuple[str, ...], where: str) -> RequestRefused:
     listed = ", ".join(f"'{word}'" for word in wanted[:-1])
     text = f"Invalid value: '{value}'. Supported values are: {listed}, and '{wanted[-1]}'."
-    return Refused(400, text, code="invalid_value", param=where)
+    return RequestRefused(400, text, code="invalid_value", param=where)
 
 
 def _kind(value: object) -> str:

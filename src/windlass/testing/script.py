@@ -1,4 +1,13 @@
-"""The steps of a script."""
+"""Scripts: the turns and faults with which a scripted model or a fake upstream answers.
+
+A script is one of:
+
+- a list of steps, one for each request;
+- a function from the request to a step;
+- a single step, which answers every request.
+
+A plain string is a step that answers with that text.
+"""
 
 import asyncio
 import re
@@ -25,16 +34,16 @@ from windlass.model import ModelRequest
 from windlass.testing.gate import Gate
 
 Pieces: TypeAlias = Literal["words", "whole"] | int
-"""How a turn is streamed: word by word, in one piece, or in pieces of so many characters."""
+"""How a turn is streamed: word by word, in one piece, or in pieces of N characters."""
 
 DEFAULT_USAGE = Usage(input_tokens=10, output_tokens=5, total_tokens=15)
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """One answer of the model: its thoughts, then its text, then its calls.
+    """One turn of the model: its thoughts, then its text, then its calls.
 
-    `parts` says the same in any other order, and cannot stand beside the three. A `finish` that is
-    not one of Windlass's words goes over the wire as it is. Calls without an id get one.
+    To use another order, pass `parts` instead of `thoughts`, `text` and `calls`. A `finish` that is
+    not a `FinishReason` is sent unchanged. Calls without an id get one.
     """
 
     text: str = ""
@@ -45,13 +54,13 @@ class Turn(Struct, frozen=True, kw_only=True):
     usage: Usage = DEFAULT_USAGE
     pieces: Pieces = "words"
     signature: str | None = None
-    """The signature of the text, which Gemini sends on its last part."""
+    """The signature of the text. Gemini sends it on the last part."""
 
     def __post_init__(self) -> None:
         if self.parts and (self.text or self.thoughts or self.calls):
-            raise ValueError("a turn has either parts, or text, thoughts and calls")
+            raise ValueError("a turn takes either parts, or text, thoughts and calls; not both")
         if isinstance(self.pieces, int) and self.pieces < 1:
-            raise ValueError("a piece has at least one character")
+            raise ValueError(f"pieces must be at least 1 character long, not {self.pieces}")
 
     @property
     def content(self) -> tuple[AnyPart, ...]:
@@ -65,18 +74,18 @@ class Turn(Struct, frozen=True, kw_only=True):
 
     @property
     def finish_word(self) -> FinishReason | str:
-        """Why the turn ended; `tool_calls` or `stop` unless the script says otherwise."""
+        """Why the turn ended: `finish`, or else `tool_calls` or `stop`."""
         if self.finish is not None:
             return self.finish
         return "tool_calls" if any(isinstance(p, FunctionCall) for p in self.content) else "stop"
 
 
 class Fault(Struct, frozen=True):
-    """Something that goes wrong in place of a turn, or around it."""
+    """A failure that replaces a turn or interrupts it."""
 
 
 class Cut(Fault, frozen=True):
-    """The connection closes after so many pieces, in the middle of the next, or after `byte`."""
+    """The connection closes after N pieces, in the middle of the next one, or after `byte`."""
 
     turn: Turn
     after: int
@@ -93,7 +102,7 @@ class Refuse(Fault, frozen=True):
 
 
 class Interrupt(Fault, frozen=True):
-    """The service reports an error in the stream, after so many pieces."""
+    """The service reports an error in the stream, after N pieces."""
 
     turn: Turn
     after: int
@@ -101,7 +110,7 @@ class Interrupt(Fault, frozen=True):
 
 
 class Slow(Fault, frozen=True):
-    """The step waits for its gate, or some seconds, before a piece; 0 is before the first byte."""
+    """The step waits for its gate or for some seconds before piece `after`; 0 is the first byte."""
 
     step: "Turn | Fault"
     gate: Gate | None
@@ -110,26 +119,26 @@ class Slow(Fault, frozen=True):
 
 
 class MalformedJson(Fault, frozen=True):
-    """The answer breaks off in the middle of its JSON, and ends as if all were well."""
+    """The response stops in the middle of its JSON and then ends normally."""
 
 
 class MalformedSse(Fault, frozen=True):
-    """The stream's framing is broken: an empty line stands where none belongs."""
+    """The stream's framing is broken by a misplaced empty line."""
 
     turn: Turn
     byte: int | None = None
 
 
 class Hang(Fault, frozen=True):
-    """No answer, ever; the connection stays open."""
+    """No response; the connection stays open."""
 
 
 class Disconnect(Fault, frozen=True):
-    """The connection is dropped before any answer."""
+    """The connection closes before any response."""
 
 
 Step: TypeAlias = Turn | Fault | Exception | str
-"""What answers one request. An exception is raised, or over HTTP becomes an error answer."""
+"""The answer to one request. An exception is raised; over HTTP it becomes an error response."""
 
 _Request = TypeVar("_Request")
 Script: TypeAlias = Iterable[Step] | Callable[[_Request], Step] | Step
@@ -163,9 +172,9 @@ def call(
     signature: str | None = None,
     **more: Any,
 ) -> Turn:
-    """A turn that asks for one tool: `call("get_weather", city="Paris")`.
+    """A turn that calls one tool: `call("get_weather", city="Paris")`.
 
-    Arguments that are themselves named `id` or `signature` go into the mapping.
+    Pass arguments named `id` or `signature` in the mapping.
     """
     return raw_call(name, compact_json({**(arguments or {}), **more}), id=id, signature=signature)
 
@@ -178,7 +187,7 @@ def raw_call(
     id: str | None = None,
     signature: str | None = None,
 ) -> Turn:
-    """A turn that asks for one tool with this argument text, which need not be JSON."""
+    """A turn that calls one tool with this argument text, which need not be valid JSON."""
     return Turn(calls=(FunctionCall(name, json, id or "", signature),))
 
 
@@ -190,7 +199,7 @@ def calls(
     finish: FinishReason | str | None = None,
     pieces: Pieces = "words",
 ) -> Turn:
-    """One turn that asks for several tools at once: `calls(call("a"), call("b"))`."""
+    """One turn that calls several tools: `calls(call("a"), call("b"))`."""
     return Turn(
         text=text,
         thoughts=thoughts,
@@ -202,7 +211,7 @@ def calls(
 
 
 def cut(turn: Turn | str, after: int = 0, *, byte: int | None = None) -> Cut:
-    """The turn's answer, broken off after so many pieces, or over HTTP after so many bytes.
+    """The turn, interrupted after `after` pieces, or over HTTP after `byte` bytes.
 
     A piece is a delta: some text or thought, the start of a call, or some of its arguments. Gemini
     sends each call in one piece.
@@ -217,28 +226,28 @@ def refuse(
     retry_after: float | None = None,
     code: str | None = None,
 ) -> Refuse:
-    """An error answer, in the shape that the service has for it."""
+    """An error response, in the format of the service."""
     return Refuse(status, message, retry_after, code)
 
 
 def interrupt(turn: Turn | str, after: int = 0, *, error: Refuse | None = None) -> Interrupt:
-    """The turn's stream with an error event in place of the rest; without a stream, the error."""
+    """The turn's stream, with an error event after `after` pieces; without a stream, the error."""
     return Interrupt(turn_of(turn), after, error or refuse(500, "interrupted by the script"))
 
 
 def slow(
     step: "Turn | Fault | str", gate: Gate | None = None, *, seconds: float = 0.0, after: int = 0
 ) -> Slow:
-    """The step, held back before its first byte, or after so many pieces, until `.gate` is opened.
+    """The step, delayed before its first byte or after `after` pieces, until `.gate` opens.
 
-    With `seconds` it comes by itself.
+    With `seconds` it continues after that time.
     """
     held = turn_of(step) if isinstance(step, str) else step
     return Slow(held, gate if gate or seconds else Gate(), seconds, after)
 
 
 def malformed_json() -> MalformedJson:
-    """An answer, or in a stream an event, that is no valid JSON."""
+    """A response (in a stream: an event) that is not valid JSON."""
     return MalformedJson()
 
 
@@ -250,12 +259,12 @@ def malformed_sse(
 
 
 def hang() -> Hang:
-    """No answer, ever."""
+    """No response; the connection stays open."""
     return Hang()
 
 
 def disconnect() -> Disconnect:
-    """The connection dropped before any answer."""
+    """The connection closes before any response."""
     return Disconnect()
 
 
@@ -264,11 +273,11 @@ def turn_of(turn: Turn | str) -> Turn:
 
 
 class ScriptExhausted(AssertionError):
-    """More requests came than the script has steps."""
+    """There were more requests than the script has steps."""
 
 
 class Stepper(Generic[_Request]):
-    """Hands out a script's steps, one to a request, to any number of threads."""
+    """Returns a script's steps, one for each request. Thread-safe."""
 
     def __init__(self, script: Script[_Request]) -> None:
         self._answer = script if callable(script) else None
@@ -282,7 +291,7 @@ class Stepper(Generic[_Request]):
         if isinstance(step, str):
             return say(step)
         if not isinstance(cast("Any", step), Turn | Fault | Exception):
-            raise TypeError(f"a step is a turn, a string, a fault or an exception, not {step!r}")
+            raise TypeError(f"a step must be a turn, string, fault or exception, not {step!r}")
         return step
 
     def _next_listed(self) -> Step:
@@ -291,7 +300,7 @@ class Stepper(Generic[_Request]):
                 step = next(self._steps)
             except StopIteration:
                 raise ScriptExhausted(
-                    f"the script has {self._taken} steps and this is request {self._taken + 1}"
+                    f"the script has {self._taken} steps, but this is request {self._taken + 1}"
                 ) from None
             self._taken += 1
             return step
@@ -304,19 +313,19 @@ def _steps(script: Iterable[Step] | Step) -> Iterator[Step]:
     yield from script
 
 
-ARGUMENT_PIECE = 8
+ARGUMENT_PIECE_SIZE = 8
 _WORD = re.compile(r"\s*\S+\s?|\s+")
 
 
 def split(text: str, pieces: Pieces, *, words: bool = True) -> list[str]:
-    """The text in pieces that join to it again; text without words goes by characters."""
+    """The text in pieces. With `words=False`, `"words"` splits by characters."""
     match pieces:
         case "whole":
             return [text] if text else []
         case "words" if words:
             return _WORD.findall(text)
         case "words":
-            size = ARGUMENT_PIECE
+            size = ARGUMENT_PIECE_SIZE
         case size:
             pass
     return [text[start : start + size] for start in range(0, len(text), size)]
@@ -336,7 +345,7 @@ def with_ids(turn: Turn, new_id: Callable[[], str]) -> Turn:
 
 
 def events_of(turn: Turn, pieces: Pieces | None = None) -> Iterator[ModelEvent]:
-    """What the turn says, without its end. Calls must have their ids."""
+    """The events of the turn, without `TurnEnded`. All calls must have an id."""
     size = turn.pieces if pieces is None else pieces
     index = 0
     for part in turn.content:
@@ -360,24 +369,24 @@ def events_of(turn: Turn, pieces: Pieces | None = None) -> Iterator[ModelEvent]:
 
 
 class Pace:
-    """The waits of one step, in the order in which its pieces meet them."""
+    """The delays of one step, in the order of its pieces."""
 
     def __init__(self, waits: list[Slow]) -> None:
         self._waits = sorted(waits, key=lambda wait: wait.after)
 
-    async def before(self, piece: int) -> None:
-        """Waits for what stands before this piece; the first is 0."""
+    async def wait_before(self, piece: int) -> None:
+        """Waits for the delays before this piece; the first piece is 0."""
         while self._waits and self._waits[0].after <= piece:
-            await _held(self._waits.pop(0))
+            await _wait_for(self._waits.pop(0))
 
-    async def to_the_end(self) -> None:
-        """Waits for everything that is left."""
+    async def wait_rest(self) -> None:
+        """Waits for all remaining delays."""
         while self._waits:
-            await _held(self._waits.pop(0))
+            await _wait_for(self._waits.pop(0))
 
 
-def unwrapped(step: Turn | Fault) -> tuple[Turn | Fault, Pace]:
-    """The step under its `Slow`s, and their waits."""
+def unwrap_slow(step: Turn | Fault) -> tuple[Turn | Fault, Pace]:
+    """The step without its `Slow` wrappers, and their delays."""
     waits: list[Slow] = []
     while isinstance(step, Slow):
         waits.append(step)
@@ -385,7 +394,7 @@ def unwrapped(step: Turn | Fault) -> tuple[Turn | Fault, Pace]:
     return step, Pace(waits)
 
 
-async def _held(wait: Slow) -> None:
+async def _wait_for(wait: Slow) -> None:
     if wait.seconds:
         await asyncio.sleep(wait.seconds)
     if wait.gate is not None:
@@ -396,14 +405,14 @@ _Body: TypeAlias = dict[str, Any]
 
 
 def tool_results(request: ModelRequest | _Body) -> list[FunctionResponse]:
-    """Every tool result in the request's history, in order; their number tells the round."""
+    """Every tool result in the request's history, in order. Count them to know the round."""
     if isinstance(request, ModelRequest):
         return [answer for message in request.messages for answer in message.responses]
     return _gemini_results(request) if "contents" in request else _openai_results(request)
 
 
 def last_prompt(request: ModelRequest | _Body) -> str:
-    """The text of the last user message, which tells concurrent conversations apart."""
+    """The text of the last user message. It identifies one of several concurrent conversations."""
     if isinstance(request, ModelRequest):
         prompts = [said.text for said in request.messages if said.role == "user"]
     elif "contents" in request:

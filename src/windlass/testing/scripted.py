@@ -1,4 +1,4 @@
-"""ScriptedModel."""
+"""`ScriptedModel`: a model that answers from a script, in process, without network or keys."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -26,7 +26,7 @@ from windlass.testing.script import (
     Stepper,
     Turn,
     events_of,
-    unwrapped,
+    unwrap_slow,
     with_ids,
 )
 
@@ -35,10 +35,10 @@ _FINISH_REASONS: frozenset[str] = frozenset(get_args(FinishReason))
 
 
 class ScriptedModel:
-    """A `Model` that answers from a script and keeps the requests.
+    """A `Model` that answers from a script and records the requests.
 
     `strict` refuses a history that a strict provider would refuse, with `ModelError` status 400.
-    Raises `ScriptExhausted` when more is asked than the script has.
+    Raises `ScriptExhausted` if there are more requests than steps.
     """
 
     def __init__(
@@ -63,66 +63,66 @@ class ScriptedModel:
         step = self._stepper.next(request)
         if isinstance(step, Exception):
             raise raisable(step)
-        said, pace = unwrapped(step)
-        broken = _broken(said)
-        # A real connection waits and fails while it is opened, before there is anything to iterate.
-        if not request.live or broken is None:
-            await pace.to_the_end()
-        await pace.before(0)
-        if broken is None or (broken.error is not None and not request.live):
-            raise await _failure(said)
-        async with aclosing(_told(broken, pace, request.live)) as events:
+        step, pace = unwrap_slow(step)
+        playback = _playback(step)
+        # As with a real connection, waits and failures at the start happen while it opens.
+        if not request.live or playback is None:
+            await pace.wait_rest()
+        await pace.wait_before(0)
+        if playback is None or (playback.error is not None and not request.live):
+            raise await _failure(step)
+        async with aclosing(_played_events(playback, pace, request.live)) as events:
             yield events
 
     async def aclose(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: there are no resources to release."""
 
 
-class _Broken(Struct, frozen=True):
-    """A turn, and where and how it breaks off if it does."""
+class _Playback(Struct, frozen=True):
+    """A turn, and the error that interrupts it after `after` pieces, if any."""
 
     turn: Turn
     after: int = 0
     error: ModelError | None = None
 
 
-def _broken(said: Turn | Fault) -> _Broken | None:
-    match said:
+def _playback(step: Turn | Fault) -> _Playback | None:
+    match step:
         case Turn():
-            return _Broken(said)
+            return _Playback(step)
         case Cut(turn=turn, after=after):
-            return _Broken(turn, after, StreamCut())
+            return _Playback(turn, after, StreamCut())
         case Interrupt(turn=turn, after=after, error=error):
-            return _Broken(turn, after, _refusal(error))
+            return _Playback(turn, after, _refusal(error))
         case _:
             return None
 
 
-async def _told(broken: _Broken, pace: Pace, live: bool) -> AsyncGenerator[ModelEvent]:
-    turn, error = broken.turn, broken.error
+async def _played_events(playback: _Playback, pace: Pace, live: bool) -> AsyncGenerator[ModelEvent]:
+    turn, error = playback.turn, playback.error
     number = 0
     ended: list[ModelEvent] = []
     for event in events_of(with_ids(turn, new_call_id), None if live else "whole"):
-        # A reader knows that a call is complete when the next piece, or the end, has come.
+        # As on a real wire, a call is known to be complete only when the next piece arrives.
         if isinstance(event, ToolCallEnded):
             ended.append(event)
             continue
-        if error is not None and number == broken.after:
+        if error is not None and number == playback.after:
             raise raisable(error)
-        await pace.before(number)
+        await pace.wait_before(number)
         while ended:
             yield ended.pop()
         yield event
         number += 1
-    await pace.to_the_end()
+    await pace.wait_rest()
     if error is not None:
         raise raisable(error)
     for event in ended:
         yield event
-    yield _end_of(turn)
+    yield _turn_ended(turn)
 
 
-def _end_of(turn: Turn) -> TurnEnded:
+def _turn_ended(turn: Turn) -> TurnEnded:
     word = turn.finish_word
     if word in _FINISH_REASONS:
         return TurnEnded(cast("FinishReason", word), turn.usage)
@@ -130,7 +130,7 @@ def _end_of(turn: Turn) -> TurnEnded:
 
 
 async def _failure(fault: Turn | Fault) -> ModelError:
-    """What a real model would raise; for `Hang` this never returns."""
+    """The error that a real model would raise. For `Hang` this never returns."""
     match fault:
         case Refuse() | Interrupt(error=Refuse()):
             return _refusal(fault if isinstance(fault, Refuse) else fault.error)
@@ -139,9 +139,9 @@ async def _failure(fault: Turn | Fault) -> ModelError:
         case Cut():
             return StreamCut()
         case MalformedJson() | MalformedSse():
-            return StreamCut("the model's answer cannot be read")
+            return StreamCut("the model's response is malformed")
         case Disconnect():
-            return ModelError("the connection was closed before an answer", retryable=True)
+            return ModelError("the connection closed before a response", retryable=True)
         case _:
             raise TypeError(f"not a fault: {fault!r}")
 
@@ -157,9 +157,9 @@ def _refusal(refused: Refuse) -> ModelError:
 
 
 def check_history(messages: Sequence[Message]) -> None:
-    """Raises `ModelError` with status 400 at the first breach."""
+    """Raises `ModelError` with status 400 unless each call is answered once, in order, at once."""
     if not messages:
-        raise _refused("there are no messages")
+        raise _refused("the request has no messages")
     asked: tuple[FunctionCall, ...] = ()
     for place, message in enumerate(messages):
         if message.responses or message.role == "tool":
@@ -167,7 +167,7 @@ def check_history(messages: Sequence[Message]) -> None:
         elif asked:
             raise _refused(f"message {place} must answer the calls {_names(asked)}")
         if message.calls and message.role != "assistant":
-            raise _refused(f"message {place} has calls, and its role is {message.role}")
+            raise _refused(f"message {place} has calls, but its role is {message.role}")
         asked = message.calls
     if asked:
         raise _refused(f"the calls {_names(asked)} of the last message have no answer")
@@ -175,11 +175,11 @@ def check_history(messages: Sequence[Message]) -> None:
 
 def _check_answers(place: int, message: Message, asked: tuple[FunctionCall, ...]) -> None:
     if message.role != "tool" or len(message.responses) != len(message.parts):
-        raise _refused(f"message {place}: answers stand alone in a message with the role tool")
+        raise _refused(f"message {place}: results need a message of role tool of their own")
     wanted = [(made.id, made.name) for made in asked]
     given = [(answer.id, answer.name) for answer in message.responses]
     if wanted != given:
-        raise _refused(f"message {place} answers {given}, and the calls before it are {wanted}")
+        raise _refused(f"message {place} answers {given}, but the calls before it are {wanted}")
 
 
 def _names(asked: tuple[FunctionCall, ...]) -> str:

@@ -1,4 +1,4 @@
-"""An HTTP server in a thread of its own, which plays answers. The only module here with sockets."""
+"""The HTTP server of the fakes, in its own thread. No other module here uses sockets."""
 
 import asyncio
 import threading
@@ -8,18 +8,17 @@ from concurrent.futures import Future
 import msgspec
 from aiohttp import web
 
-from windlass.testing.exchange import Answer, Received
+from windlass.testing.exchange import PlannedResponse, Received
 
-# How long a shutdown waits for connections that do not mind being cancelled. It must not be 0,
-# which aiohttp takes for no limit.
+# How long a shutdown waits for connections. Not 0: aiohttp reads 0 as "no limit".
 SHUTDOWN_SECONDS = 0.05
 
 
 class ServerThread:
-    """Serves on 127.0.0.1 until `stop`, whoever the client is: a task, a thread, a process."""
+    """Serves on 127.0.0.1 until `stop`, for clients in any task, thread or process."""
 
     def __init__(
-        self, answer: Callable[[Received], Answer], write_size: int | None, port: int = 0
+        self, answer: Callable[[Received], PlannedResponse], write_size: int | None, port: int = 0
     ) -> None:
         self._answer = answer
         self._write_size = write_size
@@ -31,12 +30,12 @@ class ServerThread:
         self._thread = threading.Thread(target=self._run, name="windlass-fake", daemon=True)
 
     def start(self) -> int:
-        """Returns the port once the server listens. Raises `OSError` if it cannot."""
+        """Starts the server and returns its port. Raises `OSError` if it cannot listen."""
         self._thread.start()
         return self._port.result()
 
     def stop(self) -> None:
-        """Drops every connection and returns when the thread is gone."""
+        """Closes all connections and waits until the thread has ended."""
         if self._loop is not None and self._stopping is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
@@ -74,30 +73,30 @@ class ServerThread:
             raw = await request.content.read()
             return await self._play(request, self._answer(_received(request, raw)))
         except ConnectionError:
-            return web.Response()  # The client has left; nobody will read this.
+            return web.Response()  # The client has disconnected: this is not sent.
         finally:
             self._tasks.discard(task)
 
-    async def _play(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
-        if answer.length is not None or not answer.writes:
-            await answer.pace.to_the_end()
-        await answer.pace.before(0)
-        if answer.end == "never":
+    async def _play(self, request: web.BaseRequest, planned: PlannedResponse) -> web.StreamResponse:
+        if planned.length is not None or not planned.writes:
+            await planned.pace.wait_rest()
+        await planned.pace.wait_before(0)
+        if planned.end == "never":
             await asyncio.get_running_loop().create_future()
-        response = web.StreamResponse(status=answer.status, headers=answer.headers)
-        response.content_length = answer.length
-        if answer.length is None:
+        response = web.StreamResponse(status=planned.status, headers=planned.headers)
+        response.content_length = planned.length
+        if planned.length is None:
             response.enable_chunked_encoding()
-        if answer.writes:
+        if planned.writes:
             await response.prepare(request)
-        for piece, data in enumerate(answer.writes):
-            await answer.pace.before(piece)
-            if piece == len(answer.writes) - 1:
-                await answer.pace.to_the_end()
+        for piece, data in enumerate(planned.writes):
+            await planned.pace.wait_before(piece)
+            if piece == len(planned.writes) - 1:
+                await planned.pace.wait_rest()
             for part in _parts(data, self._write_size):
                 await response.write(part)
-        if answer.end == "close" and request.transport is not None:
-            # What is written goes out first; aiohttp then finds the connection gone, and is quiet.
+        if planned.end == "close" and request.transport is not None:
+            # Written data is still sent; aiohttp then sees a closed connection and logs nothing.
             request.transport.close()
         return response
 

@@ -1,4 +1,4 @@
-"""FakeUpstream."""
+"""`FakeUpstream`: the base of the fake services. It has a script, a server and the requests."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -8,14 +8,14 @@ import msgspec
 
 from windlass.errors import ModelError
 from windlass.testing.exchange import (
-    Answer,
-    Exchange,
+    PlannedResponse,
     Received,
-    Refused,
+    RequestRefused,
+    ResponseWriter,
     Transport,
-    answer_to,
-    json_answer,
     json_bytes,
+    json_response,
+    response_to,
 )
 from windlass.testing.script import Fault, Refuse, Script, ScriptExhausted, Stepper, Turn
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 class FakeUpstream(ABC):
-    """A service on 127.0.0.1, in a thread of its own, that answers from a script.
+    """A service on 127.0.0.1, in its own thread, that answers from a script.
 
-    Use it as `with` or `async with`. `requests` are the model requests that came, refused ones too.
+    Use it in a `with` or `async with` statement. `requests` are the received model requests,
+    including refused ones.
     """
 
     def __init__(
@@ -41,18 +42,18 @@ class FakeUpstream(ABC):
         self._port = 0
 
     def start(self) -> Self:
-        """Listens. Raises `OSError` if the port is taken."""
-        # aiohttp costs its import only to those who start a server.
+        """Starts the server. Raises `OSError` if the port is in use."""
+        # Imported here: aiohttp is slow to import.
         from windlass.testing.server import ServerThread
 
         if self._server is None:
-            server = ServerThread(self._answered, self._transport.write_size, self._wanted_port)
+            server = ServerThread(self._handle, self._transport.write_size, self._wanted_port)
             self._port = server.start()
             self._server = server
         return self
 
     def close(self) -> None:
-        """Drops every connection. A closed fake may be started again."""
+        """Stops the server and closes all connections. `start` starts it again."""
         server, self._server = self._server, None
         if server is not None:
             server.stop()
@@ -73,59 +74,61 @@ class FakeUpstream(ABC):
     def root_url(self) -> str:
         """`http://127.0.0.1:port`. Raises `RuntimeError` before the fake is started."""
         if self._server is None:
-            raise RuntimeError("the fake is not started: use it in a `with` statement")
+            raise RuntimeError("the fake is not running: use it in a `with` statement")
         return f"http://127.0.0.1:{self._port}"
 
     @property
     @abstractmethod
     def base_url(self) -> str:
-        """What clients take for the service's address."""
+        """The base URL that clients use."""
 
     @abstractmethod
-    def _accepted(self, received: Received) -> Exchange | Any:
-        """The exchange of a model request that the service accepts; of others, the JSON answer.
+    def _accepted(self, received: Received) -> ResponseWriter | Any:
+        """The writer for an accepted model request, or the JSON value for any other request.
 
-        Raises `Refused`.
+        Raises `RequestRefused`.
         """
 
     @abstractmethod
     def _is_model_request(self, received: Received) -> bool: ...
 
     @abstractmethod
-    def _error_body(self, error: Refuse | Refused) -> Any:
-        """The error in the service's shape."""
+    def _error_body(self, error: Refuse | RequestRefused) -> Any:
+        """The error in the format of the service."""
 
     def _headers(self) -> dict[str, str]:
-        """What the service adds to every answer."""
+        """Headers that the service adds to every response."""
         return {}
 
-    def _answered(self, received: Received) -> Answer:
-        answer = self._answer(received)
-        return msgspec.structs.replace(answer, headers={**self._headers(), **answer.headers})
+    def _handle(self, received: Received) -> PlannedResponse:
+        response = self._respond(received)
+        return msgspec.structs.replace(response, headers={**self._headers(), **response.headers})
 
-    def _answer(self, received: Received) -> Answer:
+    def _respond(self, received: Received) -> PlannedResponse:
         is_model_request = self._is_model_request(received)
         if is_model_request:
             self.requests.append(received)
         try:
             accepted = self._accepted(received)
             if not is_model_request:
-                return json_answer(json_bytes(accepted))
+                return json_response(json_bytes(accepted))
             step = self._step(received)
-            return answer_to(step, accepted, self._transport, self._error_answer)
-        except Refused as refused:
-            return self._error_answer(refused)
+            return response_to(step, accepted, self._transport, self._error_response)
+        except RequestRefused as refused:
+            return self._error_response(refused)
         except ValueError as error:
-            return self._error_answer(Refused(400, str(error), code="script_failed"))
+            return self._error_response(RequestRefused(400, str(error), code="script_failed"))
 
     def _step(self, received: Received) -> Turn | Fault:
         try:
             step = self._stepper.next(received.body)
         except ScriptExhausted as error:
-            raise Refused(400, str(error), code="script_exhausted") from None
+            raise RequestRefused(400, str(error), code="script_exhausted") from None
         except Exception as error:
-            # The script is the user's own code: what it raises is what the client gets to read.
-            raise Refused(400, f"the script failed: {error!r}", code="script_failed") from error
+            # The script is user code: report its error to the client.
+            raise RequestRefused(
+                400, f"the script failed: {error!r}", code="script_failed"
+            ) from error
         match step:
             case ModelError(status=int(status), message=message, code=code):
                 return Refuse(status, message, step.retry_after, code)
@@ -134,7 +137,7 @@ class FakeUpstream(ABC):
             case _:
                 return step
 
-    def _error_answer(self, error: Refuse | Refused) -> Answer:
+    def _error_response(self, error: Refuse | RequestRefused) -> PlannedResponse:
         seconds = error.retry_after if isinstance(error, Refuse) else None
         retry = {} if seconds is None else {"Retry-After": f"{seconds:g}"}
-        return json_answer(json_bytes(self._error_body(error)), error.status, retry)
+        return json_response(json_bytes(self._error_body(error)), error.status, retry)

@@ -15,7 +15,7 @@ from windlass.content import Message
 from windlass.errors import ConfigError
 from windlass.models.aistudio.config import INSTALL_BROWSER, BrowserConfig
 from windlass.models.aistudio.page import ChatPage
-from windlass.models.aistudio.wire import Prompt, SaidTurn, plan_of
+from windlass.models.aistudio.wire import PagePrompt, SaidTurn, plan_of
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page, Playwright
@@ -216,4 +216,4 @@ class PagePool:
 
 def _begins_anew(messages: Sequence[Message], live: tuple[SaidTurn, ...]) -> bool:
     plan = plan_of(messages, live)
-    return isinstance(plan, Prompt) and plan.new_chat
+    return isinstance(plan, PagePrompt) and plan.new_chat

@@ -19,8 +19,8 @@ from windlass.models.aistudio.elements import page_failed
 from windlass.models.aistudio.schema import Declarations, SchemaConverter
 from windlass.models.aistudio.turn import PageTurn, Patience
 from windlass.models.aistudio.wire import (
+    PagePrompt,
     Plan,
-    Prompt,
     SaidTurn,
     has_search,
     offered_functions,
@@ -28,8 +28,7 @@ from windlass.models.aistudio.wire import (
     reminder,
     said_turns,
 )
-from windlass.models.retry import Retry
-from windlass.models.turn import Waiting
+from windlass.models.retry import Retry, Waiting
 from windlass.settings import FunctionCallingSettings
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ log = logging.getLogger("windlass.models.aistudio")
 _OF_THE_PAGE = frozenset({"page_failed", "timeout"})
 
 
-class Conversation:
+class PageConversation:
     """A request and its answer on a page that belongs to it alone for as long."""
 
     def __init__(
@@ -74,7 +73,7 @@ class Conversation:
         held, end = self._held, None
         plan = plan_of(request.messages, held.live)
         held.live = None  # until the turn is whole
-        said = _Said()
+        said = _ReceivedTurn()
         try:
             async with self._in_time("become ready"):
                 plan = await self._orchestrator.prepare(held, plan, request, declarations)
@@ -121,14 +120,14 @@ class Conversation:
                     yield event
                 return
             log.warning("The model did not keep to tool_choice; asking once more")
-            plan = Prompt(reminder(request.tool_choice, functions), new_chat=False)
+            plan = PagePrompt(reminder(request.tool_choice, functions), new_chat=False)
 
     async def _turn(self, plan: Plan, known: tuple[str, ...]) -> AsyncGenerator[ModelEvent, None]:
         chat = self._held.chat
         turn = PageTurn(known)
         async with chat.watch() as watch:
             async with self._in_time("taken the prompt"):
-                if isinstance(plan, Prompt):
+                if isinstance(plan, PagePrompt):
                     await chat.send(plan.text)
                 else:
                     await chat.answer_calls(plan.texts)
@@ -183,7 +182,7 @@ class Conversation:
             chat.model = None
 
 
-class _Said:
+class _ReceivedTurn:
     """What the model said in this turn, for the comparison with the next request's history."""
 
     def __init__(self) -> None:
@@ -234,7 +233,7 @@ class Orchestrator:
         if held.chat.model != self._model:
             held.declared = None
             await held.chat.open(self._model)
-        if isinstance(plan, Prompt) and plan.new_chat:
+        if isinstance(plan, PagePrompt) and plan.new_chat:
             if not held.chat.is_new:
                 held.declared = None
                 await held.chat.new_chat()
@@ -258,11 +257,11 @@ class Orchestrator:
             except ModelError as problem:
                 log.warning("The page's declarations could not be cleared: %s", problem)
 
-    async def _with_system(self, held: HeldPage, plan: Prompt) -> Prompt:
+    async def _with_system(self, held: HeldPage, plan: PagePrompt) -> PagePrompt:
         """System instructions have a field of their own; otherwise they go before the prompt."""
         if await held.chat.set_field("system", plan.system) or not plan.system:
             return plan
-        return Prompt(f"{plan.system}\n\n{plan.text}", new_chat=True)
+        return PagePrompt(f"{plan.system}\n\n{plan.text}", new_chat=True)
 
     async def _set_tools(
         self, held: HeldPage, request: ModelRequest, declarations: Declarations

@@ -17,15 +17,14 @@ from windlass.events import ModelEvent
 from windlass.model import ModelRequest
 from windlass.models.aistudio.browser import PagePool, SharedBrowser
 from windlass.models.aistudio.config import BrowserConfig, browser_config, check_playwright
-from windlass.models.aistudio.conversation import Conversation, Orchestrator
+from windlass.models.aistudio.conversation import Orchestrator, PageConversation
 from windlass.models.aistudio.elements import page_failed
 from windlass.models.aistudio.page import ChatPage
 from windlass.models.aistudio.schema import SchemaConverter
 from windlass.models.aistudio.turn import Patience
 from windlass.models.aistudio.wire import check_request, offered_functions
 from windlass.models.keys import Key
-from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts
-from windlass.models.turn import Waiting
+from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts, Waiting
 from windlass.settings import FunctionCallingSettings, function_calling_settings
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ class AIStudioModel:
             said = False
             try:
                 async with self._pages().page(request.messages) as held:
-                    conversation = Conversation(
+                    conversation = PageConversation(
                         held,
                         self.orchestrator,
                         self._config.snapshots,

@@ -43,7 +43,7 @@ class SaidTurn(Struct, frozen=True):
     answers: tuple[str, ...] = ()
 
 
-class Prompt(Struct, frozen=True):
+class PagePrompt(Struct, frozen=True):
     """A text for the prompt field; `new_chat` says that nothing of the open chat is wanted."""
 
     text: str
@@ -52,13 +52,13 @@ class Prompt(Struct, frozen=True):
     """The system instructions of a new chat."""
 
 
-class Answers(Struct, frozen=True):
+class CallAnswers(Struct, frozen=True):
     """One text for the response field of each pending call, in the order of the calls."""
 
     texts: tuple[str, ...]
 
 
-Plan: TypeAlias = Prompt | Answers
+Plan: TypeAlias = PagePrompt | CallAnswers
 
 
 def said_turns(messages: Sequence[Message]) -> tuple[SaidTurn, ...]:
@@ -81,13 +81,13 @@ def plan_of(messages: Sequence[Message], live: Sequence[SaidTurn] | None) -> Pla
         if answers := _answers(last, rest):
             return answers
         if rest and not last.calls and all(message.role == "user" for message in rest):
-            return Prompt("\n\n".join(message.text for message in rest), new_chat=False)
+            return PagePrompt("\n\n".join(message.text for message in rest), new_chat=False)
     system = "\n\n".join(message.text for message in messages if message.role == "system")
     said = [message for message in messages if message.role != "system"]
-    return Prompt(_rendered(said), new_chat=True, system=system)
+    return PagePrompt(_rendered(said), new_chat=True, system=system)
 
 
-def _answers(asked: Message, rest: Sequence[Message]) -> Answers | None:
+def _answers(asked: Message, rest: Sequence[Message]) -> CallAnswers | None:
     """The answers to the last turn's calls, if the request brings all of them and nothing else."""
     if not asked.calls or not rest or any(message.role != "tool" for message in rest):
         return None
@@ -99,7 +99,7 @@ def _answers(asked: Message, rest: Sequence[Message]) -> Answers | None:
     by_id = {response.id: response for response in responses}
     if len(by_id) == len(responses) and all(call.id in by_id for call in asked.calls):
         responses = [by_id[call.id] for call in asked.calls]
-    return Answers(tuple(_answer_text(response) for response in responses))
+    return CallAnswers(tuple(_answer_text(response) for response in responses))
 
 
 def _answer_text(response: FunctionResponse) -> str:

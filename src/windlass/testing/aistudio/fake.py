@@ -1,4 +1,4 @@
-"""A local replica of the Google AI Studio page, which plays a script in a real browser."""
+"""A local replica of the Google AI Studio page that plays a script in a real browser."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from windlass.testing.aistudio.steps import page_events
 from windlass.testing.exchange import (
-    Answer,
-    Exchange,
     Frames,
+    PlannedResponse,
     Received,
-    Refused,
+    RequestRefused,
+    ResponseWriter,
     Transport,
     json_bytes,
 )
@@ -74,28 +74,29 @@ PARTS = frozenset(
         "callout",
     }
 )
-"""The parts of the page that can be broken."""
+"""The parts of the page that the option `broken` can break."""
 
 
 class PageOptions(TypedDict, total=False):
-    """What a test may say about the page.
+    """The options of the replica page.
 
-    `variant`: the markup. "older" has no `data-test-id` and no `data-turn-role`, a run button that
-    is `disabled` and then says "Stop generating"; "newer" has other classes.
-    `broken`: parts, out of `PARTS`, that no selector finds: they lose their tag and attributes.
-    `models`: the models to choose from, the first one chosen; `without_function_calling`: those
-    that have no function-calling row. `switched_on`: the switches that are on at the start;
-    `stuck`: those that do not move when they are clicked.
+    `variant`: the markup. "older" has no `data-test-id` and no `data-turn-role`, and its run button
+    is first `disabled` and then labelled "Stop generating"; "newer" has other classes.
+    `broken`: names from `PARTS`. These parts lose their tag and attributes, so no selector matches.
+    `models`: the available models; the first one is selected. `without_function_calling`: models
+    without a function-calling row. `switched_on`: the switches that are on at the start. `stuck`:
+    switches that do not react to clicks.
     `tools_collapsed`, `visual_tab_first`: how the tools panel and the editor open.
-    `overlay`: a dialog in front of the page, which can be closed or is there to stay.
-    `late`: what waits for a gate, or some seconds: the page, a switch that was clicked, the
-    editor's dialog, its saving.
-    `resume`: whether the model goes on when all calls are answered or after each answer.
-    `answered`: whether an answered field is disabled or just keeps its value.
-    `new_chat_resets`: whether a new chat resets the tools. `visible_turns`: how many turns are on
-    the screen, if not all: the others are empty. `token_counts`: whether the page shows them;
-    `notices_stay`: whether an error stays beside the next request, and serves for it too.
-    `signed_in`: whether the page is shown, or the way to sign in.
+    `overlay`: a dialog in front of the page; "stuck" cannot be closed.
+    `late`: what waits for a gate or for some seconds: the page, a clicked switch, the editor's
+    dialog, or saving in the editor.
+    `resume`: whether the model continues when all calls are answered or after each answer.
+    `answered`: whether an answered field is disabled or keeps its value.
+    `new_chat_resets`: whether a new chat resets the tools. `visible_turns`: the number of turns on
+    the screen (None: all); the others are empty. `token_counts`: whether the page shows them.
+    `notices_stay`: whether an error stays visible during the next request and also reports its
+    error.
+    `signed_in`: whether the page is shown, or the sign-in page.
     """
 
     variant: Variant
@@ -139,14 +140,14 @@ class Page(Struct, frozen=True, kw_only=True):
     signed_in: bool = True
 
     def to_dict(self) -> dict[str, Any]:
-        """What the page's own code reads."""
+        """The options as the page's JavaScript reads them."""
         plain = {name: getattr(self, name) for name in self.__struct_fields__}
         listed = ("broken", "models", "without_function_calling", "switched_on", "stuck", "late")
         return {**plain, **{name: list(plain[name]) for name in listed}}
 
 
 def page_of(options: PageOptions) -> Page:
-    """The page with these options. Raises `ValueError` for a word that is none of them."""
+    """The page with these options. Raises `ValueError` for an unknown value."""
     page = Page(**options)
     _check("variant", [page.variant], get_args(Variant))
     _check("broken", page.broken, sorted(PARTS))
@@ -155,16 +156,16 @@ def page_of(options: PageOptions) -> Page:
     _check("late", page.late, get_args(Place))
     _check("without_function_calling", page.without_function_calling, page.models)
     if not page.models:
-        raise ValueError("models: the page needs at least one")
+        raise ValueError("models: at least one model is required")
     return page
 
 
 def _check(option: str, words: Collection[str], known: Collection[str]) -> None:
     if isinstance(words, str):
-        raise ValueError(f"{option}: a collection of words, not the string {words!r}")
+        raise ValueError(f"{option}: must be a collection of strings, not the string {words!r}")
     for word in words:
         if word not in known:
-            raise ValueError(f"{option}: there is no {word!r}; known are {', '.join(known)}")
+            raise ValueError(f"{option}: unknown value {word!r}; supported: {', '.join(known)}")
 
 
 _STATIC = Path(__file__).parent / "static"
@@ -172,7 +173,7 @@ _MODULES = (
     *("markup", "server", "state", "notices", "overlay", "schema", "chunks", "turns", "editor"),
     *("tools", "settings", "generation", "prompt", "app"),
 )
-"""Each after those that it imports."""
+"""In dependency order: a module comes after the modules that it imports."""
 _CONTENT_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _POLICY = "default-src 'self'; base-uri 'none'; require-trusted-types-for 'script'"
 _NEW_CHAT = "/prompts/new_chat"
@@ -180,13 +181,13 @@ _SIGN_IN = "/v3/signin/identifier"
 
 
 class FakeAIStudio(FakeUpstream):
-    """The AI Studio page from a script, at `url`; `?model=` chooses the model.
+    """The AI Studio page, driven by a script, at `url`; `?model=` selects the model.
 
-    `requests` are what the page asked of its model. Their `body` has `model`, `prompt` (None when
-    answers to calls made it go on), `answers` (`name`, `arguments` and `response` as typed),
-    `switches`, `declarations` as they were saved, `system`, `settings`, and the whole chat as
-    Gemini's `contents`, so that `last_prompt` and `tool_results` read it. `saves` are the
-    declarations of each Save that the editor took, and `stopped` is set once Stop was pressed.
+    `requests` are the page's requests to its model. Their `body` has `model`, `prompt` (None when
+    the model continues after answered calls), `answers` (`name`, `arguments` and `response` as
+    typed), `switches`, the saved `declarations`, `system`, `settings`, and the whole chat as
+    Gemini's `contents`, which `last_prompt` and `tool_results` can read. `saves` are the
+    declarations of each successful Save in the editor. `stopped` is set when Stop is pressed.
     The options are in `PageOptions`.
     """
 
@@ -215,14 +216,16 @@ class FakeAIStudio(FakeUpstream):
     def _headers(self) -> dict[str, str]:
         return {"Content-Security-Policy": _POLICY}
 
-    def _answer(self, received: Received) -> Answer:
+    def _respond(self, received: Received) -> PlannedResponse:
         if received.method != "GET":
-            return super()._answer(received)
+            return super()._respond(received)
         match received.path.split("/")[1:]:
             case ["prompts", _] if self._page.signed_in:
                 return _file("index.html")
             case ["prompts", _]:
-                return Answer([], Pace([]), status=302, headers={"Location": _SIGN_IN}, length=0)
+                return PlannedResponse(
+                    [], Pace([]), status=302, headers={"Location": _SIGN_IN}, length=0
+                )
             case ["v3", "signin", _]:
                 return _file("signin.html")
             case ["static", "page.js"]:
@@ -231,32 +234,32 @@ class FakeAIStudio(FakeUpstream):
             case ["static", name] if (_STATIC / name).is_file():
                 return _file(name)
             case ["replica", "gate", place] if place in self._waits:
-                return Answer([b"{}"], Pace([self._waits[place]]), length=2)
+                return PlannedResponse([b"{}"], Pace([self._waits[place]]), length=2)
             case _:
-                return self._error_answer(Refused(404, f"there is no {received.path}"))
+                return self._error_response(RequestRefused(404, f"Not found: {received.path}"))
 
     def _is_model_request(self, received: Received) -> bool:
         return received.path == "/replica/generate"
 
-    def _accepted(self, received: Received) -> Exchange | Any:
+    def _accepted(self, received: Received) -> ResponseWriter | Any:
         match received.path:
             case "/replica/generate":
-                return _PageExchange()
+                return _PageWriter()
             case "/replica/saved":
                 self.saves.append(received.body)
             case "/replica/stopped":
                 self.stopped.set()
             case path:
-                raise Refused(404, f"there is no {path}")
+                raise RequestRefused(404, f"Not found: {path}")
         return {}
 
-    def _error_body(self, error: Refuse | Refused) -> Any:
+    def _error_body(self, error: Refuse | RequestRefused) -> Any:
         where = "callout" if error.status == 429 else "turn" if error.status >= 500 else "toast"
         return {"type": "error", "where": where, "message": error.message}
 
 
-class _PageExchange(Struct, frozen=True):
-    """The page always reads a stream, of the events that it plays."""
+class _PageWriter(Struct, frozen=True):
+    """The page always reads a stream of page events."""
 
     streams: bool = True
 
@@ -282,16 +285,16 @@ def _wait(held: Gate | float) -> Slow:
 
 @cache
 def _code() -> bytes:
-    """The page's modules as one, which a browser loads in half the time. Their names are unique."""
+    """All modules joined into one script, which loads in half the time. Their names are unique."""
     code = "\n".join((_STATIC / f"{name}.js").read_text("utf-8") for name in _MODULES)
     return re.sub(r"^import .+;\n|^export ", "", code, flags=re.MULTILINE).encode()
 
 
-def _file(name: str) -> Answer:
+def _file(name: str) -> PlannedResponse:
     path = _STATIC / name
     return _content(path.read_bytes(), path.suffix)
 
 
-def _content(data: bytes, suffix: str) -> Answer:
+def _content(data: bytes, suffix: str) -> PlannedResponse:
     headers = {"Content-Type": f"{_CONTENT_TYPES[suffix]}; charset=utf-8"}
-    return Answer([data], Pace([]), headers=headers, length=len(data))
+    return PlannedResponse([data], Pace([]), headers=headers, length=len(data))

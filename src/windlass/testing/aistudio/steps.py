@@ -1,8 +1,8 @@
-"""Steps of a script that only a page can play, beside the turns and faults of every script.
+"""Script steps that only the page supports, in addition to the usual turns and faults.
 
-What needs no step of its own: `hang()` is a spinner that never ends, `slow(turn)` a first token
-that is late, `cut` and `disconnect` an answer that breaks off. A call that the model gets wrong is
-just another call: `call("get_wea")`, `call("default_api:f")`, `raw_call("f", "{<ctrl46>x...")`.
+Some cases need no special step: `hang()` is an endless spinner, `slow(turn)` a late first token,
+and `cut` and `disconnect` interrupt the answer. Write a malformed call as a normal call:
+`call("get_wea")`, `call("default_api:f")`, `raw_call("f", "{<ctrl46>x...")`.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -14,13 +14,13 @@ from windlass.testing.gate import Gate
 from windlass.testing.script import Refuse, Slow, Turn, events_of, refuse, slow, turn_of
 
 PageEvent: TypeAlias = dict[str, Any]
-"""Something that happens in the page, by its `type`."""
+"""An event in the page; `type` is its kind."""
 
 _IDLE: PageEvent = {"type": "idle"}
 
 
 def late_calls(turn: Turn, gate: Gate | None = None, *, seconds: float = 0.0) -> Slow:
-    """The turn, whose calls come only after the run button is idle: then the step waits."""
+    """The turn; its calls appear only after the run button is idle and the step has waited."""
     events = page_events(turn)
     before = [event for event in events if event["type"] != "call"]
     calls = [event for event in events if event["type"] == "call"]
@@ -29,7 +29,7 @@ def late_calls(turn: Turn, gate: Gate | None = None, *, seconds: float = 0.0) ->
 
 
 def filled_late(turn: Turn, gate: Gate | None = None, *, seconds: float = 0.0) -> Slow:
-    """The turn, whose calls are empty when the run button goes idle, and filled after a wait."""
+    """The turn; its calls are empty when the run button becomes idle, and filled after a wait."""
     events = page_events(turn)
     empty = [event | {"arguments": ""} if event["type"] == "call" else event for event in events]
     written = [event["arguments"] for event in events if event["type"] == "call"]
@@ -39,7 +39,7 @@ def filled_late(turn: Turn, gate: Gate | None = None, *, seconds: float = 0.0) -
 
 
 def rendered_twice(turn: Turn) -> Turn:
-    """The turn, with a fresh element for each call in the frame after the one that shows it."""
+    """The turn; the page replaces the element of each call in the next animation frame."""
     events: list[PageEvent] = []
     calls = 0
     for event in page_events(turn):
@@ -53,29 +53,29 @@ def rendered_twice(turn: Turn) -> Turn:
 def toast(
     message: str, level: Literal["warning", "error"] = "warning", *, turn: Turn | str = ""
 ) -> Turn:
-    """A toast, and then the turn."""
+    """The turn, after a toast."""
     said = turn_of(turn)
     shown = {"type": "toast", "message": message, "level": level}
     return _playing([shown, *page_events(said)], said)
 
 
 def quota_callout(message: str = "You have reached your quota. Try again later.") -> Refuse:
-    """The callout of a quota that is used up."""
+    """The callout for an exhausted quota."""
     return refuse(429, message)
 
 
 def model_error(message: str = "An internal error has occurred.") -> Refuse:
-    """An error in the place of the model's turn."""
+    """An error instead of the model's turn."""
     return refuse(500, message)
 
 
 def written_call(name: str, /, **arguments: Any) -> Turn:
-    """A call that the model writes as text, although the page has function calling."""
+    """A call that the model writes as text although the page supports function calling."""
     return Turn(text=f"Request function call: {name}\nParameters:\n{compact_json(arguments)}")
 
 
 def page_events(turn: Turn) -> list[PageEvent]:
-    """What happens in the page, piece by piece. A call comes whole."""
+    """The page events of the turn. A call is one event."""
     return [shown for event in events_of(turn) if (shown := _shown(event)) is not None]
 
 
@@ -90,7 +90,7 @@ def _shown(event: ModelEvent) -> PageEvent | None:
         case PartReceived(part=Opaque(provider="aistudio", data=data)):
             return data
         case PartReceived(part=part):
-            raise ValueError(f"the page has no place in an answer for {part!r}")
+            raise ValueError(f"the page cannot show {part!r}")
         case _:
             return None
 

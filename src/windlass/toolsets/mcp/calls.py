@@ -18,7 +18,7 @@ from windlass.content import FunctionCall, FunctionResponse, InlineData, Part, S
 from windlass.errors import ToolError
 from windlass.tool.injection import Decision, ToolContext
 from windlass.toolsets.mcp.connection import Down, Supervisor, awaited
-from windlass.toolsets.mcp.options import Server
+from windlass.toolsets.mcp.options import McpServer
 from windlass.toolsets.mcp.pins import Pin
 
 
@@ -140,7 +140,7 @@ def _link(link: types.ResourceLink) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value is not None}
 
 
-class _Call:
+class _RunningCall:
     """A call that runs: its clock, and whom to ask."""
 
     def __init__(self, tool: str, context: ToolContext, home: asyncio.AbstractEventLoop) -> None:
@@ -183,15 +183,17 @@ async def asking(
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ask(), home))
 
 
-_current: contextvars.ContextVar[_Call | None] = contextvars.ContextVar("mcp_call", default=None)
+_current: contextvars.ContextVar[_RunningCall | None] = contextvars.ContextVar(
+    "mcp_call", default=None
+)
 
 
-class Calls:
+class McpCalls:
     """The calls of one server. Runs on the background loop."""
 
-    def __init__(self, server: Server, *, supervisor: Supervisor | None = None) -> None:
+    def __init__(self, server: McpServer, *, supervisor: Supervisor | None = None) -> None:
         self._server = server
-        self._running: list[_Call] = []
+        self._running: list[_RunningCall] = []
         self.supervisor = supervisor or Supervisor(server, self.elicit)
 
     async def call(
@@ -203,14 +205,14 @@ class Calls:
         home: asyncio.AbstractEventLoop,
     ) -> object:
         """The value of a call; `name` is the server's own. Raises `ToolError`, for the model."""
-        call = _Call(tool, context, home)
+        call = _RunningCall(tool, context, home)
         with self._counted(call):
             try:
                 return await self._answer(call, name, arguments)
             except _Forgotten:
                 return await self._answer(call, name, arguments)
 
-    async def _answer(self, call: _Call, name: str, arguments: dict[str, Any]) -> object:
+    async def _answer(self, call: _RunningCall, name: str, arguments: dict[str, Any]) -> object:
         try:
             connection = await self.supervisor.connection()
         except Down as down:
@@ -236,7 +238,7 @@ class Calls:
             raise self._told(error, call) from None
         return value_of(result)
 
-    def _told(self, error: Exception, call: _Call) -> Exception:
+    def _told(self, error: Exception, call: _RunningCall) -> Exception:
         """What the model is told of a call that came to nothing."""
         whose = f"The MCP server {self.supervisor.label!r}"
         match error:
@@ -271,7 +273,7 @@ class Calls:
         return elicited(params, decision.approved, decision.arguments)
 
     @contextlib.contextmanager
-    def _counted(self, call: _Call) -> Generator[None]:
+    def _counted(self, call: _RunningCall) -> Generator[None]:
         token = _current.set(call)
         self._running.append(call)
         try:
@@ -286,7 +288,7 @@ class ServerFunction:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: McpCalls,
         name: str,
         outer: str,
         *,

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from windlass.content import PrivateText
 from windlass.errors import ConfigError
-from windlass.toolsets.mcp.options import Server
+from windlass.toolsets.mcp.options import McpServer
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class LastWords:
 
 @contextlib.asynccontextmanager
 async def open_transport(
-    server: Server,
+    server: McpServer,
     words: LastWords,
     *,
     on_end: Callable[[], None],
@@ -126,7 +126,7 @@ async def open_transport(
 
 
 async def _remote(
-    server: Server, stack: contextlib.AsyncExitStack, on_forgotten: Callable[[], None]
+    server: McpServer, stack: contextlib.AsyncExitStack, on_forgotten: Callable[[], None]
 ) -> Any:
     async def notice(response: httpx2.Response) -> None:
         # A server that was started anew does not know our session: another has to be begun.
@@ -142,7 +142,7 @@ async def _remote(
     )
 
 
-async def _local(server: Server, words: LastWords, stack: contextlib.AsyncExitStack) -> Any:
+async def _local(server: McpServer, words: LastWords, stack: contextlib.AsyncExitStack) -> Any:
     errors = await stack.enter_async_context(words.written_to())
     parameters = StdioServerParameters(
         command=server.command[0],
@@ -214,7 +214,7 @@ class Listing:
 
 
 @dataclass(slots=True)
-class Connection:
+class McpConnection:
     """A connection to a server, for as long as it lasts."""
 
     client: Client
@@ -227,14 +227,14 @@ class Supervisor:
 
     def __init__(
         self,
-        server: Server,
+        server: McpServer,
         elicit: Elicit,
         *,
         delay: Callable[[int], float] = lambda failures: min(2.0 ** (failures - 2), LONGEST_DELAY),
     ) -> None:
         self._server, self._elicit, self._delay = server, elicit, delay
         self.listing: Listing | None = None
-        self._connection: Connection | None = None
+        self._connection: McpConnection | None = None
         self._starting = False
         self._failure: str | None = None
         self._changed = asyncio.Condition()
@@ -256,7 +256,7 @@ class Supervisor:
             raise ConfigError(f"the MCP server {self._server.label!r} {self._failure}")
         return self.listing
 
-    async def connection(self) -> Connection:
+    async def connection(self) -> McpConnection:
         """The connection, waited for while it is being made. Raises `Down`."""
         await self.listed()
         if self._connection is None:
@@ -266,7 +266,7 @@ class Supervisor:
             raise Down(self._failure or "is closed")
         return self._connection
 
-    def lost(self, connection: Connection | None = None) -> None:
+    def lost(self, connection: McpConnection | None = None) -> None:
         """Says that the connection is of no more use: calls wait for the next one."""
         if connection is None or connection is self._connection:
             self._connection = None
@@ -329,7 +329,7 @@ class Supervisor:
             await self._until_end(connection.client)
 
     @contextlib.asynccontextmanager
-    async def _opened(self, words: LastWords) -> AsyncGenerator[Connection]:
+    async def _opened(self, words: LastWords) -> AsyncGenerator[McpConnection]:
         def forgotten() -> None:
             connection.forgotten = True
 
@@ -344,7 +344,7 @@ class Supervisor:
             elicitation_callback=self._asked,
             message_handler=self._heard,
         )
-        connection = Connection(client)
+        connection = McpConnection(client)
         async with client:
             if wanted not in ("auto", client.protocol_version):
                 raise ConnectionError(f"it speaks MCP {client.protocol_version}, not {wanted}")
@@ -422,7 +422,7 @@ async def _listing(client: Client) -> Listing:
     return Listing(name, tuple(tools))
 
 
-def _reason(error: BaseException, server: Server) -> str:
+def _reason(error: BaseException, server: McpServer) -> str:
     """Why there is no connection: the innermost error that says something."""
     error = _innermost(error)
     match error:

@@ -35,7 +35,7 @@ class McpOptions(TypedDict, total=False):
     protocol: Protocol
 
 
-class Server(Struct, frozen=True, kw_only=True):
+class McpServer(Struct, frozen=True, kw_only=True):
     """A server to start by its command or to reach at its address, and how its tools are run."""
 
     command: tuple[str, ...] = ()
@@ -98,15 +98,15 @@ class Server(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         """Commands, addresses, variables and headers may hold secrets."""
-        return f"Server({self.label!r})"
+        return f"McpServer({self.label!r})"
 
 
-def server_from(target: str | Sequence[str], **options: Any) -> Server:
+def server_from(target: str | Sequence[str], **options: Any) -> McpServer:
     """Reads `"command with arguments"`, `["command", "argument"]` or `"https://..."`.
 
     Raises `ConfigError` for a target that is neither, and for options that go with the other kind.
     """
-    unknown = options.keys() - Server.__struct_fields__
+    unknown = options.keys() - McpServer.__struct_fields__
     if unknown or "command" in options or "url" in options:
         said = ", ".join(sorted(unknown or {"command", "url"} & options.keys()))
         known = ", ".join(sorted(McpOptions.__annotations__))
@@ -116,7 +116,7 @@ def server_from(target: str | Sequence[str], **options: Any) -> Server:
     return _local(target, options)
 
 
-def _remote(url: str, options: dict[str, Any]) -> Server:
+def _remote(url: str, options: dict[str, Any]) -> McpServer:
     parts = urlsplit(url)
     if parts.scheme.lower() not in ("http", "https") or not parts.hostname:
         raise ConfigError(
@@ -124,10 +124,10 @@ def _remote(url: str, options: dict[str, Any]) -> Server:
             f" with {parts.scheme}://"
         )
     _refuse(options, ("env", "cwd"), "a command, not an address")
-    return Server(url=url, **options)
+    return McpServer(url=url, **options)
 
 
-def _local(command: str | Sequence[str], options: dict[str, Any]) -> Server:
+def _local(command: str | Sequence[str], options: dict[str, Any]) -> McpServer:
     try:
         words = tuple(shlex.split(command)) if isinstance(command, str) else tuple(command)
     except ValueError as error:
@@ -137,7 +137,7 @@ def _local(command: str | Sequence[str], options: dict[str, Any]) -> Server:
             "mcp: say which server: a command such as 'npx some-server', or its http address"
         )
     _refuse(options, ("headers", "auth"), "an address, not a command")
-    return Server(command=words, **options)
+    return McpServer(command=words, **options)
 
 
 def _refuse(options: dict[str, Any], names: tuple[str, ...], whose: str) -> None:

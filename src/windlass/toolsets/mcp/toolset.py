@@ -16,10 +16,10 @@ from windlass.content import FunctionDeclaration
 from windlass.errors import ConfigError
 from windlass.settings import state_directory
 from windlass.tool import Tool, ToolOptions
-from windlass.toolsets.mcp.calls import Calls, ServerFunction
+from windlass.toolsets.mcp.calls import McpCalls, ServerFunction
 from windlass.toolsets.mcp.connection import Listing, awaited, blocked_on, submit
 from windlass.toolsets.mcp.names import outer_name, readable_prefix
-from windlass.toolsets.mcp.options import Server
+from windlass.toolsets.mcp.options import McpServer
 from windlass.toolsets.mcp.pins import Pin, Pins, pin_of
 
 log = logging.getLogger("windlass.mcp")
@@ -35,9 +35,9 @@ class McpToolset:
     when the program ends. It may be shared by any number of clients, threads and event loops.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: McpServer) -> None:
         self._server = server
-        self._calls = Calls(server)
+        self._calls = McpCalls(server)
         self._pins = Pins(Path(server.state_dir or state_directory()), server.identity)
         self._lock = threading.Lock()
         self._seen: Listing | None = None
@@ -176,7 +176,7 @@ _open: "weakref.WeakSet[McpToolset]" = weakref.WeakSet()
 _closing: set[concurrent.futures.Future[None]] = set()
 
 
-def _forget(calls: Calls, pid: int) -> None:
+def _forget(calls: McpCalls, pid: int) -> None:
     """Closes what nobody refers to any more. It may run in any thread, and so never waits."""
     if pid == os.getpid():
         closing = submit(calls.supervisor.aclose())

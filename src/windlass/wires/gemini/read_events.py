@@ -147,14 +147,14 @@ class _Candidate(Struct, rename="camel"):
     logprobs_result: JsonObject | None = None
 
 
-class _Chunk(Struct, rename="camel"):
+class _GenerateChunk(Struct, rename="camel"):
     candidates: list[_Candidate] | None = None
     usage_metadata: Raw = Raw()  # a union with Raw is not read
     prompt_feedback: JsonObject | None = None
     error: Any = None
 
 
-_decode = msgspec.json.Decoder(_Chunk).decode
+_decode = msgspec.json.Decoder(_GenerateChunk).decode
 
 
 class _StreamedCall:
@@ -253,7 +253,7 @@ class AnswerDecoder:
             return Usage()
         return usage_from(as_object(decode_json(bytes(self._usage))) or {})
 
-    def _chunk(self, chunk: _Chunk) -> list[ModelEvent]:
+    def _chunk(self, chunk: _GenerateChunk) -> list[ModelEvent]:
         if chunk.error:
             raise problem_in(chunk.error, self._secrets)
         if chunk.usage_metadata:
@@ -360,7 +360,7 @@ class AnswerDecoder:
         except ValueError as error:
             raise StreamCut("the model's answer cannot be read") from error
 
-    def _mended(self, payload: bytes) -> _Chunk:
+    def _mended(self, payload: bytes) -> _GenerateChunk:
         value = self._value(payload)
         try:
             # By way of JSON, because the usage is kept raw.
