@@ -93,7 +93,7 @@ def test_a_server_on_the_command_line_may_have_a_name(given: str, server: McpCon
 
 
 def test_a_server_on_the_command_line_that_is_none_is_said() -> None:
-    with pytest.raises(ConfigError, match="say which server"):
+    with pytest.raises(ConfigError, match="no server: pass a command"):
         servers_from(["files="])
 
 

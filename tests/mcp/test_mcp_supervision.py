@@ -48,7 +48,7 @@ async def test_a_dead_server_is_started_again_and_its_tools_go_on(
     toolset: McpToolset, tmp_path: Path
 ) -> None:
     died = await response(toolset, "dies")
-    assert died.error == "The MCP server 'tests/tiny' ended during the call, effect unknown."
+    assert died.error == "The MCP server 'tests/tiny' exited during the call, effect unknown."
     assert (await response(toolset, "add", a=1, b=2)).output == "3"
     assert len(starts(tmp_path)) == 2
 
@@ -61,7 +61,7 @@ async def test_while_a_server_is_down_calls_say_so_at_once(
     await response(toolset, "dies")  # twice in a row: the next start has to wait
     down = await response(toolset, "add", a=1, b=2)
     assert down.error is not None
-    assert "is not there: it ended, and is tried again in a moment" in down.error
+    assert "is not available: it exited and will be restarted shortly" in down.error
     assert "tiny__add" in {tool.name for tool in await toolset.list_tools()}
 
 
@@ -79,8 +79,8 @@ async def test_a_call_without_a_word_is_given_up(tmp_path: Path) -> None:
     async with windlass.mcp(tiny(tmp_path), timeout=0.3) as toolset:
         silent = await response(toolset, "waits")
     assert silent.error == (
-        f"{PREFIX}waits gave no answer and no word of progress for 0.3 seconds and was cancelled,"
-        " effect unknown."
+        f"{PREFIX}waits returned no result and reported no progress for 0.3 seconds and was"
+        " cancelled, effect unknown."
     )
     assert appearing(tmp_path / "cancelled")
 
@@ -105,7 +105,7 @@ def test_a_command_that_is_not_there_is_named() -> None:
 
 def test_a_server_that_does_not_start_is_quoted(tmp_path: Path) -> None:
     broken = [sys.executable, "-c", "import sys; sys.exit('the disk is full')"]
-    with pytest.raises(ConfigError, match="ended before it answered; it said:\nthe disk is full"):
+    with pytest.raises(ConfigError, match="exited before it answered; its output:\nthe disk"):
         windlass.mcp(broken).list()
 
 

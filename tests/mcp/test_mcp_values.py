@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import windlass
 from windlass import ConfigError, FunctionResponse, InlineData, ToolError
 from windlass.tool.declarations import check_name
-from windlass.toolsets.mcp.calls import elicitation, elicited, value_of
+from windlass.toolsets.mcp.calls import elicit_call, elicit_result, value_of
 from windlass.toolsets.mcp.names import original, outer_name, readable_prefix, valid
 from windlass.toolsets.mcp.options import server_from
 
@@ -65,20 +65,20 @@ def test_a_target_is_a_command_or_an_address() -> None:
 @pytest.mark.parametrize(
     ("target", "options", "said"),
     [
-        ("", {}, "say which server"),
-        ("  ", {}, "say which server"),
-        ([], {}, "say which server"),
-        ("run 'it", {}, "cannot be read: No closing quotation"),
-        ("ftp://example.com", {}, "begins with http:// or https://"),
-        ("http://", {}, "names a host"),
-        ("run", {"timeout": 0}, "timeout is a number of seconds above 0, not 0"),
-        ("run", {"longest": True}, "longest is a number of seconds"),
-        ("run", {"on_change": "ask"}, "on_change is one of 'approve', 'refuse', 'allow'"),
-        ("run", {"protocol": "2024-11-05"}, "protocol is one of 'auto'"),
-        ("run", {"approve": "add"}, "approve is True, False or a list"),
-        ("run", {"headers": {"a": "b"}}, "headers goes with an address"),
-        ("http://x", {"env": {"A": "b"}}, "env goes with a command"),
-        ("run", {"tiemout": 3}, "there is no option tiemout; there are approve, auth"),
+        ("", {}, "no server: pass a command"),
+        ("  ", {}, "no server: pass a command"),
+        ([], {}, "no server: pass a command"),
+        ("run 'it", {}, "cannot parse the command: No closing quotation"),
+        ("ftp://example.com", {}, "must start with http:// or https://"),
+        ("http://", {}, "have a host"),
+        ("run", {"timeout": 0}, "timeout must be a number of seconds above 0, not 0"),
+        ("run", {"longest": True}, "longest must be a number of seconds"),
+        ("run", {"on_change": "ask"}, "on_change must be one of 'approve', 'refuse', 'allow'"),
+        ("run", {"protocol": "2024-11-05"}, "protocol must be one of 'auto'"),
+        ("run", {"approve": "add"}, "approve must be True, False or a list"),
+        ("run", {"headers": {"a": "b"}}, "headers is an option for an address"),
+        ("http://x", {"env": {"A": "b"}}, "env is an option for a command"),
+        ("run", {"tiemout": 3}, "unknown option tiemout; supported: approve, auth"),
     ],
 )
 def test_what_cannot_be_right_is_said_in_words(target: Any, options: Any, said: str) -> None:
@@ -89,7 +89,7 @@ def test_what_cannot_be_right_is_said_in_words(target: Any, options: Any, said: 
 def test_nothing_of_a_server_but_its_label_is_shown() -> None:
     local = server_from("/opt/bin/tool --key SECRET", env={"A": "SECRET"})
     remote = server_from("https://me:SECRET@example.com/SECRET", headers={"A": "SECRET"})
-    assert (repr(local), repr(remote)) == ("Server('tool')", "Server('example.com')")
+    assert (repr(local), repr(remote)) == ("McpServer('tool')", "McpServer('example.com')")
 
 
 def test_the_sdk_is_loaded_with_the_first_toolset_and_missed_in_words() -> None:
@@ -155,10 +155,10 @@ def test_every_kind_of_content_has_a_value(given: types.CallToolResult, value: o
     ("given", "said"),
     [
         (result(TEXT, TEXT, is_error=True), "a\na"),
-        (result(is_error=True), "the tool failed and gave no reason"),
+        (result(is_error=True), "the tool failed without a message"),
         (
             result(types.ImageContent(data="?", mime_type="image/png")),
-            "the tool sent image/png that is not valid base64",
+            "the tool returned image/png data that is not valid base64",
         ),
     ],
 )
@@ -194,11 +194,11 @@ LINK = types.ElicitRequestURLParams(message="Sign in", url="https://x.example", 
 def test_a_decision_is_the_answer_to_a_question(
     params: Any, approved: bool, arguments: Any, action: str, content: Any
 ) -> None:
-    answer = elicited(params, approved, arguments)
+    answer = elicit_result(params, approved, arguments)
     assert (answer.action, answer.content) == (action, content)
 
 
 def test_a_link_is_shown_to_whoever_decides() -> None:
-    question = elicitation("books", LINK)
+    question = elicit_call("books", LINK)
     assert question.name == "books:question"
     assert question.arguments == {"message": "Sign in", "url": "https://x.example"}

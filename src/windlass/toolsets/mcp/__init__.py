@@ -1,7 +1,7 @@
-"""MCP: the tools of other programs as ours, and ours for other programs.
+"""MCP: use the tools of MCP servers, and serve Windlass tools over MCP.
 
-`mcp` makes a toolset of a server. `serving` has the other side. The official SDK does the protocol,
-in both of its eras; it is loaded when the first toolset is made.
+`mcp` returns the toolset of a server; `serving` is the server side. The official SDK implements
+the protocol, in its versions with and without a handshake. It is imported with the first toolset.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ __all__ = ["McpOptions", "mcp", "missing_sdk"]
 
 
 def mcp(target: str | Sequence[str], **options: Unpack[McpOptions]) -> "McpToolset":
-    """The tools of an MCP server: `"command with arguments"`, a list of words, or an http address.
+    """The tools of an MCP server: `"command with arguments"`, a list of words, or an HTTP address.
 
-    Nothing is started yet. `name` is what the names of its tools begin with. Raises `ConfigError`
-    for a target or an option that cannot be right, and without the extra `windlass[mcp]`.
+    The server starts when its tools are first needed. `name` is the prefix of its tools' names.
+    Raises `ConfigError` for an invalid target or option, and without the extra `windlass[mcp]`.
     """
     server = server_from(target, **options)
     try:
@@ -31,5 +31,5 @@ def mcp(target: str | Sequence[str], **options: Unpack[McpOptions]) -> "McpTools
 
 
 def missing_sdk(error: ModuleNotFoundError) -> ConfigError:
-    """How to get what MCP needs."""
+    """The error for a missing package, with the command that installs it."""
     return ConfigError(f"MCP needs {error.name}: pip install 'windlass[mcp]'")

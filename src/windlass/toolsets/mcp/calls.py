@@ -1,4 +1,4 @@
-"""Calls of an MCP server's tools."""
+"""Calls of an MCP server's tools: progress, timeouts, elicitation, and conversion of results."""
 
 import asyncio
 import base64
@@ -17,13 +17,13 @@ from pydantic import ValidationError
 from windlass.content import FunctionCall, FunctionResponse, InlineData, Part, Schema
 from windlass.errors import ToolError
 from windlass.tool.injection import Decision, ToolContext
-from windlass.toolsets.mcp.connection import Down, Supervisor, awaited
+from windlass.toolsets.mcp.connection import ServerDown, Supervisor, run_in_background
 from windlass.toolsets.mcp.options import McpServer
 from windlass.toolsets.mcp.pins import Pin
 
 
-def elicitation(tool: str, params: types.ElicitRequestParams) -> FunctionCall:
-    """What whoever approves is shown: the server's words, and the form with its defaults."""
+def elicit_call(tool: str, params: types.ElicitRequestParams) -> FunctionCall:
+    """The server's question as a call for the approver, with the form and its defaults."""
     shown: dict[str, Any] = {"message": params.message}
     match params:
         case types.ElicitRequestURLParams():
@@ -34,23 +34,23 @@ def elicitation(tool: str, params: types.ElicitRequestParams) -> FunctionCall:
     return Part.from_function_call(f"{tool}:question", shown)
 
 
-def elicited(
+def elicit_result(
     params: types.ElicitRequestParams, approved: bool, arguments: dict[str, Any] | None
 ) -> types.ElicitResult:
-    """The server's answer. A yes to a form needs every field that is required, and right values."""
+    """The response to the server. An accepted form must match its schema."""
     if not approved:
         return types.ElicitResult(action="decline")
     if isinstance(params, types.ElicitRequestURLParams):
         return types.ElicitResult(action="accept")
     schema = params.requested_schema
-    content = {**_defaults(schema), **_filled(arguments or {})}
-    if not _fits(content, schema):
+    content = {**_defaults(schema), **_form_answers(arguments or {})}
+    if not _matches(content, schema):
         return types.ElicitResult(action="decline")
     return types.ElicitResult(action="accept", content=content)
 
 
-def change(tool: str, was: Pin, now: Pin) -> FunctionCall:
-    """What whoever approves is shown of a tool whose description has changed."""
+def change_call(tool: str, was: Pin, now: Pin) -> FunctionCall:
+    """A tool's changed description as a call for the approver."""
     shown: dict[str, Any] = {"message": f"The description of {tool} has changed. Use the new one?"}
     if was.description != now.description:
         shown["was"], shown["now"] = was.description, now.description
@@ -59,8 +59,8 @@ def change(tool: str, was: Pin, now: Pin) -> FunctionCall:
     return Part.from_function_call(f"{tool}:changed", shown)
 
 
-def _filled(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The form itself, or the shown call with the form filled in under `answer`."""
+def _form_answers(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The form: `arguments`, or the field `answer` of the call that the approver edited."""
     answer = arguments.get("answer")
     if "message" in arguments and isinstance(answer, dict):
         return cast("dict[str, Any]", answer)
@@ -76,35 +76,35 @@ def _defaults(schema: Schema) -> dict[str, Any]:
     }
 
 
-def _fits(content: dict[str, Any], schema: Schema) -> bool:
+def _matches(content: dict[str, Any], schema: Schema) -> bool:
     try:
         return jsonschema_rs.is_valid(schema, content)
-    except ValueError:  # the server's schema is none: nothing can be held against it
+    except ValueError:  # the server's schema is invalid: accept everything
         return True
 
 
-Piece: TypeAlias = "str | dict[str, Any] | InlineData"
+ResultItem: TypeAlias = "str | dict[str, Any] | InlineData"
 
 
 def value_of(result: types.CallToolResult) -> object:
-    """The tool's value: its structured content, else its one text, else a list of its pieces.
+    """The tool's value: its structured content, else its single item, else a list of its items.
 
-    Raises `ToolError` with the tool's own words when the tool says that it failed.
+    Raises `ToolError` with the tool's message if the tool reports a failure.
     """
-    pieces = [_piece(block) for block in result.content]
+    items = [_item(block) for block in result.content]
     if result.is_error:
-        words = "\n".join(piece for piece in pieces if isinstance(piece, str))
-        raise ToolError(words or "the tool failed and gave no reason")
+        words = "\n".join(item for item in items if isinstance(item, str))
+        raise ToolError(words or "the tool failed without a message")
     if result.structured_content is not None:
-        media = tuple(piece for piece in pieces if isinstance(piece, InlineData))
+        media = tuple(item for item in items if isinstance(item, InlineData))
         value = result.structured_content
         return FunctionResponse("", {"output": value}, parts=media) if media else value
-    if len(pieces) == 1:
-        return pieces[0]
-    return pieces or ""
+    if len(items) == 1:
+        return items[0]
+    return items or ""
 
 
-def _piece(block: types.ContentBlock) -> Piece:
+def _item(block: types.ContentBlock) -> ResultItem:
     match block:
         case types.TextContent():
             return block.text
@@ -117,7 +117,7 @@ def _piece(block: types.ContentBlock) -> Piece:
         case types.EmbeddedResource(resource=types.BlobResourceContents() as resource):
             return _medium(resource.blob, resource.mime_type or "application/octet-stream")
         case types.EmbeddedResource():
-            raise ToolError("the tool embedded a resource of an unknown kind")
+            raise ToolError("the tool returned an embedded resource of an unknown type")
         case _:
             assert_never(block)
 
@@ -126,11 +126,11 @@ def _medium(data: str, mime_type: str) -> InlineData:
     try:
         return InlineData(base64.b64decode(data, validate=True), mime_type)
     except (binascii.Error, ValueError):
-        raise ToolError(f"the tool sent {mime_type} that is not valid base64") from None
+        raise ToolError(f"the tool returned {mime_type} data that is not valid base64") from None
 
 
 def _link(link: types.ResourceLink) -> dict[str, Any]:
-    """A resource of the server's is nothing that a model's provider could fetch: it is told of."""
+    """The link as an object. A model's provider cannot fetch a resource of the server."""
     known = {
         "uri": str(link.uri),
         "name": link.name,
@@ -141,41 +141,41 @@ def _link(link: types.ResourceLink) -> dict[str, Any]:
 
 
 class _RunningCall:
-    """A call that runs: its clock, and whom to ask."""
+    """A running call: its timeout, and the context of its run."""
 
     def __init__(self, tool: str, context: ToolContext, home: asyncio.AbstractEventLoop) -> None:
         self.tool, self._context, self._home = tool, context, home
         self.clock = asyncio.timeout(None)
         self._seconds = 0.0
 
-    def alive(self, seconds: float | None = None) -> None:
-        """Begins the time without a word anew."""
+    def restart_timeout(self, seconds: float | None = None) -> None:
+        """Restarts the timeout."""
         self._seconds = self._seconds if seconds is None else seconds
         self.clock.reschedule(asyncio.get_running_loop().time() + self._seconds)
 
     async def progressed(self, progress: float, total: float | None, message: str | None) -> None:
-        self.alive()
+        self.restart_timeout()
         fraction = progress / total if total else None
         data = None if total else {"progress": progress}
         self._context.report(fraction, message, data)
 
     async def ask(self, question: FunctionCall) -> Decision:
-        """Asks in the run's own loop. A person's time is not the server's."""
+        """Asks the approver, in the run's event loop. The timeout pauses meanwhile."""
         self.clock.reschedule(None)
         try:
             return await asking(self._context, question, self._home)
         finally:
-            self.alive()
+            self.restart_timeout()
 
 
-class _Forgotten(Exception):
-    """The server has refused the call because it does not know us any more: nothing was run."""
+class _SessionForgotten(Exception):
+    """The server refused the call because it no longer knows the session: the tool did not run."""
 
 
 async def asking(
     context: ToolContext, question: FunctionCall, home: asyncio.AbstractEventLoop
 ) -> Decision:
-    """Asks whoever approves the run, from the background loop."""
+    """Asks the approver of the run, from the background loop."""
 
     async def ask() -> Decision:
         return await context.ask(question)
@@ -189,7 +189,7 @@ _current: contextvars.ContextVar[_RunningCall | None] = contextvars.ContextVar(
 
 
 class McpCalls:
-    """The calls of one server. Runs on the background loop."""
+    """The running calls of one server. Runs on the background loop."""
 
     def __init__(self, server: McpServer, *, supervisor: Supervisor | None = None) -> None:
         self._server = server
@@ -204,28 +204,28 @@ class McpCalls:
         context: ToolContext,
         home: asyncio.AbstractEventLoop,
     ) -> object:
-        """The value of a call; `name` is the server's own. Raises `ToolError`, for the model."""
+        """The value of a call. `name` is the server's name for the tool. Raises `ToolError`."""
         call = _RunningCall(tool, context, home)
-        with self._counted(call):
+        with self._tracked(call):
             try:
                 return await self._answer(call, name, arguments)
-            except _Forgotten:
+            except _SessionForgotten:
                 return await self._answer(call, name, arguments)
 
     async def _answer(self, call: _RunningCall, name: str, arguments: dict[str, Any]) -> object:
         try:
             connection = await self.supervisor.connection()
-        except Down as down:
-            # The rest of the reason has addresses and paths, which are in the log.
+        except ServerDown as down:
+            # The rest of the reason has addresses and paths; it is logged.
             reason = str(down).partition(":")[0]
             raise ToolError(
-                f"The MCP server {self.supervisor.label!r} is not there: it {reason}.",
+                f"The MCP server {self.supervisor.label!r} is not available: it {reason}.",
                 retryable=True,
             ) from None
         call.clock = asyncio.timeout(None)
         try:
             async with call.clock:
-                call.alive(self._server.timeout)
+                call.restart_timeout(self._server.timeout)
                 result = await connection.client.call_tool(
                     name, arguments, progress_callback=call.progressed
                 )
@@ -234,46 +234,46 @@ class McpCalls:
                 self.supervisor.lost(connection)
             elif isinstance(error, MCPError) and connection.forgotten:
                 self.supervisor.lost(connection)
-                raise _Forgotten from None
-            raise self._told(error, call) from None
+                raise _SessionForgotten from None
+            raise self._tool_error(error, call) from None
         return value_of(result)
 
-    def _told(self, error: Exception, call: _RunningCall) -> Exception:
-        """What the model is told of a call that came to nothing."""
+    def _tool_error(self, error: Exception, call: _RunningCall) -> Exception:
+        """The error of a failed call, for the model."""
         whose = f"The MCP server {self.supervisor.label!r}"
         match error:
             case MCPError(code=types.CONNECTION_CLOSED):
-                words = f"{whose} ended during the call, effect unknown."
+                words = f"{whose} exited during the call, effect unknown."
                 return ToolError(words, retryable=True)
             case MCPError():
-                return ToolError(f"{whose} refused: {error.message}")
+                return ToolError(f"{whose} refused the call: {error.message}")
             case TimeoutError() if call.clock.expired():
                 return ToolError(
-                    f"{call.tool} gave no answer and no word of progress for"
+                    f"{call.tool} returned no result and reported no progress for"
                     f" {self._server.timeout:g} seconds and was cancelled, effect unknown."
                 )
             case ValidationError():
-                return ToolError(f"{whose} gave an answer that breaks MCP.")
+                return ToolError(f"{whose} sent a result that violates MCP.")
             case InputRequiredRoundsExceededError():
-                return ToolError(f"{whose} kept asking for more input.")
-            case RuntimeError():  # the SDK's word for output that breaks the tool's own schema
+                return ToolError(f"{whose} asked for input too many times.")
+            case RuntimeError():  # raised by the SDK for output that violates the tool's schema
                 return ToolError(f"{call.tool}: {error}")
             case _:
                 return error
 
     async def elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Takes what the server asks to whoever approves the calls of that run."""
+        """Passes the server's question to the approver of the run."""
         call = _current.get()
         if call not in self._running:
-            # Over stdio a server with a handshake does not say which call it asks for.
+            # Over stdio, a server with a handshake does not report which call it asks for.
             call = self._running[-1] if self._running else None
         if call is None:
             return types.ElicitResult(action="decline")
-        decision = await call.ask(elicitation(call.tool, params))
-        return elicited(params, decision.approved, decision.arguments)
+        decision = await call.ask(elicit_call(call.tool, params))
+        return elicit_result(params, decision.approved, decision.arguments)
 
     @contextlib.contextmanager
-    def _counted(self, call: _RunningCall) -> Generator[None]:
+    def _tracked(self, call: _RunningCall) -> Generator[None]:
         token = _current.set(call)
         self._running.append(call)
         try:
@@ -284,7 +284,7 @@ class McpCalls:
 
 
 class ServerFunction:
-    """One tool of a server, as a function of its arguments."""
+    """The function of a server's tool: it runs when the model calls the tool."""
 
     def __init__(
         self,
@@ -295,22 +295,22 @@ class ServerFunction:
         change: tuple[Pin, Pin] | None,
         accept: Callable[[str, Pin], None],
     ) -> None:
-        """`change` is what it was first seen with and what it says now, if that is not the same."""
+        """`change` is the first and the current pin, if the description has changed."""
         self.__name__ = outer
         self._calls, self._name, self._outer = calls, name, outer
         self._change, self._accept = change, accept
 
-    # The name of the context's parameter is one that no server's tool has for an argument.
+    # The name of the context parameter must not clash with an argument of a server's tool.
     async def __call__(self, /, windlass_context: ToolContext, **arguments: Any) -> object:
         if self._change is not None:
             await self._ask_about(*self._change, windlass_context)
         home = asyncio.get_running_loop()
-        return await awaited(
+        return await run_in_background(
             self._calls.call(self._name, self._outer, arguments, windlass_context, home)
         )
 
     async def _ask_about(self, was: Pin, now: Pin, context: ToolContext) -> None:
-        decision = await context.ask(change(self._outer, was, now))
+        decision = await context.ask(change_call(self._outer, was, now))
         if not decision.approved:
             reason = f": {decision.reason}" if decision.reason else ""
             raise ToolError(

@@ -1,4 +1,9 @@
-"""A supervised connection to an MCP server."""
+"""Connections to MCP servers: a background event loop, the transport, and the supervisor.
+
+All connections run on one event loop in its own thread. A connection is used by any number of runs,
+from sync code, threads and event loops that come and go, and a failing server affects no other
+event loop.
+"""
 
 import asyncio
 import concurrent.futures
@@ -35,22 +40,22 @@ _pid = 0
 
 
 def submit(coroutine: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
-    """Begins the coroutine on the loop. Cancelling the future cancels it there."""
+    """Starts the coroutine on the background loop. Cancelling the future cancels it there."""
     return asyncio.run_coroutine_threadsafe(coroutine, _background())
 
 
-async def awaited(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Waits for the coroutine in whatever loop the caller has; a cancelled caller cancels it."""
+async def run_in_background(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Awaits the coroutine from any event loop. A cancelled caller cancels it."""
     return await asyncio.wrap_future(submit(coroutine))
 
 
-def blocked_on(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Waits for the coroutine in sync code."""
+def wait_for_result(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Waits for the coroutine, from sync code."""
     return submit(coroutine).result()
 
 
 def _background() -> asyncio.AbstractEventLoop:
-    """Made at its first use; a forked child makes its own."""
+    """The background loop, created at first use. A forked child creates its own."""
     global _loop, _pid
     with _lock:
         if _loop is None or _pid != os.getpid():
@@ -61,24 +66,24 @@ def _background() -> asyncio.AbstractEventLoop:
 
 log = logging.getLogger("windlass.mcp")
 
-LARGEST_EVENT = 64 * 2**20
-"""Bytes of one answer that comes as an event: big images and files go through."""
-WORDS_KEPT = 20
+MAX_EVENT_BYTES = 64 * 2**20
+"""Bytes. Large enough for results with big images and files."""
+MAX_STDERR_LINES = 20
 
 
-class LastWords:
-    """The last lines that a server wrote to stderr: they say why it did not start."""
+class StderrTail:
+    """The last lines that a server wrote to stderr, to report why it did not start."""
 
     def __init__(self, label: str) -> None:
         self._label = label
-        self._lines: deque[str] = deque(maxlen=WORDS_KEPT)
+        self._lines: deque[str] = deque(maxlen=MAX_STDERR_LINES)
 
     def __str__(self) -> str:
         return "\n".join(self._lines)
 
     @contextlib.asynccontextmanager
-    async def written_to(self) -> AsyncGenerator[Any]:
-        """A file for the process to write to."""
+    async def as_file(self) -> AsyncGenerator[Any]:
+        """The file that the process uses as stderr."""
         read_end, write_end = os.pipe()
         reader = asyncio.StreamReader(limit=2**20)
         pipe = os.fdopen(read_end, "rb", buffering=0)
@@ -96,7 +101,7 @@ class LastWords:
             await asyncio.gather(reading, return_exceptions=True)
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        with contextlib.suppress(ValueError):  # a line without an end
+        with contextlib.suppress(ValueError):  # a line is too long
             while line := await reader.readline():
                 text = line.decode("utf-8", "replace").rstrip()
                 self._lines.append(text[:500])
@@ -106,30 +111,29 @@ class LastWords:
 @contextlib.asynccontextmanager
 async def open_transport(
     server: McpServer,
-    words: LastWords,
+    stderr: StderrTail,
     *,
     on_end: Callable[[], None],
     on_forgotten: Callable[[], None],
 ) -> AsyncGenerator[Any]:
-    """The streams of a connection; `on_end` is called when nothing more can come.
+    """The streams of a connection. `on_end` is called when the incoming stream ends.
 
-    `on_forgotten` is called when the server at an address does not know our session any more.
-
-    Raises `OSError` for a command that cannot be started.
+    `on_forgotten` is called when an HTTP server no longer knows our session. Raises `OSError` if
+    the command cannot be started.
     """
     async with contextlib.AsyncExitStack() as stack:
         if server.url is not None:
             streams = await _remote(server, stack, on_forgotten)
         else:
-            streams = await _local(server, words, stack)
-        yield _Watched(streams[0], on_end), streams[1]
+            streams = await _local(server, stderr, stack)
+        yield _WatchedStream(streams[0], on_end), streams[1]
 
 
 async def _remote(
     server: McpServer, stack: contextlib.AsyncExitStack, on_forgotten: Callable[[], None]
 ) -> Any:
     async def notice(response: httpx2.Response) -> None:
-        # A server that was started anew does not know our session: another has to be begun.
+        # A restarted server does not know our session: a new one is needed.
         if response.status_code == 404 and "mcp-session-id" in response.request.headers:
             on_forgotten()
 
@@ -138,12 +142,12 @@ async def _remote(
     await stack.enter_async_context(client)
     assert server.url is not None
     return await stack.enter_async_context(
-        streamable_http_client(server.url, http_client=client, max_sse_event_size=LARGEST_EVENT)
+        streamable_http_client(server.url, http_client=client, max_sse_event_size=MAX_EVENT_BYTES)
     )
 
 
-async def _local(server: McpServer, words: LastWords, stack: contextlib.AsyncExitStack) -> Any:
-    errors = await stack.enter_async_context(words.written_to())
+async def _local(server: McpServer, stderr: StderrTail, stack: contextlib.AsyncExitStack) -> Any:
+    errors = await stack.enter_async_context(stderr.as_file())
     parameters = StdioServerParameters(
         command=server.command[0],
         args=list(server.command[1:]),
@@ -151,12 +155,12 @@ async def _local(server: McpServer, words: LastWords, stack: contextlib.AsyncExi
         cwd=server.cwd,
     )
     streams = await stack.enter_async_context(stdio_client(parameters, errlog=errors))
-    errors.close()  # the process has its own: ours would keep the pipe open after its end
+    errors.close()  # the process has its own copy: ours would keep the pipe open after its exit
     return streams
 
 
-class _Watched:
-    """A stream of messages that says when it ends."""
+class _WatchedStream:
+    """A message stream that calls `on_end` when it ends."""
 
     def __init__(self, stream: Any, on_end: Callable[[], None]) -> None:
         self._stream, self._on_end = stream, on_end
@@ -171,7 +175,7 @@ class _Watched:
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    def __aiter__(self) -> "_Watched":
+    def __aiter__(self) -> "_WatchedStream":
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
@@ -181,7 +185,7 @@ class _Watched:
             self._on_end()
             raise
 
-    async def __aenter__(self) -> "_Watched":
+    async def __aenter__(self) -> "_WatchedStream":
         await self._stream.__aenter__()
         return self
 
@@ -194,20 +198,20 @@ class _Watched:
         return await self._stream.__aexit__(kind, error, trace)
 
 
-LONGEST_DELAY = 30.0
-STEADY = 10.0
-"""Seconds after which a connection counts as good: its end is not one of a row of failures."""
-MOST_PAGES = 100
+MAX_RESTART_DELAY = 30.0
+STEADY_SECONDS = 10.0
+"""Seconds. The loss of a connection that lasted longer is not a repeated failure."""
+MAX_PAGES = 100
 
 Elicit = Callable[[types.ElicitRequestParams], Awaitable[types.ElicitResult]]
 
 
-class Down(Exception):
-    """The server cannot be used just now; the text says why."""
+class ServerDown(Exception):
+    """The server is not available; the text is the reason."""
 
 
 class Listing:
-    """What a server says of itself, at one moment."""
+    """A server's name and tools, as last listed."""
 
     def __init__(self, name: str | None, tools: tuple[types.Tool, ...]) -> None:
         self.name, self.tools = name, tools
@@ -215,24 +219,28 @@ class Listing:
 
 @dataclass(slots=True)
 class McpConnection:
-    """A connection to a server, for as long as it lasts."""
+    """One connection to a server."""
 
     client: Client
     forgotten: bool = False
-    """Whether the server has said that it does not know us: what it refused so was not run."""
+    """Whether the server reported that it does not know the session: it ran no refused call."""
 
 
 class Supervisor:
-    """One server. `listing` stays as it was last seen while the server is down."""
+    """Starts one server, lists its tools, and restarts it when it fails.
+
+    Runs on the background loop. While the server is down, `listing` is the last one.
+    """
 
     def __init__(
         self,
         server: McpServer,
         elicit: Elicit,
         *,
-        delay: Callable[[int], float] = lambda failures: min(2.0 ** (failures - 2), LONGEST_DELAY),
+        delay: Callable[[int], float] | None = None,
     ) -> None:
-        self._server, self._elicit, self._delay = server, elicit, delay
+        self._server, self._elicit = server, elicit
+        self._delay = delay or _restart_delay
         self.listing: Listing | None = None
         self._connection: McpConnection | None = None
         self._starting = False
@@ -244,11 +252,11 @@ class Supervisor:
         self._task: asyncio.Task[None] | None = None
 
     async def listed(self) -> Listing:
-        """What the server offers; started first, if need be. Raises `ConfigError` if it cannot."""
+        """The server's tools. Starts the server if needed. Raises `ConfigError` if that fails."""
         if self._task is None or self._task.done():
             self._failure = None
             self._closing.clear()
-            self._task = asyncio.create_task(self._go(), name=f"mcp {self._server.label}")
+            self._task = asyncio.create_task(self._supervise(), name=f"mcp {self._server.label}")
         if self.listing is None:
             async with self._changed:
                 await self._changed.wait_for(lambda: self.listing or self._failure)
@@ -257,30 +265,30 @@ class Supervisor:
         return self.listing
 
     async def connection(self) -> McpConnection:
-        """The connection, waited for while it is being made. Raises `Down`."""
+        """The connection. Waits while the server starts. Raises `ServerDown`."""
         await self.listed()
         if self._connection is None:
             async with self._changed:
                 await self._changed.wait_for(lambda: self._connection or self._failure)
         if self._connection is None:
-            raise Down(self._failure or "is closed")
+            raise ServerDown(self._failure or "is closed")
         return self._connection
 
     def lost(self, connection: McpConnection | None = None) -> None:
-        """Says that the connection is of no more use: calls wait for the next one."""
+        """Discards a lost connection. Calls wait for the next one."""
         if connection is None or connection is self._connection:
             self._connection = None
             self._lost.set()
 
     @property
     def label(self) -> str:
-        """What the user, or else the server itself, calls it."""
+        """The name that the user, or else the server, gives it."""
         if self._server.name is None and self.listing is not None and self.listing.name:
             return self.listing.name
         return self._server.label
 
     async def aclose(self) -> None:
-        """Ends the connection and the process. Used again, it starts again."""
+        """Ends the connection and the process. The next use starts them again."""
         self._closing.set()
         if self._task is not None:
             if self._starting:
@@ -288,71 +296,71 @@ class Supervisor:
             await asyncio.wait([self._task])
         self.listing = None
 
-    async def _go(self) -> None:
+    async def _supervise(self) -> None:
         failures = 0
         while not self._closing.is_set():
             began = time.monotonic()
-            words = LastWords(self._server.label)
+            stderr = StderrTail(self._server.label)
             try:
-                await self._connected(words)
-                reason = "ended"
+                await self._stay_connected(stderr)
+                reason = "exited"
             except (Exception, asyncio.CancelledError) as error:
                 if (task := asyncio.current_task()) is not None and task.cancelling():
-                    await self._say("was closed while it started")
+                    await self._set_failure("was closed while it started")
                     raise
                 reason = _reason(error, self._server)
             self._connection = None
             if self._closing.is_set() or self.listing is None:
-                await self._say(f"{reason}{_quoted(words)}")
+                await self._set_failure(f"{reason}{_quoted(stderr)}")
                 return
-            failures = 1 if time.monotonic() - began > STEADY else failures + 1
-            log.warning("The MCP server %r %s; it is tried again", self.label, reason)
+            failures = 1 if time.monotonic() - began > STEADY_SECONDS else failures + 1
+            log.warning("MCP server %r %s; restarting it", self.label, reason)
             if failures > 1:
-                await self._say(f"{reason}, and is tried again in a moment")
+                await self._set_failure(f"{reason} and will be restarted shortly")
                 await self._pause(self._delay(failures))
             self._failure = None
 
-    async def _connected(self, words: LastWords) -> None:
-        """Connects, lists, and stays until the server is gone or nobody needs it."""
+    async def _stay_connected(self, stderr: StderrTail) -> None:
+        """Connects, lists the tools, and returns when the connection is lost or closed."""
         self._lost.clear()
         self._relist.clear()
         async with contextlib.AsyncExitStack() as stack:
             self._starting = True
             try:
                 async with asyncio.timeout(self._server.start_timeout):
-                    connection = await stack.enter_async_context(self._opened(words))
+                    connection = await stack.enter_async_context(self._opened(stderr))
                     self.listing = await _listing(connection.client)
             finally:
                 self._starting = False
             self._connection = connection
-            await self._say(None)
+            await self._set_failure(None)
             await self._until_end(connection.client)
 
     @contextlib.asynccontextmanager
-    async def _opened(self, words: LastWords) -> AsyncGenerator[McpConnection]:
+    async def _opened(self, stderr: StderrTail) -> AsyncGenerator[McpConnection]:
         def forgotten() -> None:
             connection.forgotten = True
 
-        transport = open_transport(self._server, words, on_end=self.lost, on_forgotten=forgotten)
+        transport = open_transport(self._server, stderr, on_end=self.lost, on_forgotten=forgotten)
         wanted = self._server.protocol
         client = Client(
             transport,
-            # Not the version itself: a connection that is not asked for says nothing of itself.
+            # Not the version itself: with a fixed version the SDK does not ask for server info.
             mode="legacy" if wanted == "2025-11-25" else "auto",
             cache=None,
             client_info=types.Implementation(name="windlass", version="0.1.0"),
-            elicitation_callback=self._asked,
-            message_handler=self._heard,
+            elicitation_callback=self._on_elicit,
+            message_handler=self._on_message,
         )
         connection = McpConnection(client)
         async with client:
             if wanted not in ("auto", client.protocol_version):
-                raise ConnectionError(f"it speaks MCP {client.protocol_version}, not {wanted}")
+                raise ConnectionError(f"it uses MCP {client.protocol_version}, not {wanted}")
             yield connection
 
     async def _until_end(self, client: Client) -> None:
         following = asyncio.create_task(self._follow(client))
-        relisting = asyncio.create_task(self._relisted(client))
+        relisting = asyncio.create_task(self._relist_on_change(client))
         ends = [asyncio.create_task(each.wait()) for each in (self._lost, self._closing)]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -362,7 +370,7 @@ class Supervisor:
             await asyncio.gather(following, relisting, *ends, return_exceptions=True)
 
     async def _follow(self, client: Client) -> None:
-        """Hears of changes from servers that have no handshake; others send them unasked."""
+        """Subscribes to changes of servers without a handshake. Others send them unasked."""
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         tools = client.server_capabilities.tools
@@ -377,25 +385,25 @@ class Supervisor:
                 await asyncio.sleep(1.0)
                 self._relist.set()
 
-    async def _relisted(self, client: Client) -> None:
+    async def _relist_on_change(self, client: Client) -> None:
         while True:
             await self._relist.wait()
             self._relist.clear()
             try:
                 self.listing = await _listing(client)
             except (MCPError, TimeoutError, ValueError) as error:
-                log.warning("The MCP server %r cannot list: %s", self.label, error)
+                log.warning("cannot list the tools of MCP server %r: %s", self.label, error)
 
-    async def _heard(self, message: Any) -> None:
+    async def _on_message(self, message: Any) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._relist.set()
 
-    async def _asked(
+    async def _on_elicit(
         self, context: Any, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         return await self._elicit(params)
 
-    async def _say(self, failure: str | None) -> None:
+    async def _set_failure(self, failure: str | None) -> None:
         async with self._changed:
             self._failure = failure
             self._changed.notify_all()
@@ -406,14 +414,18 @@ class Supervisor:
                 await self._closing.wait()
 
 
+def _restart_delay(failures: int) -> float:
+    return min(2.0 ** (failures - 2), MAX_RESTART_DELAY)
+
+
 async def _listing(client: Client) -> Listing:
-    """All pages. A server without tools has none."""
+    """The server's tools, from all pages."""
     name = client.server_info.name if client.server_info else None
     if client.server_capabilities.tools is None:
         return Listing(name, ())
     tools: list[types.Tool] = []
     cursor: str | None = None
-    for _ in range(MOST_PAGES):
+    for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         tools.extend(page.tools)
         cursor = page.next_cursor
@@ -423,7 +435,7 @@ async def _listing(client: Client) -> Listing:
 
 
 def _reason(error: BaseException, server: McpServer) -> str:
-    """Why there is no connection: the innermost error that says something."""
+    """Why there is no connection, as the predicate of a sentence about the server."""
     error = _innermost(error)
     match error:
         case FileNotFoundError() | PermissionError() if server.command:
@@ -431,12 +443,12 @@ def _reason(error: BaseException, server: McpServer) -> str:
         case TimeoutError():
             return f"did not answer within {server.start_timeout:g} seconds"
         case MCPError(code=types.CONNECTION_CLOSED) if server.command:
-            return "ended before it answered"
+            return "exited before it answered"
         case ValidationError():
-            return "breaks MCP with what it says of itself or of its tools"
+            return "sent a description of itself or of its tools that violates MCP"
         case _:
             said = str(error) or type(error).__name__
-            # An address may have a secret in it.
+            # The address can contain a secret.
             return f"cannot be reached: {said.replace(server.url or server.label, server.label)}"
 
 
@@ -446,5 +458,5 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _quoted(words: LastWords) -> str:
-    return f"; it said:\n{said}" if (said := str(words)) else ""
+def _quoted(stderr: StderrTail) -> str:
+    return f"; its output:\n{said}" if (said := str(stderr)) else ""

@@ -1,19 +1,19 @@
-"""Names that every provider takes, out of names that MCP allows, and back. Pure."""
+"""Converts MCP tool names to names that every provider accepts, and back. Pure."""
 
 import hashlib
 import re
 
-LONGEST = 64
+MAX_NAME_LENGTH = 64
 SEPARATOR = "__"
 
-_OTHERS = re.compile(r"[^A-Za-z0-9_-]|_(?=x[0-9a-f]+_)")
+_INVALID = re.compile(r"[^A-Za-z0-9_-]|_(?=x[0-9a-f]+_)")
 _ESCAPED = re.compile(r"_x([0-9a-f]+)_")
-_FIRST = re.compile(r"[A-Za-z_]")
+_VALID_START = re.compile(r"[A-Za-z_]")
 
 
 def valid(name: str) -> str:
-    """The name with each character that is not allowed as `_xHEX_`; `original` is the inverse."""
-    return _OTHERS.sub(lambda found: f"_x{ord(found[0]):x}_", name)
+    """The name with each invalid character written as `_xHEX_`. `original` is the inverse."""
+    return _INVALID.sub(lambda found: f"_x{ord(found[0]):x}_", name)
 
 
 def original(name: str) -> str:
@@ -22,21 +22,21 @@ def original(name: str) -> str:
 
 
 def outer_name(prefix: str, name: str) -> str:
-    """What the model calls the tool: with the prefix, valid, and at most 64 characters long.
+    """The name that the model uses: with the prefix, valid, and at most 64 characters long.
 
-    A name that is too long ends in a part of its hash: the tool itself knows what it is short for.
+    A longer name is shortened and ends in a part of its hash.
     """
     outer = f"{prefix}{SEPARATOR}{valid(name)}" if prefix else valid(name)
-    if not _FIRST.match(outer):
+    if not _VALID_START.match(outer):
         outer = f"_{outer}"
-    if len(outer) <= LONGEST:
+    if len(outer) <= MAX_NAME_LENGTH:
         return outer
     digest = hashlib.sha256(outer.encode()).hexdigest()[:10]
-    return f"{outer[: LONGEST - len(digest) - 1]}-{digest}"
+    return f"{outer[: MAX_NAME_LENGTH - len(digest) - 1]}-{digest}"
 
 
 def readable_prefix(name: str) -> str:
-    """What a server calls itself as the beginning of a name: `mcp-servers/files` is `files`."""
+    """A prefix made from a server's own name: `files` for `mcp-servers/files`."""
     last = name.strip().rstrip("/").rpartition("/")[2]
     words = re.sub(r"[^A-Za-z0-9]+", "_", last).strip("_").lower()[:24]
-    return words if words and _FIRST.match(words) else f"mcp_{words}".rstrip("_")
+    return words if words and _VALID_START.match(words) else f"mcp_{words}".rstrip("_")

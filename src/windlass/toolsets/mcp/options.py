@@ -1,4 +1,4 @@
-"""What a user may say about an MCP server, checked. Pure."""
+"""The options of an MCP server, validated. Pure."""
 
 import re
 import shlex
@@ -36,81 +36,83 @@ class McpOptions(TypedDict, total=False):
 
 
 class McpServer(Struct, frozen=True, kw_only=True):
-    """A server to start by its command or to reach at its address, and how its tools are run."""
+    """A server, by its command or its address, and how to run its tools."""
 
     command: tuple[str, ...] = ()
     url: str | None = None
     name: str | None = None
-    """What its tools' names begin with: None for what the server calls itself, "" for nothing."""
+    """The prefix of its tools' names: None means the server's own name, "" no prefix."""
     env: Mapping[str, str] = {}
-    """Variables for the command, beside PATH, HOME and the like."""
+    """Environment variables for the command, in addition to PATH, HOME and similar ones."""
     cwd: str | Path | None = None
     headers: Mapping[str, str] = {}
-    """Sent with every request to the address."""
+    """Headers of every request to the address."""
     auth: Any = None
     """An `httpx2.Auth` for the address, such as the SDK's `OAuthClientProvider`."""
     timeout: float = 60.0
-    """Seconds that a call may go without an answer or a word of progress."""
+    """Seconds that a call may take without a result or a progress report."""
     longest: float = 3600.0
-    """Seconds that a call may take in all."""
+    """Seconds that a call may take in total."""
     start_timeout: float = 60.0
-    """Seconds to start, connect and list."""
+    """Seconds to start the server, connect and list its tools."""
     approve: bool | Collection[str] = False
-    """Whether each call needs somebody's yes: all of them, or those of these tools."""
+    """Whether calls need an approval: all calls, or those of these tools."""
     trust_hints: bool = False
-    """Whether the server is believed when it says that a tool may safely be run twice."""
+    """Whether to trust the server's hint that a tool can safely run twice."""
     on_change: OnChange = "approve"
-    """What happens to a tool whose description is not the one that was first seen."""
+    """What to do with a tool whose description has changed since it was first seen."""
     state_dir: str | Path | None = None
-    """Where the first descriptions are kept; None for the user's own directory for such."""
+    """Where the first descriptions are stored; None means the user's state directory."""
     protocol: Protocol = "auto"
 
     def __post_init__(self) -> None:
         for field in ("timeout", "longest", "start_timeout"):
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise ConfigError(f"mcp: {field} is a number of seconds above 0, not {value!r}")
+                raise ConfigError(
+                    f"mcp: {field} must be a number of seconds above 0, not {value!r}"
+                )
         for field, choices in (("on_change", OnChange), ("protocol", Protocol)):
             value = getattr(self, field)
             if value not in get_args(choices):
                 known = ", ".join(repr(choice) for choice in get_args(choices))
-                raise ConfigError(f"mcp: {field} is one of {known}, not {value!r}")
+                raise ConfigError(f"mcp: {field} must be one of {known}, not {value!r}")
         if isinstance(self.approve, str):
-            raise ConfigError(f"mcp: approve is True, False or a list, not {self.approve!r}")
+            raise ConfigError(f"mcp: approve must be True, False or a list, not {self.approve!r}")
 
     @property
     def identity(self) -> str:
-        """The same text for the same server; it may hold secrets and is never shown."""
+        """Identifies the server. It can contain secrets: never show it."""
         return self.url or shlex.join(self.command)
 
     @property
     def label(self) -> str:
-        """What errors call it: a host or a program, never an argument, which may be a secret."""
+        """The name in errors: a host or a program, without arguments, which can be secret."""
         if self.name:
             return self.name
         if self.url:
             return urlsplit(self.url).hostname or "the server"
         return Path(self.command[0]).name
 
-    def asks_for(self, tool: str) -> bool:
-        """Whether calls of the tool, by the server's own name for it, need somebody's yes."""
+    def needs_approval(self, tool: str) -> bool:
+        """Whether calls of the tool need an approval. `tool` is the server's name for it."""
         return self.approve if isinstance(self.approve, bool) else tool in self.approve
 
     def __repr__(self) -> str:
-        """Commands, addresses, variables and headers may hold secrets."""
+        """Without the command, address, variables and headers, which can contain secrets."""
         return f"McpServer({self.label!r})"
 
 
 def server_from(target: str | Sequence[str], **options: Any) -> McpServer:
     """Reads `"command with arguments"`, `["command", "argument"]` or `"https://..."`.
 
-    Raises `ConfigError` for a target that is neither, and for options that go with the other kind.
+    Raises `ConfigError` for an invalid target, and for options of the other kind of target.
     """
     unknown = options.keys() - McpServer.__struct_fields__
     if unknown or "command" in options or "url" in options:
         said = ", ".join(sorted(unknown or {"command", "url"} & options.keys()))
         known = ", ".join(sorted(McpOptions.__annotations__))
-        raise ConfigError(f"mcp: there is no option {said}; there are {known}")
+        raise ConfigError(f"mcp: unknown option {said}; supported: {known}")
     if isinstance(target, str) and _ADDRESS.match(target):
         return _remote(target, options)
     return _local(target, options)
@@ -120,10 +122,10 @@ def _remote(url: str, options: dict[str, Any]) -> McpServer:
     parts = urlsplit(url)
     if parts.scheme.lower() not in ("http", "https") or not parts.hostname:
         raise ConfigError(
-            "mcp: an address begins with http:// or https:// and names a host; this one begins"
+            "mcp: an address must start with http:// or https:// and have a host; this one starts"
             f" with {parts.scheme}://"
         )
-    _refuse(options, ("env", "cwd"), "a command, not an address")
+    _refuse(options, ("env", "cwd"), "a command, not for an address")
     return McpServer(url=url, **options)
 
 
@@ -131,16 +133,16 @@ def _local(command: str | Sequence[str], options: dict[str, Any]) -> McpServer:
     try:
         words = tuple(shlex.split(command)) if isinstance(command, str) else tuple(command)
     except ValueError as error:
-        raise ConfigError(f"mcp: the command cannot be read: {error}") from None
+        raise ConfigError(f"mcp: cannot parse the command: {error}") from None
     if not words or not words[0]:
         raise ConfigError(
-            "mcp: say which server: a command such as 'npx some-server', or its http address"
+            "mcp: no server: pass a command such as 'npx some-server' or an http address"
         )
-    _refuse(options, ("headers", "auth"), "an address, not a command")
+    _refuse(options, ("headers", "auth"), "an address, not for a command")
     return McpServer(command=words, **options)
 
 
 def _refuse(options: dict[str, Any], names: tuple[str, ...], whose: str) -> None:
     for name in names:
         if options.get(name):
-            raise ConfigError(f"mcp: {name} goes with {whose}")
+            raise ConfigError(f"mcp: {name} is an option for {whose}")

@@ -1,7 +1,7 @@
-"""What was first seen of each tool, kept in a small file: a description that changes is noticed.
+"""Pins: the first description of each tool, stored in a file, to detect later changes.
 
-What a server says of its tools goes into the model's instructions. A server that is harmless when
-it is chosen can say something else a month later; what it says then needs somebody's yes.
+A server's descriptions become part of the model's instructions. A harmless server can change them
+later, so a changed description needs an approval.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ FILE = "mcp-pins.json"
 
 
 class Pin(Struct, frozen=True):
-    """What a model is told of a tool, and its hash."""
+    """The description and the parameters of a tool, with their hash."""
 
     sha256: str
     description: str
@@ -35,32 +35,32 @@ def pin_of(description: str, parameters: Schema) -> Pin:
 
 
 class Pins:
-    """The pins of one server: read from the file when they are asked for, written one by one."""
+    """The pins of one server, in a file that all servers share."""
 
     def __init__(self, directory: Path, identity: str) -> None:
-        """The server's identity may hold secrets: the file has its hash."""
+        """The file contains only a hash of `identity`, which can contain secrets."""
         self._path = directory / FILE
         self._key = hashlib.sha256(identity.encode()).hexdigest()[:32]
-        self._unwritten: dict[str, Pin] = {}
+        self._unsaved: dict[str, Pin] = {}
 
     def known(self) -> dict[str, Pin]:
-        """The pins by the server's own names for its tools. Raises `ConfigError`."""
-        return {**self._read().get(self._key, {}), **self._unwritten}
+        """The pins by the server's names for its tools. Raises `ConfigError`."""
+        return {**self._read().get(self._key, {}), **self._unsaved}
 
     def keep(self, pins: dict[str, Pin]) -> None:
-        """Adds pins to the file, or puts them in the place of others. Raises `ConfigError`."""
+        """Adds pins to the file or replaces them. Raises `ConfigError`."""
         if not pins:
             return
         servers = self._read()
-        servers[self._key] = {**servers.get(self._key, {}), **self._unwritten, **pins}
+        servers[self._key] = {**servers.get(self._key, {}), **self._unsaved, **pins}
         try:
             self._write(servers)
-            self._unwritten = {}
+            self._unsaved = {}
         except OSError as error:
-            self._unwritten.update(pins)
+            self._unsaved.update(pins)
             log.warning(
-                "What MCP tools say cannot be kept in %s (%s): changes will not be noticed by the"
-                " next process",
+                "cannot store the descriptions of MCP tools in %s (%s): the next process will not"
+                " detect changes",
                 self._path,
                 error.strerror,
             )
@@ -71,17 +71,17 @@ class Pins:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise ConfigError(f"{self._path} cannot be read: {error.strerror}") from None
+            raise ConfigError(f"cannot read {self._path}: {error.strerror}") from None
         try:
             return msgspec.json.decode(data, type=dict[str, dict[str, Pin]])
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise ConfigError(
-                f"{self._path} is damaged: it has the tools of MCP servers as they were first"
-                " seen; remove it to see all of them as new"
+                f"{self._path} is damaged: it stores the first descriptions of MCP tools;"
+                " remove it to accept all current descriptions as new"
             ) from None
 
     def _write(self, servers: dict[str, Any]) -> None:
-        """Whole or not at all: somebody else may be reading."""
+        """Writes atomically: another process can read at the same time."""
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         text = msgspec.json.format(msgspec.json.encode(servers), indent=1)
         with tempfile.NamedTemporaryFile(dir=self._path.parent, delete=False) as file:

@@ -17,7 +17,7 @@ from windlass.errors import ConfigError
 from windlass.settings import state_directory
 from windlass.tool import Tool, ToolOptions
 from windlass.toolsets.mcp.calls import McpCalls, ServerFunction
-from windlass.toolsets.mcp.connection import Listing, awaited, blocked_on, submit
+from windlass.toolsets.mcp.connection import Listing, run_in_background, submit, wait_for_result
 from windlass.toolsets.mcp.names import outer_name, readable_prefix
 from windlass.toolsets.mcp.options import McpServer
 from windlass.toolsets.mcp.pins import Pin, Pins, pin_of
@@ -25,14 +25,15 @@ from windlass.toolsets.mcp.pins import Pin, Pins, pin_of
 log = logging.getLogger("windlass.mcp")
 
 CLOSING_TIMEOUT = 10.0
-"""Seconds that the end of the program waits for servers to go."""
+"""Seconds that the exit of the program waits for servers to stop."""
 
 
 class McpToolset:
-    """A server's tools. It is started when they are first asked for, and again when it is gone.
+    """The tools of an MCP server. The server starts at first use and restarts when it fails.
 
-    Use it as `with` or `async with`, or close it; one that is forgotten is closed at the latest
-    when the program ends. It may be shared by any number of clients, threads and event loops.
+    Use it in a `with` or `async with` statement, or call `close`; otherwise it is closed when it is
+    garbage-collected or the program exits. Any number of clients, threads and event loops can
+    share it.
     """
 
     def __init__(self, server: McpServer) -> None:
@@ -44,29 +45,29 @@ class McpToolset:
         self._tools: list[Tool] = []
         self._pid = os.getpid()
         _open.add(self)
-        weakref.finalize(self, _forget, self._calls, self._pid).atexit = False
+        weakref.finalize(self, _close_later, self._calls, self._pid).atexit = False
 
     async def list_tools(self) -> Sequence[Tool]:
-        """The tools as they are now. While the server is down, as they were.
+        """The current tools; while the server is down, the last known ones.
 
-        Raises `ConfigError` when it cannot be started, and for a file of pins that is damaged.
+        Raises `ConfigError` if the server cannot be started or the pins file is damaged.
         """
         listing = self._calls.supervisor.listing
         if listing is None:
-            listing = await awaited(self._calls.supervisor.listed())
-        return self._made(listing)
+            listing = await run_in_background(self._calls.supervisor.listed())
+        return self._tools_from(listing)
 
     def list(self) -> Sequence[Tool]:
-        """The same for sync code."""
-        return self._made(blocked_on(self._calls.supervisor.listed()))
+        """`list_tools` for sync code."""
+        return self._tools_from(wait_for_result(self._calls.supervisor.listed()))
 
     async def aclose(self) -> None:
-        """Ends the connection and the server's process. Used again, it starts again."""
-        await awaited(self._calls.supervisor.aclose())
+        """Ends the connection and the server's process. The next use starts them again."""
+        await run_in_background(self._calls.supervisor.aclose())
 
     def close(self) -> None:
-        """The same for sync code."""
-        blocked_on(self._calls.supervisor.aclose())
+        """`aclose` for sync code."""
+        wait_for_result(self._calls.supervisor.aclose())
 
     async def __aenter__(self) -> "McpToolset":
         try:
@@ -101,17 +102,17 @@ class McpToolset:
         self.close()
 
     def __repr__(self) -> str:
-        """A command and an address may hold secrets."""
+        """Without the command and the address, which can contain secrets."""
         return f"McpToolset({self._server.label!r})"
 
-    def _made(self, listing: Listing) -> Sequence[Tool]:
+    def _tools_from(self, listing: Listing) -> Sequence[Tool]:
         with self._lock:
             if listing is not self._seen:
-                self._tools = self._tools_in(listing)
+                self._tools = self._convert(listing)
                 self._seen = listing
             return self._tools
 
-    def _tools_in(self, listing: Listing) -> "list[Tool]":
+    def _convert(self, listing: Listing) -> "list[Tool]":
         pinned = self._pins.known()
         fresh: dict[str, Pin] = {}
         tools: dict[str, Tool] = {}
@@ -130,11 +131,11 @@ class McpToolset:
         return [*tools.values()]
 
     def _tool(self, name: str, offered: types.Tool, was: Pin, now: Pin) -> Tool | None:
-        """The tool under the description that was first seen, or none if it cannot be offered."""
+        """The tool with its first description; None if it cannot be offered."""
         changed = was.sha256 != now.sha256
         if changed:
             log.warning(
-                "%r of the MCP server %r has another description than when it was first seen",
+                "the description of %r of MCP server %r has changed since it was first seen",
                 offered.name,
                 self._server.label,
             )
@@ -151,9 +152,7 @@ class McpToolset:
         try:
             return Tool(declaration, function, options=self._options(offered))
         except ConfigError as error:
-            log.warning(
-                "%r of the MCP server %r is left out: %s", offered.name, self._server.label, error
-            )
+            log.warning("skipping %r of MCP server %r: %s", offered.name, self._server.label, error)
             return None
 
     def _options(self, offered: types.Tool) -> ToolOptions:
@@ -161,12 +160,12 @@ class McpToolset:
         safe = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
         return ToolOptions(
             timeout=self._server.longest,
-            approve=self._server.asks_for(offered.name),
+            approve=self._server.needs_approval(offered.name),
             idempotent=safe,
         )
 
     def _accept(self, name: str, pin: Pin) -> None:
-        """Somebody has said yes to a new description."""
+        """Stores an approved new description."""
         with self._lock:
             self._pins.keep({name: pin})
             self._seen = None
@@ -176,8 +175,8 @@ _open: "weakref.WeakSet[McpToolset]" = weakref.WeakSet()
 _closing: set[concurrent.futures.Future[None]] = set()
 
 
-def _forget(calls: McpCalls, pid: int) -> None:
-    """Closes what nobody refers to any more. It may run in any thread, and so never waits."""
+def _close_later(calls: McpCalls, pid: int) -> None:
+    """Closes a garbage-collected toolset. It can run in any thread, so it does not wait."""
     if pid == os.getpid():
         closing = submit(calls.supervisor.aclose())
         _closing.add(closing)
@@ -186,7 +185,7 @@ def _forget(calls: McpCalls, pid: int) -> None:
 
 @atexit.register
 def _close_all() -> None:
-    """Servers go before the program does: nothing is left behind."""
+    """Stops all servers before the program exits."""
     closing = [
         submit(toolset._calls.supervisor.aclose())  # pyright: ignore[reportPrivateUsage]
         for toolset in list(_open)

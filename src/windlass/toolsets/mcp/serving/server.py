@@ -1,4 +1,7 @@
-"""Our tools as an MCP server."""
+"""`ToolServer`: Windlass tools as an MCP server, based on the SDK's server, for any transport.
+
+The caller passes the function that runs a tool. Prompts and resources can be added with the SDK.
+"""
 
 import asyncio
 import base64
@@ -29,7 +32,7 @@ from windlass.tool import Tool
 
 
 def offered(tools: list[Tool]) -> list[Tool]:
-    """The tools that can be served: those with something to run."""
+    """The tools that can be served: those with a function."""
     return [
         tool
         for tool in tools
@@ -38,7 +41,7 @@ def offered(tools: list[Tool]) -> list[Tool]:
 
 
 def described(tool: Tool) -> types.Tool:
-    """What a client is told of a tool. Hints are given only where our own options say so."""
+    """The MCP description of a tool. Hints are present only if the tool's options set them."""
     declaration = tool.declaration
     assert isinstance(declaration, FunctionDeclaration)
     idempotent = True if tool.options.idempotent else None
@@ -47,7 +50,7 @@ def described(tool: Tool) -> types.Tool:
         description=declaration.description or None,
         input_schema={"type": "object", **declaration.parameters},
         annotations=types.ToolAnnotations(
-            # What may be answered from a cache changes nothing.
+            # A tool with a cache has no side effects.
             read_only_hint=True if tool.options.cache is not None else None,
             idempotent_hint=idempotent,
         )
@@ -59,11 +62,11 @@ def described(tool: Tool) -> types.Tool:
 Medium: TypeAlias = InlineData | FileData
 
 _LABEL = re.compile(r"\[[\w.+-]+(/[\w.+-]+)?(, \d+ bytes)?\]")
-"""What stands in a result where a medium was."""
+"""The text that replaces an image or a file in a result."""
 
 
 def result_of(response: FunctionResponse) -> types.CallToolResult:
-    """The result of a call: a value that is an object is also sent as structured content."""
+    """The result of a call. An object is also sent as structured content."""
     if response.error is not None:
         return failed(response.error)
     output: Any = response.output
@@ -75,7 +78,7 @@ def result_of(response: FunctionResponse) -> types.CallToolResult:
 
 
 def failed(words: str) -> types.CallToolResult:
-    """The result of a call that failed: what the model is to read."""
+    """The result of a failed call; the model reads `words`."""
     return types.CallToolResult(content=[types.TextContent(text=words)], is_error=True)
 
 
@@ -123,7 +126,7 @@ SCHEMA = {
 async def approval(
     context: ServerRequestContext, params: types.CallToolRequestParams
 ) -> bool | types.InputRequiredResult:
-    """Whether somebody has said yes; or the question, for a client that then calls again."""
+    """Whether the call is approved; or the question, for clients that then repeat the call."""
     shown = compact_json(params.arguments or {})
     message = f"Run {params.name} with {shown[:2000]}?"
     question = types.ElicitRequestFormParams(message=message, requested_schema=SCHEMA)
@@ -152,7 +155,7 @@ Send: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 class ProgressRelay:
-    """Leaving the context waits until all that was reported is sent."""
+    """Sends a tool's progress reports in order. Leaving the context waits until all are sent."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -162,11 +165,11 @@ class ProgressRelay:
         self._sent = 0.0
 
     def report(self, fraction: float | None, message: str | None, data: Any) -> None:
-        """Takes what `ToolContext.progress` takes. Belongs to the event loop."""
+        """Takes the arguments of `ToolContext.progress`. Call it in the event loop."""
         if fraction is not None:
             self._reports.put_nowait((fraction, 1.0, message))
             return
-        # MCP wants a number that grows: a report without one counts itself.
+        # MCP requires an increasing number: a report without one gets the next.
         known = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
         number = known.get("progress")
         self._sent = float(number) if isinstance(number, int | float) else self._sent + 1
@@ -194,12 +197,12 @@ class ProgressRelay:
 
 log = logging.getLogger("windlass.mcp")
 
-WATCH = 0.5
-"""Seconds between looks at a set of tools that may change."""
+POLL_INTERVAL = 0.5
+"""Seconds between checks for changed tools."""
 
 
 class Execute(Protocol):
-    """Runs a tool. An MCP result goes to the client as it is."""
+    """Runs a tool. An MCP result is sent to the client unchanged."""
 
     async def __call__(
         self, tool: Tool, arguments: str, relay: ProgressRelay
@@ -214,12 +217,12 @@ _call: contextvars.ContextVar[tuple[ServerRequestContext, types.CallToolRequestP
 
 
 def current_call() -> tuple[ServerRequestContext, types.CallToolRequestParams] | None:
-    """The request that a tool answers, for one that speaks MCP itself; None outside a server."""
+    """The MCP request that the tool is answering; None outside a `ToolServer`."""
     return _call.get()
 
 
 class ToolServer(Server[Any]):
-    """Serves the tools that `tools` lists whenever it is asked."""
+    """Serves the tools that `tools()` returns at the time of each request."""
 
     def __init__(
         self,
@@ -232,14 +235,14 @@ class ToolServer(Server[Any]):
     ) -> None:
         self._tools, self._execute = tools, execute
         self.bus = InMemorySubscriptionBus()
-        """Where subscribers in the newer era hear of changes; prompts and resources may use it."""
+        """Publishes changes to subscribed clients; prompts and resources can use it too."""
         self._connections: set[Connection] = set()
-        self._told = self._names()
+        self._announced = self._names()
         super().__init__(
             name,
             version=version,
             instructions=instructions,
-            lifespan=self._watching,
+            lifespan=self._lifespan,
             get_tool_input_schema=self._schema,
             on_list_tools=self._list,
             on_call_tool=self._answer,
@@ -254,7 +257,7 @@ class ToolServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """Says to clients with a handshake that they will hear of changes."""
+        """Declares to clients with a handshake that changes are announced."""
         return super().create_initialization_options(
             notification_options or NotificationOptions(tools_changed=True),
             experimental_capabilities,
@@ -262,20 +265,20 @@ class ToolServer(Server[Any]):
         )
 
     async def announce_changes(self) -> None:
-        """Tells all clients if the tools are not what they were when this was last asked."""
+        """Notifies all clients if the tools have changed since the last call."""
         names = self._names()
-        if names == self._told:
+        if names == self._announced:
             return
-        self._told = names
+        self._announced = names
         await self.bus.publish(ToolsListChanged())
         for connection in list(self._connections):
             await connection.send_tool_list_changed()
 
     @asynccontextmanager
-    async def _watching(self, server: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
+    async def _lifespan(self, server: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
         async def watch() -> None:
             while True:
-                await asyncio.sleep(WATCH)
+                await asyncio.sleep(POLL_INTERVAL)
                 await self.announce_changes()
 
         watcher = asyncio.create_task(watch())
@@ -323,12 +326,12 @@ class ToolServer(Server[Any]):
         except MCPError:
             raise
         except Exception:
-            log.exception("A tool failed", extra={"tool": tool.name})
+            log.exception("tool failed", extra={"tool": tool.name})
             return failed(f"{tool.name} failed.")
         return answer if isinstance(answer, types.Result) else result_of(answer)
 
     def _remember(self, connection: Connection) -> None:
-        """A client with a handshake hears of changes as long as it is connected."""
+        """Remembers a client with a handshake, to notify it of changes while it is connected."""
         if connection not in self._connections:
             self._connections.add(connection)
             connection.exit_stack.callback(self._connections.discard, connection)
