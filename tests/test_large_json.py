@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.jsontext import encode_json, large
-from windlass.jsontext.large import (
+from windlass import jsontext as large
+from windlass.jsontext import (
     TooDeep,
     TooManyValues,
     encode_any_json,
+    encode_json,
     from_base64,
     is_larger,
     outline,

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from windlass.content import FunctionDeclaration
-from windlass.emulation.samples import sample_arguments
+from windlass.emulation.prompt import sample_arguments
 from windlass.testing import FakeOpenAI, Turn, call, say
 
 __all__ = ["MODELS", "SERVER_TOOL", "upstream"]

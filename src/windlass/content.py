@@ -15,9 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.errors import ConfigError
-from windlass.jsontext import compact_json
-from windlass.jsontext.large import is_larger
-from windlass.jsontext.offload import LARGE
+from windlass.jsontext import LARGE, compact_json, is_larger
 
 __all__ = [
     "AnyPart",

@@ -1,19 +1,38 @@
-"""What the loop needs to know of the outside: a `Model` that streams and a `Toolset` that lists."""
+"""model"""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from windlass.content import Declaration, Message, Schema
+from windlass.content import (
+    Declaration,
+    FunctionCall,
+    FunctionDeclaration,
+    FunctionResponse,
+    Message,
+    Schema,
+)
 from windlass.errors import ConfigError
 from windlass.events import ModelEvent
 
 if TYPE_CHECKING:
     from windlass.tool import Tool
 
-__all__ = ["Model", "ModelRequest", "Settings", "ToolChoice", "Toolset", "tool_choice_from"]
+__all__ = [
+    "Model",
+    "ModelRequest",
+    "Settings",
+    "ToolChoice",
+    "Toolset",
+    "callable_functions",
+    "functions",
+    "has_calls",
+    "is_about_tools",
+    "named_functions",
+    "tool_choice_from",
+]
 
 
 class ToolChoice(Struct, frozen=True):
@@ -117,3 +136,54 @@ class Toolset(Protocol):
     async def list_tools(self) -> "Sequence[Tool]":
         """The tools as they are now; asked once at the start of each run."""
         ...
+
+
+def functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
+    """The functions that are offered, whether or not they may be called now."""
+    return tuple(tool for tool in request.tools if isinstance(tool, FunctionDeclaration))
+
+
+def callable_functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
+    """The functions that `tool_choice` lets the model call in this turn."""
+    choice = request.tool_choice
+    if choice.mode == "none":
+        return ()
+    offered = functions(request)
+    return tuple(each for each in offered if each.name in choice.names) if choice.names else offered
+
+
+def named_functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
+    """Every function that has a name here: those offered, and those called before."""
+    names = dict.fromkeys(each.name for each in functions(request))
+    for message in request.messages:
+        names |= dict.fromkeys(
+            each.name for each in message.parts if isinstance(each, FunctionCall)
+        )
+    return tuple(map(FunctionDeclaration, names))
+
+
+def has_calls(messages: Iterable[Message]) -> bool:
+    """Whether there is anything that a model without function calling cannot read as it is."""
+    return any(
+        isinstance(part, (FunctionCall, FunctionResponse))
+        for message in messages
+        for part in message.parts
+    )
+
+
+def is_about_tools(request: ModelRequest) -> bool:
+    """Whether it matters for this request how the model calls functions."""
+    return bool(functions(request)) or has_calls(request.messages)
+
+
+@runtime_checkable
+class WarmingModel(Protocol):
+    """A model that can read a request's prompt ahead."""
+
+    async def warm(self, request: ModelRequest) -> None: ...
+
+
+async def warmed(model: Model, request: ModelRequest) -> None:
+    """Has the model read the prompt; one that keeps nothing is left alone."""
+    if isinstance(model, WarmingModel):
+        await model.warm(request)

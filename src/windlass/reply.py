@@ -17,7 +17,7 @@ from windlass.content import (
 )
 from windlass.errors import ConfigError
 from windlass.events import FinishReason, Outcome, StopReason
-from windlass.jsontext.large import STEP, encode_any_json, is_larger
+from windlass.jsontext import STEP, encode_any_json, is_larger
 from windlass.tool import Tool
 
 NOT_BEGUN = "stopped before it began"

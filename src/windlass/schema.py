@@ -10,22 +10,6 @@ from typing import Any, cast
 
 from windlass.content import Schema
 
-__all__ = [
-    "NAMED_SCHEMAS",
-    "SCHEMA_LISTS",
-    "SINGLE_SCHEMAS",
-    "accepts_null",
-    "expanded_size",
-    "in_place",
-    "mapped",
-    "options",
-    "plain",
-    "pointed_at",
-    "referenced",
-    "same_arguments",
-    "schema_at",
-]
-
 # The keywords whose values are schemas: one, a list of them, or one for each name.
 SINGLE_SCHEMAS = (
     "items",

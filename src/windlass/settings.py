@@ -22,14 +22,6 @@ from msgspec import Struct
 
 from windlass.errors import ConfigError
 
-__all__ = [
-    "FunctionCallingSettings",
-    "Mode",
-    "function_calling_settings",
-    "mode_from",
-    "state_directory",
-]
-
 Mode = Literal["auto", "native", "emulated"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 

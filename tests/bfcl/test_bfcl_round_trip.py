@@ -12,7 +12,7 @@ from tests.thoroughness import WHOLE_BFCL
 
 from windlass.emulation.parse import parse
 from windlass.emulation.parser import render_calls
-from windlass.emulation.parser.written import WRITTEN
+from windlass.emulation.parser.render import WRITTEN
 
 EVERY = 1 if WHOLE_BFCL else 16
 EVERY_IN_PIECES = 10 if WHOLE_BFCL else 80

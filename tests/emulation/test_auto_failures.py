@@ -3,7 +3,7 @@
 import pytest
 
 from windlass import ModelError, NativeModeUnavailable
-from windlass.emulation.failures import Failure, native_failure
+from windlass.emulation.mode import Failure, native_failure
 
 UNSUPPORTED = [
     (400, "registry.ollama.ai/library/gemma3:4b does not support tools"),  # Ollama

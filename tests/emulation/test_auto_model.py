@@ -18,8 +18,7 @@ from tests.emulation.asking import (
 
 from windlass import GoogleSearch, Message, ModelError, StreamCut
 from windlass.content import FunctionCall, FunctionResponse, Text
-from windlass.emulation.auto import AutoModel, ModeMemory
-from windlass.emulation.mode import Modes, with_mode
+from windlass.emulation.mode import AutoModel, ModeMemory, Modes, with_mode
 from windlass.emulation.model import EmulatedModel
 from windlass.errors import NativeModeUnavailable
 from windlass.events import TextDelta, ToolCallEnded, TurnEnded

@@ -9,9 +9,8 @@ from windlass import FunctionDeclaration, Message, tool
 from windlass.content import InlineData, Text
 from windlass.emulation.history import with_reminder, with_system
 from windlass.emulation.parse import parse
-from windlass.emulation.parser.written import WRITTEN
-from windlass.emulation.prompt import PromptText
-from windlass.emulation.samples import sample_arguments, sample_tool
+from windlass.emulation.parser.render import WRITTEN
+from windlass.emulation.prompt import PromptText, sample_arguments, sample_tool
 from windlass.model import AUTO
 
 

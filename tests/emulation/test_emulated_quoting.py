@@ -11,12 +11,11 @@ from tests.emulation.asking import TOOLS, WEATHER, asked, emulated, events_of, w
 
 from windlass import AsyncClient, FunctionDeclaration, Message, tool
 from windlass.content import AnyPart, FunctionCall, FunctionResponse, Text
-from windlass.emulation import quoting
+from windlass.emulation import prompt as quoting
 from windlass.emulation.history import History
 from windlass.emulation.parser import FORMATS, Parser, render_calls
-from windlass.emulation.parser.written import WRITTEN
-from windlass.emulation.prompt import PromptText
-from windlass.emulation.quoting import quoted
+from windlass.emulation.parser.render import WRITTEN
+from windlass.emulation.prompt import PromptText, quoted
 from windlass.events import ToolCallEnded
 from windlass.jsontext import compact_json
 from windlass.model import AUTO

@@ -5,10 +5,8 @@ from hypothesis import strategies as st
 from tests.emulation.asking import PARIS, TOOLS, written
 
 from windlass.content import Usage
-from windlass.emulation.inventions import Inventions
-from windlass.emulation.native import NativeReader, begins_like_call
 from windlass.emulation.parser import Parser
-from windlass.emulation.reading import TurnReader
+from windlass.emulation.turn_reader import Inventions, NativeReader, TurnReader, begins_like_call
 from windlass.events import ModelEvent, TextDelta, ToolCallEnded, TurnEnded
 
 fragments = st.lists(

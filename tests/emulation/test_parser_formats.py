@@ -8,7 +8,7 @@ from tests.emulation.parsing import TOOLS, declared, events_of, read, seen
 
 from windlass.emulation.parser import DEFAULT_FORMAT, FORMATS, render_call, render_calls
 from windlass.emulation.parser.pattern import MORE
-from windlass.emulation.parser.written import WRITTEN
+from windlass.emulation.parser.render import WRITTEN
 from windlass.errors import ConfigError
 from windlass.events import ToolCallStarted
 

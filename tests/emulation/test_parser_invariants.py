@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from windlass import ConfigError
 from windlass.emulation.parse import Parsed, parse
 from windlass.emulation.parser import FORMATS, Parser, render_calls
-from windlass.emulation.parser.written import WRITTEN
+from windlass.emulation.parser.render import WRITTEN
 from windlass.events import TextDelta, ToolCallDelta, ToolCallEnded, ToolCallStarted
 
 TOOLS = [

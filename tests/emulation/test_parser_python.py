@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.emulation.parsing import TOOLS, declared, read
 
 from windlass.emulation.parse import parse
-from windlass.emulation.parser.python_text import Unreadable, python_value
+from windlass.emulation.parser.python_calls import Unreadable, python_value
 
 F = declared("f", a={}, b={}, c={})
 G = declared("g", x="string")

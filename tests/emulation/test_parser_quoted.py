@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.emulation.parsing import TOOLS, read
 
 from windlass.emulation.parser import Parser, render_call
-from windlass.emulation.parser.written import WRITTEN
+from windlass.emulation.parser.render import WRITTEN
 from windlass.events import TextDelta
 
 CALLED = [("get_weather", {"city": "Paris"})]

@@ -4,7 +4,7 @@ import pytest
 from tests.emulation.parsing import TOOLS, declared, read
 
 from windlass.emulation.parser import FORMATS, render_call
-from windlass.emulation.parser.written import WRITTEN
+from windlass.emulation.parser.render import WRITTEN
 
 CALL = render_call("get_weather", {"city": "Paris"})
 ONE_LINE = CALL.replace("\n", "")

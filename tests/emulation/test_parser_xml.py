@@ -7,7 +7,7 @@ import pytest
 from tests.emulation.parsing import declared, read
 
 from windlass.emulation.parser import render_call
-from windlass.emulation.parser.written import WRITTEN
+from windlass.emulation.parser.render import WRITTEN
 
 WRITE = declared("write_file", path="string", content="string", mode="integer")
 TAGGED = [name for name, written in WRITTEN.items() if written.parameter]

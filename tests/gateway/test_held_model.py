@@ -6,7 +6,7 @@ import pytest
 from tests.emulation.asking import asked, events_of, names_of, text_of
 
 from windlass import ModelError, NativeModeUnavailable
-from windlass.emulation.auto import AutoModel
+from windlass.emulation.mode import AutoModel
 from windlass.events import ToolCallDelta, ToolCallEnded, ToolCallStarted
 from windlass.gateway.models.enforced import HeldModel
 from windlass.model import Model

@@ -21,8 +21,7 @@ from tests.emulation.asking import (
 from windlass.content import FunctionCall, FunctionDeclaration, FunctionResponse, Message, Usage
 from windlass.emulation.mode import Modes
 from windlass.emulation.model import EmulatedModel
-from windlass.emulation.profile import PROFILES, emulated_by_profile, profile_of
-from windlass.emulation.profile_steps import StepsModel
+from windlass.emulation.profiles import PROFILES, StepsModel, emulated_by_profile, profile_of
 from windlass.errors import ConfigError, ModelError, NativeModeUnavailable
 from windlass.model import NONE, Model, ModelRequest, Settings, ToolChoice
 from windlass.models.local.model import NOTICE, shortened

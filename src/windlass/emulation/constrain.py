@@ -13,13 +13,11 @@ from msgspec import Struct
 
 from windlass.content import FunctionDeclaration, Schema
 from windlass.emulation.prompt import Answer
-from windlass.emulation.reading import TextParser
+from windlass.emulation.turn_reader import TextParser
 from windlass.errors import ModelError
 from windlass.events import ModelEvent, TextDelta
 from windlass.model import Settings, ToolChoice
 from windlass.schema import mapped, plain
-
-__all__ = ["AnswerReader", "Constrain", "Constraint", "call_schema", "constraint", "is_refusal"]
 
 Constrain = Literal["auto", "always", "never"]
 """When to constrain decoding: where a call must come, whenever a tool may be called, or never."""

@@ -1,4 +1,4 @@
-"""`EmulatedModel`: function calling for a model that has none, as a `Model` around a `Model`."""
+"""EmulatedModel"""
 
 import logging
 import re
@@ -18,23 +18,22 @@ from windlass.emulation.constrain import (
     is_refusal,
 )
 from windlass.emulation.history import History, with_reminder, with_system
-from windlass.emulation.offered import (
+from windlass.emulation.parser import DEFAULT_FORMAT, Parser
+from windlass.emulation.prompt import RESULT_TAG, PromptText, reminder
+from windlass.emulation.turn_reader import ParserMaker, TurnReader, Wanted
+from windlass.errors import ConfigError, ModelError
+from windlass.events import ModelEvent, TextDelta
+from windlass.jsontext import LARGE, by_size, is_larger
+from windlass.model import (
+    AUTO,
+    Model,
+    ModelRequest,
     callable_functions,
     functions,
     has_calls,
     named_functions,
+    warmed,
 )
-from windlass.emulation.parser import DEFAULT_FORMAT, Parser
-from windlass.emulation.profile_warming import warmed
-from windlass.emulation.prompt import RESULT_TAG, PromptText, reminder
-from windlass.emulation.reading import ParserMaker, TurnReader, Wanted
-from windlass.errors import ConfigError, ModelError
-from windlass.events import ModelEvent, TextDelta
-from windlass.jsontext.large import is_larger
-from windlass.jsontext.offload import LARGE, by_size
-from windlass.model import AUTO, Model, ModelRequest
-
-__all__ = ["EmulatedModel", "check_names"]
 
 log = logging.getLogger("windlass.emulation")
 

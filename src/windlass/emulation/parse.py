@@ -11,8 +11,6 @@ from windlass.events import ModelEvent, TextDelta, ThoughtDelta, ToolCallEnded
 from windlass.tool import as_tools
 from windlass.tool.declarations import declarations_in, in_json_schema
 
-__all__ = ["Parsed", "ParsedCall", "parse"]
-
 
 class ParsedCall(Struct, frozen=True):
     """A call in a text. `arguments` is a dict, or the raw text with `error` set."""

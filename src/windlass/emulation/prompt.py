@@ -1,22 +1,230 @@
-"""What a model without function calling is told: tools, format, rules, an example. Pure.
+"""The prompt that tells a model about its tools."""
 
-The text is the same bytes for the same tools, so that a server's prefix cache is hit, and what
-changes from turn to turn (`tool_choice`) stands at its end. Rules and examples are those that
-measured best on small models: without the counter-examples they call tools to say hello.
-"""
-
-from typing import Literal
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 
 from windlass.content import FunctionDeclaration, Schema
 from windlass.emulation.parser import render_call
-from windlass.emulation.quoting import quoted
-from windlass.emulation.samples import sample_arguments, sample_tool
+from windlass.jsontext import compact_json, is_larger
 from windlass.model import ToolChoice
-from windlass.schema import plain
+from windlass.schema import options, plain, referenced
 
-__all__ = ["RESULT_TAG", "Answer", "PromptText", "needs_call", "reminder", "sample_request"]
+# `[` for `[TOOL_CALLS]`, `[INST]` and lists of calls; where a number follows it is an index.
+_BRACKET = re.compile(r"\[(?![0-9\]])")
+# Three backticks for fences, `>>>` for Functionary's calls: each character of such a run.
+_RUNS = {
+    letter: re.compile(
+        f"{letter}(?={letter}{letter})|(?<={letter}){letter}(?={letter})|(?<={letter}{letter}){letter}"
+    )
+    for letter in "`>"
+}
+# U+FF5C and U+2581 for DeepSeek's tokens, U+273F for Qwen's flowers. Then whatever a reader does
+# not see, or takes for the end of a line.
+_UNSEEN = re.compile(
+    "[\uff5c\u2581\u273f\x7f-\x9f\xad\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+)
+_PIECE = 2**15
+"""Characters of a long text that are quoted at a time."""
+
+
+def quoted(value: object) -> str:
+    """The value as one line of JSON without markers; what JSON has no word for becomes its `str`.
+
+    Anything that quotes this text again, or cuts it, keeps it harmless.
+    """
+    return "".join(quoted_pieces(value))
+
+
+def quoted_pieces(value: object) -> list[str]:
+    """The same in pieces, for a value that may be large: each copy of the whole takes its time."""
+    return list(_pieces(value)) if is_larger(value, _PIECE) else [_in_one_piece(value)]
+
+
+def _in_one_piece(value: object) -> str:
+    text = compact_json(value)
+    if "[" in text and '"' in text:
+        text = _with_escaped_brackets(text)
+    return _without_markers(text)
+
+
+def _with_escaped_brackets(json: str) -> str:
+    """The JSON with the brackets inside its texts escaped; those of lists stay."""
+    # JSON has no bare control characters, so two of them can replace the escapes `\\` and `\"`:
+    # each quotation mark that is left begins or ends a text.
+    parts = json.replace("\\\\", "\0").replace('\\"', "\1").split('"')
+    parts[1::2] = _BRACKET.sub(r"\\u005b", '"'.join(parts[1::2])).split('"')
+    return '"'.join(parts).replace("\1", '\\"').replace("\0", "\\\\")
+
+
+def _without_markers(json: str) -> str:
+    """The JSON with all other markers escaped. They are nowhere in JSON but in texts.
+
+    `<` is for tags and for the control tokens of chat templates (`<|im_start|>`).
+    """
+    json = json.replace("<", r"\u003c")
+    for letter, run in _RUNS.items():
+        if letter * 3 in json:
+            json = run.sub(rf"\\u{ord(letter):04x}", json)
+    if not json.isascii() or "\x7f" in json:
+        for letter in set(_UNSEEN.findall(json)):
+            json = json.replace(letter, _escape(letter))
+    return json
+
+
+def _escape(letter: str) -> str:
+    """JSON's own escape: two of them for a character outside the basic plane."""
+    units = letter.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+# What is large is quoted in pieces, so that no call into C takes long.
+
+
+def _pieces(value: object) -> Iterator[str]:
+    if isinstance(value, str) and len(value) > _PIECE:
+        yield '"'
+        for piece in _cut(value):
+            yield _in_one_piece(piece)[1:-1]
+        yield '"'
+    elif isinstance(value, dict) and value:
+        separator = "{"
+        for key, item in cast("dict[Any, Any]", value).items():
+            yield separator
+            yield from _pieces(key if isinstance(key, str) else str(key))
+            yield ":"
+            yield from _pieces(item)
+            separator = ","
+        yield "}"
+    elif isinstance(value, list | tuple) and value:
+        separator = "["
+        for item in cast("list[Any]", value):
+            yield separator
+            yield from _pieces(item)
+            separator = ","
+        yield "]"
+    else:
+        yield _in_one_piece(cast("object", value))
+
+
+def _cut(text: str) -> Iterator[str]:
+    """Pieces of the text; a run of three is a run of three in the piece that it is in."""
+    start = 0
+    while start < len(text):
+        end = start + _PIECE - 2
+        letter = text[end - 1 : end]
+        if letter in _RUNS and text[end : end + 1] == letter:
+            before = end - start - len(text[start:end].rstrip(letter))
+            after = len(text[end : end + 3]) - len(text[end : end + 3].lstrip(letter))
+            end += after if before >= 3 > after else -before if before < 3 else 0
+        yield text[start:end]
+        start = end
+
+
+_BY_NAME: dict[str, str] = {
+    "city": "Paris",
+    "country": "France",
+    "currency": "EUR",
+    "date": "2025-01-31",
+    "email": "ada@example.com",
+    "expression": "2 + 3",
+    "file": "notes.txt",
+    "from_unit": "km",
+    "language": "French",
+    "location": "Paris",
+    "name": "Ada",
+    "path": "notes.txt",
+    "place": "Paris",
+    "query": "red pandas",
+    "text": "Good morning",
+    "time": "09:30",
+    "timezone": "Europe/Paris",
+    "to_unit": "miles",
+    "unit": "km",
+    "url": "https://example.com",
+    "username": "ada",
+}
+_BY_FORMAT: dict[str, str] = {
+    "date": "2025-01-31",
+    "date-time": "2025-01-31T09:30:00Z",
+    "email": "ada@example.com",
+    "time": "09:30:00",
+    "uri": "https://example.com",
+    "uuid": "123e4567-e89b-12d3-a456-426614174000",
+}
+_DEEPEST = 4
+_LONGEST = 100
+
+
+def sample_tool(tools: tuple[FunctionDeclaration, ...]) -> FunctionDeclaration:
+    """The tool that makes the best example: the first that takes something."""
+    return next((tool for tool in tools if tool.parameters.get("required")), tools[0])
+
+
+def sample_arguments(tool: FunctionDeclaration) -> dict[str, Any]:
+    """What the tool requires, with values of the right types; its first parameter if nothing is."""
+    root = referenced(tool.parameters, tool.parameters)
+    properties = cast("dict[str, Any]", root.get("properties") or {})
+    names = cast("list[str]", root.get("required") or list(properties)[:1])
+    return {
+        name: _sample(name, properties.get(name), tool.parameters, 0)
+        for name in names
+        if _is_fit(name)
+    }
+
+
+def _sample(name: str, schema: object, root: Schema, depth: int) -> Any:
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return _word(name, {})
+    schema = referenced(cast("Schema", schema), root)
+    for given in (schema.get("examples"), schema.get("enum")):
+        if isinstance(given, list) and given and _is_fit(value := cast("list[Any]", given)[0]):
+            return value
+    for key in ("const", "default"):
+        if schema.get(key) is not None and _is_fit(schema[key]):
+            return schema[key]
+    alternatives = [option for option in options(schema) if option.get("type") != "null"]
+    if "type" not in schema and alternatives:
+        return _sample(name, alternatives[0], root, depth + 1)
+    return _of_type(name, schema, root, depth)
+
+
+def _of_type(name: str, schema: Schema, root: Schema, depth: int) -> Any:
+    kinds: Any = schema.get("type", "string")
+    several = cast("list[str]", kinds) if isinstance(kinds, list) else [str(kinds)]
+    kind = next((each for each in several if each != "null"), "null")
+    match kind:
+        case "integer" | "number":
+            return schema.get("minimum", schema.get("exclusiveMinimum", 1) + 1)
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case "array":
+            return [_sample(name.removesuffix("s"), schema.get("items", {}), root, depth + 1)]
+        case "object":
+            properties = cast("dict[str, Any]", schema.get("properties") or {})
+            wanted = cast("list[str]", schema.get("required") or [])
+            return {
+                key: _sample(key, properties.get(key), root, depth + 1)
+                for key in wanted
+                if _is_fit(key)
+            }
+        case _:
+            return _word(name, schema)
+
+
+def _is_fit(value: object) -> bool:
+    text = compact_json(value)
+    return len(text) <= _LONGEST and quoted(value) == text
+
+
+def _word(name: str, schema: Schema) -> str:
+    known = _BY_FORMAT.get(str(schema.get("format"))) or _BY_NAME.get(name.lower())
+    return known or f"some {name.replace('_', ' ')}"
+
 
 RESULT_TAG = "tool_response"
 """The tag of a result's block; Qwen and the Hermes models are trained on this word."""

@@ -12,8 +12,14 @@ from typing import Any, Protocol
 
 from windlass.errors import ConfigError
 from windlass.loop.threads import in_thread
-from windlass.tool.injection import Depends, ToolContext
-from windlass.tool.signature import AnyCallable, by_keyword, is_async, signature_of
+from windlass.tool.signature import (
+    AnyCallable,
+    Depends,
+    ToolContext,
+    by_keyword,
+    is_async,
+    signature_of,
+)
 
 __all__ = ["Dependencies"]
 

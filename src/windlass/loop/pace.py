@@ -6,7 +6,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from windlass.events import ModelEvent, RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
-from windlass.jsontext.large import text_slices
+from windlass.jsontext import text_slices
 
 __all__ = [
     "CHARACTERS_PER_STEP",

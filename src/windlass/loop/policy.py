@@ -10,7 +10,7 @@ from msgspec import Struct
 from windlass.content import FunctionCall, FunctionDeclaration
 from windlass.errors import ConfigError
 from windlass.events import FinishReason, Outcome, StopReason
-from windlass.jsontext.offload import LARGE
+from windlass.jsontext import LARGE
 from windlass.loop.turn import Turn
 from windlass.model import AUTO, NONE, ToolChoice
 from windlass.reply import RoundRecord

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from windlass.content import FunctionCall, FunctionResponse, Message, Usage
 from windlass.events import StopReason
-from windlass.jsontext.large import is_larger
-from windlass.jsontext.offload import LARGE, offloaded
+from windlass.jsontext import LARGE, is_larger, offloaded
 from windlass.loop.pace import ITEMS_AT_ONCE
 from windlass.loop.turn import Turn
 from windlass.reply import Calls, Reply, RoundRecord, ToolAnswer, capped

@@ -9,7 +9,7 @@ from yarl import URL
 from windlass.content import Usage
 from windlass.errors import ModelError, clear_frames
 from windlass.events import ModelEvent, TurnEnded
-from windlass.jsontext.offload import LARGE, by_size, offloaded
+from windlass.jsontext import LARGE, by_size, offloaded
 from windlass.models.http import TRANSPORT_ERRORS, Http, Response, cut
 from windlass.models.retry import Waiting
 from windlass.wires.sse import SseDecoder

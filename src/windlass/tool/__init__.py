@@ -4,11 +4,9 @@ Importing this package and decorating functions is cheap; pydantic is imported w
 is asked for.
 """
 
-from windlass.tool.collection import as_tools, checked
-from windlass.tool.decorator import tool
-from windlass.tool.definition import OnInterrupt, Tool, ToolOptions
-from windlass.tool.injection import Depends, ToolContext
-from windlass.tool.parameters import InvalidSchema
+from windlass.tool.declarations import InvalidSchema
+from windlass.tool.definition import OnInterrupt, Tool, ToolOptions, as_tools, checked, tool
+from windlass.tool.signature import Depends, ToolContext
 
 __all__ = [
     "Depends",

@@ -1,16 +1,210 @@
-"""Declarations read from the dictionaries of other libraries: OpenAI's, Gemini's and plain ones."""
+"""declarations"""
 
+import enum
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import msgspec
 
-from windlass.content import Declaration, FunctionDeclaration, GoogleSearch, no_parameters
+from windlass.content import Declaration, FunctionDeclaration, GoogleSearch, Schema, no_parameters
 from windlass.errors import ConfigError
-from windlass.tool.parameters import normalised_parameters, plain_fields
+from windlass.schema import NAMED_SCHEMAS, SCHEMA_LISTS, SINGLE_SCHEMAS
 
-__all__ = ["SEARCH_NAME", "check_name", "declarations_in", "in_json_schema", "one_declaration"]
+TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
+_HAS_SCHEMAS = frozenset((*SINGLE_SCHEMAS, *SCHEMA_LISTS, *NAMED_SCHEMAS, "defs"))
+_UNSPECIFIED = "type_unspecified"
+_COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
+_SNAKE_KEYS = {
+    "additional_properties": "additionalProperties",
+    "all_of": "allOf",
+    "any_of": "anyOf",
+    "exclusive_maximum": "exclusiveMaximum",
+    "exclusive_minimum": "exclusiveMinimum",
+    "max_items": "maxItems",
+    "max_length": "maxLength",
+    "max_properties": "maxProperties",
+    "min_items": "minItems",
+    "min_length": "minLength",
+    "min_properties": "minProperties",
+    "multiple_of": "multipleOf",
+    "one_of": "oneOf",
+    "pattern_properties": "patternProperties",
+    "prefix_items": "prefixItems",
+    "property_names": "propertyNames",
+    "property_ordering": "propertyOrdering",
+    "unique_items": "uniqueItems",
+}
+
+
+class InvalidSchema(ConfigError):
+    """A tool's parameters are not a JSON Schema: `place` says where, `reason` says why."""
+
+    def __init__(self, tool: str, place: str, reason: str) -> None:
+        super().__init__(f"{tool}: its parameters are no JSON Schema: {place}: {reason}")
+        self.place, self.reason = place, reason
+
+
+def normalised_parameters(tool: str, given: Any) -> Schema:
+    """The parameters as plain JSON Schema; the given value itself if it is that already.
+
+    Raises `InvalidSchema`, which names the place, for a value that is not a schema in any form.
+    """
+    if given is None:
+        return no_parameters()
+    if _is_sequence(given):
+        return _from_list(tool, given)
+    if isinstance(given, bool):
+        raise InvalidSchema(tool, "parameters", f"expected an object, got {given!r}")
+    try:
+        schema = _Normaliser(tool).schema(given, "parameters")
+        assert isinstance(schema, dict)
+        if type(given) is dict and schema == given:
+            return cast("Schema", given)
+    except RecursionError:
+        raise InvalidSchema(tool, "parameters", "it is nested too deeply") from None
+    return schema or no_parameters()
+
+
+def plain_fields(value: Any) -> Mapping[str, Any] | None:
+    """The value as a mapping: a mapping itself, or an object of another library (pydantic)."""
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value)
+    dump = None if isinstance(value, type) else getattr(value, "model_dump", None)
+    if not callable(dump):
+        return None
+    return cast("Mapping[str, Any]", dump(mode="json", by_alias=True, exclude_none=True))
+
+
+class _Normaliser:
+    """Walks one tool's schema."""
+
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
+
+    def schema(self, value: Any, place: str) -> Schema | bool:
+        if isinstance(value, bool):
+            return value
+        result = self._fields(value, place)
+        for key in SINGLE_SCHEMAS:
+            if key in result and not (key == "items" and isinstance(result[key], list)):
+                result[key] = self.schema(result[key], f"{place}.{key}")
+        for key in SCHEMA_LISTS:
+            if _is_sequence(result.get(key)):
+                result[key] = [
+                    self.schema(item, f"{place}.{key}[{index}]")
+                    for index, item in enumerate(result[key])
+                ]
+        for key in NAMED_SCHEMAS:
+            if isinstance(result.get(key), Mapping):
+                result[key] = {
+                    name: self.schema(item, f"{place}.{key}.{name}")
+                    for name, item in result[key].items()
+                }
+        return _nullable(_bounds(result))
+
+    def _fields(self, value: Any, place: str) -> Schema:
+        """One schema's own keys in their usual spelling, its values as JSON has them."""
+        fields = _fields_of(value)
+        if fields is None:
+            said = repr(value)
+            raise InvalidSchema(
+                self._tool, place, f"expected a schema, got {said if len(said) < 80 else said[:80]}"
+            )
+        result: Schema = {}
+        for key, item in fields.items():
+            key = _SNAKE_KEYS.get(key, key)
+            result.setdefault(key, item if key in _HAS_SCHEMAS else self._json(item, place, key))
+        if isinstance(result.get("ref"), str):
+            result["$ref"] = result.pop("ref").replace("#/defs/", "#/$defs/")
+        if isinstance(result.get("defs"), Mapping):
+            result["$defs"] = result.pop("defs")
+        if "type" in result:
+            kind = _type(result["type"])
+            if kind == _UNSPECIFIED:
+                del result["type"]
+            else:
+                result["type"] = kind
+        return result
+
+    def _json(self, value: Any, place: str, key: str) -> Any:
+        """Enum members by their values, tuples as lists; other values have to be JSON."""
+        if isinstance(value, enum.Enum):
+            return value.value
+        if isinstance(value, tuple | list):
+            return [self._json(item, place, key) for item in cast("Sequence[Any]", value)]
+        if isinstance(value, dict):
+            fields = cast("dict[Any, Any]", value)
+            return {name: self._json(item, place, key) for name, item in fields.items()}
+        if value is None or isinstance(value, str | int | float):
+            return value
+        raise InvalidSchema(self._tool, f"{place}.{key}", f"not a JSON value: {value!r:.80}")
+
+
+def _fields_of(value: Any) -> Mapping[str, Any] | None:
+    if isinstance(value, type) and callable(getattr(value, "model_json_schema", None)):
+        return cast("Any", value).model_json_schema()
+    if (fields := plain_fields(value)) is not None:
+        return fields
+    adapter = None if isinstance(value, type) else getattr(value, "json_schema", None)
+    # pydantic's TypeAdapter
+    return cast("Mapping[str, Any]", adapter()) if callable(adapter) else None
+
+
+def _type(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_type(item) for item in cast("list[Any]", value)]
+    if isinstance(value, str) and value.lower() in (*TYPES, _UNSPECIFIED):
+        return value.lower()
+    return value
+
+
+def _bounds(schema: Schema) -> Schema:
+    """Counts that are written as text, and OpenAPI's `exclusiveMinimum: true`."""
+    for key in _COUNTS:
+        if isinstance(count := schema.get(key), str) and count.isdecimal():
+            schema[key] = int(count)
+    for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if isinstance(schema.get(exclusive), bool):
+            applies = schema.pop(exclusive) and bound in schema
+            if applies:
+                schema[exclusive] = schema.pop(bound)
+    return schema
+
+
+def _nullable(schema: Schema) -> Schema:
+    if schema.pop("nullable", False) is not True:
+        return schema
+    outer = {key: schema.pop(key) for key in ("description", "default") if key in schema}
+    return {"anyOf": [schema, {"type": "null"}], **outer}
+
+
+def _from_list(tool: str, given: Sequence[Any]) -> Schema:
+    """A worker's list: each parameter has `name`, `type`, `description` and `required`."""
+    properties: Schema = {}
+    required: list[str] = []
+    for index, item in enumerate(given):
+        place = f"parameters[{index}]"
+        fields = plain_fields(item)
+        if fields is None and hasattr(item, "name"):
+            fields = {
+                key: getattr(item, key)
+                for key in ("name", "type", "description", "required")
+                if getattr(item, key, None) is not None
+            }
+        if fields is None or not isinstance(name := fields.get("name"), str):
+            raise InvalidSchema(tool, place, f"expected a parameter with a name, got {item!r:.80}")
+        own = {key: value for key, value in fields.items() if key not in ("name", "required")}
+        properties[name] = _Normaliser(tool).schema(own, place)
+        if fields.get("required"):
+            required.append(name)
+    schema: Schema = {"type": "object", "properties": properties}
+    return {**schema, "required": required} if required else schema
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
 
 SEARCH_NAME = "google_search"
 _SEARCH_FUNCTIONS = ("googleSearch", "googleSearchRetrieval", "google_search_retrieval")

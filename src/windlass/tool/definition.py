@@ -1,10 +1,12 @@
-"""The `Tool`: what a model is told, how its arguments are checked, and what runs."""
+"""definition"""
 
+import difflib
 import functools
 import inspect
+import sys
 import types
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import (
     TYPE_CHECKING,
@@ -12,7 +14,10 @@ from typing import (
     Concatenate,
     Generic,
     Literal,
+    ParamSpec,
     Protocol,
+    TypeAlias,
+    TypeVar,
     cast,
     get_args,
     overload,
@@ -22,10 +27,24 @@ import msgspec
 from msgspec import Struct
 
 from windlass.content import Declaration, FunctionDeclaration, GoogleSearch, Schema, no_parameters
-from windlass.errors import ConfigError
-from windlass.tool.declarations import SEARCH_NAME, check_name, in_json_schema, one_declaration
-from windlass.tool.injection import Depends
-from windlass.tool.signature import AnyCallable, Signature, by_keyword, is_async, signature_of
+from windlass.errors import ConfigError, DuplicateTool
+from windlass.tool.declarations import (
+    SEARCH_NAME,
+    check_name,
+    declarations_in,
+    in_json_schema,
+    one_declaration,
+    plain_fields,
+)
+from windlass.tool.signature import (
+    AnyCallable,
+    Depends,
+    Signature,
+    by_keyword,
+    hint_names,
+    is_async,
+    signature_of,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
@@ -37,9 +56,10 @@ else:  # at runtime the defaults mean nothing
 
     P = ParamSpec("P")
     R = TypeVar("R")
+
+
 Q = ParamSpec("Q")
 
-__all__ = ["OnInterrupt", "Tool", "ToolOptions", "name_of"]
 
 OnInterrupt = Literal["tell_model", "retry", "fail"]
 """What becomes of a call that had begun when its process ended, so that its effect is unknown."""
@@ -249,7 +269,7 @@ class Tool(Generic[P, R]):
     def _arguments(self) -> Arguments:
         if self._given is None:
             return _signed_arguments(self.name, self._signature)
-        from windlass.tool.arguments.declared import DeclaredArguments
+        from windlass.tool.arguments.by_schema import DeclaredArguments
 
         given = self._given
         parameters = no_parameters() if isinstance(given, GoogleSearch) else given.parameters
@@ -281,7 +301,7 @@ def _signed_arguments(name: str, signature: Signature) -> Arguments:
 
 
 def _build_arguments(name: str, signature: Signature) -> Arguments:
-    from windlass.tool.arguments.signed import SignedArguments
+    from windlass.tool.arguments.by_signature import SignedArguments
 
     return SignedArguments(name, signature)
 
@@ -306,7 +326,7 @@ def _checked(given: Declaration | None, *, runs: bool) -> Declaration | None:
     assert isinstance(checked, FunctionDeclaration)
     if checked.parameters != no_parameters():
         # Imported here: it weighs more than everything that a function's own tool needs.
-        from windlass.tool.arguments.checking import check_parameters
+        from windlass.tool.arguments.by_schema import check_parameters
 
         check_parameters(checked.name, checked.parameters, runs=runs)
     return checked
@@ -328,3 +348,165 @@ def _refuse_generator(name: str, function: AnyCallable) -> None:
             f"{name}: a generator cannot be a tool; return the result, and report on the way with"
             " ToolContext.progress"
         )
+
+
+Earlier: TypeAlias = str | AnyCallable | Tool
+"""A tool that must come first: itself, its function or its name."""
+
+
+@overload
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = None,
+    idempotent: bool = False,
+    cache: float | None = None,
+    serial: bool = False,
+    approve: bool = False,
+    after: Iterable[Earlier] = (),
+    retries: int = 2,
+    on_interrupt: OnInterrupt | None = None,
+    expose_errors: bool | None = None,
+) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = None,
+    idempotent: bool = False,
+    cache: float | None = None,
+    serial: bool = False,
+    approve: bool = False,
+    after: Iterable[Earlier] = (),
+    retries: int = 2,
+    on_interrupt: OnInterrupt | None = None,
+    expose_errors: bool | None = None,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(
+    function: AnyCallable | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    after: Iterable[Earlier] = (),
+    **options: Any,
+) -> Any:
+    """Makes a function a tool: `@tool` alone, with options, or `tool(function, ...)`.
+
+    The options are those of `ToolOptions`; `after` takes tools, functions and names. Raises
+    `ConfigError` for a name that providers refuse and for options that make no sense.
+    """
+    for option in options:
+        if option not in ToolOptions.__struct_fields__:
+            raise ConfigError(f"@tool has no option {option!r}{_hint(option)}")
+    chosen = ToolOptions(after=_names(after), **options)
+
+    def decorate(function: AnyCallable, around: types.FrameType | None = None) -> Tool:
+        if isinstance(function, Tool):
+            made = cast("Tool", function)
+            return made.replace(name=name, description=description, options=chosen)
+        scope = _local_names(function, around or sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+        return Tool(None, function, name=name, description=description, options=chosen, scope=scope)
+
+    if function is None:
+        return decorate
+    return decorate(function, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+
+
+RENAMED = {
+    "requires_approval": "approve",
+    "needs_approval": "approve",
+    "require_confirmation": "approve",
+    "approval": "approve",
+    "max_retries": "retries",
+    "retry": "retries",
+    "ttl": "cache",
+    "cache_ttl": "cache",
+    "timeout_seconds": "timeout",
+    "depends_on": "after",
+    "exclusive": "serial",
+    "show_errors": "expose_errors",
+}
+"""What other libraries call an option of a tool, and what it is called here."""
+
+
+def _hint(option: str) -> str:
+    known = [*ToolOptions.__struct_fields__, "name", "description"]
+    near = difflib.get_close_matches(option, known, n=1)
+    meant = RENAMED.get(option) or (near[0] if near else None)
+    return f"; did you mean {meant!r}?" if meant else ""
+
+
+def _names(after: Iterable[Earlier]) -> tuple[str, ...]:
+    return tuple(
+        item if isinstance(item, str) else item.name if isinstance(item, Tool) else name_of(item)
+        for item in ((after,) if isinstance(after, str) else after)
+    )
+
+
+def _local_names(function: AnyCallable, around: types.FrameType) -> dict[str, Any] | None:
+    """What the type hints, while they are text, need of the names around the function."""
+    if around.f_locals is around.f_globals or not (names := hint_names(function)):
+        return None
+    known = around.f_locals
+    return {name: known[name] for name in names if name in known}
+
+
+def as_tools(items: Iterable[Any]) -> list[Tool]:
+    """What users put in `tools=[...]`, as tools.
+
+    Raises `DuplicateTool` for two of one name, and `ConfigError` for what cannot be a tool.
+    """
+    whole: Any = items
+    if isinstance(whole, (str, Mapping, Tool)) or not isinstance(whole, Iterable):
+        raise ConfigError(f"tools must be a list: write [...] around {whole!r}")
+    return checked(tool for item in items for tool in _tools_of(item))
+
+
+def checked(tools: Iterable[Tool]) -> list[Tool]:
+    """The tools, if they go together. Raises `DuplicateTool`, and `ConfigError` for a circle."""
+    known: dict[str, Tool] = {}
+    for tool in tools:
+        if tool.name in known:
+            raise DuplicateTool(f"two tools are named {tool.name!r}")
+        known[tool.name] = tool
+    if any(tool.options.after for tool in known.values()):
+        for name in known:
+            _refuse_circle(name, known, ())
+    return list(known.values())
+
+
+def _tools_of(item: Any) -> Iterable[Tool]:
+    match item:
+        case Tool():
+            return (cast("Tool", item),)
+        # Since Python 3.13 a classmethod over a tool gives a method around it.
+        case types.MethodType() if isinstance(item.__func__, Tool):
+            return (cast("Tool", item.__func__).__get__(item.__self__),)
+        case FunctionDeclaration() | GoogleSearch():
+            return (Tool(item),)
+        case Mapping():
+            declarations = declarations_in(cast("Mapping[str, Any]", item))
+            return [Tool(declaration) for declaration in declarations]
+        case type():
+            name = item.__qualname__
+            raise ConfigError(f"not a tool: the class {name}; give an instance or a method of it")
+        case _ if callable(item):
+            return (Tool(None, item),)
+        case _ if (fields := plain_fields(item)) is not None:  # google-genai's, or the MCP SDK's
+            return [Tool(declaration) for declaration in declarations_in(fields)]
+        case _:
+            raise ConfigError(f"not a tool: {item!r} ({type(item).__name__})")
+
+
+def _refuse_circle(name: str, tools: Mapping[str, Tool], path: tuple[str, ...]) -> None:
+    if name in path:
+        circle = " after ".join((*path[path.index(name) :], name))
+        raise ConfigError(f"these tools wait for each other: {circle}")
+    for earlier in tools[name].options.after:
+        if earlier in tools:
+            _refuse_circle(earlier, tools, (*path, name))

@@ -8,8 +8,6 @@ import inspect
 import re
 from typing import NamedTuple
 
-__all__ = ["Docstring", "parse_docstring"]
-
 _PARAMETER_SECTIONS = {
     "args",
     "arguments",

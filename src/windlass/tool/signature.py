@@ -1,30 +1,215 @@
-"""What a callable asks for: its parameters with their types, and which the model never sees."""
+"""signature"""
 
 import contextlib
 import functools
 import inspect
+import sys
 import types
 import typing
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Protocol, TypeAlias, cast, get_args, get_origin
 
+import typing_extensions
+
+from windlass.content import FunctionCall
 from windlass.errors import ConfigError
 from windlass.tool.docstrings import Docstring, parse_docstring
-from windlass.tool.hints import metadata_of, namespace_of, resolved_hint, unpacked_fields
-from windlass.tool.injection import Depends, ToolContext
 
-__all__ = [
-    "MISSING",
-    "AnyCallable",
-    "Parameter",
-    "Signature",
-    "by_keyword",
-    "is_async",
-    "signature_of",
-    "underlying",
-]
+Report = Callable[[float | None, str | None, Any], None]
+
+
+class Decision(Protocol):
+    """What somebody says to a call: `Approval`, as far as a tool needs to know."""
+
+    @property
+    def approved(self) -> bool: ...
+    @property
+    def arguments(self) -> dict[str, Any] | None: ...
+    @property
+    def reason(self) -> str | None: ...
+
+
+Ask = Callable[[FunctionCall], Awaitable[Decision]]
+
+
+@dataclass(frozen=True, slots=True)
+class Depends:
+    """`Annotated[T, Depends(function)]`: the parameter's value is what the function returns.
+
+    The model does not see the parameter. The function is called once per run. It may be sync or
+    async, have `Depends` parameters of its own, and be a generator: what follows its `yield` is
+    done at the run's end.
+    """
+
+    function: Callable[..., Any]
+
+
+def _unheard(progress: float | None, message: str | None, data: Any) -> None:
+    """A context that nobody listens to, as in a direct call."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    approved: bool = False
+    arguments: dict[str, Any] | None = None
+    reason: str | None = "there is nobody to ask"
+
+
+async def _unasked(call: FunctionCall) -> Decision:
+    """A context with nobody behind it, as in a direct call: the answer is no."""
+    return _Refusal()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """A running call, as its tool sees it. A parameter of this type is hidden from the model."""
+
+    run_id: str = ""
+    call_id: str = ""
+    round: int = 1
+    name: str = ""
+    deadline: float | None = None
+    """When the call must be done, on the clock of `time.monotonic`; None for no limit."""
+    report: Report = field(default=_unheard, repr=False)
+    ask: Ask = field(default=_unasked, repr=False)
+    """Asks whoever approves the run's calls, in the middle of this one. The call that is given is
+    what they are shown, and needs an id of its own."""
+
+    @property
+    def call_key(self) -> str:
+        """One key per call over all runs: what a service wants as its idempotency key."""
+        return f"{self.run_id}:{self.call_id}"
+
+    def progress(
+        self, progress: float | None = None, message: str | None = None, data: Any = None
+    ) -> None:
+        """Tells those who follow the run how far the call is. May be called from any thread."""
+        self.report(progress, message, data)
+
+
+_PYDANTIC_TAKES_TYPED_DICTS = sys.version_info >= (3, 12)
+
+
+def namespace_of(function: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The globals of a function and the names of its closure: what its hints, as text, refer to."""
+    code = getattr(function, "__code__", None)
+    names: tuple[str, ...] = getattr(code, "co_freevars", ())
+    local: dict[str, Any] = {}
+    for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=False):
+        try:
+            local[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    for parameter in getattr(function, "__type_params__", ()):
+        local[parameter.__name__] = parameter
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    return getattr(function, "__globals__", None) or (vars(module) if module else {}), local
+
+
+def hint_names(function: object) -> set[str]:
+    """The names inside those hints that are text, as under `from __future__ import annotations`."""
+    names: set[str] = set()
+    for hint in getattr(function, "__annotations__", {}).values():
+        if isinstance(hint, str):
+            names.update(_identifiers(hint))
+    return names
+
+
+def _identifiers(text: str) -> set[str]:
+    try:
+        return set(compile(text.strip(), "<hint>", "eval").co_names)
+    except SyntaxError:
+        return set()
+
+
+def resolved_hint(hint: Any, global_names: dict[str, Any], local_names: Mapping[str, Any]) -> Any:
+    """The hint as a type, its `Annotated` metadata kept. Raises `NameError` for unknown names."""
+    holder = types.SimpleNamespace(__annotations__={"hint": hint})
+    hints = typing.get_type_hints(holder, global_names, dict(local_names), include_extras=True)
+    resolved = hints["hint"]
+    return resolved if _PYDANTIC_TAKES_TYPED_DICTS else _with_portable_typed_dicts(resolved, {})
+
+
+def metadata_of(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The bare type and what `Annotated` says about it."""
+    if get_origin(hint) is Annotated:
+        return hint.__origin__, hint.__metadata__
+    return hint, ()
+
+
+def described_by(hint: Any) -> str | None:
+    """The description in `Annotated[T, "description"]`, or in PEP 727's `Doc`."""
+    for item in metadata_of(hint)[1]:
+        said = item if isinstance(item, str) else getattr(item, "documentation", None)
+        if isinstance(said, str):
+            return said
+    return None
+
+
+def unpacked_fields(hint: Any) -> dict[str, tuple[Any, bool]] | None:
+    """For `**kwargs: Unpack[SomeTypedDict]`: each field's type and whether it is required."""
+    if get_origin(hint) not in (typing.Unpack, typing_extensions.Unpack):
+        return None
+    (fields,) = get_args(hint)
+    hints = typing_extensions.get_type_hints(fields, include_extras=True)
+    return {
+        name: (_without_qualifiers(hint), name in fields.__required_keys__)
+        for name, hint in hints.items()
+    }
+
+
+def _without_qualifiers(hint: Any) -> Any:
+    while get_origin(hint) in _QUALIFIERS:
+        (hint,) = get_args(hint)
+    return hint
+
+
+_QUALIFIERS = (
+    typing.Required,
+    typing.NotRequired,
+    typing_extensions.Required,
+    typing_extensions.NotRequired,
+    typing_extensions.ReadOnly,
+)
+
+
+# Python 3.11: pydantic refuses its `typing.TypedDict` and takes the backport's, so each is copied.
+
+
+def _with_portable_typed_dicts(hint: Any, done: dict[Any, Any]) -> Any:
+    if typing.is_typeddict(hint) and type(hint).__module__ == "typing":
+        return done[hint] if hint in done else _portable_typed_dict(hint, done)
+    arguments = get_args(hint)
+    replaced = tuple(_with_portable_typed_dicts(argument, done) for argument in arguments)
+    if all(new is old for new, old in zip(replaced, arguments, strict=True)):
+        return hint
+    if isinstance(hint, types.UnionType):
+        return typing.Union[replaced]  # noqa: UP007
+    if get_origin(hint) is Annotated:
+        return Annotated[(replaced[0], *hint.__metadata__)]
+    if get_origin(hint) in _QUALIFIERS or not hasattr(hint, "copy_with"):
+        return get_origin(hint)[replaced]
+    return hint.copy_with(replaced)
+
+
+def _portable_typed_dict(kind: Any, done: dict[Any, Any]) -> Any:
+    empty: dict[str, Any] = {}
+    copy = cast("Any", typing_extensions.TypedDict)(kind.__name__, empty)
+    done[kind] = copy  # before its fields, which may name it again
+    hints = typing.get_type_hints(kind, include_extras=True)
+    copy.__annotations__ = {
+        name: _with_portable_typed_dicts(_without_qualifiers(hint), done)
+        for name, hint in hints.items()
+    }
+    copy.__required_keys__ = kind.__required_keys__
+    copy.__optional_keys__ = kind.__optional_keys__
+    copy.__doc__ = kind.__doc__
+    copy.__module__ = kind.__module__
+    copy.__qualname__ = kind.__qualname__
+    return copy
+
 
 AnyCallable: TypeAlias = Callable[..., Any]
 MISSING: Final = inspect.Parameter.empty

@@ -14,7 +14,8 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import Raw
 
-from windlass.jsontext.large import (
+from windlass.jsontext import (
+    LARGE,
     STEP,
     JsonNode,
     TooDeep,
@@ -22,7 +23,6 @@ from windlass.jsontext.large import (
     outline,
     with_whole_pairs,
 )
-from windlass.jsontext.offload import LARGE
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject
 

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from windlass.content import FunctionDeclaration, size_of_part
-from windlass.jsontext.large import is_larger
-from windlass.jsontext.offload import LARGE
+from windlass.jsontext import LARGE, is_larger
 from windlass.model import ModelRequest
 
 K = TypeVar("K")

@@ -1,15 +1,15 @@
-"""What a format is: a table of markers, and of how names and arguments are written between them."""
+"""format"""
 
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from re import Match
 from typing import Protocol
 
-from windlass.emulation.parser.call import Reading
-from windlass.emulation.parser.declared import Trust
-from windlass.emulation.parser.pattern import Part, Pattern, alt
+from windlass.emulation.parser.call import Reading, Trust
+from windlass.emulation.parser.pattern import MORE, More, Part, Pattern, alt, trie
 from windlass.emulation.parser.source import Step
-
-__all__ = ["Body", "Format", "Head", "Noise", "Thoughts", "ends"]
 
 
 class Body(Protocol):
@@ -61,3 +61,136 @@ class Format:
 
 def ends(*texts: Part | str) -> Pattern:
     return Pattern(alt(*texts))
+
+
+Entry = Head | Thoughts | Noise
+Hit = tuple[Entry, re.Match[str]]
+Allowed = Callable[[Entry, re.Match[str] | More], bool]
+"""Whether an opening that is there, or has begun, may be one."""
+
+NEWLINE = "\n"
+FENCES = ("```", "~~~")
+_NEVER = "\0"
+"""Stands in where a format has no words within lines."""
+
+
+class Openings:
+    """The openings that begin with one word, and one look for all of them."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self.entries = entries
+        patterns = [entry.opening for entry in entries]
+        self._reach = max((pattern.part.reach for pattern in patterns), default=0)
+        self._any = re.compile("|".join(pattern.bare for pattern in patterns) or "(?!)")
+        begun = "|".join(pattern.bare_prefix for pattern in patterns) or "(?!)"
+        self._begun = re.compile(rf"(?:{begun})\Z")
+
+    def are_likely(self, text: str, place: int, ended: bool) -> bool:
+        if self._any.match(text, place):
+            return True
+        near = not ended and len(text) - place < self._reach
+        return near and self._begun.match(text, place) is not None
+
+
+class Index:
+    """Finds the words that openings begin with, and the opening that is there.
+
+    `others` are words too, but open nothing; `besides` is an expression for one more thing to find.
+    """
+
+    def __init__(
+        self, openings: Iterable[tuple[str, Entry]], others: Iterable[str], besides: str = ""
+    ) -> None:
+        self._entries: dict[str, list[Entry]] = {word: [] for word in others}
+        for word, entry in openings:
+            self._entries.setdefault(word, []).append(entry)
+        self._openings: dict[str, Openings] = {}
+        self._reach = max(map(len, self._entries))
+        self._word = re.compile("|".join(filter(None, (trie(self._entries), besides))))
+        self._beginning = re.compile(rf"(?:{trie(self._entries, whole=False)})\Z")
+        self.letters = f"[{re.escape(''.join(sorted({word[0] for word in self._entries})))}]"
+        self._letter = re.compile(self.letters)
+        self.may_begin = re.compile("|".join(filter(None, (self.letters, besides))))
+        """Whether something could begin in the text: quick, and mostly no."""
+
+    def _beginning_with(self, word: str) -> list[Entry]:
+        """The word's own openings, then those of its beginnings: but one letter is no beginning."""
+        shorter = [each for each in self._entries if len(each) > 1 and word.startswith(each)]
+        words = dict.fromkeys((word, *sorted(shorter, key=len, reverse=True)))
+        return [entry for each in words for entry in self._entries.get(each, ())]
+
+    def find(self, text: str, place: int, ended: bool) -> tuple[re.Match[str] | None, int]:
+        """The first word, and the place before which none begins."""
+        found = self._word.search(text, place)
+        if found and (ended or len(text) - found.start() >= self._reach):
+            return found, found.start()
+        if found and not self._letter.search(text, place, found.start()):
+            return found, found.start()
+        begun = len(text) if ended else self._begun(text, place)
+        if found and found.start() <= begun:
+            return found, found.start()
+        return None, begun
+
+    def _begun(self, text: str, place: int) -> int:
+        """Where a word may have begun that the text ends in; the text's length if none has."""
+        found = self._beginning.search(text, max(place, len(text) - self._reach + 1))
+        return found.start() if found else len(text)
+
+    def at(self, text: str, place: int) -> str:
+        """The word at the place, or nothing."""
+        found = self._word.match(text, place)
+        return found.group() if found else ""
+
+    def is_likely(self, text: str, place: int, ended: bool, word: str) -> bool:
+        """Whether a closer look for an opening is worth while where the word is."""
+        openings = self._openings.get(word)
+        if openings is None:
+            openings = self._openings[word] = Openings(self._beginning_with(word))
+        return openings.are_likely(text, place, ended) or self._has_begun(text, place, ended)
+
+    def hit(
+        self, text: str, place: int, ended: bool, word: str, allowed: Allowed
+    ) -> Hit | More | None:
+        """The first allowed opening at the place where the word is, if one is there."""
+        if not self.is_likely(text, place, ended, word):
+            return None
+        for entry in self._openings[word].entries:
+            found = entry.opening.at(text, place, ended)
+            if found and allowed(entry, found):
+                return MORE if found is MORE else (entry, found)
+        return MORE if self._has_begun(text, place, ended) else None
+
+    def _has_begun(self, text: str, place: int, ended: bool) -> bool:
+        """Whether more text could make a word of what is there, be it nothing."""
+        if ended or len(text) - place >= self._reach:
+            return False
+        return place == len(text) or self._beginning.match(text, place) is not None
+
+
+class Markers:
+    def __init__(self, format: Format) -> None:
+        entries: tuple[Entry, ...] = (*format.heads, *format.thoughts, *format.noise)
+        self.line = Index(_openings(entry for entry in entries if entry.line), FENCES)
+        self.inline = Index(
+            _openings(entry for entry in entries if not entry.line),
+            [_NEVER],
+            rf"{NEWLINE}(?=[ \t]{{0,40}}(?:{self.line.letters}|\Z))",
+        )
+        self._explicit = [head for head in format.heads if head.trust != "declared"]
+        self._within: dict[Thoughts, Index] = {}
+
+    def within(self, thoughts: Thoughts) -> Index:
+        """What may end thoughts: their own end, or the marker of a call."""
+        if thoughts not in self._within:
+            openings = _openings(head for head in self._explicit if not head.line)
+            self._within[thoughts] = Index(openings, thoughts.closing.part.firsts)
+        return self._within[thoughts]
+
+
+def _openings(entries: Iterable[Entry]) -> list[tuple[str, Entry]]:
+    return [(first, entry) for entry in entries for first in entry.opening.part.firsts]
+
+
+@lru_cache(maxsize=128)
+def markers_of(format: Format) -> Markers:
+    return Markers(format)

@@ -1,21 +1,118 @@
-"""JSON as models write it, read piece by piece and written as strict JSON.
-
-What is strict passes as it is. What is not is put right where its meaning is plain: trailing
-commas, single quotes, raw newlines, Python's literals, names without quotes, comments, missing last
-brackets. Anything else passes as it is too, so that whoever reads the result hears what is wrong.
-"""
+"""json text"""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from windlass.emulation.parser.escapes import escape_reach, json_escaped, printable, strict_escape
-from windlass.emulation.parser.json_grammar import LITERALS, NEXT, NUMBER, PLAIN, State
 from windlass.emulation.parser.pattern import Pattern, alt
 from windlass.emulation.parser.source import Source, Step
+from windlass.jsontext import compact_json
 
-__all__ = ["JSON", "LOOSE", "Ending", "JsonReader", "Style"]
+_HIGH = frozenset(("d8", "d9", "da", "db"))
+_VALID = frozenset('"\\/bfnrt')
+_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_ALONE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_UNICODE = re.compile(r"\\u[0-9a-fA-F]{4}")
+_BYTE = re.compile(r"\\x([0-9a-fA-F]{2})")
+
+
+def json_escaped(text: str) -> str:
+    """The text as it stands between the quotation marks of a JSON string."""
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()
+    return compact_json(text)[1:-1]
+
+
+def json_string(text: str) -> str:
+    return f'"{json_escaped(text)}"'
+
+
+def printable(text: str) -> str:
+    """The text with a question mark for each half of a character that has no other half."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def escape_reach(text: str, place: int) -> int:
+    """How many characters, from the backslash on, tell what the escape means."""
+    match text[place + 1 : place + 2]:
+        case "x":
+            return 4
+        case "u":
+            return 12 if text[place + 2 : place + 4].lower() in _HIGH else 6
+        case _:
+            return 2
+
+
+def strict_escape(text: str, place: int) -> tuple[str, int]:
+    """What the escape at the place is in strict JSON, and where it ends."""
+    letter = text[place + 1 : place + 2]
+    if letter in _VALID:
+        return text[place : place + 2], place + 2
+    if letter == "u":
+        if found := _PAIR.match(text, place):
+            return found.group(), found.end()
+        if found := _ALONE.match(text, place):
+            return "\\ufffd", found.end()
+        if found := _UNICODE.match(text, place):
+            return found.group(), found.end()
+    if letter == "x" and (found := _BYTE.match(text, place)):
+        return f"\\u00{found.group(1)}", found.end()
+    if letter == "'":
+        return "'", place + 2
+    if letter < " ":
+        return "", place + 1
+    return "\\\\", place + 1
+
+
+State = Literal["start", "{", "key", ":", "[", "member", "item", ",}", ",]", "whole"]
+"""What was read last. `member` and `item`: a value in an object, in a list; `,}` and `,]`: a comma
+after one of them."""
+
+_TEXT = r'"[^"\\\x00-\x1f\ud800-\udfff]*"'
+_SPACE = r"[ \t\r\n]"
+_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+PLAIN = re.compile(
+    rf"""(?P<space>{_SPACE}+)
+    | (?P<key>{_TEXT}{_SPACE}*:)
+    | (?P<text>{_TEXT})
+    | (?P<comma>,{_SPACE}*(?=[^\s}}\]]))
+    | (?P<literal>(?:true|false|null|{_NUMBER})(?=[\s,}}\]]))
+    | (?P<colon>:)
+    | (?P<object>\{{)
+    | (?P<list>\[)
+    | (?P<close_object>\}})
+    | (?P<close_list>\])
+    """,
+    re.VERBOSE,
+)
+"""The tokens that are strict JSON, as far as they are there; a comma only if something follows."""
+
+NUMBER = re.compile(_NUMBER)
+LITERALS = {
+    "true": "true",
+    "false": "false",
+    "null": "null",
+    "True": "true",
+    "False": "false",
+    "None": "null",
+}
+
+_VALUE: dict[str, State | None] = {"text": None, "literal": None, "object": "{", "list": "["}
+NEXT: dict[State, dict[str, State | None]] = {
+    "start": _VALUE,
+    "{": {"key": ":", "text": "key", "close_object": None},
+    "key": {"colon": ":"},
+    ":": _VALUE,
+    "[": {**_VALUE, "close_list": None},
+    "member": {"comma": ",}", "close_object": None},
+    "item": {"comma": ",]", "close_list": None},
+    ",}": {"key": ":", "text": "key", "close_object": None},
+    ",]": {**_VALUE, "close_list": None},
+    "whole": {},
+}
+"""What the state becomes; None: a value is complete, and what holds it tells."""
+
 
 Ending = Literal["whole", "cut", "broken"]
 

@@ -11,24 +11,6 @@ from enum import Enum
 from functools import cached_property
 from typing import Final
 
-__all__ = [
-    "MORE",
-    "NAME",
-    "WS",
-    "Found",
-    "More",
-    "Part",
-    "Pattern",
-    "ahead",
-    "alt",
-    "chars",
-    "lit",
-    "named",
-    "opt",
-    "seq",
-    "trie",
-]
-
 
 class More(Enum):
     """What is there is the beginning of a match; more text will tell."""

@@ -11,8 +11,6 @@ from typing import Literal, TypeAlias, TypeVar
 
 from windlass.emulation.parser.pattern import MORE, Pattern
 
-__all__ = ["LONGEST_CALL", "Source", "Step", "finished"]
-
 T = TypeVar("T")
 Step: TypeAlias = Generator[None, None, T]
 

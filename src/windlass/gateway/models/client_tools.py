@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 
 from windlass.client.options import Offer
-from windlass.jsontext.offload import LARGE, by_size
+from windlass.jsontext import LARGE, by_size
 from windlass.tool import Tool
 from windlass.wires.chat.read_request import Limits, read_tools
 

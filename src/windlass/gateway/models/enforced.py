@@ -6,10 +6,9 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
 from windlass.emulation.mode import mode_of
-from windlass.emulation.profile_warming import warmed
 from windlass.errors import ModelError, NativeModeUnavailable
 from windlass.events import ModelEvent, ToolCallStarted, TurnEnded
-from windlass.model import Model, ModelRequest
+from windlass.model import Model, ModelRequest, warmed
 from windlass.settings import Mode
 
 __all__ = ["HeldModel"]

@@ -12,7 +12,7 @@ from windlass.gateway.config.tool_loading import Toolbox, named_tools
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.mcp_servers import Servers
 from windlass.gateway.models.served_model import ServedModel
-from windlass.jsontext.offload import offloaded
+from windlass.jsontext import offloaded
 from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
 from windlass.models import create_model

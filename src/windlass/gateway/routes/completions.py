@@ -20,7 +20,7 @@ from windlass.gateway.http.context import (
 )
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.runs.run import GatewayRun
-from windlass.jsontext.offload import LARGE, by_size
+from windlass.jsontext import LARGE, by_size
 from windlass.loop.pace import in_slices
 from windlass.wires.chat.read_request import ChatRequest, read_request
 from windlass.wires.chat.write_events import HEARTBEAT, ChunkEncoder, completion, error_chunk

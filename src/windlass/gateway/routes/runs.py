@@ -24,7 +24,7 @@ from windlass.gateway.routes.completions import SSE_HEADERS, ask
 from windlass.gateway.routes.run_list import listed_runs, read_query
 from windlass.gateway.runs.lookup import Decision, FoundRun, KeptHere, KnownHere
 from windlass.gateway.runs.run import run_fields
-from windlass.jsontext.offload import by_size
+from windlass.jsontext import by_size
 from windlass.loop.history import History
 from windlass.runs.event_log import PAGE_BYTES, Follower
 from windlass.runs.export import exported

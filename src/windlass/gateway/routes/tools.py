@@ -15,7 +15,7 @@ from windlass.gateway.routes.run_list import Newest
 from windlass.gateway.routes.tool_list import OfferedTool, offered_tool, offered_tools
 from windlass.gateway.tools.call_summary import CallSummary
 from windlass.gateway.tools.manual_calls import HandCall
-from windlass.jsontext.offload import by_size
+from windlass.jsontext import by_size
 from windlass.wires.body import read_as
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject

@@ -8,8 +8,7 @@ import msgspec
 from windlass.errors import clear_frames
 from windlass.events import RunEnded, RunEvent, ToolRunEnded
 from windlass.gateway.runs.run import GatewayRun, run_fields
-from windlass.jsontext import decode_json, encode_json
-from windlass.jsontext.large import is_larger
+from windlass.jsontext import decode_json, encode_json, is_larger
 from windlass.loop.history import History
 from windlass.runs.encoding import encoded
 from windlass.runs.event_log import Follower, MemoryLog

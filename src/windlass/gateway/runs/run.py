@@ -8,8 +8,7 @@ from itertools import islice
 from typing import cast
 
 from windlass.client.run import AsyncRun
-from windlass.emulation.failures import native_failure
-from windlass.emulation.mode import mode_of
+from windlass.emulation.mode import mode_of, native_failure
 from windlass.errors import ModelError, NativeModeUnavailable
 from windlass.events import RunEvent, ToolRunEnded
 from windlass.gateway.http.errors import MALFORMED_CALL, Refused, problem_of

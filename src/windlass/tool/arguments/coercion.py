@@ -9,8 +9,6 @@ from pydantic_core import from_json
 from windlass.content import Schema
 from windlass.schema import accepts_null, in_place, options, referenced
 
-__all__ = ["coerced", "with_defaults"]
-
 
 def coerced(value: Any, schema: Schema, root: Schema | None = None) -> Any:
     """The value with every part that does not fit its schema replaced by what was meant.

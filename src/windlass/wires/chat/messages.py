@@ -24,7 +24,7 @@ from windlass.content import (
     new_call_id,
 )
 from windlass.errors import ConfigError
-from windlass.jsontext.large import encode_any_json, from_base64, to_base64
+from windlass.jsontext import encode_any_json, from_base64, to_base64
 from windlass.wires.fields import (
     JsonObject,
     as_list,

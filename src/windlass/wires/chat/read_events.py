@@ -20,9 +20,7 @@ from windlass.events import (
     TurnEnded,
     joined_logprobs,
 )
-from windlass.jsontext import decode_json
-from windlass.jsontext.large import outline
-from windlass.jsontext.offload import LARGE
+from windlass.jsontext import LARGE, decode_json, outline
 from windlass.wires.chat.messages import PROVIDER, arguments_text, call_extra, google_signature
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text, merged, rest, whole
 from windlass.wires.upstream_errors import problem_in, redacted

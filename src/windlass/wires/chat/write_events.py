@@ -28,8 +28,7 @@ from windlass.events import (
     event_to_dict,
     joined_logprobs,
 )
-from windlass.jsontext import encode_json
-from windlass.jsontext.large import encode_any_json
+from windlass.jsontext import encode_any_json, encode_json
 from windlass.reply import Reply, RoundRecord
 from windlass.tool import Tool
 from windlass.wires.call_ids import CallIds

@@ -23,8 +23,7 @@ from windlass.content import (
     paired,
 )
 from windlass.errors import ConfigError
-from windlass.jsontext import compact_json
-from windlass.jsontext.large import from_base64, to_base64
+from windlass.jsontext import compact_json, from_base64, to_base64
 from windlass.wires.fields import (
     JsonObject,
     as_list,

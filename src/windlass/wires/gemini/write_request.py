@@ -15,8 +15,7 @@ from windlass.content import (
     encoded_once,
 )
 from windlass.errors import ConfigError
-from windlass.jsontext import encode_json
-from windlass.jsontext.large import encode_any_json
+from windlass.jsontext import encode_any_json, encode_json
 from windlass.model import ModelRequest, Settings, ToolChoice
 from windlass.wires.encoding import IdentityCache
 from windlass.wires.fields import JsonObject, merged

@@ -1,13 +1,10 @@
 """All formats by name. A new one is a table: add it to its family, and it is found by itself."""
 
 from windlass.emulation.parser.format import Format, Head, Noise, Thoughts
-from windlass.emulation.parser.formats.deepseek import DEEPSEEK
 from windlass.emulation.parser.formats.plain import PLAIN
 from windlass.emulation.parser.formats.tags import TAGS
-from windlass.emulation.parser.formats.tokens import TOKENS
+from windlass.emulation.parser.formats.tokens import DEEPSEEK, TOKENS
 from windlass.errors import ConfigError
-
-__all__ = ["DEFAULT_FORMAT", "FORMATS", "format_named"]
 
 DEFAULT_FORMAT = "windlass"
 """The format that prompts ask for."""

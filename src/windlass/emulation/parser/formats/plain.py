@@ -1,6 +1,5 @@
 """Formats without tags: JSON, Python and lines of text, which a declared name makes a call."""
 
-from windlass.emulation.parser.arguments import JsonArguments
 from windlass.emulation.parser.format import Format, Head, Noise, ends
 from windlass.emulation.parser.formats.shared import (
     BARE_LIST,
@@ -11,13 +10,10 @@ from windlass.emulation.parser.formats.shared import (
     thoughts,
     wrapped_json,
 )
-from windlass.emulation.parser.json_calls import JsonCalls
+from windlass.emulation.parser.json_calls import JsonArguments, JsonCalls, TextInput
 from windlass.emulation.parser.json_text import LOOSE
 from windlass.emulation.parser.pattern import NAME, WS, Pattern, ahead, alt, chars, opt, seq
 from windlass.emulation.parser.python_calls import PRINTED, PythonCalls
-from windlass.emulation.parser.text_input import TextInput
-
-__all__ = ["PLAIN"]
 
 _MISTRAL_THINK = thoughts("[THINK]", "[/THINK]")
 _MISTRAL_JSON = wrapped_json("[TOOL_CALLS]", "[/TOOL_CALLS]", "</s>")

@@ -1,24 +1,10 @@
 """Parts that several formats are made of."""
 
-from windlass.emulation.parser.declared import Trust
+from windlass.emulation.parser.call import Trust
 from windlass.emulation.parser.format import Head, Noise, Thoughts, ends
 from windlass.emulation.parser.json_calls import CALL_KEYS, JsonCalls
 from windlass.emulation.parser.parameters import NoArguments, Parameters
 from windlass.emulation.parser.pattern import WS, Part, Pattern, ahead, alt, chars, lit, opt, seq
-
-__all__ = [
-    "BARE_LIST",
-    "BARE_OBJECT",
-    "CALL_LIST",
-    "CALL_OBJECT",
-    "HERMES_HEAD",
-    "JSON_FENCE",
-    "THINK",
-    "invoked",
-    "noise",
-    "thoughts",
-    "wrapped_json",
-]
 
 _QUOTE = alt('"', "'")
 _NAME = chars(r"""[^<>"'\n]""", 1, 99, "name")

@@ -1,7 +1,6 @@
 """Formats whose markers are tags: plain text, but of a shape that prose seldom has."""
 
-from windlass.emulation.parser.arguments import JsonArguments
-from windlass.emulation.parser.declared import Trust
+from windlass.emulation.parser.call import Trust
 from windlass.emulation.parser.format import Format, Head, ends
 from windlass.emulation.parser.formats.shared import (
     HERMES_HEAD,
@@ -11,6 +10,7 @@ from windlass.emulation.parser.formats.shared import (
     thoughts,
     wrapped_json,
 )
+from windlass.emulation.parser.json_calls import JsonArguments, TextInput
 from windlass.emulation.parser.parameters import NoArguments, Parameters
 from windlass.emulation.parser.pattern import (
     NAME,
@@ -24,10 +24,7 @@ from windlass.emulation.parser.pattern import (
     seq,
 )
 from windlass.emulation.parser.python_calls import PythonCalls
-from windlass.emulation.parser.text_input import TextInput
-from windlass.emulation.parser.yaml_body import YamlBody
-
-__all__ = ["TAGS"]
+from windlass.emulation.parser.yaml_calls import YamlBody
 
 WINDLASS = Format("windlass", (HERMES_HEAD,), (THINK,))
 HERMES = Format("hermes-json", (HERMES_HEAD,), (THINK,), noise("<|im_end|>"))

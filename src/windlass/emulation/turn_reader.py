@@ -1,13 +1,13 @@
-"""A turn as it is read: the model's events in, the events of a turn with calls out."""
+"""The reader of one turn: the model's events in, the events of a turn with calls out."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
 from windlass.content import FunctionDeclaration, Usage
-from windlass.emulation.inventions import Inventions
 from windlass.events import (
     FinishReason,
     ModelEvent,
@@ -19,12 +19,53 @@ from windlass.events import (
     ToolCallStarted,
     TurnEnded,
 )
-from windlass.jsontext.large import text_slices
-from windlass.jsontext.offload import offloaded
+from windlass.jsontext import offloaded, text_slices
 
-__all__ = ["Mode", "ParserMaker", "TextParser", "TurnReader", "Wanted"]
+_INVENTED = (
+    "<tool_response",
+    "<tool_result",
+    "<function_result",
+    "[TOOL_RESULTS]",
+    "\nObservation:",
+)
+_INVENTION = re.compile("|".join(map(re.escape, _INVENTED)))
 
-Mode = Literal["native", "emulated"]
+
+class Inventions:
+    """Finds where a model, after its call, goes on to write the result itself."""
+
+    def __init__(self) -> None:
+        self._pending = "\n"  # a call ends a line; this end of it is not text
+        self._begun = False
+
+    def feed(self, text: str) -> tuple[str, bool]:
+        """What may pass, and whether an invention begins after it."""
+        self._pending += text
+        found = _INVENTION.search(self._pending)
+        end = found.start() if found else len(self._pending) - held_back(self._pending, _INVENTED)
+        return self._taken(end), found is not None
+
+    def finish(self) -> str:
+        return self._taken(len(self._pending))
+
+    def _taken(self, end: int) -> str:
+        taken, self._pending = self._pending[:end], self._pending[end:]
+        if self._begun or not taken:
+            return taken
+        self._begun = True
+        return taken[1:]
+
+
+def held_back(text: str, markers: tuple[str, ...]) -> int:
+    """How many characters at the end of the text may be the beginning of a marker."""
+    longest = max(map(len, markers)) - 1
+    for size in range(min(longest, len(text)), 0, -1):
+        if any(marker.startswith(text[-size:]) for marker in markers):
+            return size
+    return 0
+
+
+TurnMode = Literal["native", "emulated"]
 
 Wanted = Literal["anything", "call", "words"]
 """What `tool_choice` asks of the turn. What comes before it is held back: it may be asked again."""
@@ -59,7 +100,7 @@ class TurnReader:
     allowed.
     """
 
-    mode: Mode = "emulated"
+    mode: TurnMode = "emulated"
 
     def __init__(
         self, parser: TextParser, *, wanted: Wanted = "anything", one_call: bool = False
@@ -213,3 +254,92 @@ class TurnReader:
         if self._wanted == "call":
             return isinstance(event, ToolCallStarted)
         return isinstance(event, TextDelta) and bool(event.text.strip())
+
+
+_OPENERS = (
+    "<",
+    "{",
+    "[",
+    "```",
+    ">>>",
+    "✿",
+    "Action:",
+    "Thought:",
+    "Request function call:",
+    "functools[",
+)
+_LONGEST_WAIT = 100
+"""Characters; more blank space than that is somebody's layout."""
+
+
+def begins_like_call(text: str) -> bool | None:
+    """Whether an answer begins as a call in some format might; None while that is open."""
+    begun = text.lstrip()
+    if any(begun.startswith(opener) for opener in _OPENERS):
+        return True
+    if len(text) > _LONGEST_WAIT:
+        return False
+    return None if any(opener.startswith(begun) for opener in _OPENERS) else False
+
+
+class NativeReader(TurnReader):
+    """Reads one turn of a model with native calls, and notices those that it wrote as text.
+
+    Some servers drop the tools, or do not read their own model's format. Only an answer that begins
+    like a call is parsed; any other text passes as it comes.
+    """
+
+    mode: TurnMode = "native"
+
+    def __init__(
+        self, make_parser: Callable[[], TextParser] | None, *, wanted: Wanted = "anything"
+    ) -> None:
+        super().__init__(_NOTHING, wanted=wanted)
+        self._make_parser = make_parser
+        self._like_call: bool | None = None if make_parser else False
+        self._waiting: list[TextDelta] = []
+
+    @property
+    def plain(self) -> bool:
+        """Whether events pass as they are from here on, until the turn's end."""
+        return self._like_call is False and self._held is None
+
+    def _text(self, event: TextDelta) -> list[ModelEvent]:
+        if self._like_call is False:
+            return [event]
+        if self._like_call is True:
+            return super()._text(event)
+        self._waiting.append(event)
+        text = "".join(waiting.text for waiting in self._waiting)
+        self._like_call = begins_like_call(text)
+        if self._like_call is None:
+            return []
+        waiting, self._waiting = self._waiting, []
+        if not self._like_call or self._make_parser is None:
+            return [*waiting]
+        self._parser = self._make_parser()
+        return super()._text(TextDelta(text))
+
+    def _other(self, *events: ModelEvent) -> list[ModelEvent]:
+        """Text that waits to be understood comes before what follows it."""
+        waiting, self._waiting = self._waiting, []
+        return [*waiting, *events]
+
+    def _finished(self, truncated: bool) -> list[ModelEvent]:
+        return [*self._other(), *super()._finished(truncated)]
+
+    def _finish(self) -> FinishReason:
+        return super()._finish() if self.text_calls else self.finish
+
+
+class _Nothing:
+    """The parser of a turn that is not parsed."""
+
+    def feed(self, text: str) -> list[ModelEvent]:
+        return [TextDelta(text)]
+
+    def finish(self, *, truncated: bool = False) -> list[ModelEvent]:
+        return []
+
+
+_NOTHING = _Nothing()

@@ -1,33 +1,62 @@
-"""Large JSON, read and written in short steps. Pure.
+"""jsontext"""
 
-One call of the C decoder or encoder on 32 MB holds the interpreter for up to two seconds, whichever
-thread it runs in. Here a pass over the tokens finds pieces that are small enough for one call each,
-and other threads can run between the calls.
-"""
-
+import asyncio
 import base64
+import contextvars
+import functools
+import json
 import re
-from collections.abc import Iterator
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 
-from windlass.jsontext import encode_json
 
-__all__ = [
-    "STEP",
-    "JsonNode",
-    "TooDeep",
-    "TooManyValues",
-    "encode_any_json",
-    "encoded_large",
-    "from_base64",
-    "is_larger",
-    "outline",
-    "text_slices",
-    "to_base64",
-    "with_whole_pairs",
-]
+def decode_json(data: bytes) -> Any:
+    """The JSON value in `data`, also of writers that break the rules.
+
+    Some send half of a surrogate pair (a character cut between two deltas) or NaN. The half becomes
+    U+FFFD. Raises `ValueError` when it cannot be read at all.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return _mended(json.loads(data.decode("utf-8", "replace")))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def encode_json(value: object) -> bytes:
+    """The value as JSON; what JSON has no word for becomes its `str`.
+
+    Half of a surrogate pair becomes U+FFFD: tools read it from file names.
+    """
+    try:
+        return msgspec.json.encode(value, enc_hook=str)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_mended(msgspec.to_builtins(value, enc_hook=str)))
+
+
+def compact_json(value: object) -> str:
+    """The value as JSON text without spaces."""
+    return encode_json(value).decode()
+
+
+def _mended(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        case list() | tuple():
+            return [_mended(item) for item in cast("list[Any]", value)]
+        case dict():
+            fields = cast("dict[str, Any]", value)
+            return {_mended(key): _mended(item) for key, item in fields.items()}
+        case _:
+            return value
+
 
 STEP = 2**17
 """Bytes or characters for one call into C: a few milliseconds for any content."""
@@ -465,3 +494,31 @@ def is_larger(value: object, size: int) -> bool:
         if size < 0:
             return True
     return False
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LARGE = 2**16
+"""Bytes or characters above which work leaves the event loop: below, it is short for any input."""
+
+_executor = ThreadPoolExecutor(1, "windlass-large")
+"""Its thread starts with the first job."""
+
+
+async def offloaded(work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Calls `work` in the worker thread; returns its result or raises its error.
+
+    The process has one such thread: the interpreter runs one thread at a time, so several would not
+    be faster, and the event loop would wait for each of them in turn. `work` must not touch what
+    the loop owns, and none of its calls into C may be long: such a call holds the interpreter.
+    """
+    call = functools.partial(contextvars.copy_context().run, work, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(_executor, call)
+
+
+async def by_size(size: int, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Calls `work` at once if its input is small, and in the worker thread if it is `LARGE`."""
+    if size <= LARGE:
+        return work(*args, **kwargs)
+    return await offloaded(work, *args, **kwargs)

@@ -1,11 +1,7 @@
-"""`StepsModel`: calls of a model too small to follow any format, by two small questions.
-
-Which tool, or none? With which arguments? Each answer is held to a JSON Schema, so that nothing
-but an answer can come. An answer in words is asked for without any tool in sight.
-"""
+"""Profiles"""
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
@@ -27,12 +23,10 @@ from windlass.content import (
 )
 from windlass.emulation.constrain import is_refusal
 from windlass.emulation.model import EmulatedModel, check_names
-from windlass.emulation.offered import callable_functions
-from windlass.emulation.profile_warming import warmed
-from windlass.emulation.prompt import sample_request
-from windlass.emulation.quoting import quoted
-from windlass.emulation.samples import sample_arguments
-from windlass.errors import ModelError
+from windlass.emulation.parser import DEFAULT_FORMAT, Parser
+from windlass.emulation.prompt import quoted, sample_arguments, sample_request
+from windlass.emulation.turn_reader import TextParser
+from windlass.errors import ConfigError, ModelError
 from windlass.events import (
     FinishReason,
     ModelEvent,
@@ -43,10 +37,89 @@ from windlass.events import (
     TurnEnded,
 )
 from windlass.jsontext import compact_json
-from windlass.model import AUTO, NONE, Model, ModelRequest
+from windlass.model import AUTO, NONE, Model, ModelRequest, callable_functions, warmed
 from windlass.schema import plain
 
-__all__ = ["StepsModel"]
+_EXAMPLE = {"windlass": {"example": True}}
+"""Marks what nobody said, for whoever shortens a conversation."""
+_GREETING = (
+    Message("user", Message.user("Hello!").parts, _EXAMPLE),
+    Message("assistant", Message.assistant("Hello! How can I help you?").parts, _EXAMPLE),
+)
+
+
+class GreetedModel(EmulatedModel):
+    """Begins every conversation that has tools with a greeting, answered in words.
+
+    Examples that are only told to a small model do not keep it from calling a tool to say goodbye;
+    one turn of its own does.
+    """
+
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        return super().stream(_greeted(request))
+
+    async def warm(self, request: ModelRequest) -> None:
+        await super().warm(_greeted(request))
+
+
+def _greeted(request: ModelRequest) -> ModelRequest:
+    """A call that must come is better off without."""
+    if not callable_functions(request) or request.tool_choice.mode == "required":
+        return request
+    return replace(request, messages=_after_system(request.messages))
+
+
+def _after_system(messages: Sequence[Message]) -> tuple[Message, ...]:
+    head = 1 if messages and messages[0].role == "system" else 0
+    return (*messages[:head], *_GREETING, *messages[head:])
+
+
+def parser_without_repeats(tools: tuple[FunctionDeclaration, ...]) -> TextParser:
+    return WithoutRepeats(Parser(tools))
+
+
+class WithoutRepeats:
+    """Passes what a parser finds, except calls that it has found before in the same turn.
+
+    Whether a call is a repetition shows at its end: until then its events are kept back.
+    """
+
+    def __init__(self, parser: TextParser) -> None:
+        self._parser = parser
+        self._seen: set[tuple[str, bytes]] = set()
+        self._begun: dict[int, list[ModelEvent]] = {}
+
+    def feed(self, text: str) -> list[ModelEvent]:
+        return self._passed(self._parser.feed(text))
+
+    def finish(self, *, truncated: bool = False) -> list[ModelEvent]:
+        # A call without an end is passed as it is: the turn is known by it to be broken off.
+        passed = self._passed(self._parser.finish(truncated=truncated))
+        begun = [event for events in self._begun.values() for event in events]
+        self._begun.clear()
+        return [*passed, *begun]
+
+    def _passed(self, events: list[ModelEvent]) -> list[ModelEvent]:
+        passed: list[ModelEvent] = []
+        for event in events:
+            match event:
+                case ToolCallStarted():
+                    self._begun[event.index] = [event]
+                case ToolCallDelta():
+                    self._begun[event.index].append(event)
+                case ToolCallEnded():
+                    begun = self._begun.pop(event.index)
+                    arguments = event.call.arguments
+                    key = (event.call.name, msgspec.json.encode(arguments, order="deterministic"))
+                    if key not in self._seen:
+                        self._seen.add(key)
+                        passed += [*begun, event]
+                case _:
+                    passed.append(event)
+        return passed
+
 
 log = logging.getLogger("windlass.emulation")
 
@@ -283,3 +356,43 @@ def _object(properties: dict[str, Schema]) -> Schema:
         "required": list(properties),
         "additionalProperties": False,
     }
+
+
+class Profile(Struct, frozen=True):
+    """How calls are asked for and read."""
+
+    format: str = DEFAULT_FORMAT
+    """How the model is asked to write its calls."""
+    steps: bool = False
+    """Whether a tool is chosen first and its arguments written then, each held to a schema."""
+    repeats: bool = True
+    """Whether the same call, twice in one turn, is two calls."""
+    greeted: bool = False
+    """Whether a greeting that was answered in words comes before the conversation."""
+
+
+PROFILES: dict[str, Profile] = {
+    "default": Profile(),
+    # Marks such as <tool_call> are single tokens, which these weights were never taught to write.
+    "small": Profile(format="json-fence", repeats=False, greeted=True),
+    "tiny": Profile(steps=True),
+}
+"""`small`: some 1 to 8 billion parameters. `tiny`: less, and no format is followed unforced."""
+
+
+def profile_of(model: Model) -> Profile:
+    """Raises `ConfigError` if the model names a profile that there is not."""
+    name: object = getattr(model, "emulation_profile", "default")
+    if not isinstance(name, str) or name not in PROFILES:
+        known = ", ".join(PROFILES)
+        raise ConfigError(f"{model.name} names the profile {name!r}; there are: {known}")
+    return PROFILES[name]
+
+
+def emulated_by_profile(model: Model, *, debug: bool = False) -> Model:
+    """The model with emulated function calling, by its own profile."""
+    profile = profile_of(model)
+    parser = Parser if profile.repeats else parser_without_repeats
+    kind = GreetedModel if profile.greeted else EmulatedModel
+    emulated = kind(model, format=profile.format, parser=parser, debug=debug)
+    return StepsModel(model, emulated) if profile.steps else emulated
