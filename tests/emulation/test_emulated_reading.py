@@ -6,7 +6,12 @@ from tests.emulation.asking import PARIS, TOOLS, written
 
 from windlass.content import Usage
 from windlass.emulation.parser import Parser
-from windlass.emulation.turn_reader import Inventions, NativeReader, TurnReader, begins_like_call
+from windlass.emulation.turn_reader import (
+    InventedResults,
+    NativeReader,
+    TurnReader,
+    begins_like_call,
+)
 from windlass.events import ModelEvent, TextDelta, ToolCallEnded, TurnEnded
 
 fragments = st.lists(
@@ -68,15 +73,15 @@ def test_a_native_turn_reads_the_same_in_any_pieces(text: str, sizes: list[int])
 
 @given(texts, cuts)
 def test_text_after_a_call_is_lost_only_from_an_invention_on(text: str, sizes: list[int]) -> None:
-    inventions = Inventions()
+    invented = InventedResults()
     passed = ""
     for piece in pieces_of(text, sizes):
-        said, began = inventions.feed(piece)
+        said, began = invented.feed(piece)
         passed += said
         if began:
             break
     else:
-        passed += inventions.finish()
+        passed += invented.finish()
         assert passed == text
     assert text.startswith(passed)
 

@@ -1,1 +1,1 @@
-"""Function calling for models that have none: prompt out, incremental parser in."""
+"""Function calling for models that have none: a prompt that asks for calls, and a parser."""

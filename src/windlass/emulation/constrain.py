@@ -1,7 +1,7 @@
-"""Constrained decoding: a JSON Schema that leaves a model nothing to write but a call. Pure.
+"""Constrained decoding: a JSON Schema that only allows a call. Pure.
 
-Where a server can hold the model to a schema (OpenAI's `response_format`, Gemini's response schema,
-llama.cpp's grammar), a call that must come does come, even from a very small model.
+If a server can constrain the output to a schema (OpenAI's `response_format`, Gemini's response
+schema, llama.cpp's grammar), even a very small model writes the call that is required.
 """
 
 import re
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.content import FunctionDeclaration, Schema
-from windlass.emulation.prompt import Answer
+from windlass.emulation.prompt import AnswerForm
 from windlass.emulation.turn_reader import TextParser
 from windlass.errors import ModelError
 from windlass.events import ModelEvent, TextDelta
@@ -20,7 +20,7 @@ from windlass.model import Settings, ToolChoice
 from windlass.schema import mapped, plain
 
 Constrain = Literal["auto", "always", "never"]
-"""When to constrain decoding: where a call must come, whenever a tool may be called, or never."""
+"""When to constrain decoding: if a call is required, if a call is allowed, or never."""
 
 _DEFINITIONS = "#/$defs/"
 _REFUSED = re.compile(
@@ -30,12 +30,12 @@ _REFUSED = re.compile(
 
 
 class Constraint(Struct, frozen=True):
-    """What the server is asked to hold the model to, and how the model is told of it."""
+    """The schema for the server, and what the prompt says about it."""
 
     schema: Schema | None
-    answer: Answer = "text"
-    in_words: Schema | None = None
-    """The caller's own schema, to be told to the model: it shares the answer with the calls."""
+    answer: AnswerForm = "text"
+    prompted_schema: Schema | None = None
+    """The caller's own schema, for the prompt, because the answer may also be a call."""
 
 
 def constraint(
@@ -44,7 +44,7 @@ def constraint(
     settings: Settings,
     constrain: Constrain,
 ) -> Constraint:
-    """The constraint of one request. `tools` are those that may be called."""
+    """Returns the constraint of one request. `tools` are those that may be called."""
     wanted = settings.response_schema
     if not tools:
         return Constraint(wanted)
@@ -53,7 +53,7 @@ def constraint(
             return Constraint(None)
         return Constraint(call_schema(tools), "call_json")
     if wanted is not None:
-        # The caller's schema alone would leave no room for a call.
+        # The caller's schema alone would not allow a call.
         if constrain == "never":
             return Constraint(None, "text", wanted)
         others = (wanted,) if wanted else ()
@@ -72,7 +72,7 @@ _ANSWER: Schema = {
 
 
 def call_schema(tools: Sequence[FunctionDeclaration], others: Sequence[Schema] = ()) -> Schema:
-    """A schema of one call of any of the tools, or of any of the `others`."""
+    """Returns a schema that allows one call of any of the tools, or a value of `others`."""
     options: list[Schema] = []
     definitions: dict[str, Schema] = {}
     for number, schema in enumerate([*map(_one_call, tools), *map(plain, others)]):
@@ -84,7 +84,7 @@ def call_schema(tools: Sequence[FunctionDeclaration], others: Sequence[Schema] =
 
 
 def _one_call(tool: FunctionDeclaration) -> Schema:
-    """The name comes first: decoding follows the order, and a call is told by its name."""
+    """Returns the schema of a call. The name comes first, because decoding follows this order."""
     parameters = dict(plain(tool.parameters))
     definitions = parameters.pop("$defs", None)
     schema: Schema = {
@@ -97,7 +97,7 @@ def _one_call(tool: FunctionDeclaration) -> Schema:
 
 
 def _moved(schema: Schema, prefix: str) -> Schema:
-    """The schema with its definitions renamed: those of several schemas then stand together."""
+    """Returns the schema with renamed definitions, so that several schemas can be combined."""
 
     def renamed(inner: Schema) -> Schema:
         result = mapped(inner, renamed)
@@ -113,14 +113,14 @@ def _moved(schema: Schema, prefix: str) -> Schema:
 
 
 def is_refusal(problem: ModelError) -> bool:
-    """Whether a server says that it cannot constrain decoding, or not to this schema."""
+    """Whether the error says that the server cannot constrain decoding, or not to this schema."""
     return problem.status in (400, 404, 415, 422, 500, 501) and bool(
         _REFUSED.search(problem.message)
     )
 
 
 class AnswerReader:
-    """Reads `{"answer": text}` as the text; anything else is the parser's."""
+    """Reads `{"answer": text}` as text, and passes everything else to the parser."""
 
     def __init__(self, parser: TextParser) -> None:
         self._parser = parser

@@ -1,9 +1,8 @@
-"""The conversation as a model without function calling reads it. Pure.
+"""The conversation as text, for a model without function calling. Pure.
 
-Calls become text in the format that the model is asked to write; results become quoted blocks in a
-message of the user's role; the assistant's thoughts are not said again. Each message is rendered
-once: a run sends its whole history every round, and the rendered message keeps its bytes on the
-wire too.
+Calls become text in the format that the prompt asks for; results become quoted blocks in a user
+message; thoughts are left out. Each message is rendered once, because a run sends its whole history
+every round, and the rendered message also caches its encoded bytes.
 """
 
 import hashlib
@@ -31,31 +30,31 @@ _USE_RESULTS = (
     " still missing."
 )
 _RESULTS = {"windlass": {"results": True}}
-"""Marks what is not the user's own, for whoever shortens a conversation."""
-_QUOTING = 4
-"""How much longer quoting takes for a character than encoding."""
-_PART = 256
-"""Characters that take about as long as a call or a result without any."""
+"""Marks a message that the user did not write, for code that shortens a conversation."""
+_QUOTING_COST = 4
+"""How many times longer it takes to quote a character than to encode it."""
+_PART_COST = 256
+"""The number of characters that take as long to encode as an empty call or result."""
 _USE_ERRORS = "Put the call right if you can; otherwise say in plain words what went wrong."
 
 
 class History:
     """Renders messages in one format.
 
-    `secret` makes the key of each result's block: the same for the same result, so that a server's
-    prefix cache is hit, and not to be guessed by whoever wrote the result.
+    `secret` makes the key of each result's block. The key is the same for the same result, so that
+    a server's prefix cache works, and the author of the result cannot guess it.
     """
 
     def __init__(self, format: str, secret: bytes) -> None:
         self._format, self._secret = format, secret
-        self._place = f"emulated:{format}:{self._key()}"
+        self._cache_key = f"emulated:{format}:{self._key()}"
 
     def work(self, messages: Iterable[Message]) -> int:
-        """Characters, about, of the calls and results that have not been rendered yet."""
+        """Estimates the characters of the calls and results that are not rendered yet."""
         return sum(
             _work_of(part)
             for message in messages
-            if self._place not in vars(message)
+            if self._cache_key not in vars(message)
             for part in message.parts
         )
 
@@ -69,27 +68,30 @@ class History:
             if results:
                 rendered.append(self._results(results))
                 results = []
-            if (said := self._rendered(message)).parts:
-                rendered.append(said)
+            if (plain := self._rendered(message)).parts:
+                rendered.append(plain)
         if results:
             rendered.append(self._results(results))
         return tuple(rendered)
 
     def _rendered(self, message: Message) -> Message:
-        if message.role == "tool":  # without a result; the model knows no such role
+        if message.role == "tool":  # has no result; the model does not know this role
             return Message("user", message.parts)
         if not any(isinstance(part, (FunctionCall, Thought)) for part in message.parts):
             return message
         made: dict[str, Message] = vars(message)
-        if self._place not in made:
+        if self._cache_key not in made:
             if message.thoughts and message.role != "assistant":
-                raise ConfigError(f"a message of the role {message.role!r} has a thought")
-            made[self._place] = Message(message.role, self._spoken(message.parts))
-        return made[self._place]
+                raise ConfigError(
+                    f"a message of the role {message.role!r} has a thought;"
+                    " only the assistant's messages can have thoughts"
+                )
+            made[self._cache_key] = Message(message.role, self._with_calls_as_text(message.parts))
+        return made[self._cache_key]
 
-    def _spoken(self, parts: Iterable[AnyPart]) -> tuple[AnyPart, ...]:
-        """Neighbouring texts and calls become one text: most servers read nothing else."""
-        spoken: list[AnyPart] = []
+    def _with_calls_as_text(self, parts: Iterable[AnyPart]) -> tuple[AnyPart, ...]:
+        """Joins adjacent texts and calls to one text, because most servers accept only that."""
+        joined: list[AnyPart] = []
         for part in parts:
             match part:
                 case Thought():
@@ -99,15 +101,15 @@ class History:
                 case Text():
                     text = part.text
                 case _:
-                    spoken.append(part)
+                    joined.append(part)
                     continue
-            before = spoken[-1] if spoken else None
+            before = joined[-1] if joined else None
             if isinstance(before, Text):
                 gap = "" if before.text.endswith("\n") or isinstance(part, Text) else "\n"
-                spoken[-1] = Text(f"{before.text}{gap}{text}")
+                joined[-1] = Text(f"{before.text}{gap}{text}")
             else:
-                spoken.append(Text(text))
-        return tuple(spoken)
+                joined.append(Text(text))
+        return tuple(joined)
 
     def _call(self, call: FunctionCall) -> str:
         arguments = call.arguments
@@ -116,13 +118,13 @@ class History:
         return render_call(call.name, arguments, self._format)
 
     def _results(self, messages: Sequence[Message]) -> Message:
-        """Neighbouring results in one message: chat templates want the roles to alternate."""
+        """Puts adjacent results in one message, because chat templates need alternating roles."""
         if len(messages) > 1:
             return self._quoted_results(messages)
         made: dict[str, Message] = vars(messages[0])
-        if self._place not in made:
-            made[self._place] = self._quoted_results(messages)
-        return made[self._place]
+        if self._cache_key not in made:
+            made[self._cache_key] = self._quoted_results(messages)
+        return made[self._cache_key]
 
     def _quoted_results(self, messages: Sequence[Message]) -> Message:
         parts = [part for message in messages for part in message.parts]
@@ -131,13 +133,13 @@ class History:
         media: list[InlineData | FileData] = [item for one in responses for item in one.parts]
         these = "this result" if len(responses) == 1 else "these results"
         all_failed = all(one.error is not None for one in responses)
-        said = _USE_ERRORS if all_failed else _USE_RESULTS.format(these=these)
+        instruction = _USE_ERRORS if all_failed else _USE_RESULTS.format(these=these)
         blocks = [piece for one in responses for piece in self._block(one)]
-        text = "".join((*blocks, f"{_DATA}\n{said}"))
+        text = "".join((*blocks, f"{_DATA}\n{instruction}"))
         return Message("user", (Text(text), *media, *others), _RESULTS)
 
     def _block(self, response: FunctionResponse) -> list[str]:
-        """The lines of one result, in pieces: the whole text is put together once."""
+        """Returns the block of one result in pieces, so that the whole text is joined once."""
         fields: dict[str, object] = {"tool": response.name}
         if response.error is not None:
             fields["error"] = response.error
@@ -157,27 +159,27 @@ class History:
 def _work_of(part: AnyPart) -> int:
     match part:
         case FunctionCall():
-            return _QUOTING * len(part.json) + _PART
+            return _QUOTING_COST * len(part.json) + _PART_COST
         case FunctionResponse(response={"output": str(text)} | {"error": str(text)}):
-            return _QUOTING * len(text) + _PART
+            return _QUOTING_COST * len(text) + _PART_COST
         case FunctionResponse():
-            return LARGE + 1 if is_larger(part.response, LARGE // _QUOTING) else _PART
+            return LARGE + 1 if is_larger(part.response, LARGE // _QUOTING_COST) else _PART_COST
         case _:
             return 1
 
 
 def with_system(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
-    """The messages with `text` at the end of the first system message, or as one of its own."""
+    """Appends `text` to the first system message, or adds a system message."""
     if not messages or messages[0].role != "system":
         return (Message.system(text), *messages)
     return (_with_text(messages[0], text), *messages[1:])
 
 
-def with_reminder(messages: Sequence[Message], said: str, text: str) -> tuple[Message, ...]:
-    """The messages, what the model said to them, and the reminder."""
-    if said.strip():
-        return (*messages, Message.assistant(said), Message.user(text))
-    # Two messages of the user's in a row are more than some chat templates take.
+def with_reminder(messages: Sequence[Message], rejected: str, text: str) -> tuple[Message, ...]:
+    """Appends the model's rejected answer and the reminder."""
+    if rejected.strip():
+        return (*messages, Message.assistant(rejected), Message.user(text))
+    # Some chat templates do not accept two user messages in a row.
     *before, last = messages
     if last.role != "user":
         return (*messages, Message.user(text))
@@ -185,7 +187,7 @@ def with_reminder(messages: Sequence[Message], said: str, text: str) -> tuple[Me
 
 
 def _with_text(message: Message, text: str) -> Message:
-    """One string where a string says it all: many servers read nothing else."""
+    """Appends the text, as one string if possible, because many servers accept only that."""
     plain = all(isinstance(part, Text) for part in message.parts)
     joined = f"{message.text}\n\n{text}" if message.text else text
     parts = (Text(joined),) if plain else (*message.parts, Text(text))

@@ -1,4 +1,8 @@
-"""A model in native, emulated or auto mode."""
+"""Function calling modes: native, emulated, and auto, which tries native first.
+
+`Modes` returns a model in the mode that the caller chooses. `AutoModel` implements auto mode: it
+recognises the errors of servers that cannot call functions, and falls back to emulation.
+"""
 
 import logging
 import re
@@ -16,14 +20,22 @@ from windlass.events import ModelEvent, TextDelta, ThoughtDelta, ToolCallDelta, 
 from windlass.model import Model, ModelRequest, callable_functions, is_about_tools, warmed
 from windlass.settings import FunctionCallingSettings, Mode
 
+log = logging.getLogger("windlass.emulation")
+
 Failure = Literal["unsupported", "choice", "malformed", "unavailable"]
-"""Tools are not supported; this `tool_choice` is not; a call came out broken; the page failed."""
+"""Why native function calling failed.
+
+unsupported: the model does not support tools.
+choice: the model does not support this `tool_choice`.
+malformed: the model wrote a call that its server cannot parse.
+unavailable: the AI Studio page cannot be operated.
+"""
 
 UNAVAILABLE = "native_mode_unavailable"
-LONGEST = 200
+MAX_REFUSAL_CHARS = 200
 
 _STATUSES = frozenset({None, 400, 404, 405, 415, 422, 500, 501})
-"""llama.cpp says 500 of a request that it will never take."""
+"""HTTP statuses of a refusal. llama.cpp answers 500 to a request that it does not support."""
 
 
 def _any_of(*patterns: str) -> re.Pattern[str]:
@@ -34,10 +46,10 @@ _SUBJECT = _any_of(r"\btools?\b", r"\bfunctions?\b", r"\b(tool|function)[_ -]?\w
 _REFUSAL = _any_of(
     r"(\bnot|n't) (be )?(support|enabl|permit|allow|available|implement)",
     r"unsupported",
-    r"unrecogni[sz]ed (request )?(arg|param|field)",  # Azure, of tools and functions
+    r"unrecogni[sz]ed (request )?(arg|param|field)",  # Azure, for tools and functions
     r"(unknown|unexpected) (name|keyword|param|arg|field)",
     r"no endpoints found",  # OpenRouter
-    r"\brequires? --",  # vLLM and llama.cpp, of the flag that they were started without
+    r"\brequires? --",  # vLLM and llama.cpp: a command-line flag is missing
 )
 _CHOICE = _any_of(r"tool_?choice", r"function_?calling_?config", r"mode `?any\b")
 _MALFORMED = _any_of(
@@ -47,7 +59,7 @@ _MALFORMED = _any_of(
     r"malformed.{0,20}(tool|function)",
 )
 _MALFORMED_CODES = frozenset({"tool_use_failed", "MALFORMED_FUNCTION_CALL"})
-_NOT_OURS = _any_of(
+_CALLER_ERROR = _any_of(
     # The caller's tool is wrong.
     r"invalid (json )?schema",
     r"schema (for|of) (function|tool)",
@@ -58,20 +70,24 @@ _NOT_OURS = _any_of(
     r"tool_(call|use)_id",
     r"response parts",
     r"preceding|followed by",
-    # It is too much.
+    # A limit is exceeded.
     r"context length|too (long|large|many)|maximum (context|number)",
     r"rate limit|quota|credit|billing",
 )
 
 
 def refusal_in(message: str) -> str | None:
-    """The sentence of the message that says what is not supported, without the others."""
+    """Returns the one sentence of the message that states what is not supported."""
     sentences = re.split(r"(?<=[.!?;])\s+|\n", message)
-    return next((each[:LONGEST] for each in sentences if _REFUSAL.search(each)), None)
+    return next((each[:MAX_REFUSAL_CHARS] for each in sentences if _REFUSAL.search(each)), None)
 
 
 def native_failure(problem: ModelError) -> Failure | None:
-    """What the failure says of native function calling; None if that is not its cause."""
+    """Returns why native function calling failed; None if the error has another cause.
+
+    Only failures that emulation can avoid are recognised. A wrong tool schema, a history in the
+    wrong order or a prompt that is too long is the caller's error, and is raised.
+    """
     message = problem.message
     if problem.code == UNAVAILABLE:
         return "unavailable"
@@ -79,17 +95,15 @@ def native_failure(problem: ModelError) -> Failure | None:
         return None
     if problem.code in _MALFORMED_CODES or _MALFORMED.search(message):
         return "malformed"
-    if _NOT_OURS.search(message) or not (_SUBJECT.search(message) and _REFUSAL.search(message)):
+    if _CALLER_ERROR.search(message) or not (_SUBJECT.search(message) and _REFUSAL.search(message)):
         return None
     return "choice" if _CHOICE.search(message) and "--" not in message else "unsupported"
 
 
-log = logging.getLogger("windlass.emulation")
-
-_PIECES = (TextDelta, ThoughtDelta, ToolCallDelta)
-_TRIED_AGAIN: frozenset[Failure] = frozenset({"malformed"})
-_FORGOTTEN: frozenset[Failure] = frozenset({"choice"})
-"""These failures say nothing of the next request."""
+_DELTAS = (TextDelta, ThoughtDelta, ToolCallDelta)
+_RETRIED: frozenset[Failure] = frozenset({"malformed"})
+_NOT_REMEMBERED: frozenset[Failure] = frozenset({"choice"})
+"""Failures that do not predict how the next request ends."""
 
 REASONS: dict[Failure, str] = {
     "unsupported": "the model does not support tools",
@@ -100,14 +114,14 @@ REASONS: dict[Failure, str] = {
 
 
 class ModeMemory:
-    """Which models have to be emulated, for as long as that is believed."""
+    """Remembers for some time which models need emulation."""
 
     def __init__(self, seconds: float = 600.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds, self._clock = seconds, clock
         self._until: dict[str, tuple[TurnMode, float]] = {}
 
     def mode(self, model: str) -> TurnMode | None:
-        """The mode that worked last; None if that is not known, or no longer."""
+        """Returns the mode that worked last; None if it is unknown or expired."""
         mode, until = self._until.get(model, (None, 0.0))
         return mode if self._clock() < until else None
 
@@ -116,11 +130,11 @@ class ModeMemory:
 
 
 class AutoModel:
-    """Asks `native` first and goes on emulated when native function calling fails.
+    """Tries `native` first, and falls back to emulation when native function calling fails.
 
-    `emulated` gives the same model with emulated calling; it is asked for when it is needed.
-    It never changes over after an event has reached the caller. The outcome is remembered per
-    model for a time, and each turn says which mode it came by (`extra["windlass"]["mode"]`).
+    `emulated` returns the same model with emulated function calling; it is called when needed.
+    The mode never changes after the caller has received an event. The outcome is remembered for
+    each model for some time, and each turn records its mode (`extra["windlass"]["mode"]`).
     """
 
     def __init__(
@@ -137,7 +151,7 @@ class AutoModel:
         self._parser = parser or _make_parser
         self._memory = memory or ModeMemory()
         self.mode: TurnMode = "native"
-        """The mode of the last request. Runs of their own each have an `AutoModel` of their own."""
+        """The mode of the last request. Each run has its own `AutoModel`."""
 
     @property
     def name(self) -> str:
@@ -161,41 +175,41 @@ class AutoModel:
         return f"AutoModel({self._native!r})"
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        spent, tries = Usage(), 0
+        spent, attempts = Usage(), 0
         while True:
-            reader, said, problem = self._reader(request), False, None
-            tries += 1
+            reader, yielded, problem = self._reader(request), False, None
+            attempts += 1
             try:
                 async with self._native.stream(request) as events:
                     async for event in events:
-                        if reader.plain and type(event) in _PIECES:
-                            said = True
+                        if reader.is_passing and type(event) in _DELTAS:
+                            yielded = True
                             yield event
                             continue
                         for read in await reader.read(event):
-                            said = True
+                            yielded = True
                             yield read
-                failure = None if said else self._failure_in(reader)
+                failure = None if yielded else self._failure_in(reader)
             except ModelError as error:
-                failure = None if said else native_failure(error)
+                failure = None if yielded else native_failure(error)
                 if failure is None:
                     raise
                 problem = error
             if failure is None:
                 break
             spent += reader.usage
-            if not self._tries_again(failure, problem, tries):
+            if not self._may_retry(failure, problem, attempts):
                 try:
                     self._fall_back(failure, problem)
                 finally:
-                    problem = None  # its traceback holds this frame
+                    problem = None  # its traceback refers to this frame
                 async with self._emulated().stream(request) as events:
                     async for event in events:
                         yield _with_usage(event, spent)
                 return
         for event in reader.ending(spent):
             yield event
-        self._notice(reader)
+        self._remember_text_calls(reader)
 
     def _reader(self, request: ModelRequest) -> NativeReader:
         tools = callable_functions(request)
@@ -206,19 +220,19 @@ class AutoModel:
         return NativeReader(lambda: self._parser(tools), wanted=wanted)
 
     def _failure_in(self, reader: NativeReader) -> Failure | None:
-        """What a turn of which nothing has been seen yet says."""
+        """Returns why a turn failed that the caller has received nothing of."""
         if reader.finish == "malformed_call":
             return "malformed"
         return "choice" if reader.unmet else None
 
-    def _tries_again(self, failure: Failure, problem: ModelError | None, tries: int) -> bool:
-        passing = failure in _TRIED_AGAIN or (
+    def _may_retry(self, failure: Failure, problem: ModelError | None, attempts: int) -> bool:
+        is_temporary = failure in _RETRIED or (
             failure == "unavailable" and problem is not None and problem.retryable
         )
-        return passing and tries < self._settings.native_retry_count
+        return is_temporary and attempts < self._settings.native_retry_count
 
     def _fall_back(self, failure: Failure, problem: ModelError | None) -> None:
-        """Says so and remembers. Raises `NativeModeUnavailable` if falling back is not allowed."""
+        """Logs and remembers the fallback. Raises `NativeModeUnavailable` if it is disabled."""
         reason = _reason(problem) if problem else REASONS[failure]
         if not self._settings.fallback_on_failure:
             raise NativeModeUnavailable(reason, problem) from problem
@@ -228,14 +242,14 @@ class AutoModel:
             extra={"model": self.name, "failure": failure},
         )
         self.mode = "emulated"
-        if failure not in _FORGOTTEN:
+        if failure not in _NOT_REMEMBERED:
             self._memory.remember(self.name, "emulated")
 
-    def _notice(self, reader: NativeReader) -> None:
-        """A server that leaves calls in the text does not read its results natively either."""
+    def _remember_text_calls(self, reader: NativeReader) -> None:
+        """A server that leaves calls in the text cannot read native results either."""
         if reader.text_calls and self._settings.fallback_on_failure:
             log.warning(
-                "The model wrote its calls as text; going on emulated",
+                "The model wrote its calls as text; switching to emulated",
                 extra={"model": self.name, "calls": reader.text_calls},
             )
             self._memory.remember(self.name, "emulated")
@@ -244,19 +258,19 @@ class AutoModel:
 
 
 def _make_parser(tools: tuple[FunctionDeclaration, ...]) -> TextParser:
-    # Imported here: a model with function calling needs no table of anybody's text format.
+    # Imported here, because a model with native function calling does not need the formats.
     from windlass.emulation.parser import Parser
 
     return Parser(tools)
 
 
 def _reason(problem: ModelError) -> str:
-    """Without the words that say what has failed: whoever asks says them too."""
+    """Returns the error's text without the prefix that `NativeModeUnavailable` adds."""
     return problem.reason if isinstance(problem, NativeModeUnavailable) else problem.message
 
 
 def _public_reason(failure: Failure, reason: str) -> str | None:
-    """The reason without what a service may quote: a broken call is quoted whole."""
+    """Returns the part of the reason that is safe to log: services quote broken calls in full."""
     match failure:
         case "unavailable":
             return reason
@@ -273,16 +287,16 @@ def _with_usage(event: ModelEvent, spent: Usage) -> ModelEvent:
 
 
 def load_emulation() -> None:
-    """Loads what emulation needs, so that the first request in that mode need not wait for it."""
+    """Imports the parser and builds its tables, so that the first emulated request is fast."""
     from windlass.emulation.parser import Parser
     from windlass.emulation.profiles import emulated_by_profile
 
     assert emulated_by_profile
-    Parser(())  # the tables of all formats
+    Parser(())  # builds the tables of all formats
 
 
 class Modes:
-    """One model in each of its modes. What is learned in one run is known in the next."""
+    """One model in all modes. Its runs share what was learned about the model."""
 
     def __init__(self, model: Model, settings: FunctionCallingSettings | None = None) -> None:
         self._settings = settings or FunctionCallingSettings()
@@ -290,12 +304,12 @@ class Modes:
         self._memory = ModeMemory()
 
     def of(self, mode: Mode | None = None) -> Model:
-        """The model in that mode, or in the one that the settings name.
+        """Returns the model in that mode, by default the mode in the settings.
 
-        `auto` is made anew for each run: it notes the mode that it uses.
+        Each call returns a new `AutoModel`, because it records the mode of one run.
         """
         mode = mode or self._settings.mode
-        if mode == "auto" and self._is_emulated_at_once:
+        if mode == "auto" and self._lacks_calling:
             return self.of("emulated")
         if mode == "auto":
             return AutoModel(
@@ -305,7 +319,7 @@ class Modes:
                 memory=self._memory,
             )
         if mode not in self._made:
-            # Imported here: a model with function calling needs no table of any text format.
+            # Imported here, because a model with native function calling does not need it.
             from windlass.emulation.profiles import emulated_by_profile
 
             self._made[mode] = emulated_by_profile(
@@ -314,26 +328,26 @@ class Modes:
         return self._made[mode]
 
     async def warm(self, request: ModelRequest) -> None:
-        """Has the model read ahead what requests with these tools begin with, if it can.
+        """Makes the model read the common start of requests with these tools, if it can.
 
-        Raises `ModelError` as a request would.
+        Raises `ModelError` as a request does.
         """
         await warmed(self.of(), request)
 
     @property
-    def _is_emulated_at_once(self) -> bool:
-        """A model may say of itself that it cannot call functions: then nothing is tried."""
+    def _lacks_calling(self) -> bool:
+        """Whether the model declares that it has no native calling, and a fallback is allowed."""
         has_calling = getattr(self._made["native"], "function_calling", True)
         return not has_calling and self._settings.fallback_on_failure
 
 
 def mode_of(model: Model) -> Mode:
-    """The mode that the model's last request was made in."""
+    """Returns the mode of the model's last request."""
     return getattr(model, "mode", "native")
 
 
 def with_mode(
     model: Model, mode: Mode | None = None, settings: FunctionCallingSettings | None = None
 ) -> Model:
-    """The model in that mode; `Modes` keeps what is learned where the mode changes by the call."""
+    """Returns the model in that mode. Use `Modes` if the mode differs between requests."""
     return Modes(model, settings).of(mode)

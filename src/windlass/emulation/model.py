@@ -1,4 +1,8 @@
-"""EmulatedModel"""
+"""`EmulatedModel`: function calling for a model that has none.
+
+The prompt describes the tools and the format of a call; the parser finds the calls in what the
+model writes.
+"""
 
 import logging
 import re
@@ -39,18 +43,19 @@ log = logging.getLogger("windlass.emulation")
 
 _SECRET = secrets.token_bytes(16)
 _STOP = f"<{RESULT_TAG}"
-_WRITING = 8
-"""How much longer a prompt takes than to encode its schemas."""
-_MOST_STOPS = 4  # OpenAI takes no more
+_PROMPT_COST = 8
+"""How many times longer it takes to write a prompt than to encode its schemas."""
+_MAX_STOPS = 4  # OpenAI's limit
 _STOP_REFUSED = re.compile(r"(?i)\bstop(_?sequences?)?\b")
 
 
 class EmulatedModel:
-    """Tells the model of its tools in words, and reads its calls from what it writes.
+    """Describes the tools in the prompt, and parses the calls from what the model writes.
 
-    `format` is how the model is asked to write calls; whatever known format it writes is read.
-    `constrain` says when the server is asked to hold the model to a schema: `"auto"` where a call
-    must come, `"always"` also where it may, or `"never"`. A server that refuses is not asked again.
+    `format` is the format that the prompt asks for; calls in any known format are parsed.
+    `constrain` says when the server must constrain the model to a schema: `"auto"` if a call is
+    required, `"always"` also if a call is allowed, or `"never"`. A server that refuses a schema
+    does not get one again.
     """
 
     mode = "emulated"
@@ -87,7 +92,7 @@ class EmulatedModel:
         return aclosing(self._events(request))
 
     async def warm(self, request: ModelRequest) -> None:
-        """Has the model read what every request with these tools begins with, if it can."""
+        """Makes the model read the common start of requests with these tools, if it can."""
         await warmed(self._model, self._attempt(request, None).request)
 
     async def aclose(self) -> None:
@@ -98,72 +103,72 @@ class EmulatedModel:
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         spent = Usage()
-        reminded: str | None = None
+        rejected: str | None = None
         while True:
             work = self._history.work(request.messages) + self._prompt_work(request)
-            attempt = await by_size(work, self._attempt, request, reminded)
-            reader, said = attempt.reader, False
+            attempt = await by_size(work, self._attempt, request, rejected)
+            reader, yielded = attempt.reader, False
             try:
                 async with self._model.stream(attempt.request) as events:
                     async for event in events:
                         if self._debug and isinstance(event, TextDelta):
                             log.info("%s wrote %r", self.name, PrivateText(event.text))
                         for read in await reader.read(event):
-                            said = True
+                            yielded = True
                             yield read
                         if reader.over and request.live:
                             break
             except ModelError as problem:
-                if said or not self._learned(problem, attempt):
+                if yielded or not self._learned(problem, attempt):
                     raise
                 continue
-            if not reader.unmet or reminded is not None:
+            if not reader.unmet or rejected is not None:
                 break
-            log.warning("The model did not keep to tool_choice; asking once more")
-            spent, reminded = spent + reader.usage, reader.said
+            log.warning("The model did not follow tool_choice; retrying once")
+            spent, rejected = spent + reader.usage, reader.held_text
         for event in reader.ending(spent):
             yield event
 
-    def _attempt(self, request: ModelRequest, reminded: str | None) -> "_Attempt":
-        """What is asked and how its answer is read; `reminded` is what was wrongly said before."""
+    def _attempt(self, request: ModelRequest, rejected: str | None) -> "_Attempt":
+        """Returns the request and its reader. `rejected` is the text of a failed first attempt."""
         allowed = callable_functions(request)
-        held_to = constraint(allowed, request.tool_choice, request.settings, self._constrain)
+        limits = constraint(allowed, request.tool_choice, request.settings, self._constrain)
         text = PromptText(
             functions(request),
             request.tool_choice,
             self._format,
             request.parallel_tool_calls is not False,
-            held_to.answer,
-            held_to.in_words,
+            limits.answer,
+            limits.prompted_schema,
         )
         history = self._history.render(request.messages)
         messages = with_system(history, self._system(text, request.tools))
-        if reminded is not None:
-            messages = with_reminder(messages, reminded, reminder(text))
+        if rejected is not None:
+            messages = with_reminder(messages, rejected, reminder(text))
         if self._debug:
-            said = PrivateText([message.to_dict() for message in messages])
-            log.info("Asking %s with emulated tools: %s", self.name, said)
-        settings = replace(request.settings, response_schema=held_to.schema)
-        if allowed and held_to.answer == "text":
+            logged = PrivateText([message.to_dict() for message in messages])
+            log.info("Asking %s with emulated tools: %s", self.name, logged)
+        settings = replace(request.settings, response_schema=limits.schema)
+        if allowed and limits.answer == "text":
             settings = replace(settings, stop=self._stop(settings.stop))
-        asked = replace(_without_functions(request), messages=messages, settings=settings)
-        return _Attempt(request, asked, self._reader(request, held_to))
+        inner = replace(_without_functions(request), messages=messages, settings=settings)
+        return _Attempt(request, inner, self._reader(request, limits))
 
-    def _reader(self, request: ModelRequest, held_to: Constraint) -> TurnReader:
+    def _reader(self, request: ModelRequest, limits: Constraint) -> TurnReader:
         wanted: Wanted = "anything"
         tools = callable_functions(request)
         if not tools:
-            # The names of earlier calls, so that one written all the same is known for what it is.
+            # With the names of earlier calls, the parser recognises a call that is not allowed.
             wanted, tools = "words", named_functions(request)
         elif request.tool_choice.mode == "required":
             wanted = "call"
         parser = self._parser(tools)
-        if held_to.answer == "call_or_answer_json":
+        if limits.answer == "call_or_answer_json":
             parser = AnswerReader(parser)
         return TurnReader(parser, wanted=wanted, one_call=request.parallel_tool_calls is False)
 
     def _system(self, text: PromptText, tools: object) -> str:
-        """The words for these tools. A run offers the same tuple every round."""
+        """Returns the system text, cached: a run offers the same tuple of tools each round."""
         if text.response_schema is not None:
             return text.system()
         key = (id(tools), text.choice, text.parallel, text.answer)
@@ -175,21 +180,21 @@ class EmulatedModel:
         return known[1]
 
     def _prompt_work(self, request: ModelRequest) -> int:
-        """Characters, about, of the declarations, if no prompt has been written for them yet."""
+        """Estimates the characters of the declarations; 0 if their prompt is cached."""
         tools = request.tools
         if any(known[0] is tools for known in self._systems.values()):
             return 0
         schemas = [each.parameters for each in functions(request)]
-        return LARGE + 1 if is_larger(schemas, LARGE // _WRITING) else 0
+        return LARGE + 1 if is_larger(schemas, LARGE // _PROMPT_COST) else 0
 
     def _stop(self, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """A model that begins to write a result itself is stopped by the server."""
-        if not self._can_stop or len(given or ()) >= _MOST_STOPS:
+        """Adds a stop sequence that ends the turn when the model starts to invent a result."""
+        if not self._can_stop or len(given or ()) >= _MAX_STOPS:
             return given
         return (*(given or ()), _STOP)
 
     def _learned(self, problem: ModelError, attempt: "_Attempt") -> bool:
-        """Whether the refusal taught what this server cannot do: then it is not asked for again."""
+        """Whether the error shows a missing feature of the server, which is then not used again."""
         own, asked = attempt.outer.settings, attempt.request.settings
         if asked.response_schema not in (None, own.response_schema) and is_refusal(problem):
             log.info("%s cannot constrain decoding: %s", self.name, problem)
@@ -197,7 +202,7 @@ class EmulatedModel:
             return True
         stop_refused = problem.status in (400, 422) and _STOP_REFUSED.search(problem.message)
         if asked.stop != own.stop and stop_refused:
-            log.info("%s takes no stop sequences: %s", self.name, problem)
+            log.info("%s does not accept stop sequences: %s", self.name, problem)
             self._can_stop = False
             return True
         return False
@@ -210,7 +215,7 @@ class _Attempt(Struct, frozen=True):
 
 
 def _without_functions(request: ModelRequest) -> ModelRequest:
-    """The request as it goes to the model inside. A provider's own search is left to it."""
+    """Returns the request for the wrapped model. It keeps the provider's own search tool."""
     others = tuple(each for each in request.tools if not isinstance(each, FunctionDeclaration))
     return replace(request, tools=others, tool_choice=AUTO, parallel_tool_calls=None)
 
@@ -221,4 +226,5 @@ def check_names(request: ModelRequest) -> None:
         return
     offered = {each.name for each in functions(request)}
     if missing := [name for name in request.tool_choice.names if name not in offered]:
-        raise ConfigError(f"tool_choice names {missing[0]!r}, which is not among the tools")
+        known = ", ".join(sorted(offered)) or "none"
+        raise ConfigError(f"unknown tool {missing[0]!r} in tool_choice (tools: {known})")

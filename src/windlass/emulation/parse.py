@@ -1,4 +1,4 @@
-"""`parse`: a model's whole text, or the pieces of it, into text, thoughts and calls."""
+"""`windlass.parse`: parses a model's text into text, thoughts and calls."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -13,7 +13,7 @@ from windlass.tool.declarations import declarations_in, in_json_schema
 
 
 class ParsedCall(Struct, frozen=True):
-    """A call in a text. `arguments` is a dict, or the raw text with `error` set."""
+    """A call. `arguments` is a dict, or the raw text with `error` set."""
 
     name: str
     arguments: dict[str, Any] | str
@@ -22,6 +22,8 @@ class ParsedCall(Struct, frozen=True):
 
 
 class Parsed(Struct, frozen=True):
+    """What `parse` found in a text."""
+
     content: str
     thoughts: str
     calls: tuple[ParsedCall, ...]
@@ -30,11 +32,11 @@ class Parsed(Struct, frozen=True):
 def parse(
     text_or_chunks: str | Iterable[str], tools: Iterable[Any] | None = None, format: str = "auto"
 ) -> Parsed:
-    """What a model has written: its text, its thoughts and its calls.
+    """Parses a model's text, or the chunks of it, into text, thoughts and calls.
 
-    `tools` are what the model was told of, as functions, tools, declarations or OpenAI's
-    dictionaries; without them, formats that are clearly calls may call any name.
-    Raises `ConfigError` for a format that does not exist, and for what is no tool.
+    `tools` are the tools that the model may call: functions, tools, declarations or OpenAI's
+    dictionaries. Without them, formats that are clearly calls may call any name.
+    Raises `ConfigError` for an unknown format, and for a value that is not a tool.
     """
     parser = Parser(_declarations(tools), format)
     chunks = [text_or_chunks] if isinstance(text_or_chunks, str) else text_or_chunks
@@ -67,7 +69,7 @@ def _parsed_call(call: FunctionCall) -> ParsedCall:
 
 
 def _declarations(tools: Iterable[Any] | None) -> list[FunctionDeclaration]:
-    """Dictionaries are taken as they are: whoever reads a text need not obey a provider's rules."""
+    """Reads the tools. Names in dictionaries need not follow a provider's rules here."""
     found: list[Any] = []
     for tool in tools or ():
         if isinstance(tool, Mapping):

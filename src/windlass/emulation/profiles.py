@@ -1,4 +1,9 @@
-"""Profiles"""
+"""Emulation profiles: the best method for models of a certain size.
+
+A model names its profile in `emulation_profile`; the default is `default`. `bench/local.py`
+measures which method works best. `GreetedModel` and `WithoutRepeats` are for small models,
+`StepsModel` is for models that are too small to follow any format.
+"""
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -40,8 +45,51 @@ from windlass.jsontext import compact_json
 from windlass.model import AUTO, NONE, Model, ModelRequest, callable_functions, warmed
 from windlass.schema import plain
 
+log = logging.getLogger("windlass.emulation")
+
+
+class Profile(Struct, frozen=True):
+    """How the prompt asks for calls, and how they are parsed."""
+
+    format: str = DEFAULT_FORMAT
+    """The format that the prompt asks for."""
+    steps: bool = False
+    """Whether the model chooses a tool and then writes its arguments, each with a schema."""
+    repeats: bool = True
+    """Whether two identical calls in one turn are two calls."""
+    greeted: bool = False
+    """Whether an example greeting comes before the conversation."""
+
+
+PROFILES: dict[str, Profile] = {
+    "default": Profile(),
+    # Markers such as <tool_call> are single tokens, which these models are not trained to write.
+    "small": Profile(format="json-fence", repeats=False, greeted=True),
+    "tiny": Profile(steps=True),
+}
+"""`small`: about 1 to 8 billion parameters. `tiny`: fewer; follows no format without a schema."""
+
+
+def profile_of(model: Model) -> Profile:
+    """Returns the model's profile. Raises `ConfigError` if it names an unknown one."""
+    name: object = getattr(model, "emulation_profile", "default")
+    if not isinstance(name, str) or name not in PROFILES:
+        known = ", ".join(PROFILES)
+        raise ConfigError(f"unknown emulation profile {name!r} of {model.name} (known: {known})")
+    return PROFILES[name]
+
+
+def emulated_by_profile(model: Model, *, debug: bool = False) -> Model:
+    """Returns the model with emulated function calling, according to its profile."""
+    profile = profile_of(model)
+    parser = Parser if profile.repeats else parser_without_repeats
+    kind = GreetedModel if profile.greeted else EmulatedModel
+    emulated = kind(model, format=profile.format, parser=parser, debug=debug)
+    return StepsModel(model, emulated) if profile.steps else emulated
+
+
 _EXAMPLE = {"windlass": {"example": True}}
-"""Marks what nobody said, for whoever shortens a conversation."""
+"""Marks an example message, for code that shortens a conversation."""
 _GREETING = (
     Message("user", Message.user("Hello!").parts, _EXAMPLE),
     Message("assistant", Message.assistant("Hello! How can I help you?").parts, _EXAMPLE),
@@ -49,10 +97,10 @@ _GREETING = (
 
 
 class GreetedModel(EmulatedModel):
-    """Begins every conversation that has tools with a greeting, answered in words.
+    """Starts every conversation that has tools with an example greeting and its answer.
 
-    Examples that are only told to a small model do not keep it from calling a tool to say goodbye;
-    one turn of its own does.
+    Examples in the prompt do not stop a small model from calling a tool to say goodbye; an example
+    turn in the conversation does.
     """
 
     def stream(
@@ -65,7 +113,7 @@ class GreetedModel(EmulatedModel):
 
 
 def _greeted(request: ModelRequest) -> ModelRequest:
-    """A call that must come is better off without."""
+    """Adds the greeting, unless a call is required: then it does not help."""
     if not callable_functions(request) or request.tool_choice.mode == "required":
         return request
     return replace(request, messages=_after_system(request.messages))
@@ -81,56 +129,54 @@ def parser_without_repeats(tools: tuple[FunctionDeclaration, ...]) -> TextParser
 
 
 class WithoutRepeats:
-    """Passes what a parser finds, except calls that it has found before in the same turn.
+    """Drops calls that repeat an earlier call of the same turn, as small models often do.
 
-    Whether a call is a repetition shows at its end: until then its events are kept back.
+    A call's events are held back until its end shows whether it is a repetition.
     """
 
     def __init__(self, parser: TextParser) -> None:
         self._parser = parser
         self._seen: set[tuple[str, bytes]] = set()
-        self._begun: dict[int, list[ModelEvent]] = {}
+        self._open: dict[int, list[ModelEvent]] = {}
 
     def feed(self, text: str) -> list[ModelEvent]:
         return self._passed(self._parser.feed(text))
 
     def finish(self, *, truncated: bool = False) -> list[ModelEvent]:
-        # A call without an end is passed as it is: the turn is known by it to be broken off.
+        # An incomplete call passes unchanged: it shows that the turn was interrupted.
         passed = self._passed(self._parser.finish(truncated=truncated))
-        begun = [event for events in self._begun.values() for event in events]
-        self._begun.clear()
-        return [*passed, *begun]
+        incomplete = [event for events in self._open.values() for event in events]
+        self._open.clear()
+        return [*passed, *incomplete]
 
     def _passed(self, events: list[ModelEvent]) -> list[ModelEvent]:
         passed: list[ModelEvent] = []
         for event in events:
             match event:
                 case ToolCallStarted():
-                    self._begun[event.index] = [event]
+                    self._open[event.index] = [event]
                 case ToolCallDelta():
-                    self._begun[event.index].append(event)
+                    self._open[event.index].append(event)
                 case ToolCallEnded():
-                    begun = self._begun.pop(event.index)
+                    earlier = self._open.pop(event.index)
                     arguments = event.call.arguments
                     key = (event.call.name, msgspec.json.encode(arguments, order="deterministic"))
                     if key not in self._seen:
                         self._seen.add(key)
-                        passed += [*begun, event]
+                        passed += [*earlier, event]
                 case _:
                     passed.append(event)
         return passed
 
 
-log = logging.getLogger("windlass.emulation")
-
-_WORDS = "answer"
-"""What is chosen instead of a tool; a tool of this name is chosen as `answer_`."""
+_NO_TOOL = "answer"
+"""The choice of no tool. A tool of this name is offered as `answer_`."""
 
 _CHOOSE = "Choose the tool that the request needs. Tools:\n{tools}\n- {words}: no tool is needed"
 _FILL = "Write the arguments of the function {name} that the request needs, as JSON.\n{function}"
 _MARK = {"windlass": {"mode": "emulated"}}
-_ANSWER = "Answer my question with this, in one plain sentence."
-_NO_TOOL = (
+_ANSWER_REQUEST = "Answer my question with this, in one plain sentence."
+_QUESTIONS_WITHOUT_TOOL = (
     "Hello!",
     "Thank you very much.",
     "Write a line about the sea.",
@@ -139,9 +185,11 @@ _NO_TOOL = (
 
 
 class StepsModel:
-    """A `Model` around a `Model`; `emulated` is the same model for all that is not a choice.
+    """Gets a call from a very small model with two small questions.
 
-    One call a turn, and none after a result: such a model does not see when it has enough.
+    Which tool, or none? With which arguments? A JSON Schema constrains each answer. `emulated`,
+    which is the same model, gives text answers, without a mention of the tools. A turn has one
+    call, and none after a result, because such a model does not know when to stop.
     """
 
     mode = "emulated"
@@ -166,10 +214,10 @@ class StepsModel:
         return aclosing(self._events(request, tools))
 
     async def warm(self, request: ModelRequest) -> None:
-        """Has the model read what every choice between these tools begins with, if it can."""
+        """Makes the model read the common start of choices between these tools, if it can."""
         tools = callable_functions(request)
-        asked = _choosing(request, _Choices(tools, words=True)) if tools else request
-        await warmed(self._model, asked)
+        prompt = _choosing(request, _Choices(tools, optional=True)) if tools else request
+        await warmed(self._model, prompt)
 
     async def aclose(self) -> None:
         await self._model.aclose()
@@ -183,15 +231,15 @@ class StepsModel:
         try:
             chosen = await self._chosen(request, tools)
             if chosen.tool is not None:
-                written = await self._said(_filling(request, chosen.tool))
-                for event in _call_events(chosen.tool, written, chosen.spent):
+                arguments = await self._answer(_filling(request, chosen.tool))
+                for event in _call_events(chosen.tool, arguments, chosen.spent):
                     yield event
                 return
             rest, spent = self._emulated.stream(replace(request, tool_choice=NONE)), chosen.spent
         except ModelError as problem:
             if not is_refusal(problem):
                 raise
-            log.info("%s cannot be held to these schemas: %s", self.name, problem)
+            log.info("%s cannot constrain decoding to these schemas: %s", self.name, problem)
             rest, spent = self._emulated.stream(request), Usage()
         async with aclosing(_emulated(rest, spent)) as events:
             async for event in events:
@@ -200,13 +248,13 @@ class StepsModel:
     async def _chosen(
         self, request: ModelRequest, tools: tuple[FunctionDeclaration, ...]
     ) -> "_Chosen":
-        choices = _Choices(tools, words=request.tool_choice.mode == "auto")
-        if len(tools) == 1 and not choices.words:
+        choices = _Choices(tools, optional=request.tool_choice.mode == "auto")
+        if len(tools) == 1 and not choices.optional:
             return _Chosen(tools[0])
-        said = await self._said(_choosing(request, choices))
-        return _Chosen(choices.tool(said.text), said.usage)
+        answer = await self._answer(_choosing(request, choices))
+        return _Chosen(choices.tool(answer.text), answer.usage)
 
-    async def _said(self, request: ModelRequest) -> "_Said":
+    async def _answer(self, request: ModelRequest) -> "_Answer":
         pieces: list[str] = []
         end = TurnEnded("other")
         async with self._model.stream(request) as events:
@@ -215,49 +263,52 @@ class StepsModel:
                     pieces.append(event.text)
                 elif isinstance(event, TurnEnded):
                     end = event
-        return _Said("".join(pieces), end.finish, end.usage)
+        return _Answer("".join(pieces), end.finish, end.usage)
 
 
-class _Said(Struct, frozen=True):
+class _Answer(Struct, frozen=True):
     text: str
     finish: FinishReason
     usage: Usage
 
 
 class _Chosen(Struct, frozen=True):
-    """The tool, or None for words, and what the choice has cost."""
+    """The chosen tool, or None for a text answer, and the usage of the choice."""
 
     tool: FunctionDeclaration | None
     spent: Usage = Usage()
 
 
 class _Choices:
-    """The tools by the names that they are chosen by, and words if they are allowed."""
+    """The tools by name, and "no tool" if a call is `optional`."""
 
-    def __init__(self, tools: tuple[FunctionDeclaration, ...], *, words: bool) -> None:
-        self.words = words
-        self.tools = {f"{each.name}_" if each.name == _WORDS else each.name: each for each in tools}
+    def __init__(self, tools: tuple[FunctionDeclaration, ...], *, optional: bool) -> None:
+        self.optional = optional
+        self.tools = {
+            f"{each.name}_" if each.name == _NO_TOOL else each.name: each for each in tools
+        }
 
     @property
     def schema(self) -> Schema:
-        names = [*self.tools, *((_WORDS,) if self.words else ())]
+        names = [*self.tools, *((_NO_TOOL,) if self.optional else ())]
         return _object({"tool": {"type": "string", "enum": names}})
 
-    def tool(self, said: str) -> FunctionDeclaration | None:
-        """The tool that was chosen. A choice that broke off is one for words."""
+    def tool(self, answer: str) -> FunctionDeclaration | None:
+        """Returns the chosen tool; None for no tool, and for an incomplete answer."""
         try:
-            chosen: Any = msgspec.json.decode(said, type=dict[str, str])
+            chosen: Any = msgspec.json.decode(answer, type=dict[str, str])
         except msgspec.DecodeError:
             return None
         return self.tools.get(chosen.get("tool", ""))
 
 
 def _choosing(request: ModelRequest, choices: _Choices) -> ModelRequest:
-    """Which tool does the last question need? The examples come before it, as a conversation."""
+    """Asks which tool the last question needs, after a conversation of examples."""
     lines = [f"- {name}: {_first_line(tool)}" for name, tool in choices.tools.items()]
-    system = Message.system(_CHOOSE.format(tools="\n".join(lines), words=_WORDS))
-    # Whatever stands last is chosen too often: better a tool than none.
-    examples = [(question, _WORDS) for question in _NO_TOOL] if choices.words else []
+    system = Message.system(_CHOOSE.format(tools="\n".join(lines), words=_NO_TOOL))
+    # Models choose the last example too often, so tools come last.
+    questions = _QUESTIONS_WITHOUT_TOOL if choices.optional else ()
+    examples = [(question, _NO_TOOL) for question in questions]
     examples += [(sample_request(tool), name) for name, tool in choices.tools.items()]
     messages = [system]
     for question, name in examples:
@@ -266,7 +317,7 @@ def _choosing(request: ModelRequest, choices: _Choices) -> ModelRequest:
 
 
 def _filling(request: ModelRequest, tool: FunctionDeclaration) -> ModelRequest:
-    """Which arguments does the last question give?"""
+    """Asks for the arguments that the last question gives."""
     function = quoted({"description": tool.description, "parameters": tool.parameters})
     messages = [
         Message.system(_FILL.format(name=tool.name, function=function)),
@@ -277,10 +328,10 @@ def _filling(request: ModelRequest, tool: FunctionDeclaration) -> ModelRequest:
 
 
 def _answering(request: ModelRequest) -> ModelRequest:
-    """What do the results say? In words: such a model repeats any marks that it sees."""
+    """Asks for a text answer from the results, without markers, which the model would repeat."""
     system = [message for message in request.messages if message.role == "system"]
-    results = map(_in_words, request.messages[-1].responses)
-    text = "\n".join((_last_question(request), "", *results, _ANSWER))
+    results = map(_result_sentence, request.messages[-1].responses)
+    text = "\n".join((_last_question(request), "", *results, _ANSWER_REQUEST))
     return replace(
         request,
         messages=(*system, Message.user(text)),
@@ -290,7 +341,7 @@ def _answering(request: ModelRequest) -> ModelRequest:
     )
 
 
-def _in_words(response: FunctionResponse) -> str:
+def _result_sentence(response: FunctionResponse) -> str:
     if response.error is not None:
         return f"The function {response.name} failed: {quoted(response.error)}"
     return f"The function {response.name} returned: {quoted(response.output)}"
@@ -302,11 +353,11 @@ def _asking(request: ModelRequest, messages: list[Message], schema: Schema) -> M
     return ModelRequest((*messages, Message.user(question)), settings=settings, extra=request.extra)
 
 
-def _call_events(tool: FunctionDeclaration, written: _Said, spent: Usage) -> list[ModelEvent]:
-    usage = spent + written.usage
-    if written.finish == "length":
+def _call_events(tool: FunctionDeclaration, arguments: _Answer, spent: Usage) -> list[ModelEvent]:
+    usage = spent + arguments.usage
+    if arguments.finish == "length":
         return [TurnEnded("length", usage, message_extra=_MARK)]
-    call = FunctionCall(tool.name, written.text, new_call_id())
+    call = FunctionCall(tool.name, arguments.text, new_call_id())
     return [
         ToolCallStarted(0, call.id, call.name),
         ToolCallDelta(0, call.json),
@@ -318,7 +369,7 @@ def _call_events(tool: FunctionDeclaration, written: _Said, spent: Usage) -> lis
 async def _emulated(
     turn: AbstractAsyncContextManager[AsyncIterator[ModelEvent]], spent: Usage
 ) -> AsyncGenerator[ModelEvent, None]:
-    """The turn, marked as emulated, with what was spent before it."""
+    """Yields the turn, marked as emulated, and adds the usage before it."""
     async with turn as events:
         async for event in events:
             if isinstance(event, TurnEnded):
@@ -332,7 +383,7 @@ def _last_question(request: ModelRequest) -> str:
 
 
 def _has_more(request: ModelRequest) -> bool:
-    """Whether there is something that the steps would not repeat: media, or words with results."""
+    """Whether the steps would lose something: media, or text beside results."""
     last = request.messages[-1]
     if 0 < len(last.responses) < len(last.parts):
         return True
@@ -345,7 +396,7 @@ def _has_more(request: ModelRequest) -> bool:
 
 
 def _first_line(tool: FunctionDeclaration) -> str:
-    """A description may come from a server that is not ours: no marker stands in it."""
+    """Returns the description's first line, quoted, because it may come from another server."""
     return quoted(tool.description.strip().partition("\n")[0])[1:-1]
 
 
@@ -356,43 +407,3 @@ def _object(properties: dict[str, Schema]) -> Schema:
         "required": list(properties),
         "additionalProperties": False,
     }
-
-
-class Profile(Struct, frozen=True):
-    """How calls are asked for and read."""
-
-    format: str = DEFAULT_FORMAT
-    """How the model is asked to write its calls."""
-    steps: bool = False
-    """Whether a tool is chosen first and its arguments written then, each held to a schema."""
-    repeats: bool = True
-    """Whether the same call, twice in one turn, is two calls."""
-    greeted: bool = False
-    """Whether a greeting that was answered in words comes before the conversation."""
-
-
-PROFILES: dict[str, Profile] = {
-    "default": Profile(),
-    # Marks such as <tool_call> are single tokens, which these weights were never taught to write.
-    "small": Profile(format="json-fence", repeats=False, greeted=True),
-    "tiny": Profile(steps=True),
-}
-"""`small`: some 1 to 8 billion parameters. `tiny`: less, and no format is followed unforced."""
-
-
-def profile_of(model: Model) -> Profile:
-    """Raises `ConfigError` if the model names a profile that there is not."""
-    name: object = getattr(model, "emulation_profile", "default")
-    if not isinstance(name, str) or name not in PROFILES:
-        known = ", ".join(PROFILES)
-        raise ConfigError(f"{model.name} names the profile {name!r}; there are: {known}")
-    return PROFILES[name]
-
-
-def emulated_by_profile(model: Model, *, debug: bool = False) -> Model:
-    """The model with emulated function calling, by its own profile."""
-    profile = profile_of(model)
-    parser = Parser if profile.repeats else parser_without_repeats
-    kind = GreetedModel if profile.greeted else EmulatedModel
-    emulated = kind(model, format=profile.format, parser=parser, debug=debug)
-    return StepsModel(model, emulated) if profile.steps else emulated

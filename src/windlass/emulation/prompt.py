@@ -1,4 +1,15 @@
-"""The prompt that tells a model about its tools."""
+r"""The prompt that tells a model without function calling about its tools. Pure.
+
+It has the declarations, the format of a call, rules and examples. The text is identical for
+identical tools, so that a server's prefix cache works; the part that depends on `tool_choice` is at
+its end. The rules and examples are those that measured best on small models: without the examples
+of plain answers, such models call tools to say hello.
+
+`quoted` makes text from other sources safe. Tool results and descriptions may come from anywhere;
+quoted, they cannot close their block, open another, call a tool or start a turn. A quoted value is
+one line of JSON in which each character that can start a marker is written as `\uXXXX`. It decodes
+to the same value.
+"""
 
 import re
 from collections.abc import Iterator
@@ -12,35 +23,35 @@ from windlass.jsontext import compact_json, is_larger
 from windlass.model import ToolChoice
 from windlass.schema import options, plain, referenced
 
-# `[` for `[TOOL_CALLS]`, `[INST]` and lists of calls; where a number follows it is an index.
+# `[` starts `[TOOL_CALLS]`, `[INST]` and lists of calls; before a number it is an index.
 _BRACKET = re.compile(r"\[(?![0-9\]])")
-# Three backticks for fences, `>>>` for Functionary's calls: each character of such a run.
+# Three backticks open a fence and `>>>` opens Functionary's calls: each character of such a run.
 _RUNS = {
     letter: re.compile(
         f"{letter}(?={letter}{letter})|(?<={letter}){letter}(?={letter})|(?<={letter}{letter}){letter}"
     )
     for letter in "`>"
 }
-# U+FF5C and U+2581 for DeepSeek's tokens, U+273F for Qwen's flowers. Then whatever a reader does
-# not see, or takes for the end of a line.
-_UNSEEN = re.compile(
+# U+FF5C and U+2581 are in DeepSeek's tokens, U+273F in Qwen's. The others are invisible or end a
+# line.
+_SPECIAL = re.compile(
     "[\uff5c\u2581\u273f\x7f-\x9f\xad\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
-_PIECE = 2**15
+_PIECE_CHARS = 2**15
 """Characters of a long text that are quoted at a time."""
 
 
 def quoted(value: object) -> str:
-    """The value as one line of JSON without markers; what JSON has no word for becomes its `str`.
+    """Returns the value as one line of JSON without markers; other types become their `str`.
 
-    Anything that quotes this text again, or cuts it, keeps it harmless.
+    The text stays safe if it is quoted again or cut.
     """
     return "".join(quoted_pieces(value))
 
 
 def quoted_pieces(value: object) -> list[str]:
-    """The same in pieces, for a value that may be large: each copy of the whole takes its time."""
-    return list(_pieces(value)) if is_larger(value, _PIECE) else [_in_one_piece(value)]
+    """Returns the same in pieces, to avoid copies of a large value."""
+    return list(_pieces(value)) if is_larger(value, _PIECE_CHARS) else [_in_one_piece(value)]
 
 
 def _in_one_piece(value: object) -> str:
@@ -51,40 +62,38 @@ def _in_one_piece(value: object) -> str:
 
 
 def _with_escaped_brackets(json: str) -> str:
-    """The JSON with the brackets inside its texts escaped; those of lists stay."""
-    # JSON has no bare control characters, so two of them can replace the escapes `\\` and `\"`:
-    # each quotation mark that is left begins or ends a text.
+    """Escapes the brackets inside the JSON's strings, but not those of lists."""
+    # JSON has no raw control characters, so two of them can replace the escapes `\\` and `\"`.
+    # Each remaining quotation mark then starts or ends a string.
     parts = json.replace("\\\\", "\0").replace('\\"', "\1").split('"')
     parts[1::2] = _BRACKET.sub(r"\\u005b", '"'.join(parts[1::2])).split('"')
     return '"'.join(parts).replace("\1", '\\"').replace("\0", "\\\\")
 
 
 def _without_markers(json: str) -> str:
-    """The JSON with all other markers escaped. They are nowhere in JSON but in texts.
+    """Escapes all other markers. In JSON they occur only in strings.
 
-    `<` is for tags and for the control tokens of chat templates (`<|im_start|>`).
+    `<` starts tags and the control tokens of chat templates (`<|im_start|>`).
     """
     json = json.replace("<", r"\u003c")
     for letter, run in _RUNS.items():
         if letter * 3 in json:
             json = run.sub(rf"\\u{ord(letter):04x}", json)
     if not json.isascii() or "\x7f" in json:
-        for letter in set(_UNSEEN.findall(json)):
+        for letter in set(_SPECIAL.findall(json)):
             json = json.replace(letter, _escape(letter))
     return json
 
 
 def _escape(letter: str) -> str:
-    """JSON's own escape: two of them for a character outside the basic plane."""
+    """Returns JSON's escape of the character: a surrogate pair outside the basic plane."""
     units = letter.encode("utf-16-be").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-# What is large is quoted in pieces, so that no call into C takes long.
-
-
 def _pieces(value: object) -> Iterator[str]:
-    if isinstance(value, str) and len(value) > _PIECE:
+    """Quotes a large value in pieces, so that no call into C takes long."""
+    if isinstance(value, str) and len(value) > _PIECE_CHARS:
         yield '"'
         for piece in _cut(value):
             yield _in_one_piece(piece)[1:-1]
@@ -110,10 +119,10 @@ def _pieces(value: object) -> Iterator[str]:
 
 
 def _cut(text: str) -> Iterator[str]:
-    """Pieces of the text; a run of three is a run of three in the piece that it is in."""
+    """Cuts the text into pieces, but not inside a run of three characters."""
     start = 0
     while start < len(text):
-        end = start + _PIECE - 2
+        end = start + _PIECE_CHARS - 2
         letter = text[end - 1 : end]
         if letter in _RUNS and text[end : end + 1] == letter:
             before = end - start - len(text[start:end].rstrip(letter))
@@ -123,7 +132,7 @@ def _cut(text: str) -> Iterator[str]:
         start = end
 
 
-_BY_NAME: dict[str, str] = {
+_SAMPLES_BY_NAME: dict[str, str] = {
     "city": "Paris",
     "country": "France",
     "currency": "EUR",
@@ -146,7 +155,7 @@ _BY_NAME: dict[str, str] = {
     "url": "https://example.com",
     "username": "ada",
 }
-_BY_FORMAT: dict[str, str] = {
+_SAMPLES_BY_FORMAT: dict[str, str] = {
     "date": "2025-01-31",
     "date-time": "2025-01-31T09:30:00Z",
     "email": "ada@example.com",
@@ -154,36 +163,44 @@ _BY_FORMAT: dict[str, str] = {
     "uri": "https://example.com",
     "uuid": "123e4567-e89b-12d3-a456-426614174000",
 }
-_DEEPEST = 4
-_LONGEST = 100
+_MAX_SAMPLE_DEPTH = 4
+_MAX_SAMPLE_CHARS = 100
 
 
 def sample_tool(tools: tuple[FunctionDeclaration, ...]) -> FunctionDeclaration:
-    """The tool that makes the best example: the first that takes something."""
+    """Returns the tool for the main example: the first with a required parameter."""
     return next((tool for tool in tools if tool.parameters.get("required")), tools[0])
 
 
 def sample_arguments(tool: FunctionDeclaration) -> dict[str, Any]:
-    """What the tool requires, with values of the right types; its first parameter if nothing is."""
+    """Returns example values for the required parameters, or for the first if none is required.
+
+    The values depend only on the schema. Long ones and ones with a marker are skipped, because a
+    schema may come from another server.
+    """
     root = referenced(tool.parameters, tool.parameters)
     properties = cast("dict[str, Any]", root.get("properties") or {})
     names = cast("list[str]", root.get("required") or list(properties)[:1])
     return {
         name: _sample(name, properties.get(name), tool.parameters, 0)
         for name in names
-        if _is_fit(name)
+        if _is_safe_sample(name)
     }
 
 
 def _sample(name: str, schema: object, root: Schema, depth: int) -> Any:
-    if not isinstance(schema, dict) or depth > _DEEPEST:
+    if not isinstance(schema, dict) or depth > _MAX_SAMPLE_DEPTH:
         return _word(name, {})
     schema = referenced(cast("Schema", schema), root)
     for given in (schema.get("examples"), schema.get("enum")):
-        if isinstance(given, list) and given and _is_fit(value := cast("list[Any]", given)[0]):
+        if (
+            isinstance(given, list)
+            and given
+            and _is_safe_sample(value := cast("list[Any]", given)[0])
+        ):
             return value
     for key in ("const", "default"):
-        if schema.get(key) is not None and _is_fit(schema[key]):
+        if schema.get(key) is not None and _is_safe_sample(schema[key]):
             return schema[key]
     alternatives = [option for option in options(schema) if option.get("type") != "null"]
     if "type" not in schema and alternatives:
@@ -210,27 +227,28 @@ def _of_type(name: str, schema: Schema, root: Schema, depth: int) -> Any:
             return {
                 key: _sample(key, properties.get(key), root, depth + 1)
                 for key in wanted
-                if _is_fit(key)
+                if _is_safe_sample(key)
             }
         case _:
             return _word(name, schema)
 
 
-def _is_fit(value: object) -> bool:
+def _is_safe_sample(value: object) -> bool:
     text = compact_json(value)
-    return len(text) <= _LONGEST and quoted(value) == text
+    return len(text) <= _MAX_SAMPLE_CHARS and quoted(value) == text
 
 
 def _word(name: str, schema: Schema) -> str:
-    known = _BY_FORMAT.get(str(schema.get("format"))) or _BY_NAME.get(name.lower())
+    by_format = _SAMPLES_BY_FORMAT.get(str(schema.get("format")))
+    known = by_format or _SAMPLES_BY_NAME.get(name.lower())
     return known or f"some {name.replace('_', ' ')}"
 
 
 RESULT_TAG = "tool_response"
-"""The tag of a result's block; Qwen and the Hermes models are trained on this word."""
+"""The tag of a result's block; Qwen and the Hermes models are trained on this name."""
 
-Answer = Literal["text", "call_json", "call_or_answer_json", "call_or_json"]
-"""How the turn is to be written: freely, or as one JSON object because decoding is constrained."""
+AnswerForm = Literal["text", "call_json", "call_or_answer_json", "call_or_json"]
+"""The form of the turn: free text, or one JSON object because decoding is constrained."""
 
 _CATALOG = """\
 # Tools
@@ -274,27 +292,27 @@ _TOOLS_OFF = (
     f"Functions were called earlier in this conversation. {_DATA} No function can be called any"
     " more: answer in plain words, with the results that are there."
 )
-_MOST_EXAMPLES = 8
-_LONGEST_REQUEST = 120
+_MAX_EXAMPLES = 8
+_MAX_REQUEST_CHARS = 120
 
 
 class PromptText(Struct, frozen=True):
-    """The words for one request: everything that its system message depends on."""
+    """Everything that the system message of one request depends on."""
 
     tools: tuple[FunctionDeclaration, ...]
     choice: ToolChoice
     format: str
     parallel: bool = True
-    answer: Answer = "text"
+    answer: AnswerForm = "text"
     response_schema: Schema | None = None
-    """The caller's own schema for the answer, where no server enforces it."""
+    """The caller's own schema for the answer, if the server does not enforce it."""
 
     def system(self) -> str:
-        """The text that follows the caller's own system message."""
+        """Returns the text that follows the caller's own system message."""
         if not self.tools or self.choice.mode == "none":
             return _TOOLS_OFF
-        words = filter(None, (self._choice(), self._form(), self._schema()))
-        return "\n\n".join((self._catalog(), *words))
+        paragraphs = filter(None, (self._choice(), self._form(), self._schema()))
+        return "\n\n".join((self._catalog(), *paragraphs))
 
     def _catalog(self) -> str:
         return _CATALOG.format(
@@ -302,11 +320,11 @@ class PromptText(Struct, frozen=True):
             form=self._example(sample_tool(self.tools)),
             one="" if self.parallel else "\nCall at most one function at a time.",
             data=_DATA,
-            examples="\n".join(map(self._exchange, self.tools[:_MOST_EXAMPLES])),
+            examples="\n".join(map(self._exchange, self.tools[:_MAX_EXAMPLES])),
         )
 
     def _exchange(self, tool: FunctionDeclaration) -> str:
-        """A request, and the call that answers it."""
+        """Returns an example request and its call."""
         return f"user: {sample_request(tool)}\nassistant: {self._example(tool)}"
 
     def _example(self, tool: FunctionDeclaration) -> str:
@@ -325,7 +343,7 @@ class PromptText(Struct, frozen=True):
                 return f"This time only these functions may be called: {names}." if names else ""
 
     def _form(self) -> str:
-        """A constrained answer has no room for the format's own marks."""
+        """Returns the form of a constrained answer, which cannot contain the format's markers."""
         call = 'for a call {"name": "...", "arguments": {...}}'
         match self.answer:
             case "text":
@@ -353,7 +371,7 @@ class PromptText(Struct, frozen=True):
 
 
 def sample_request(tool: FunctionDeclaration) -> str:
-    """A request for the tool, in its own words."""
+    """Returns an example request for the tool, made from its description."""
     words = quoted(_first_sentence(tool.description) or tool.name)[1:-1]
     given = [f"{name} {quoted(value)}" for name, value in sample_arguments(tool).items()]
     return f"{words}: {', '.join(given)}" if given else words
@@ -364,7 +382,7 @@ def needs_call(choice: ToolChoice) -> bool:
 
 
 def reminder(text: PromptText) -> str:
-    """What is said once to a model that did not keep to `tool_choice`."""
+    """Returns the message to a model that did not follow `tool_choice`."""
     if not needs_call(text.choice):
         return "No function can be called now. Answer in plain words, with what you already know."
     tools = tuple(tool for tool in text.tools if tool.name in text.choice.names) or text.tools
@@ -376,7 +394,7 @@ def reminder(text: PromptText) -> str:
 
 
 def _described(tool: FunctionDeclaration) -> str:
-    """One line of JSON. A description may come from a server that is not ours: it is quoted too."""
+    """Returns the declaration as one line of JSON, quoted, as it may come from another server."""
     fields: dict[str, object] = {"name": tool.name}
     if tool.description:
         fields["description"] = tool.description
@@ -385,7 +403,7 @@ def _described(tool: FunctionDeclaration) -> str:
 
 def _first_sentence(text: str) -> str:
     line = text.strip().partition("\n")[0]
-    return line.partition(". ")[0].rstrip(".")[:_LONGEST_REQUEST]
+    return line.partition(". ")[0].rstrip(".")[:_MAX_REQUEST_CHARS]
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -1,4 +1,8 @@
-"""The reader of one turn: the model's events in, the events of a turn with calls out."""
+"""Readers of one turn: they turn a model's events into a turn's events, with calls found in text.
+
+`TurnReader` reads a model that writes its calls as text. `NativeReader` reads a model with native
+calls, and finds the calls that its server left in the text.
+"""
 
 import asyncio
 import re
@@ -21,28 +25,29 @@ from windlass.events import (
 )
 from windlass.jsontext import offloaded, text_slices
 
-_INVENTED = (
+_RESULT_MARKERS = (
     "<tool_response",
     "<tool_result",
     "<function_result",
     "[TOOL_RESULTS]",
     "\nObservation:",
 )
-_INVENTION = re.compile("|".join(map(re.escape, _INVENTED)))
+_RESULT_MARKER = re.compile("|".join(map(re.escape, _RESULT_MARKERS)))
 
 
-class Inventions:
-    """Finds where a model, after its call, goes on to write the result itself."""
+class InventedResults:
+    """Finds where a model invents a tool result in the text after its call."""
 
     def __init__(self) -> None:
-        self._pending = "\n"  # a call ends a line; this end of it is not text
-        self._begun = False
+        self._pending = "\n"  # a call ends a line; this newline is not text
+        self._has_text = False
 
     def feed(self, text: str) -> tuple[str, bool]:
-        """What may pass, and whether an invention begins after it."""
+        """Returns the text that may pass, and whether an invented result follows it."""
         self._pending += text
-        found = _INVENTION.search(self._pending)
-        end = found.start() if found else len(self._pending) - held_back(self._pending, _INVENTED)
+        found = _RESULT_MARKER.search(self._pending)
+        unsure = 0 if found else held_back(self._pending, _RESULT_MARKERS)
+        end = found.start() if found else len(self._pending) - unsure
         return self._taken(end), found is not None
 
     def finish(self) -> str:
@@ -50,14 +55,14 @@ class Inventions:
 
     def _taken(self, end: int) -> str:
         taken, self._pending = self._pending[:end], self._pending[end:]
-        if self._begun or not taken:
+        if self._has_text or not taken:
             return taken
-        self._begun = True
+        self._has_text = True
         return taken[1:]
 
 
 def held_back(text: str, markers: tuple[str, ...]) -> int:
-    """How many characters at the end of the text may be the beginning of a marker."""
+    """Returns how many characters at the end of the text may be the start of a marker."""
     longest = max(map(len, markers)) - 1
     for size in range(min(longest, len(text)), 0, -1):
         if any(marker.startswith(text[-size:]) for marker in markers):
@@ -68,20 +73,20 @@ def held_back(text: str, markers: tuple[str, ...]) -> int:
 TurnMode = Literal["native", "emulated"]
 
 Wanted = Literal["anything", "call", "words"]
-"""What `tool_choice` asks of the turn. What comes before it is held back: it may be asked again."""
+"""What `tool_choice` demands of the turn. Events before it are held back, to allow a retry."""
 
-_PIECE = 2**15
-"""Characters that the parser is given at a time: no regular expression then runs long."""
-_EVENT = 64
-"""Characters that take about as long as an event without any."""
-_LONG = 2**13
+_PIECE_CHARS = 2**15
+"""Characters that the parser reads at a time, to limit the time of one regular expression."""
+_EVENT_COST = 64
+"""The number of characters that take as long to read as an event without text."""
+_MAX_UNREAD = 2**13
 """Characters that the parser reads in less than 10 ms, whatever they are."""
 _CALL_EVENTS = (ToolCallStarted, ToolCallDelta, ToolCallEnded)
-_ASKED_AGAIN: frozenset[FinishReason] = frozenset({"stop", "tool_calls", "other"})
+_RETRIED_FINISHES: frozenset[FinishReason] = frozenset({"stop", "tool_calls", "other"})
 
 
 class TextParser(Protocol):
-    """Text, piece by piece, into text, thoughts and calls."""
+    """Parses text, piece by piece, into text, thoughts and calls."""
 
     def feed(self, text: str) -> list[ModelEvent]: ...
 
@@ -89,15 +94,14 @@ class TextParser(Protocol):
 
 
 ParserMaker: TypeAlias = Callable[[tuple[FunctionDeclaration, ...]], TextParser]
-"""Makes the parser of one turn, given the functions that may be called."""
+"""Creates the parser of one turn for the functions that may be called."""
 
 
 class TurnReader:
     """Reads one turn of a model that writes its calls as text.
 
-    Text goes through the parser; calls that the server has read by itself pass as they are. After a
-    call, a result that the model invents ends the turn, and so does a second call if only one is
-    allowed.
+    Text goes through the parser; calls that the server has already parsed pass unchanged. After a
+    call, an invented result ends the turn. So does a second call if only one is allowed.
     """
 
     mode: TurnMode = "emulated"
@@ -108,18 +112,18 @@ class TurnReader:
         self._parser, self._wanted, self._one_call = parser, wanted, one_call
         self._held: list[ModelEvent] | None = None if wanted == "anything" else []
         self._numbers: dict[tuple[str, int], int] = {}
-        self._inventions: Inventions | None = None
-        self._swallowed = False
+        self._invented: InventedResults | None = None
+        self._dropped_call = False
         self._end: TurnEnded | None = None
         self._about: dict[str, Any] | None = None
         self.over = False
-        """Whether the turn is complete although the model goes on."""
+        """Whether the turn is complete although the model is still writing."""
         self._unread = 0
-        """Characters that the parser has taken since anything last came out of it."""
+        """Characters that the parser has received since its last event."""
         self._since_pause = 0
-        """Characters that were read on the event loop without a pause."""
+        """Characters read on the event loop since the last pause."""
         self.text_calls = 0
-        """How many calls were read from text."""
+        """The number of calls found in text."""
 
     def feed(self, event: ModelEvent) -> list[ModelEvent]:
         if (about := getattr(event, "about", None)) is not None:
@@ -138,12 +142,12 @@ class TurnReader:
                 return self._passed(self._other(*self._call("native", event)))
 
     async def read(self, event: ModelEvent) -> list[ModelEvent]:
-        """The same as `feed`, without holding the event loop for long."""
+        """Does the same as `feed` without blocking the event loop for long."""
         size = len(event.text) if isinstance(event, TextDelta) else 0
-        if self._unread + size > _LONG and (size or isinstance(event, TurnEnded)):
+        if self._unread + size > _MAX_UNREAD and (size or isinstance(event, TurnEnded)):
             return await offloaded(self.feed, event)
-        self._since_pause += size + _EVENT
-        if self._since_pause > _LONG:
+        self._since_pause += size + _EVENT_COST
+        if self._since_pause > _MAX_UNREAD:
             self._since_pause = 0
             await asyncio.sleep(0)
         return self.feed(event)
@@ -157,29 +161,28 @@ class TurnReader:
         return self._end.finish if self._end else "tool_calls"
 
     @property
-    def said(self) -> str:
-        """The text that is held back."""
+    def held_text(self) -> str:
         return "".join(event.text for event in self._held or () if isinstance(event, TextDelta))
 
     @property
     def unmet(self) -> bool:
-        """Whether the turn is not what was wanted, and nothing of it has been let through."""
-        if self._held is None or self.finish not in _ASKED_AGAIN:
+        """Whether the turn breaks `tool_choice` and the caller has received nothing of it."""
+        if self._held is None or self.finish not in _RETRIED_FINISHES:
             return False
-        return self._wanted == "call" or self._swallowed
+        return self._wanted == "call" or self._dropped_call
 
     def ending(self, spent: Usage) -> list[ModelEvent]:
-        """The last events of the turn. `spent` was used by attempts that nobody has seen."""
+        """Returns the last events of the turn. `spent` is the usage of discarded attempts."""
         held, self._held = self._held or [], None
         end = self._end or TurnEnded("tool_calls")
-        # A model inside may be of another mode, and knows better.
+        # The mode that a wrapped model reports overrides this one.
         extra = {"windlass": {"mode": self.mode}, **(end.message_extra or {})}
         usage = spent + end.usage
         end = replace(end, finish=self._finish(), usage=usage, message_extra=extra)
         return [*held, replace(end, about=self._about)]
 
     def _finish(self) -> FinishReason:
-        if self.finish not in _ASKED_AGAIN:
+        if self.finish not in _RETRIED_FINISHES:
             return self.finish
         if self._numbers:
             return "tool_calls"
@@ -187,7 +190,7 @@ class TurnReader:
 
     def _text(self, event: TextDelta) -> list[ModelEvent]:
         events: list[ModelEvent] = []
-        for piece in text_slices(event.text, _PIECE):
+        for piece in text_slices(event.text, _PIECE_CHARS):
             found = self._parser.feed(piece)
             self._unread = 0 if found else self._unread + len(piece)
             events += self._parsed(found)
@@ -200,23 +203,23 @@ class TurnReader:
 
     def _finished(self, truncated: bool) -> list[ModelEvent]:
         events = self._parsed(self._parser.finish(truncated=truncated))
-        if self._inventions and not self.over and (rest := self._inventions.finish()):
+        if self._invented and not self.over and (rest := self._invented.finish()):
             events.append(TextDelta(rest))
         return events
 
     def _parsed(self, events: list[ModelEvent]) -> list[ModelEvent]:
-        """What the parser has found, up to the place where the model should have stopped."""
+        """Returns the parser's events up to the place where the model should have stopped."""
         passed: list[ModelEvent] = []
         for event in events:
             if isinstance(event, _CALL_EVENTS):
-                if self._inventions and (text := self._inventions.finish()):
+                if self._invented and (text := self._invented.finish()):
                     passed.append(TextDelta(text))
                 passed += self._call("text", event)
                 if isinstance(event, ToolCallEnded):
                     self.text_calls += 1
-                    self._inventions = Inventions()
-            elif isinstance(event, TextDelta) and self._inventions:
-                text, self.over = self._inventions.feed(event.text)
+                    self._invented = InventedResults()
+            elif isinstance(event, TextDelta) and self._invented:
+                text, self.over = self._invented.feed(event.text)
                 if text:
                     passed.append(TextDelta(text))
             else:
@@ -226,10 +229,10 @@ class TurnReader:
         return passed
 
     def _call(self, source: str, event: ModelEvent) -> list[ModelEvent]:
-        """The event with the call's number in this turn, whoever found the call."""
+        """Returns the event with the call's index in this turn, counting both sources of calls."""
         assert isinstance(event, _CALL_EVENTS)
         if self._wanted == "words":
-            self._swallowed = True
+            self._dropped_call = True
             return []
         key = (source, event.index)
         if key not in self._numbers:
@@ -241,7 +244,7 @@ class TurnReader:
         return [event if number == event.index else replace(event, index=number)]
 
     def _passed(self, events: list[ModelEvent]) -> list[ModelEvent]:
-        """The events, or nothing as long as what is wanted has not come."""
+        """Returns the events, or holds them back until the wanted kind of event arrives."""
         if self._held is None:
             return events
         self._held += events
@@ -268,25 +271,25 @@ _OPENERS = (
     "Request function call:",
     "functools[",
 )
-_LONGEST_WAIT = 100
-"""Characters; more blank space than that is somebody's layout."""
+_MAX_LEADING_SPACE = 100
+"""Characters of blank space that may come before a call."""
 
 
 def begins_like_call(text: str) -> bool | None:
-    """Whether an answer begins as a call in some format might; None while that is open."""
+    """Returns whether an answer begins like a call in some format; None if more text is needed."""
     begun = text.lstrip()
     if any(begun.startswith(opener) for opener in _OPENERS):
         return True
-    if len(text) > _LONGEST_WAIT:
+    if len(text) > _MAX_LEADING_SPACE:
         return False
     return None if any(opener.startswith(begun) for opener in _OPENERS) else False
 
 
 class NativeReader(TurnReader):
-    """Reads one turn of a model with native calls, and notices those that it wrote as text.
+    """Reads one turn of a model with native calls, and finds calls that it wrote as text.
 
-    Some servers drop the tools, or do not read their own model's format. Only an answer that begins
-    like a call is parsed; any other text passes as it comes.
+    Some servers drop the tools, or cannot parse their own model's format. Only an answer that
+    begins like a call is parsed; any other text passes unchanged.
     """
 
     mode: TurnMode = "native"
@@ -294,14 +297,14 @@ class NativeReader(TurnReader):
     def __init__(
         self, make_parser: Callable[[], TextParser] | None, *, wanted: Wanted = "anything"
     ) -> None:
-        super().__init__(_NOTHING, wanted=wanted)
+        super().__init__(_PASS_THROUGH, wanted=wanted)
         self._make_parser = make_parser
         self._like_call: bool | None = None if make_parser else False
         self._waiting: list[TextDelta] = []
 
     @property
-    def plain(self) -> bool:
-        """Whether events pass as they are from here on, until the turn's end."""
+    def is_passing(self) -> bool:
+        """Whether all further events of the turn pass unchanged."""
         return self._like_call is False and self._held is None
 
     def _text(self, event: TextDelta) -> list[ModelEvent]:
@@ -321,7 +324,7 @@ class NativeReader(TurnReader):
         return super()._text(TextDelta(text))
 
     def _other(self, *events: ModelEvent) -> list[ModelEvent]:
-        """Text that waits to be understood comes before what follows it."""
+        """Returns the held text first, to keep the order of events."""
         waiting, self._waiting = self._waiting, []
         return [*waiting, *events]
 
@@ -332,7 +335,7 @@ class NativeReader(TurnReader):
         return super()._finish() if self.text_calls else self.finish
 
 
-class _Nothing:
+class _PassThrough:
     """The parser of a turn that is not parsed."""
 
     def feed(self, text: str) -> list[ModelEvent]:
@@ -342,4 +345,4 @@ class _Nothing:
         return []
 
 
-_NOTHING = _Nothing()
+_PASS_THROUGH = _PassThrough()
