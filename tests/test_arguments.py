@@ -408,9 +408,9 @@ def test_what_breaks_the_declared_schema_is_told_in_the_same_words():
         ({"maxLength": 1}, "ab", "expected at most 1 characters, got 'ab'"),
         ({"minItems": 1}, [], "expected at least 1 items, got []"),
         ({"maxItems": 1}, [1, 2], "expected at most 1 items, got [1,2]"),
-        ({"uniqueItems": True}, [1, 1], "expected items that all differ, got [1,1]"),
+        ({"uniqueItems": True}, [1, 1], "expected items without duplicates, got [1,1]"),
         ({"pattern": "^a"}, "b", "expected text that matches ^a, got 'b'"),
-        ({"not": {"type": "string"}}, "b", "expected something that fits the schema's 'not'"),
+        ({"not": {"type": "string"}}, "b", "expected a value that matches the schema's 'not'"),
         (
             {"anyOf": [{"type": "integer"}, {"minLength": 2}]},
             "b",
@@ -440,7 +440,7 @@ def test_a_declared_default_is_a_copy_for_each_call():
 
 def test_a_broken_schema_is_a_config_error_and_is_never_fetched():
     for schema in ({"type": "objekt"}, {"$ref": "http://localhost:1/x"}, {"$ref": "#/$defs/gone"}):
-        with pytest.raises(ConfigError, match="declared: its parameters are no JSON Schema"):
+        with pytest.raises(ConfigError, match="declared: the parameters are not a JSON Schema"):
             declared(schema).validate("{}")
 
 

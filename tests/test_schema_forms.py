@@ -265,7 +265,7 @@ def test_what_is_no_json_schema_is_refused_at_once_with_its_place(
     schema: Any, place: str, function: Callable[..., Any] | None
 ) -> None:
     declaration = FunctionDeclaration("f", "", schema)
-    with pytest.raises(ConfigError, match=r"^f: its parameters are no JSON Schema") as caught:
+    with pytest.raises(ConfigError, match=r"^f: the parameters are not a JSON Schema") as caught:
         ToolRegistry().register(declaration, function)
     assert place in str(caught.value)
 
@@ -280,5 +280,5 @@ def test_what_is_no_json_schema_is_refused_at_once_with_its_place(
     ],
 )
 def test_what_a_function_could_not_be_checked_by_is_refused_at_once(schema: Any) -> None:
-    with pytest.raises(ConfigError, match="no JSON Schema"):
+    with pytest.raises(ConfigError, match="not a JSON Schema"):
         Tool(FunctionDeclaration("f", "", schema), get_weather)

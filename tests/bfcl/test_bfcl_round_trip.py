@@ -12,7 +12,7 @@ from tests.thoroughness import WHOLE_BFCL
 
 from windlass.emulation.parse import parse
 from windlass.emulation.parser import render_calls
-from windlass.emulation.parser.render import WRITTEN
+from windlass.emulation.parser.render import TEMPLATES
 
 EVERY = 1 if WHOLE_BFCL else 16
 EVERY_IN_PIECES = 10 if WHOLE_BFCL else 80
@@ -32,15 +32,15 @@ WANTED = {
 
 
 def test_every_wanted_format_can_be_written() -> None:
-    assert WRITTEN.keys() >= WANTED
+    assert TEMPLATES.keys() >= WANTED
 
 
-@pytest.mark.parametrize("format", WRITTEN)
+@pytest.mark.parametrize("format", TEMPLATES)
 def test_gold_calls_come_back_from_the_text_of_a_named_format(format: str) -> None:
     _check(format, EVERY, lambda case, text: _problem(case, text, format))
 
 
-@pytest.mark.parametrize("format", WRITTEN)
+@pytest.mark.parametrize("format", TEMPLATES)
 def test_gold_calls_come_back_from_pieces_of_an_unnamed_format(format: str) -> None:
     _check(format, EVERY_IN_PIECES, lambda case, text: _problem(case, _pieces(text), "auto"))
 

@@ -127,7 +127,7 @@ async def test_with_none_and_nothing_called_yet_the_model_hears_of_no_tools() ->
 
 async def test_a_choice_of_a_tool_that_is_not_offered_is_refused() -> None:
     model, inner = emulated([])
-    with pytest.raises(ConfigError, match="tool_choice names 'get_rich'"):
+    with pytest.raises(ConfigError, match="unknown tool 'get_rich' in tool_choice"):
         await events_of(model, asked(choice="get_rich"))
     assert inner.requests == []
 

@@ -9,7 +9,7 @@ from windlass import FunctionDeclaration, Message, tool
 from windlass.content import InlineData, Text
 from windlass.emulation.history import with_reminder, with_system
 from windlass.emulation.parse import parse
-from windlass.emulation.parser.render import WRITTEN
+from windlass.emulation.parser.render import TEMPLATES
 from windlass.emulation.prompt import PromptText, sample_arguments, sample_tool
 from windlass.model import AUTO
 
@@ -63,7 +63,7 @@ def test_only_some_tools_have_an_example() -> None:
     assert examples.count("<tool_call>") == 8
 
 
-@pytest.mark.parametrize("format", WRITTEN)
+@pytest.mark.parametrize("format", TEMPLATES)
 def test_every_format_can_be_asked_for(format: str) -> None:
     form = system(WEATHER, format=format).split("in exactly this form:\n")[1].split("\n\nRules")[0]
     (call,) = parse(form, [WEATHER], format).calls

@@ -8,7 +8,7 @@ from tests.emulation.parsing import TOOLS, declared, events_of, read, seen
 
 from windlass.emulation.parser import DEFAULT_FORMAT, FORMATS, render_call, render_calls
 from windlass.emulation.parser.pattern import MORE
-from windlass.emulation.parser.render import WRITTEN
+from windlass.emulation.parser.render import TEMPLATES
 from windlass.errors import ConfigError
 from windlass.events import ToolCallStarted
 
@@ -207,11 +207,11 @@ EXAMPLES = [(name, text, calls) for name, given in OTHER_TEXTS.items() for text,
 
 
 def test_every_format_is_shown() -> None:
-    assert set(FORMATS) - set(WRITTEN) - set(OTHER_TEXTS) == {"none"}
-    assert DEFAULT_FORMAT in WRITTEN
+    assert set(FORMATS) - set(TEMPLATES) - set(OTHER_TEXTS) == {"none"}
+    assert DEFAULT_FORMAT in TEMPLATES
 
 
-@pytest.mark.parametrize("format", sorted(WRITTEN))
+@pytest.mark.parametrize("format", sorted(TEMPLATES))
 @pytest.mark.parametrize("named", [False, True])
 def test_what_is_written_in_a_format_is_read_from_it(format: str, named: bool) -> None:
     text = f"Before.\n{render_calls(CALLS, format)}\nAfter."
@@ -244,7 +244,7 @@ def test_an_example_may_end_anywhere_and_calls_nothing_else_if_truncated(
             assert all(call in calls for call in whole.calls if isinstance(call[1], dict))
 
 
-@pytest.mark.parametrize("format", sorted(WRITTEN))
+@pytest.mark.parametrize("format", sorted(TEMPLATES))
 def test_a_truncated_call_never_runs(format: str) -> None:
     text = render_call("get_weather", {"city": "Paris", "days": 12}, format)
     complete = read(text, truncated=True).calls
@@ -259,7 +259,7 @@ def test_a_marker_is_awaited_from_its_first_letter_on(format: str) -> None:
     for head in FORMATS[format].heads:
         for text in (
             *(text for _, text, _ in EXAMPLES),
-            *(render_calls(CALLS, f) for f in WRITTEN),
+            *(render_calls(CALLS, f) for f in TEMPLATES),
         ):
             for place in [match.start() for match in re.finditer(r"[^\w\s]|\b", text)]:
                 found = head.opening.at(text, place, ended=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.emulation.parsing import TOOLS, read, seen
 
 from windlass.emulation.parser import FORMATS, Parser
-from windlass.emulation.parser.source import LONGEST_CALL
+from windlass.emulation.parser.source import MAX_CALL_CHARS
 
 OPENING = '<tool_call>{"name": "search", "arguments": '
 FLOODS = {
@@ -109,12 +109,12 @@ def test_a_call_longer_than_the_limit_is_one_that_cannot_run() -> None:
     parser = Parser(TOOLS)
     events = parser.feed(OPENING + '{"query": "')
     for _ in range(10):
-        events += parser.feed("x" * (LONGEST_CALL // 8))
+        events += parser.feed("x" * (MAX_CALL_CHARS // 8))
     events += [*parser.feed('"}}</tool_call>After.'), *parser.finish()]
     found = seen(events)
     assert found.text == "After."
     assert [type(arguments) for _, arguments in found.calls] == [str]
-    assert len(found.calls[0][1]) == LONGEST_CALL
+    assert len(found.calls[0][1]) == MAX_CALL_CHARS
 
 
 FIRSTS = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from windlass import ConfigError
 from windlass.emulation.parse import Parsed, parse
 from windlass.emulation.parser import FORMATS, Parser, render_calls
-from windlass.emulation.parser.render import WRITTEN
+from windlass.emulation.parser.render import TEMPLATES
 from windlass.events import TextDelta, ToolCallDelta, ToolCallEnded, ToolCallStarted
 
 TOOLS = [
@@ -67,7 +67,7 @@ def pieces(text: str, seed: int) -> Iterator[str]:
 def test_any_split_of_a_text_gives_the_same(
     format: str, calls: list[Any], seed: int, prose: str
 ) -> None:
-    known = format in WRITTEN
+    known = format in TEMPLATES
     text = prose + render_calls(calls, format if known else "hermes-json")
     for named in (format, "auto") if known else (format,):
         whole = shown(parse(text, TOOLS, named))
@@ -163,7 +163,7 @@ def test_an_unknown_format_is_refused_by_name() -> None:
         parse("x", TOOLS, "klingon")
 
 
-@pytest.mark.parametrize("format", sorted(WRITTEN))
+@pytest.mark.parametrize("format", sorted(TEMPLATES))
 def test_a_text_may_end_anywhere(format: str) -> None:
     """Also in the middle of a marker: nothing breaks, and no cut string becomes an argument."""
     text = "Hm. " + render_calls([("get_weather", {"city": "Paris", "days": 3})], format)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.emulation.parsing import TOOLS, declared, read
 
 from windlass.emulation.parse import parse
-from windlass.emulation.parser.python_calls import Unreadable, python_value
+from windlass.emulation.parser.python_calls import NotPython, python_value
 
 F = declared("f", a={}, b={}, c={})
 G = declared("g", x="string")
@@ -178,7 +178,7 @@ def test_a_few_values_are_read_that_python_reads_otherwise_or_refuses(written: s
 
 @pytest.mark.parametrize("written", UNREADABLE)
 def test_what_is_no_literal_is_an_error_with_the_raw_text(written: str) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(NotPython):
         python_value(written)
     if written == "...":
         return  # who writes that explains a call
@@ -406,7 +406,7 @@ def test_a_jumble_is_what_python_reads_or_unreadable(written: str) -> None:
         wanted = None
     try:
         got = python_value(written)
-    except Unreadable:
+    except NotPython:
         return
     if wanted is not None:
         assert same(listed(got), wanted)

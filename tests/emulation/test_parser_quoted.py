@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.emulation.parsing import TOOLS, read
 
 from windlass.emulation.parser import Parser, render_call
-from windlass.emulation.parser.render import WRITTEN
+from windlass.emulation.parser.render import TEMPLATES
 from windlass.events import TextDelta
 
 CALLED = [("get_weather", {"city": "Paris"})]
@@ -84,7 +84,7 @@ SURROUNDINGS: dict[str, Callable[[str], str]] = {
 DIFFS = ("an added line", "a removed line", "a diff")
 
 
-@pytest.mark.parametrize("format", sorted(WRITTEN))
+@pytest.mark.parametrize("format", sorted(TEMPLATES))
 @pytest.mark.parametrize("name", SURROUNDINGS)
 def test_a_call_that_is_only_shown_is_text(name: str, format: str) -> None:
     text = SURROUNDINGS[name](render_call(*CALLED[0], format).strip())

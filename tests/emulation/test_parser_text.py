@@ -4,7 +4,7 @@ import pytest
 from tests.emulation.parsing import TOOLS, declared, read
 
 from windlass.emulation.parser import FORMATS, render_call
-from windlass.emulation.parser.render import WRITTEN
+from windlass.emulation.parser.render import TEMPLATES
 
 CALL = render_call("get_weather", {"city": "Paris"})
 ONE_LINE = CALL.replace("\n", "")
@@ -47,7 +47,7 @@ def test_text_that_only_looks_like_a_call_stays_text(name: str) -> None:
     assert read(iter(text)) == (text, "", [])
 
 
-@pytest.mark.parametrize("format", sorted(WRITTEN))
+@pytest.mark.parametrize("format", sorted(TEMPLATES))
 def test_an_undeclared_name_is_text_unless_only_a_call_has_such_tokens(format: str) -> None:
     text = render_call("unheard_of", {"x": 1}, format)
     found = read(text)
@@ -58,7 +58,7 @@ def test_an_undeclared_name_is_text_unless_only_a_call_has_such_tokens(format: s
         assert found.text == text.strip() or found.text == text
 
 
-@pytest.mark.parametrize("format", sorted(WRITTEN))
+@pytest.mark.parametrize("format", sorted(TEMPLATES))
 def test_without_any_tools_a_named_format_may_call_every_name(format: str) -> None:
     text = render_call("unheard_of", {"query": "x"}, format)
     assert read(text, None, format).calls == [("unheard_of", {"query": "x"})]

@@ -7,10 +7,10 @@ import pytest
 from tests.emulation.parsing import declared, read
 
 from windlass.emulation.parser import render_call
-from windlass.emulation.parser.render import WRITTEN
+from windlass.emulation.parser.render import TEMPLATES
 
 WRITE = declared("write_file", path="string", content="string", mode="integer")
-TAGGED = [name for name, written in WRITTEN.items() if written.parameter]
+TAGGED = [name for name, written in TEMPLATES.items() if written.parameter]
 TEXTS = [
     # Closing tags in the middle of a text.
     "Close it with </parameter> and go on.",

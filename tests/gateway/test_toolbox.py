@@ -217,7 +217,7 @@ def test_two_tools_of_one_name_are_refused_with_both_modules(folder: Folder) -> 
         ("def f(): ...\nTOOLS = [f, f]", ": two tools are named 'f'"),
         (
             "import socket\ndef f(x: socket.socket): ...\nTOOLS = [f]",
-            ": f: a model cannot be told of the parameter 'x': ",
+            ": f: the parameter 'x' has no JSON Schema: ",
         ),
     ],
 )

@@ -130,7 +130,7 @@ def test_a_tool_whose_parameters_are_no_schema_is_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert "tiny__broken" not in said(tmp_path)
-    assert "its parameters are no JSON Schema" in caplog.text
+    assert "the parameters are not a JSON Schema" in caplog.text
 
 
 async def test_calls_can_need_a_yes_each(tmp_path: Path) -> None:

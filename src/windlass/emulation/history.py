@@ -38,7 +38,7 @@ _PART_COST = 256
 _USE_ERRORS = "Put the call right if you can; otherwise say in plain words what went wrong."
 
 
-class History:
+class HistoryRenderer:
     """Renders messages in one format.
 
     `secret` makes the key of each result's block. The key is the same for the same result, so that

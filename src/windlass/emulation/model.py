@@ -21,7 +21,7 @@ from windlass.emulation.constrain import (
     constraint,
     is_refusal,
 )
-from windlass.emulation.history import History, with_reminder, with_system
+from windlass.emulation.history import HistoryRenderer, with_reminder, with_system
 from windlass.emulation.parser import DEFAULT_FORMAT, Parser
 from windlass.emulation.prompt import RESULT_TAG, PromptText, reminder
 from windlass.emulation.turn_reader import ParserMaker, TurnReader, Wanted
@@ -72,7 +72,7 @@ class EmulatedModel:
     ) -> None:
         self._model, self._format, self._parser, self._debug = model, format, parser, debug
         self._constrain: Constrain = constrain
-        self._history = History(format, secret)
+        self._history = HistoryRenderer(format, secret)
         self._systems: dict[object, tuple[object, str]] = {}
         self._can_stop = True
 

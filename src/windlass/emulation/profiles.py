@@ -254,7 +254,7 @@ class StepsModel:
         answer = await self._answer(_choosing(request, choices))
         return _Chosen(choices.tool(answer.text), answer.usage)
 
-    async def _answer(self, request: ModelRequest) -> "_Answer":
+    async def _answer(self, request: ModelRequest) -> "_StepAnswer":
         pieces: list[str] = []
         end = TurnEnded("other")
         async with self._model.stream(request) as events:
@@ -263,10 +263,10 @@ class StepsModel:
                     pieces.append(event.text)
                 elif isinstance(event, TurnEnded):
                     end = event
-        return _Answer("".join(pieces), end.finish, end.usage)
+        return _StepAnswer("".join(pieces), end.finish, end.usage)
 
 
-class _Answer(Struct, frozen=True):
+class _StepAnswer(Struct, frozen=True):
     text: str
     finish: FinishReason
     usage: Usage
@@ -353,7 +353,9 @@ def _asking(request: ModelRequest, messages: list[Message], schema: Schema) -> M
     return ModelRequest((*messages, Message.user(question)), settings=settings, extra=request.extra)
 
 
-def _call_events(tool: FunctionDeclaration, arguments: _Answer, spent: Usage) -> list[ModelEvent]:
+def _call_events(
+    tool: FunctionDeclaration, arguments: _StepAnswer, spent: Usage
+) -> list[ModelEvent]:
     usage = spent + arguments.usage
     if arguments.finish == "length":
         return [TurnEnded("length", usage, message_extra=_MARK)]

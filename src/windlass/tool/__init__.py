@@ -1,7 +1,7 @@
-"""`@tool`: a function becomes a `Tool`, a declaration with a validator and something to run.
+"""`@tool` makes a function a `Tool`: a declaration, a validator of arguments, and the function.
 
 Importing this package and decorating functions is cheap; pydantic is imported when the first schema
-is asked for.
+is needed.
 """
 
 from windlass.tool.declarations import InvalidSchema

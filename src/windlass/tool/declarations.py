@@ -1,4 +1,9 @@
-"""declarations"""
+"""Tool declarations from other libraries, converted to plain JSON Schema. Pure.
+
+Declarations may be dictionaries of OpenAI, of Gemini or with a name. Parameters may be JSON Schema,
+Gemini's dialect (types in capitals, `nullable`, counts as text), keys in snake case, objects of
+google-genai and other pydantic models, a pydantic class, or a worker's list of parameters.
+"""
 
 import enum
 import re
@@ -38,17 +43,17 @@ _SNAKE_KEYS = {
 
 
 class InvalidSchema(ConfigError):
-    """A tool's parameters are not a JSON Schema: `place` says where, `reason` says why."""
+    """A tool's parameters are not a JSON Schema. `place` is the wrong field, `reason` is why."""
 
     def __init__(self, tool: str, place: str, reason: str) -> None:
-        super().__init__(f"{tool}: its parameters are no JSON Schema: {place}: {reason}")
+        super().__init__(f"{tool}: the parameters are not a JSON Schema: {place}: {reason}")
         self.place, self.reason = place, reason
 
 
 def normalised_parameters(tool: str, given: Any) -> Schema:
-    """The parameters as plain JSON Schema; the given value itself if it is that already.
+    """Returns the parameters as plain JSON Schema; the given object if it is plain already.
 
-    Raises `InvalidSchema`, which names the place, for a value that is not a schema in any form.
+    Raises `InvalidSchema`, which names the wrong field, if it is not a schema in any form.
     """
     if given is None:
         return no_parameters()
@@ -67,7 +72,7 @@ def normalised_parameters(tool: str, given: Any) -> Schema:
 
 
 def plain_fields(value: Any) -> Mapping[str, Any] | None:
-    """The value as a mapping: a mapping itself, or an object of another library (pydantic)."""
+    """Returns the value as a mapping, if it is one or a pydantic object; otherwise None."""
     if isinstance(value, Mapping):
         return cast("Mapping[str, Any]", value)
     dump = None if isinstance(value, type) else getattr(value, "model_dump", None)
@@ -77,7 +82,7 @@ def plain_fields(value: Any) -> Mapping[str, Any] | None:
 
 
 class _Normaliser:
-    """Walks one tool's schema."""
+    """Normalises one tool's schema."""
 
     def __init__(self, tool: str) -> None:
         self._tool = tool
@@ -104,13 +109,10 @@ class _Normaliser:
         return _nullable(_bounds(result))
 
     def _fields(self, value: Any, place: str) -> Schema:
-        """One schema's own keys in their usual spelling, its values as JSON has them."""
+        """Returns a schema's own keys in the usual spelling, with JSON values."""
         fields = _fields_of(value)
         if fields is None:
-            said = repr(value)
-            raise InvalidSchema(
-                self._tool, place, f"expected a schema, got {said if len(said) < 80 else said[:80]}"
-            )
+            raise InvalidSchema(self._tool, place, f"expected a schema, got {repr(value)[:80]}")
         result: Schema = {}
         for key, item in fields.items():
             key = _SNAKE_KEYS.get(key, key)
@@ -128,7 +130,7 @@ class _Normaliser:
         return result
 
     def _json(self, value: Any, place: str, key: str) -> Any:
-        """Enum members by their values, tuples as lists; other values have to be JSON."""
+        """Converts enum members to values, and tuples to lists; refuses what is not JSON."""
         if isinstance(value, enum.Enum):
             return value.value
         if isinstance(value, tuple | list):
@@ -160,7 +162,7 @@ def _type(value: Any) -> Any:
 
 
 def _bounds(schema: Schema) -> Schema:
-    """Counts that are written as text, and OpenAPI's `exclusiveMinimum: true`."""
+    """Converts counts that are strings, and OpenAPI's `exclusiveMinimum: true`."""
     for key in _COUNTS:
         if isinstance(count := schema.get(key), str) and count.isdecimal():
             schema[key] = int(count)
@@ -180,7 +182,7 @@ def _nullable(schema: Schema) -> Schema:
 
 
 def _from_list(tool: str, given: Sequence[Any]) -> Schema:
-    """A worker's list: each parameter has `name`, `type`, `description` and `required`."""
+    """Reads a worker's list of parameters with `name`, `type`, `description` and `required`."""
     properties: Schema = {}
     required: list[str] = []
     for index, item in enumerate(given):
@@ -213,25 +215,26 @@ _DECLARATIONS = ("functionDeclarations", "function_declarations")
 _JSON_SCHEMAS = ("parametersJsonSchema", "parameters_json_schema", "inputSchema", "input_schema")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_LONGEST_NAME = 64
+_MAX_NAME_CHARS = 64
 
 
 def check_name(name: str) -> str:
-    """The name itself. Raises `ConfigError` when a provider would refuse it."""
-    if len(name) > _LONGEST_NAME:
+    """Returns the name. Raises `ConfigError` if a provider would refuse it."""
+    if len(name) > _MAX_NAME_CHARS:
         raise ConfigError(
-            f"the tool name {name[:80]!r} has {len(name)} characters; {_LONGEST_NAME} is the most"
+            f"the tool name {name[:80]!r} has {len(name)} characters;"
+            f" the maximum is {_MAX_NAME_CHARS}"
         )
     if not _NAME.fullmatch(name):
         raise ConfigError(
-            f"the tool name {name!r} is not valid: a letter or _ comes first,"
-            " then letters, digits, _ and -"
+            f"invalid tool name {name!r}: it must start with a letter or _, followed by"
+            " letters, digits, _ and -"
         )
     return name
 
 
 def one_declaration(value: Any) -> Declaration:
-    """The only declaration in the value. Raises `ConfigError` when there is none, or more."""
+    """Returns the only declaration in the value. Raises `ConfigError` for none or several."""
     if isinstance(value, (FunctionDeclaration, GoogleSearch)):
         return value
     fields = plain_fields(value)
@@ -239,12 +242,12 @@ def one_declaration(value: Any) -> Declaration:
         raise ConfigError(f"not a declaration: {_cut(value)} ({type(value).__name__})")
     found = list(declarations_in(fields))
     if len(found) != 1:
-        raise ConfigError(f"one function declaration is wanted here, not {len(found)}: {value!r}")
+        raise ConfigError(f"expected one function declaration, got {len(found)}: {value!r}")
     return found[0]
 
 
 def in_json_schema(declaration: Declaration) -> Declaration:
-    """The declaration with parameters in plain JSON Schema; itself if they are that already.
+    """Returns the declaration with parameters in plain JSON Schema.
 
     Raises `ConfigError` for parameters that are not a schema in any form.
     """
@@ -257,9 +260,9 @@ def in_json_schema(declaration: Declaration) -> Declaration:
 
 
 def declarations_in(value: Mapping[str, Any]) -> Iterator[Declaration]:
-    """Every declaration that the dictionary holds, with its parameters as they are written there.
+    """Yields every declaration in the dictionary, with unchanged parameters.
 
-    Raises `ConfigError` if it holds none.
+    Raises `ConfigError` if there is none.
     """
     match value:
         case {"type": "function", "function": Mapping()}:
@@ -270,8 +273,8 @@ def declarations_in(value: Mapping[str, Any]) -> Iterator[Declaration]:
             yield from _gemini_tool(value)
         case _:
             raise ConfigError(
-                f"not a tool: {_cut(value)}; a dictionary needs 'name', or 'function'"
-                " (OpenAI), or 'functionDeclarations' (Gemini)"
+                f"not a tool: {_cut(value)}; a dictionary needs the key 'name', 'function'"
+                " (OpenAI) or 'functionDeclarations' (Gemini)"
             )
 
 
@@ -292,8 +295,8 @@ def _gemini_tool(value: Mapping[str, Any]) -> Iterator[Declaration]:
 def _function(function: Mapping[str, Any], whole: Mapping[str, Any]) -> Declaration:
     name = function.get("name")
     if not isinstance(name, str):
-        raise ConfigError(f"not a tool: {_cut(whole)}; its function has no name")
-    if name in _SEARCH_FUNCTIONS:  # clients without a word for Gemini's own search say it so
+        raise ConfigError(f"not a tool: {_cut(whole)}; the function has no name")
+    if name in _SEARCH_FUNCTIONS:  # how clients without a type for Gemini's search declare it
         return GoogleSearch()
     schemas = [function[key] for key in ("parameters", *_JSON_SCHEMAS) if function.get(key)]
     description = function.get("description") or ""

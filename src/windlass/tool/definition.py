@@ -1,4 +1,4 @@
-"""definition"""
+"""`Tool`, the decorator `@tool`, and `as_tools`, which reads the tools that users list."""
 
 import difflib
 import functools
@@ -62,38 +62,38 @@ Q = ParamSpec("Q")
 
 
 OnInterrupt = Literal["tell_model", "retry", "fail"]
-"""What becomes of a call that had begun when its process ended, so that its effect is unknown."""
+"""What to do with a call that was running when its process exited: its effect is unknown."""
 
 
 class ToolOptions(Struct, frozen=True, kw_only=True):
-    """How a tool wants to be run."""
+    """How to run a tool."""
 
     timeout: float | None = None
     """Seconds that one call may take."""
     idempotent: bool = False
-    """Running it twice does no harm: it may start early and be tried again."""
+    """A repeated call does no harm: it may start early and be retried."""
     cache: float | None = None
-    """Seconds for which an answer to the same arguments is good."""
+    """Seconds for which a result is reused for the same arguments."""
     serial: bool = False
-    """Runs alone, never beside another call."""
+    """Never runs at the same time as another call."""
     approve: bool = False
-    """Each call needs somebody's yes."""
+    """Each call needs an approval."""
     after: tuple[str, ...] = ()
-    """Tools whose calls of the same round must be done first."""
+    """Tools whose calls of the same round must finish first."""
     retries: int = 2
-    """How often a failed call is tried again; only if it is idempotent."""
+    """How often to retry a failed call; only if it is idempotent."""
     on_interrupt: OnInterrupt | None = None
-    """What becomes of a call that the end of the process cut off, if not what the run says."""
+    """What to do with an interrupted call; None means the run's setting."""
     expose_errors: bool | None = None
-    """Whether the model reads the text of an exception that is not `ToolError`; None leaves it to
-    the run."""
+    """Whether the model sees the text of an exception that is not a `ToolError`; None means the
+    run's setting."""
 
     def __post_init__(self) -> None:
         for name, value in (("timeout", self.timeout), ("cache", self.cache)):
             if value is not None and (isinstance(value, bool) or not value > 0):
-                raise ConfigError(f"{name} is a number of seconds above 0, not {value!r}")
+                raise ConfigError(f"{name} must be a number of seconds above 0, not {value!r}")
         if self.retries < 0:
-            raise ConfigError(f"retries cannot be negative: {self.retries}")
+            raise ConfigError(f"retries must be 0 or more, not {self.retries}")
         if self.on_interrupt not in (None, *get_args(OnInterrupt)):
             raise ConfigError(
                 f"on_interrupt must be 'tell_model', 'retry' or 'fail', not {self.on_interrupt!r}"
@@ -101,7 +101,7 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
 
 
 class Arguments(Protocol):
-    """Turns the model's argument text into values for the function."""
+    """Validates the model's argument text."""
 
     @property
     def schema(self) -> Schema: ...
@@ -110,9 +110,9 @@ class Arguments(Protocol):
 
 
 class Tool(Generic[P, R]):
-    """A declaration, and the function that answers its calls, if there is one.
+    """A declaration, and the function that runs its calls, if there is one.
 
-    It can still be called as the plain function that it was made from.
+    A tool can be called like the function that it was made from.
     """
 
     def __init__(
@@ -125,11 +125,11 @@ class Tool(Generic[P, R]):
         options: ToolOptions = ToolOptions(),  # noqa: B008  it is frozen
         scope: Mapping[str, Any] | None = None,
     ) -> None:
-        """Without a declaration, it is read from the function when it is first asked for.
+        """Creates a tool. Without a declaration, the function's signature is read when needed.
 
-        `scope` has local names that the function's type hints use. Raises `ConfigError` for a name
-        that providers refuse, for a function that cannot be a tool, and for parameters that are no
-        JSON Schema.
+        `scope` has the local names that the function's type hints use. Raises `ConfigError` for a
+        name that providers refuse, for a function that cannot be a tool, and for parameters that
+        are not a JSON Schema.
         """
         self._static = isinstance(function, staticmethod)
         original: Any = getattr(function, "__func__", None) if self._static else function
@@ -153,47 +153,47 @@ class Tool(Generic[P, R]):
         function: Callable[..., Any] | None = None,
         **options: Any,
     ) -> "Tool":
-        """A declared tool; the options are those of `ToolOptions`. Raises `ConfigError`."""
+        """Creates a tool from a declaration and `ToolOptions`. Raises `ConfigError`."""
         return Tool(one_declaration(declaration), function, options=ToolOptions(**options))
 
     @property
     def runnable(self) -> bool:
-        """False for a tool that is only declared: its calls are handed back to the caller."""
+        """False for a tool without a function: its calls are returned to the caller."""
         return self._original is not None
 
     @cached_property
     def declaration(self) -> Declaration:
-        """What the model is told. Raises `ConfigError` when the signature has no JSON Schema."""
+        """What the model sees. Raises `ConfigError` if the signature has no JSON Schema."""
         match self._given:
             case GoogleSearch() as search:
                 return search
             case FunctionDeclaration() as given:
-                said = given.description if self._description is None else self._description
-                return msgspec.structs.replace(given, name=self.name, description=said)
+                text = given.description if self._description is None else self._description
+                return msgspec.structs.replace(given, name=self.name, description=text)
             case None:
-                said = self._description
-                said = self._signature.docstring.description if said is None else said
-                return FunctionDeclaration(self.name, said, self._arguments.schema)
+                text = self._description
+                text = self._signature.docstring.description if text is None else text
+                return FunctionDeclaration(self.name, text, self._arguments.schema)
 
     @cached_property
     def function(self) -> AnyCallable | None:
-        """What answers a call: takes the validated arguments and the injected ones by keyword."""
+        """The function to run: it takes validated and injected arguments by keyword."""
         return None if self._original is None else by_keyword(self._original, self._signature)
 
     @property
     def dependencies(self) -> Mapping[str, Depends]:
-        """The parameters that are injected."""
+        """The injected parameters."""
         return self._signature.dependencies
 
     @property
     def context_parameter(self) -> str | None:
-        """The parameter that takes the `ToolContext`."""
+        """The name of the parameter for the `ToolContext`."""
         return self._signature.context_parameter
 
     def validate(self, json_text: str) -> dict[str, Any]:
-        """The keyword arguments that the model's text stands for, as the types that were asked for.
+        """Returns the keyword arguments in the model's text, converted to the declared types.
 
-        Raises `InvalidArguments`, whose text names each field and what was expected.
+        Raises `InvalidArguments`, whose text names each wrong field and the expected value.
         """
         return self._arguments.validate(json_text)
 
@@ -204,7 +204,7 @@ class Tool(Generic[P, R]):
         description: str | None = None,
         options: ToolOptions | None = None,
     ) -> "Tool[P, R]":
-        """The same tool under another name, told in other words or run in another way."""
+        """Returns the same tool with another name, description or options."""
         return Tool(
             self._given,
             self._original,
@@ -226,7 +226,7 @@ class Tool(Generic[P, R]):
         self: "Tool[Concatenate[Any, Q], R]", instance: object, owner: type | None = None, /
     ) -> "Tool[Q, R]": ...
     def __get__(self, instance: Any, owner: type | None = None, /) -> "Tool[..., R]":
-        """A tool in a class body binds as the function would."""
+        """Binds a tool in a class body like a method."""
         original: Any = self._original
         if isinstance(original, classmethod):
             bound: Any = cast("Any", original).__get__(instance, owner)
@@ -243,7 +243,7 @@ class Tool(Generic[P, R]):
             scope=self._scope,
         )
 
-    # A bound method is a new tool each time it is looked up; cached answers belong to equal ones.
+    # Each access to a bound method creates a new tool; equal tools share cached results.
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tool):
             return NotImplemented
@@ -268,64 +268,64 @@ class Tool(Generic[P, R]):
     @cached_property
     def _arguments(self) -> Arguments:
         if self._given is None:
-            return _signed_arguments(self.name, self._signature)
-        from windlass.tool.arguments.by_schema import DeclaredArguments
+            return _arguments_of(self.name, self._signature)
+        from windlass.tool.arguments.by_schema import SchemaArguments
 
         given = self._given
         parameters = no_parameters() if isinstance(given, GoogleSearch) else given.parameters
-        # Without a function nothing is known of what it would refuse.
+        # Without a function, unknown arguments cannot be refused.
         takes_any = self._original is None or self._signature.open
-        return DeclaredArguments(self.name, parameters, open=takes_any)
+        return SchemaArguments(self.name, parameters, open=takes_any)
 
 
-_signed: weakref.WeakKeyDictionary[Signature, Arguments] = weakref.WeakKeyDictionary()
-_alike: dict[Any, Arguments] = {}
-_MOST_ALIKE = 500
+_by_signature: weakref.WeakKeyDictionary[Signature, Arguments] = weakref.WeakKeyDictionary()
+_by_shape: dict[Any, Arguments] = {}
+_MAX_SHAPES = 500
 
 
-def _signed_arguments(name: str, signature: Signature) -> Arguments:
-    """Built once for a signature, which lives as long as its function, and for others like it."""
-    if (known := _signed.get(signature)) is not None:
+def _arguments_of(name: str, signature: Signature) -> Arguments:
+    """Returns the validator of a signature, cached for it and for signatures of the same shape."""
+    if (known := _by_signature.get(signature)) is not None:
         return known
     try:
-        built = _alike.get(signature.shape)
+        built = _by_shape.get(signature.shape)
     except TypeError:  # a default or a hint without a hash
         built = _build_arguments(name, signature)
     else:
         if built is None:
-            if len(_alike) >= _MOST_ALIKE:
-                _alike.clear()
-            built = _alike[signature.shape] = _build_arguments(name, signature)
-    _signed[signature] = built
+            if len(_by_shape) >= _MAX_SHAPES:
+                _by_shape.clear()
+            built = _by_shape[signature.shape] = _build_arguments(name, signature)
+    _by_signature[signature] = built
     return built
 
 
 def _build_arguments(name: str, signature: Signature) -> Arguments:
-    from windlass.tool.arguments.by_signature import SignedArguments
+    from windlass.tool.arguments.by_signature import SignatureArguments
 
-    return SignedArguments(name, signature)
+    return SignatureArguments(name, signature)
 
 
 def name_of(function: AnyCallable | None) -> str:
-    """The name that a function gives its tool. Raises `ConfigError` if it has none."""
+    """Returns the tool name of a function. Raises `ConfigError` if it has none."""
     while isinstance(function, functools.partial):
         function = cast("AnyCallable", function.func)
     if function is None:
         raise ConfigError("a tool needs a declaration or a function")
     name = getattr(function, "__name__", None) or type(function).__name__
     if name == "<lambda>":
-        raise ConfigError("a lambda has no name: give it one with tool(..., name='...')")
+        raise ConfigError("a lambda has no name; use tool(..., name='...')")
     return name
 
 
 def _checked(given: Declaration | None, *, runs: bool) -> Declaration | None:
-    """The declaration in plain JSON Schema. Raises `InvalidSchema`."""
+    """Returns the declaration in plain JSON Schema. Raises `InvalidSchema`."""
     if not isinstance(given, FunctionDeclaration):
         return given
     checked = in_json_schema(given)
     assert isinstance(checked, FunctionDeclaration)
     if checked.parameters != no_parameters():
-        # Imported here: it weighs more than everything that a function's own tool needs.
+        # Imported here, because tools made from functions do not need it.
         from windlass.tool.arguments.by_schema import check_parameters
 
         check_parameters(checked.name, checked.parameters, runs=runs)
@@ -345,13 +345,13 @@ def _declared_name(declaration: Declaration | None) -> str | None:
 def _refuse_generator(name: str, function: AnyCallable) -> None:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(
-            f"{name}: a generator cannot be a tool; return the result, and report on the way with"
+            f"{name}: a generator cannot be a tool; return the result, and report progress with"
             " ToolContext.progress"
         )
 
 
 Earlier: TypeAlias = str | AnyCallable | Tool
-"""A tool that must come first: itself, its function or its name."""
+"""A tool that must finish first: the tool, its function or its name."""
 
 
 @overload
@@ -395,10 +395,10 @@ def tool(
     after: Iterable[Earlier] = (),
     **options: Any,
 ) -> Any:
-    """Makes a function a tool: `@tool` alone, with options, or `tool(function, ...)`.
+    """Makes a function a tool: `@tool`, `@tool(...)` or `tool(function, ...)`.
 
-    The options are those of `ToolOptions`; `after` takes tools, functions and names. Raises
-    `ConfigError` for a name that providers refuse and for options that make no sense.
+    The options are those of `ToolOptions`; `after` accepts tools, functions and names. Raises
+    `ConfigError` for a name that providers refuse and for invalid options.
     """
     for option in options:
         if option not in ToolOptions.__struct_fields__:
@@ -431,7 +431,7 @@ RENAMED = {
     "exclusive": "serial",
     "show_errors": "expose_errors",
 }
-"""What other libraries call an option of a tool, and what it is called here."""
+"""The names of options in other libraries, and their names here."""
 
 
 def _hint(option: str) -> str:
@@ -449,7 +449,7 @@ def _names(after: Iterable[Earlier]) -> tuple[str, ...]:
 
 
 def _local_names(function: AnyCallable, around: types.FrameType) -> dict[str, Any] | None:
-    """What the type hints, while they are text, need of the names around the function."""
+    """Returns the local names that type hints use while they are strings."""
     if around.f_locals is around.f_globals or not (names := hint_names(function)):
         return None
     known = around.f_locals
@@ -457,9 +457,10 @@ def _local_names(function: AnyCallable, around: types.FrameType) -> dict[str, An
 
 
 def as_tools(items: Iterable[Any]) -> list[Tool]:
-    """What users put in `tools=[...]`, as tools.
+    """Returns the items of `tools=[...]` as tools.
 
-    Raises `DuplicateTool` for two of one name, and `ConfigError` for what cannot be a tool.
+    Raises `DuplicateTool` for two tools of one name, and `ConfigError` for anything else that is
+    not a tool.
     """
     whole: Any = items
     if isinstance(whole, (str, Mapping, Tool)) or not isinstance(whole, Iterable):
@@ -468,7 +469,7 @@ def as_tools(items: Iterable[Any]) -> list[Tool]:
 
 
 def checked(tools: Iterable[Tool]) -> list[Tool]:
-    """The tools, if they go together. Raises `DuplicateTool`, and `ConfigError` for a circle."""
+    """Returns the tools. Raises `DuplicateTool`, and `ConfigError` for a cycle of `after`."""
     known: dict[str, Tool] = {}
     for tool in tools:
         if tool.name in known:
@@ -476,7 +477,7 @@ def checked(tools: Iterable[Tool]) -> list[Tool]:
         known[tool.name] = tool
     if any(tool.options.after for tool in known.values()):
         for name in known:
-            _refuse_circle(name, known, ())
+            _refuse_cycle(name, known, ())
     return list(known.values())
 
 
@@ -484,7 +485,7 @@ def _tools_of(item: Any) -> Iterable[Tool]:
     match item:
         case Tool():
             return (cast("Tool", item),)
-        # Since Python 3.13 a classmethod over a tool gives a method around it.
+        # Since Python 3.13, a classmethod around a tool returns a method.
         case types.MethodType() if isinstance(item.__func__, Tool):
             return (cast("Tool", item.__func__).__get__(item.__self__),)
         case FunctionDeclaration() | GoogleSearch():
@@ -494,7 +495,7 @@ def _tools_of(item: Any) -> Iterable[Tool]:
             return [Tool(declaration) for declaration in declarations]
         case type():
             name = item.__qualname__
-            raise ConfigError(f"not a tool: the class {name}; give an instance or a method of it")
+            raise ConfigError(f"not a tool: the class {name}; use an instance or a method of it")
         case _ if callable(item):
             return (Tool(None, item),)
         case _ if (fields := plain_fields(item)) is not None:  # google-genai's, or the MCP SDK's
@@ -503,10 +504,10 @@ def _tools_of(item: Any) -> Iterable[Tool]:
             raise ConfigError(f"not a tool: {item!r} ({type(item).__name__})")
 
 
-def _refuse_circle(name: str, tools: Mapping[str, Tool], path: tuple[str, ...]) -> None:
+def _refuse_cycle(name: str, tools: Mapping[str, Tool], path: tuple[str, ...]) -> None:
     if name in path:
-        circle = " after ".join((*path[path.index(name) :], name))
-        raise ConfigError(f"these tools wait for each other: {circle}")
+        cycle = " after ".join((*path[path.index(name) :], name))
+        raise ConfigError(f"these tools wait for each other: {cycle}")
     for earlier in tools[name].options.after:
         if earlier in tools:
-            _refuse_circle(earlier, tools, (*path, name))
+            _refuse_cycle(earlier, tools, (*path, name))

@@ -1,7 +1,7 @@
-"""What a docstring says: a description for the model, and a sentence for each parameter.
+"""Docstrings: the description of a function, and of each parameter.
 
-Google, NumPy and Sphinx styles are read, also mixed. Sections about parameters, results and
-exceptions leave the description; anything else, such as notes and examples, stays in it.
+Google, NumPy and Sphinx styles are supported, also mixed. The description excludes the sections
+about parameters, results and exceptions; it includes everything else, such as notes and examples.
 """
 
 import inspect
@@ -70,7 +70,7 @@ class Docstring(NamedTuple):
 
 
 def parse_docstring(text: str | None) -> Docstring:
-    """The parts of a docstring that a model is told."""
+    """Returns the parts of a docstring that a model sees."""
     lines = inspect.cleandoc(text or "").splitlines()
     described: list[str] = []
     parameters: dict[str, list[str]] = {}
@@ -79,20 +79,20 @@ def parse_docstring(text: str | None) -> Docstring:
         position = _read_block(lines, position, described, parameters)
     return Docstring(
         re.sub(r"\n{3,}", "\n\n", "\n".join(described)).strip(),
-        {name: joined for name, said in parameters.items() if (joined := " ".join(said).strip())},
+        {name: joined for name, text in parameters.items() if (joined := " ".join(text).strip())},
     )
 
 
 def _read_block(
     lines: list[str], start: int, described: list[str], parameters: dict[str, list[str]]
 ) -> int:
-    """Reads one line of description, one field or one section; says where the next begins."""
+    """Reads one line of description, one field or one section, and returns where it ends."""
     line = lines[start]
     if (field := _FIELD.match(line)) and field["key"] in _FIELD_PARAMETERS | _FIELD_DROPPED:
         end = _indented_until(lines, start + 1, over=0)
         if field["key"] in _FIELD_PARAMETERS and (words := field["argument"].split()):
-            said = [field["text"], *(more.strip() for more in lines[start + 1 : end])]
-            parameters.setdefault(words[-1].lstrip("*"), said)
+            text = [field["text"], *(more.strip() for more in lines[start + 1 : end])]
+            parameters.setdefault(words[-1].lstrip("*"), text)
         return end
     title = _section_title(lines, start)
     if title in _PARAMETER_SECTIONS | _DROPPED_SECTIONS:
@@ -107,14 +107,14 @@ def _read_block(
 
 
 def _section_title(lines: list[str], index: int) -> str | None:
-    """The title in lower case, if a section starts here: `Args:` or an underlined `Parameters`."""
+    """Returns the lower-case title of a section that starts here: `Args:` or an underlined one."""
     line = lines[index].rstrip()
     following = lines[index + 1] if index + 1 < len(lines) else ""
     if line[:1].isspace():
         return None
     if line.endswith(":"):
         title = line[:-1].lower()
-        # "Returns:" at the very end, or followed by an indented block or a blank line.
+        # "Returns:" at the end, or before an indented block or a blank line.
         return title if title in _SECTIONS and (not following or following[0].isspace()) else None
     return line.lower() if line.lower() in _SECTIONS and _UNDERLINE.fullmatch(following) else None
 
@@ -127,7 +127,7 @@ def _next_section(lines: list[str], start: int) -> int:
 
 
 def _indented_until(lines: list[str], start: int, *, over: int) -> int:
-    """Where the block that is indented by more than `over` ends; blank lines belong to it."""
+    """Returns the end of the block that is indented by more than `over`, with blank lines."""
     index = start
     while index < len(lines) and (not lines[index].strip() or _indent(lines[index]) > over):
         index += 1
@@ -137,7 +137,7 @@ def _indented_until(lines: list[str], start: int, *, over: int) -> int:
 def _read_entries(
     block: list[str], entry: re.Pattern[str], parameters: dict[str, list[str]]
 ) -> None:
-    """Entries stand at the block's own indentation; what is deeper continues the entry above."""
+    """Reads entries at the block's own indentation; deeper lines continue the entry above."""
     indent = min((_indent(line) for line in block if line.strip()), default=0)
     current: list[str] = []
     for line in block:

@@ -1,4 +1,7 @@
-"""signature"""
+"""The signature of a function: its parameters, type hints, docstring and injected values.
+
+`Depends` and `ToolContext` are the types of injected parameters, which the model does not see.
+"""
 
 import contextlib
 import functools
@@ -20,8 +23,8 @@ from windlass.tool.docstrings import Docstring, parse_docstring
 Report = Callable[[float | None, str | None, Any], None]
 
 
-class Decision(Protocol):
-    """What somebody says to a call: `Approval`, as far as a tool needs to know."""
+class ApprovalDecision(Protocol):
+    """The answer to a request for approval: the fields of `Approval` that a tool needs."""
 
     @property
     def approved(self) -> bool: ...
@@ -31,69 +34,69 @@ class Decision(Protocol):
     def reason(self) -> str | None: ...
 
 
-Ask = Callable[[FunctionCall], Awaitable[Decision]]
+Ask = Callable[[FunctionCall], Awaitable[ApprovalDecision]]
 
 
 @dataclass(frozen=True, slots=True)
 class Depends:
-    """`Annotated[T, Depends(function)]`: the parameter's value is what the function returns.
+    """Injects a value: in `Annotated[T, Depends(function)]`, the function returns the value.
 
-    The model does not see the parameter. The function is called once per run. It may be sync or
-    async, have `Depends` parameters of its own, and be a generator: what follows its `yield` is
-    done at the run's end.
+    The model does not see the parameter. The function is called once in each run. It may be sync or
+    async, have `Depends` parameters of its own, and be a generator: the code after its `yield` runs
+    at the end of the run.
     """
 
     function: Callable[..., Any]
 
 
-def _unheard(progress: float | None, message: str | None, data: Any) -> None:
-    """A context that nobody listens to, as in a direct call."""
+def _ignore_progress(progress: float | None, message: str | None, data: Any) -> None:
+    """Ignores progress, as in a direct call."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusal:
+class _Denied:
     approved: bool = False
     arguments: dict[str, Any] | None = None
-    reason: str | None = "there is nobody to ask"
+    reason: str | None = "no approver is available"
 
 
-async def _unasked(call: FunctionCall) -> Decision:
-    """A context with nobody behind it, as in a direct call: the answer is no."""
-    return _Refusal()
+async def _deny(call: FunctionCall) -> ApprovalDecision:
+    """Denies every call, as in a direct call, which has no approver."""
+    return _Denied()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """A running call, as its tool sees it. A parameter of this type is hidden from the model."""
+    """The running call. The model does not see a parameter of this type."""
 
     run_id: str = ""
     call_id: str = ""
     round: int = 1
     name: str = ""
     deadline: float | None = None
-    """When the call must be done, on the clock of `time.monotonic`; None for no limit."""
-    report: Report = field(default=_unheard, repr=False)
-    ask: Ask = field(default=_unasked, repr=False)
-    """Asks whoever approves the run's calls, in the middle of this one. The call that is given is
-    what they are shown, and needs an id of its own."""
+    """When the call times out, as a time of `time.monotonic`; None means no limit."""
+    report: Report = field(default=_ignore_progress, repr=False)
+    ask: Ask = field(default=_deny, repr=False)
+    """Asks the run's approver while this call runs. The approver sees the given call, which needs
+    its own id."""
 
     @property
     def call_key(self) -> str:
-        """One key per call over all runs: what a service wants as its idempotency key."""
+        """A key that is unique for each call in all runs: use it as an idempotency key."""
         return f"{self.run_id}:{self.call_id}"
 
     def progress(
         self, progress: float | None = None, message: str | None = None, data: Any = None
     ) -> None:
-        """Tells those who follow the run how far the call is. May be called from any thread."""
+        """Reports progress to the run's subscribers. May be called from any thread."""
         self.report(progress, message, data)
 
 
-_PYDANTIC_TAKES_TYPED_DICTS = sys.version_info >= (3, 12)
+_PYDANTIC_ACCEPTS_TYPED_DICTS = sys.version_info >= (3, 12)
 
 
 def namespace_of(function: object) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The globals of a function and the names of its closure: what its hints, as text, refer to."""
+    """Returns the globals and the closure's names, which hints that are strings refer to."""
     code = getattr(function, "__code__", None)
     names: tuple[str, ...] = getattr(code, "co_freevars", ())
     local: dict[str, Any] = {}
@@ -109,7 +112,7 @@ def namespace_of(function: object) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def hint_names(function: object) -> set[str]:
-    """The names inside those hints that are text, as under `from __future__ import annotations`."""
+    """Returns the names in hints that are strings, as with `from __future__ import annotations`."""
     names: set[str] = set()
     for hint in getattr(function, "__annotations__", {}).values():
         if isinstance(hint, str):
@@ -125,31 +128,31 @@ def _identifiers(text: str) -> set[str]:
 
 
 def resolved_hint(hint: Any, global_names: dict[str, Any], local_names: Mapping[str, Any]) -> Any:
-    """The hint as a type, its `Annotated` metadata kept. Raises `NameError` for unknown names."""
+    """Returns the hint as a type, with its `Annotated` metadata. Raises `NameError`."""
     holder = types.SimpleNamespace(__annotations__={"hint": hint})
     hints = typing.get_type_hints(holder, global_names, dict(local_names), include_extras=True)
     resolved = hints["hint"]
-    return resolved if _PYDANTIC_TAKES_TYPED_DICTS else _with_portable_typed_dicts(resolved, {})
+    return resolved if _PYDANTIC_ACCEPTS_TYPED_DICTS else _with_portable_typed_dicts(resolved, {})
 
 
 def metadata_of(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The bare type and what `Annotated` says about it."""
+    """Returns the bare type and its `Annotated` metadata."""
     if get_origin(hint) is Annotated:
         return hint.__origin__, hint.__metadata__
     return hint, ()
 
 
 def described_by(hint: Any) -> str | None:
-    """The description in `Annotated[T, "description"]`, or in PEP 727's `Doc`."""
+    """Returns the description in `Annotated[T, "description"]` or in PEP 727's `Doc`."""
     for item in metadata_of(hint)[1]:
-        said = item if isinstance(item, str) else getattr(item, "documentation", None)
-        if isinstance(said, str):
-            return said
+        text = item if isinstance(item, str) else getattr(item, "documentation", None)
+        if isinstance(text, str):
+            return text
     return None
 
 
 def unpacked_fields(hint: Any) -> dict[str, tuple[Any, bool]] | None:
-    """For `**kwargs: Unpack[SomeTypedDict]`: each field's type and whether it is required."""
+    """Returns each field's type, and whether it is required, of `Unpack[SomeTypedDict]`."""
     if get_origin(hint) not in (typing.Unpack, typing_extensions.Unpack):
         return None
     (fields,) = get_args(hint)
@@ -175,10 +178,8 @@ _QUALIFIERS = (
 )
 
 
-# Python 3.11: pydantic refuses its `typing.TypedDict` and takes the backport's, so each is copied.
-
-
 def _with_portable_typed_dicts(hint: Any, done: dict[Any, Any]) -> Any:
+    """Replaces `typing.TypedDict` with the backport's, which pydantic needs on Python 3.11."""
     if typing.is_typeddict(hint) and type(hint).__module__ == "typing":
         return done[hint] if hint in done else _portable_typed_dict(hint, done)
     arguments = get_args(hint)
@@ -197,7 +198,7 @@ def _with_portable_typed_dicts(hint: Any, done: dict[Any, Any]) -> Any:
 def _portable_typed_dict(kind: Any, done: dict[Any, Any]) -> Any:
     empty: dict[str, Any] = {}
     copy = cast("Any", typing_extensions.TypedDict)(kind.__name__, empty)
-    done[kind] = copy  # before its fields, which may name it again
+    done[kind] = copy  # before its fields, which may refer to it
     hints = typing.get_type_hints(kind, include_extras=True)
     copy.__annotations__ = {
         name: _with_portable_typed_dicts(_without_qualifiers(hint), done)
@@ -213,7 +214,7 @@ def _portable_typed_dict(kind: Any, done: dict[Any, Any]) -> Any:
 
 AnyCallable: TypeAlias = Callable[..., Any]
 MISSING: Final = inspect.Parameter.empty
-"""No annotation, or no default."""
+"""The annotation or default of a parameter without one."""
 _NO_DOCSTRING: Final = Docstring("", {})
 
 
@@ -225,7 +226,7 @@ class Parameter:
     hint: Any = MISSING
     default: Any = MISSING
     optional: bool = False
-    """May be left out though no default is known: a field of an unpacked TypedDict."""
+    """Whether it may be omitted without a default: a field of an unpacked TypedDict."""
 
     @property
     def required(self) -> bool:
@@ -234,42 +235,42 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Signature:
-    """The parameters of a callable, sorted by who gives them, and what its docstring says."""
+    """The parameters of a callable, by who provides them, and its docstring."""
 
     parameters: tuple[Parameter, ...] = ()
     dependencies: Mapping[str, Depends] = field(default_factory=dict[str, Depends])
     context_parameter: str | None = None
     hidden: frozenset[str] = frozenset()
-    """Names that the model must not give: injected, or bound by a partial."""
+    """Names that the model must not use: injected, or bound by a partial."""
     extras: Any = MISSING
-    """The type of the values of `**kwargs`; `MISSING` without one."""
+    """The type of the values of `**kwargs`; `MISSING` without `**kwargs`."""
     positional_only: tuple[inspect.Parameter, ...] = ()
     docstring: Docstring = _NO_DOCSTRING
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Equal for functions that take the same arguments, such as a closure made anew each time.
+        """A value that is equal for functions with the same arguments, such as two closures.
 
-        Types stand beside the defaults because 1, 1.0 and True are equal.
+        It includes the types of the defaults, because 1, 1.0 and True are equal.
         """
         kinds: list[Any] = [type(each.default) for each in self.parameters]
-        said = tuple(self.docstring.parameters.items())
-        return (self.parameters, *kinds, self.hidden, self.extras, said)
+        descriptions = tuple(self.docstring.parameters.items())
+        return (self.parameters, *kinds, self.hidden, self.extras, descriptions)
 
     @property
     def open(self) -> bool:
-        """Whether the callable takes arguments of any name."""
+        """Whether the callable accepts arguments of any name."""
         return self.extras is not MISSING
 
 
-# A plain function comes anew with every run: what was read from it is kept as long as it lives.
+# Each run may get the same plain function: its signature is cached as long as it exists.
 _signatures: weakref.WeakKeyDictionary[Any, dict[bool, Signature]] = weakref.WeakKeyDictionary()
 
 
 def signature_of(function: AnyCallable, scope: Mapping[str, Any] | None = None) -> Signature:
-    """The callable's signature; `scope` has names that its hints may use besides its globals.
+    """Returns the callable's signature. `scope` has further names that its hints use.
 
-    Raises `ConfigError` when a type cannot be resolved or the callable cannot be inspected.
+    Raises `ConfigError` if a type cannot be resolved or the callable cannot be inspected.
     """
     key, bound = _identity(function)
     try:
@@ -282,7 +283,7 @@ def signature_of(function: AnyCallable, scope: Mapping[str, Any] | None = None) 
 
 
 def _identity(function: AnyCallable) -> tuple[Any, bool]:
-    """What the signature belongs to: methods of all instances share their function's."""
+    """Returns the key of the cached signature: methods of all instances share one."""
     if isinstance(function, types.MethodType):
         return function.__func__, True
     call = type(function).__call__
@@ -300,7 +301,7 @@ def _is_builtin(function: AnyCallable) -> bool:
 
 
 def underlying(function: AnyCallable) -> AnyCallable:
-    """The plain function inside a method, a partial, a wrapper or a callable object."""
+    """Returns the plain function inside a method, a partial, a wrapper or a callable object."""
     while True:
         if isinstance(function, functools.partial):
             function = cast("AnyCallable", function.func)
@@ -317,7 +318,7 @@ def underlying(function: AnyCallable) -> AnyCallable:
 
 
 def is_async(function: AnyCallable) -> bool:
-    """Whether calling it gives a coroutine: also through methods, partials and `__call__`."""
+    """Whether a call returns a coroutine, also through methods, partials and `__call__`."""
     if inspect.iscoroutinefunction(function):
         return True
     if isinstance(function, types.FunctionType):
@@ -328,7 +329,7 @@ def is_async(function: AnyCallable) -> bool:
 
 
 def by_keyword(function: AnyCallable, signature: Signature) -> AnyCallable:
-    """The function, callable with keywords alone; itself if it has no positional-only ones."""
+    """Returns a function that accepts all arguments by keyword."""
     if not (positional := signature.positional_only):
         return function
 
@@ -348,7 +349,7 @@ def _read(function: AnyCallable, scope: Mapping[str, Any]) -> Signature:
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{name}: its signature cannot be read ({error})") from error
+        raise ConfigError(f"{name}: cannot read the signature ({error})") from error
     bound: Mapping[str, Any] = getattr(function, "keywords", {}) if _is_partial(function) else {}
     reader = _Reader(name, underlying(function), scope)
     for parameter in parameters.values():
@@ -360,7 +361,7 @@ def _read(function: AnyCallable, scope: Mapping[str, Any]) -> Signature:
 
 
 class _Reader:
-    """Sorts the parameters of one callable."""
+    """Reads the parameters of one callable."""
 
     def __init__(self, name: str, function: AnyCallable, scope: Mapping[str, Any]) -> None:
         self._name = name
@@ -374,7 +375,7 @@ class _Reader:
         self.hidden: set[str] = set()
 
     def add(self, parameter: inspect.Parameter) -> None:
-        # What *args would take has no name that a model could use.
+        # Arguments of *args have no names, so a model cannot use them.
         if parameter.kind is parameter.VAR_POSITIONAL:
             return
         hint = self._hint(parameter)
@@ -426,8 +427,8 @@ class _Reader:
             return resolved_hint(parameter.annotation, self._globals, self._locals)
         except (NameError, AttributeError, TypeError, SyntaxError) as error:
             raise ConfigError(
-                f"{self._name}: the type {parameter.annotation!r} of {parameter.name!r} cannot be"
-                f" resolved ({error}); names that it uses must exist where the function is defined"
+                f"{self._name}: cannot resolve the type {parameter.annotation!r} of"
+                f" {parameter.name!r} ({error}); define its names where the function is defined"
             ) from error
 
 
@@ -439,7 +440,7 @@ def _is_context(hint: Any) -> bool:
 
 
 def _docstring_of(function: AnyCallable) -> Docstring:
-    """A callable object may be described at its `__call__` or at its class."""
+    """Returns the docstring, for a callable object from its `__call__` or its class."""
     inner = underlying(function)
     own = parse_docstring(inner.__doc__)
     holder = function

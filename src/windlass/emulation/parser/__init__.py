@@ -1,4 +1,7 @@
-"""Text into calls, and calls into text: one engine, and a table for each format."""
+"""The parser of calls in text, and the writer of calls as text.
+
+One engine (`engine`) reads all formats; each format is a table (`formats`).
+"""
 
 from windlass.emulation.parser.engine import Parser
 from windlass.emulation.parser.format import Format

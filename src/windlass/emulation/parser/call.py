@@ -1,4 +1,8 @@
-"""call"""
+"""The state of a call that is being read, and the functions that may be called.
+
+`Declared` resolves the names that a model writes. `CallReading` is what the readers of arguments
+work with: the text, the declared functions, and the output of the call.
+"""
 
 import re
 from bisect import bisect_left
@@ -7,20 +11,20 @@ from functools import cached_property
 from typing import Any, Literal, cast
 
 from windlass.content import FunctionDeclaration, Schema
-from windlass.emulation.parser.output import Output
+from windlass.emulation.parser.output import ParserOutput
 from windlass.emulation.parser.pattern import Pattern
 from windlass.emulation.parser.source import Source, Step
 
 Trust = Literal["any", "marked", "declared"]
-"""Which names a marker makes callable.
+"""Which names may be called after a marker.
 
-any: its tokens are nobody's prose; whoever writes them calls, and hears that the name is unknown.
-marked: plain text that is clearly a call; any name as long as no functions are declared.
-declared: text that could be anything; only a declared name makes it a call.
+any: special tokens that never occur in prose. Any name is a call, also an unknown one.
+marked: plain text that is clearly a call. Any name is a call if no functions are declared.
+declared: text that may be anything. Only a declared name is a call.
 """
 
 INPUT = "__input"
-"""The name of an argument that a model gives without a name, and the function does not tell."""
+"""The name of an argument without a name, if the function does not have exactly one parameter."""
 
 _PREFIXES = ("functions.", "default_api.", "default_api:", "tools.", "tool.")
 _NUMBER = re.compile(r":\d+$")
@@ -29,10 +33,12 @@ _CALLABLE = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*)*")
 _PLACEHOLDER = re.compile(
     r"(?:(?:example|my|your|some|the)_)?(?:function|func|tool)(?:_?name)?", re.IGNORECASE
 )
-"""What documentation writes where a name would stand."""
+"""Placeholder names in documentation."""
 
 
 class Declared:
+    """The functions that the model may call."""
+
     def __init__(self, functions: Iterable[FunctionDeclaration] | None) -> None:
         self._parameters = {function.name: function.parameters for function in functions or ()}
 
@@ -42,21 +48,21 @@ class Declared:
     def __bool__(self) -> bool:
         return bool(self._parameters)
 
-    def meant(self, written: str, trust: Trust) -> str | None:
-        """The function that the written name stands for, if it may be called."""
+    def resolve(self, written: str, trust: Trust) -> str | None:
+        """Returns the name of the function that is written; None if it may not be called."""
         written = written.strip()
         for name in (written, *_shorter(written)):
             if name in self._parameters:
                 return name
-        if trust != "declared" and (whole := self._whole(written)):
-            return whole
+        if trust != "declared" and (completed := self._completed(written)):
+            return completed
         if trust == "declared" or (trust == "marked" and self._parameters):
             return None
         name = min(_shorter(written), key=len, default=written)
         return name if _CALLABLE.fullmatch(name) and not _PLACEHOLDER.fullmatch(name) else None
 
-    def _whole(self, written: str) -> str | None:
-        """The one declared name that was cut short, or left out for a number."""
+    def _completed(self, written: str) -> str | None:
+        """Returns the one declared name that the model shortened, or replaced by a number."""
         if written.isdecimal():
             return self._sorted[0] if len(self._sorted) == 1 else None
         start = written.removesuffix("...").removesuffix("…")
@@ -70,8 +76,6 @@ class Declared:
     def _sorted(self) -> list[str]:
         return sorted(self._parameters)
 
-    # What a function takes.
-
     def schema(self, name: str) -> Schema:
         return self._parameters.get(name) or {}
 
@@ -80,13 +84,13 @@ class Declared:
         return cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
 
     def only_parameter(self, name: str) -> str:
-        """The parameter that an input without a name goes to."""
+        """Returns the parameter for an argument without a name."""
         properties = self.properties(name)
         return next(iter(properties)) if len(properties) == 1 else INPUT
 
 
 def _shorter(written: str) -> Iterable[str]:
-    """The name without what a format or a proxy puts around it."""
+    """Yields the name without prefixes and suffixes that formats and proxies add."""
     bare = _NUMBER.sub("", written).strip("*`").removesuffix(".call")
     for prefix in _PREFIXES:
         bare = bare.removeprefix(prefix)
@@ -98,29 +102,29 @@ def _shorter(written: str) -> Iterable[str]:
 
 
 class NotACall(Exception):
-    """What has been read so far only looked like a call."""
+    """The text only looked like a call."""
 
 
-class Reading:
-    """From a marker on: nothing is said until a name is found that may be called."""
+class CallReading:
+    """Reads the calls after one marker. There is no output before a callable name is found."""
 
     def __init__(
         self,
         source: Source,
         declared: Declared,
-        output: Output,
+        output: ParserOutput,
         trust: Trust,
         ends: Pattern | None,
-        give_back: Callable[[str], None],
+        emit_text: Callable[[str], None],
     ) -> None:
         self.source, self.declared, self.ends = source, declared, ends
         self.trust: Trust = trust
-        self._output, self._give, self.write = output, give_back, output.write
+        self._output, self._emit_text, self.write = output, emit_text, output.write
         self.name = ""
         self.calls = 0
         self.open = False
-        self.hopeless = False
-        """What is being read is read to its end, and is text."""
+        self.is_text = False
+        """Whether the current value is not a call; it is read to its end as text."""
 
     @property
     def implicit(self) -> bool:
@@ -128,12 +132,12 @@ class Reading:
 
     @property
     def opens_line(self) -> bool:
-        """Whether only space is before the marker on its line."""
+        """Whether the marker is the first text on its line."""
         return self._output.line.is_blank
 
-    def meant(self, written: str) -> str:
-        """The function that the name stands for. Raises `NotACall` if it may not be called."""
-        if (name := self.declared.meant(written, self.trust)) is None:
+    def resolve(self, written: str) -> str:
+        """Returns the function of the written name. Raises `NotACall` if it may not be called."""
+        if (name := self.declared.resolve(written, self.trust)) is None:
             raise NotACall
         return name
 
@@ -142,32 +146,32 @@ class Reading:
         self._output.start_call(name)
         self.name, self.open = name, True
 
-    def spoil(self) -> None:
-        """The arguments cannot be read, or not all of them have come."""
-        self._output.spoil()
+    def invalidate(self) -> None:
+        """Marks the arguments as unreadable or incomplete, so that the call cannot run."""
+        self._output.invalidate()
 
     def end(self) -> None:
         self._output.end_call()
         self.calls += 1
         self.open = False
 
-    def say(self, name: str, json: str) -> None:
-        """A call whose arguments are all there."""
+    def add(self, name: str, json: str) -> None:
+        """Adds a call with complete arguments."""
         self.start(name)
         self.write(json)
         self.end()
 
     def skip(self) -> Step[None]:
-        """Passes over what is left of a call that cannot be read, if its end is marked."""
+        """Skips the rest of an unreadable call, if its end has a marker."""
         if self.ends and not self.implicit:
             yield from self.source.until(self.ends)
 
-    def give_up(self) -> None:
-        """What was held back since the last call is text after all."""
-        self._give(self.source.release())
-        self.hopeless = False
+    def reject(self) -> None:
+        """Emits the text since the last call: it is not a call."""
+        self._emit_text(self.source.release())
+        self.is_text = False
 
-    def give_back(self) -> None:
-        """What has been read so far is text, and so is what comes until somebody gives up."""
-        self._give(self.source.release())
+    def reject_so_far(self) -> None:
+        """Emits the text so far; the following text is text too, until `reject`."""
+        self._emit_text(self.source.release())
         self.source.keep()

@@ -1,4 +1,10 @@
-"""engine"""
+"""The parser engine: reads text piece by piece, and returns text, thoughts and calls as events.
+
+The engine knows no format: markers and the readers of arguments come from a format's table. It
+holds text back only while that text may be the start of a marker, or a marker with an incomplete
+name. `TextReader` reads up to the next marker, `ThoughtReader` reads thoughts, and `CallReader`
+reads the calls after a marker.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,12 +13,12 @@ from functools import lru_cache
 from io import StringIO
 
 from windlass.content import FunctionDeclaration
-from windlass.emulation.parser.call import Declared, NotACall, Reading, Trust
+from windlass.emulation.parser.call import CallReading, Declared, NotACall, Trust
 from windlass.emulation.parser.format import (
     FENCES,
     NEWLINE,
+    CallHead,
     Entry,
-    Head,
     Hit,
     Markers,
     Noise,
@@ -20,15 +26,15 @@ from windlass.emulation.parser.format import (
     markers_of,
 )
 from windlass.emulation.parser.formats import format_named
-from windlass.emulation.parser.output import Output
+from windlass.emulation.parser.output import ParserOutput
 from windlass.emulation.parser.pattern import MORE, More, Pattern, ahead, chars
-from windlass.emulation.parser.source import LONGEST_CALL, Source, Step
+from windlass.emulation.parser.source import MAX_CALL_CHARS, Source, Step
 from windlass.events import ModelEvent, TextDelta, ThoughtDelta
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
-    """What text is while nothing is held back, and what would end it."""
+class PassThrough:
+    """How to pass text on while nothing is held back: its event, and the pattern that ends it."""
 
     event: type[TextDelta | ThoughtDelta]
     end: re.Pattern[str]
@@ -36,18 +42,21 @@ class Plain:
 
 @dataclass(slots=True)
 class Context:
+    """What the readers of one text share."""
+
     markers: Markers
     declared: Declared
     named: bool
-    """Whether somebody said which format the text is in."""
+    """Whether the caller named the text's format."""
     source: Source = field(default_factory=Source)
-    output: Output = field(default_factory=Output)
-    plain: Plain | None = None
+    output: ParserOutput = field(default_factory=ParserOutput)
+    pass_through: PassThrough | None = None
 
-    def wait(self, plain: Plain) -> Step[None]:
-        """Until more text comes. Plain text need not come this way, if nothing is held back."""
-        if self.source.place == len(self.source.text) and self.output.is_flowing(plain.event):
-            self.plain = plain
+    def wait(self, pass_through: PassThrough) -> Step[None]:
+        """Waits for more text, which may pass directly to the caller if nothing is held back."""
+        at_end = self.source.place == len(self.source.text)
+        if at_end and self.output.is_flowing(pass_through.event):
+            self.pass_through = pass_through
         yield
 
     def pass_text(self, end: int) -> None:
@@ -55,67 +64,69 @@ class Context:
         self.output.text(source.text[source.place : end])
         source.place = end
 
-    def trust(self, head: Head) -> Trust:
-        """Whoever names a format says that what looks like its calls are calls."""
+    def trust(self, head: CallHead) -> Trust:
+        """Returns the head's trust. Without declared functions, a named format implies calls."""
         return "marked" if head.trust == "declared" and not self.declared else head.trust
 
-    def may_call(self, head: Head, found: re.Match[str] | More) -> bool:
-        """Whether the name in the opening may be called, as far as it has one."""
+    def may_call(self, head: CallHead, found: re.Match[str] | More) -> bool:
+        """Whether the name in the opening may be called; True if there is no name."""
         if head.trust == "declared" and not self.declared and not self.named:
             return False
         if found is MORE or "name" not in found.re.groupindex:
             return True
-        return self.declared.meant(found["name"], self.trust(head)) is not None
+        return self.declared.resolve(found["name"], self.trust(head)) is not None
 
 
 _SPACE = re.compile(r"\s*")
 
 
 class CallReader:
+    """Reads one marker and the calls that follow it."""
+
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def read(self, hit: Hit, give_back: Callable[[str], None]) -> Step[bool]:
-        """Reads the calls; whether there were any. What is not a call is given back."""
+    def read(self, hit: Hit, emit_text: Callable[[str], None]) -> Step[bool]:
+        """Reads the calls, and returns whether there are any. Other text goes to `emit_text`."""
         head, found = hit
-        assert isinstance(head, Head)
+        assert isinstance(head, CallHead)
         context, source = self._context, self._context.source
-        reading = Reading(
-            source, context.declared, context.output, context.trust(head), head.ends, give_back
+        reading = CallReading(
+            source, context.declared, context.output, context.trust(head), head.ends, emit_text
         )
         source.keep()
         source.place = found.end()
         try:
             for _ in head.body.read(reading, found):
-                if reading.hopeless:
-                    reading.give_back()
+                if reading.is_text:
+                    reading.reject_so_far()
                 yield
         except NotACall:
-            reading.give_up()
+            reading.reject()
         if not reading.calls:
-            reading.give_up()
+            reading.reject()
             return False
         source.forget()
         if head.ends:
-            yield from self._pass_over(head.ends)
+            yield from self._skip_ends(head.ends)
         if not source.ended:
-            context.output.settle()
+            context.output.finish_call()
         return True
 
-    def _pass_over(self, ends: Pattern) -> Step[None]:
-        """Reads the marks that may follow a call, each once, and the space before them."""
+    def _skip_ends(self, ends: Pattern) -> Step[None]:
+        """Skips the end markers after a call, each once, and the space before them."""
         source, output = self._context.source, self._context.output
-        passed: set[str] = set()
+        skipped: set[str] = set()
         while True:
             space = _SPACE.match(source.text, source.place)
             self._context.pass_text(space.end() if space else source.place)
             found = ends.at(source.text, source.place, source.ended)
             if found is MORE:
                 yield
-            elif found and found.group() not in passed:
-                passed.add(found.group())
+            elif found and found.group() not in skipped:
+                skipped.add(found.group())
                 source.place = found.end()
-                output.settle()
+                output.finish_call()
                 output.block()
             else:
                 break
@@ -124,14 +135,16 @@ class CallReader:
 
 
 class ThoughtReader:
+    """Reads thoughts. A call in them is a thought too, unless the thoughts never end."""
+
     def __init__(self, context: Context, calls: CallReader) -> None:
         self._context, self._calls = context, calls
 
     def read(self, thoughts: Thoughts) -> Step[None]:
-        """Up to their end, or up to a call if they have none."""
+        """Reads thoughts up to their end, or up to a call if they have no end."""
         context, source, output = self._context, self._context.source, self._context.output
         index = context.markers.within(thoughts)
-        plain = Plain(ThoughtDelta, index.may_begin)
+        pass_through = PassThrough(ThoughtDelta, index.may_begin)
         endless = False
         output.block()
         if thoughts.label:
@@ -142,7 +155,7 @@ class ThoughtReader:
             if not found:
                 if source.ended:
                     return
-                yield from context.wait(plain)
+                yield from context.wait(pass_through)
                 continue
             closing = thoughts.closing.at(source.text, safe, source.ended)
             if closing and closing is not MORE:
@@ -170,26 +183,23 @@ class ThoughtReader:
         source.place = end
 
     def _may_call(self, entry: Entry, found: re.Match[str] | More) -> bool:
-        return isinstance(entry, Head) and self._context.may_call(entry, found)
+        return isinstance(entry, CallHead) and self._context.may_call(entry, found)
 
     def _hold_back(self, thoughts: Thoughts) -> Step[bool]:
-        """Waits for what tells whether a call is meant: the thoughts' end, or the end of all.
+        """Holds text back from a possible call on, until it is clear whether the thoughts end.
 
-        True: they have ended, and it was a thought. False: they have no end; all is there again.
+        Returns True if they end: the call is a thought. Returns False if they have no end, and
+        puts the held text back into the source.
         """
-        source, output, held, hopeless = (
-            self._context.source,
-            self._context.output,
-            StringIO(),
-            False,
-        )
+        source, output = self._context.source, self._context.output
+        held, is_thought = StringIO(), False
         while True:
             found, safe = thoughts.closing.find(source.text, source.place, source.ended)
             held.write(source.text[source.place : safe])
             source.place = found.end() if found else safe
-            if found or hopeless or held.tell() > LONGEST_CALL:
+            if found or is_thought or held.tell() > MAX_CALL_CHARS:
                 output.thought(held.getvalue())
-                held, hopeless = StringIO(), True
+                held, is_thought = StringIO(), True
             if found:
                 return True
             if source.ended:
@@ -201,32 +211,34 @@ class ThoughtReader:
 _LABELS = ("Action", "**Action")
 _INDENT = re.compile(r"[ \t]{0,40}")
 _FENCE = re.compile(r"`{3,40}|~{3,40}")
-_FENCE_LINE = Plain(TextDelta, re.compile("[`\n]"))
-_CODE_LINE = Plain(TextDelta, re.compile("\n"))
+_FENCE_LINE = PassThrough(TextDelta, re.compile("[`\n]"))
+_CODE_LINE = PassThrough(TextDelta, re.compile("\n"))
 
 
 @lru_cache(maxsize=64)
 def _fence_end(fence: str) -> Pattern:
-    """The line that closes a block: a fence that is at least as long."""
+    """Returns the pattern of the line that closes a block: a fence of at least the same length."""
     more = chars(f"[{fence[0]} \t]", 0, 40)
     return Pattern(chars(r"[ \t]", 0, 40), fence, more, ahead("\n"))
 
 
 class TextReader:
+    """Reads text up to the next marker, and skips markers in code and quotations."""
+
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._plain = Plain(TextDelta, context.markers.inline.may_begin)
+        self._pass_through = PassThrough(TextDelta, context.markers.inline.may_begin)
         self._fence = self._indent = ""
         self._first_line = False
 
     def open_fence(self, opening: str) -> None:
-        """A marker that began a block of code is no call: what follows is code."""
+        """Treats the following text as code, because the opening of a block is not a call."""
         if fence := _FENCE.search(opening):
             self._fence = fence.group()
             self._first_line = NEWLINE not in opening[fence.start() :]
 
     def next_hit(self) -> Step[Hit | None]:
-        """Passes on text up to the next marker; None at the end."""
+        """Passes text on up to the next marker, and returns the marker; None at the end."""
         context, source = self._context, self._context.source
         inline, begins = context.markers.inline, context.output.gap is not None
         while True:
@@ -248,10 +260,10 @@ class TextReader:
             elif source.ended:
                 return None
             else:
-                yield from context.wait(self._plain)
+                yield from context.wait(self._pass_through)
 
     def _next_word(self) -> tuple[str, int]:
-        """The next word that deserves a look, or none, and the place before which there is none."""
+        """Returns the next word that may start a marker, and its place or the end of the text."""
         source, inline = self._context.source, self._context.markers.inline
         place = source.place
         while True:
@@ -262,10 +274,10 @@ class TextReader:
             place += 1
 
     def _may_begin(self, entry: Entry, found: re.Match[str] | More) -> bool:
-        """Whether the text so far lets the opening be one, and not a mention of it."""
+        """Whether the opening is a real one, judging by the text before it."""
         context, line = self._context, self._context.output.line
         match entry:
-            case Head():
+            case CallHead():
                 if not context.may_call(entry, found):
                     return False
                 if entry.trust == "declared" and line.is_value:
@@ -279,14 +291,14 @@ class TextReader:
             case _:
                 return not line.is_quoted and not line.is_held
 
-    def _is_example(self, head: Head, opening: re.Match[str]) -> bool:
-        """Whether what surrounds the opening of a call says that it is only shown."""
+    def _is_example(self, head: CallHead, opening: re.Match[str]) -> bool:
+        """Whether the text around the opening of a call shows that the call is an example."""
         line = self._context.output.line
         if line.is_quoted or line.is_shown(self._indent):
             return True
         if not line.is_indented(self._indent):
             return False
-        # Some models indent their calls. Text that ends with a colon announces an example.
+        # Some models indent their calls. A colon before the call announces an example.
         certain = head.trust == "any" or opening.group().startswith(_LABELS)
         return not certain or line.is_announced
 
@@ -313,21 +325,21 @@ class TextReader:
         return hit
 
     def _read_code(self) -> Step[None]:
-        """Passes on a block of code, or what is there of it."""
+        """Passes on the text of a block of code."""
         context, source = self._context, self._context.source
         while self._fence:
             if not self._first_line:
                 context.output.line.pause()
-            plain = _FENCE_LINE if self._first_line else _CODE_LINE
-            found = plain.end.search(source.text, source.place)
+            pass_through = _FENCE_LINE if self._first_line else _CODE_LINE
+            found = pass_through.end.search(source.text, source.place)
             if not found:
                 context.pass_text(len(source.text))
                 if source.ended:
                     return
-                yield from context.wait(plain)
+                yield from context.wait(pass_through)
             elif found.group() != NEWLINE:
                 context.pass_text(found.start())
-                self._fence = ""  # a backtick in the first line: code within the line, no block
+                self._fence = ""  # a backtick in the first line: a code span, not a block
             else:
                 context.pass_text(found.end())
                 self._first_line = False
@@ -338,11 +350,11 @@ class TextReader:
 
 
 class Parser:
-    """Turns a model's text into events.
+    """Parses a model's text into events.
 
-    `tools` are the functions that may be called. Without any, nobody knows the names: formats that
-    are clearly calls may call all of them, and no other text is a call unless its format is named.
-    Raises `ConfigError` for a format that does not exist.
+    `tools` are the functions that may be called. Without tools, formats that are clearly calls may
+    call any name, and other text is a call only if the caller names its format. Raises
+    `ConfigError` for an unknown format.
     """
 
     def __init__(
@@ -357,21 +369,22 @@ class Parser:
         next(self._steps)
 
     def feed(self, text: str) -> list[ModelEvent]:
-        context, plain = self._context, self._context.plain
+        """Parses the next piece of text, and returns the events that are certain."""
+        context, pass_through = self._context, self._context.pass_through
         if not text:
             return []
-        if plain and not plain.end.search(text):
+        if pass_through and not pass_through.end.search(text):
             context.output.line.add(text)
-            return [plain.event(text)]
-        context.plain = None
+            return [pass_through.event(text)]
+        context.pass_through = None
         context.source.add(text)
         next(self._steps, None)
         return context.output.take()
 
     def finish(self, *, truncated: bool = False) -> list[ModelEvent]:
-        """The rest. `truncated`: the model was cut off, so an unfinished call must not run."""
+        """Returns the last events. If the text is `truncated`, an incomplete call cannot run."""
         context = self._context
-        context.plain = None
+        context.pass_through = None
         context.source.end(truncated=truncated)
         next(self._steps, None)
         context.output.finish(truncated=truncated)
@@ -382,7 +395,7 @@ class Parser:
         while hit := (yield from self._text.next_hit()):
             entry, found = hit
             match entry:
-                case Head():
+                case CallHead():
                     made = yield from self._calls.read(hit, output.text)
                     if entry.fence and not made:
                         self._text.open_fence(found.group())

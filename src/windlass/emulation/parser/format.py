@@ -1,4 +1,7 @@
-"""format"""
+"""The table of a format, and the index of its markers.
+
+A `Format` lists how calls and thoughts start and end. `Markers` finds its openings in text.
+"""
 
 import re
 from collections.abc import Callable, Iterable
@@ -7,45 +10,47 @@ from functools import lru_cache
 from re import Match
 from typing import Protocol
 
-from windlass.emulation.parser.call import Reading, Trust
-from windlass.emulation.parser.pattern import MORE, More, Part, Pattern, alt, trie
+from windlass.emulation.parser.call import CallReading, Trust
+from windlass.emulation.parser.pattern import MORE, More, Pattern, PatternPart, alt, trie
 from windlass.emulation.parser.source import Step
 
 
 class Body(Protocol):
-    """Reads what follows a marker: one call or several."""
+    """Reads the calls after a marker."""
 
-    def read(self, reading: Reading, marker: Match[str]) -> Step[None]: ...
+    def read(self, reading: CallReading, marker: Match[str]) -> Step[None]: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Head:
-    """A way in which calls begin. `ends` may follow each call and belong to it."""
+class CallHead:
+    """How a call starts. `ends` are markers that may follow each call."""
 
     opening: Pattern
     body: Body
     ends: Pattern | None = None
     trust: Trust = "marked"
     line: bool = False
-    """Only at the beginning of a line."""
+    """Only at the start of a line."""
     fence: bool = False
-    """Begins a fenced block: if it is no call, what follows is code."""
+    """Opens a fenced block: if it is not a call, the following text is code."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Thoughts:
+    """How thoughts start and end."""
+
     opening: Pattern
     closing: Pattern
     label: Pattern | None = None
-    """A word after the opening that is not a thought."""
+    """A word after the opening that is not part of the thought."""
     plain: bool = False
-    """Prose might hold the marker: it counts only where a block can begin."""
+    """The marker may occur in prose, so it counts only at the start of a block."""
     line: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noise:
-    """A token that is neither text nor call."""
+    """A token that is neither text nor a call. The parser drops it."""
 
     opening: Pattern
     line: bool = False
@@ -54,28 +59,28 @@ class Noise:
 @dataclass(frozen=True, slots=True, eq=False)
 class Format:
     name: str
-    heads: tuple[Head, ...] = ()
+    heads: tuple[CallHead, ...] = ()
     thoughts: tuple[Thoughts, ...] = ()
     noise: tuple[Noise, ...] = ()
 
 
-def ends(*texts: Part | str) -> Pattern:
+def ends(*texts: PatternPart | str) -> Pattern:
     return Pattern(alt(*texts))
 
 
-Entry = Head | Thoughts | Noise
+Entry = CallHead | Thoughts | Noise
 Hit = tuple[Entry, re.Match[str]]
 Allowed = Callable[[Entry, re.Match[str] | More], bool]
-"""Whether an opening that is there, or has begun, may be one."""
+"""Whether a complete or incomplete opening may count."""
 
 NEWLINE = "\n"
 FENCES = ("```", "~~~")
 _NEVER = "\0"
-"""Stands in where a format has no words within lines."""
+"""A word that never occurs, for formats without openings inside lines."""
 
 
 class Openings:
-    """The openings that begin with one word, and one look for all of them."""
+    """The openings that start with one word, with one regular expression for all of them."""
 
     def __init__(self, entries: list[Entry]) -> None:
         self.entries = entries
@@ -93,9 +98,9 @@ class Openings:
 
 
 class Index:
-    """Finds the words that openings begin with, and the opening that is there.
+    """Finds openings by the words that they start with.
 
-    `others` are words too, but open nothing; `besides` is an expression for one more thing to find.
+    `others` are words that open nothing; `besides` is one more regular expression to find.
     """
 
     def __init__(
@@ -111,16 +116,16 @@ class Index:
         self.letters = f"[{re.escape(''.join(sorted({word[0] for word in self._entries})))}]"
         self._letter = re.compile(self.letters)
         self.may_begin = re.compile("|".join(filter(None, (self.letters, besides))))
-        """Whether something could begin in the text: quick, and mostly no."""
+        """Finds a character that may start a word: a quick check, which mostly fails."""
 
     def _beginning_with(self, word: str) -> list[Entry]:
-        """The word's own openings, then those of its beginnings: but one letter is no beginning."""
+        """Returns the openings of the word, then those of its prefixes of two or more letters."""
         shorter = [each for each in self._entries if len(each) > 1 and word.startswith(each)]
         words = dict.fromkeys((word, *sorted(shorter, key=len, reverse=True)))
         return [entry for each in words for entry in self._entries.get(each, ())]
 
     def find(self, text: str, place: int, ended: bool) -> tuple[re.Match[str] | None, int]:
-        """The first word, and the place before which none begins."""
+        """Returns the first word, and the place up to which no word starts."""
         found = self._word.search(text, place)
         if found and (ended or len(text) - found.start() >= self._reach):
             return found, found.start()
@@ -132,17 +137,17 @@ class Index:
         return None, begun
 
     def _begun(self, text: str, place: int) -> int:
-        """Where a word may have begun that the text ends in; the text's length if none has."""
+        """Returns where an incomplete word at the end of the text starts, or the text's length."""
         found = self._beginning.search(text, max(place, len(text) - self._reach + 1))
         return found.start() if found else len(text)
 
     def at(self, text: str, place: int) -> str:
-        """The word at the place, or nothing."""
+        """Returns the word at the place, or an empty string."""
         found = self._word.match(text, place)
         return found.group() if found else ""
 
     def is_likely(self, text: str, place: int, ended: bool, word: str) -> bool:
-        """Whether a closer look for an opening is worth while where the word is."""
+        """Whether an opening may start at the word. This check is quick."""
         openings = self._openings.get(word)
         if openings is None:
             openings = self._openings[word] = Openings(self._beginning_with(word))
@@ -151,7 +156,7 @@ class Index:
     def hit(
         self, text: str, place: int, ended: bool, word: str, allowed: Allowed
     ) -> Hit | More | None:
-        """The first allowed opening at the place where the word is, if one is there."""
+        """Returns the first allowed opening at the word; None if there is none."""
         if not self.is_likely(text, place, ended, word):
             return None
         for entry in self._openings[word].entries:
@@ -161,13 +166,15 @@ class Index:
         return MORE if self._has_begun(text, place, ended) else None
 
     def _has_begun(self, text: str, place: int, ended: bool) -> bool:
-        """Whether more text could make a word of what is there, be it nothing."""
+        """Whether more text could complete a word at the place."""
         if ended or len(text) - place >= self._reach:
             return False
         return place == len(text) or self._beginning.match(text, place) is not None
 
 
 class Markers:
+    """The indexes of one format's openings: at the start of a line, and inside lines."""
+
     def __init__(self, format: Format) -> None:
         entries: tuple[Entry, ...] = (*format.heads, *format.thoughts, *format.noise)
         self.line = Index(_openings(entry for entry in entries if entry.line), FENCES)
@@ -180,7 +187,7 @@ class Markers:
         self._within: dict[Thoughts, Index] = {}
 
     def within(self, thoughts: Thoughts) -> Index:
-        """What may end thoughts: their own end, or the marker of a call."""
+        """Returns the index of markers that may end the thoughts: their own end, or a call."""
         if thoughts not in self._within:
             openings = _openings(head for head in self._explicit if not head.line)
             self._within[thoughts] = Index(openings, thoughts.closing.part.firsts)

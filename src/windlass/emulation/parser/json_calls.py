@@ -1,4 +1,9 @@
-"""json calls"""
+"""Readers of calls with JSON arguments.
+
+`JsonArguments`: the marker has the name, and an object follows. `TextInput`: the marker has the
+name, and an object or plain text follows. `JsonCalls`: the call is an object, such as
+`{"name": ..., "arguments": {...}}`.
+"""
 
 import re
 from dataclasses import dataclass
@@ -8,10 +13,10 @@ from typing import Literal
 
 import msgspec
 
-from windlass.emulation.parser.call import NotACall, Reading
+from windlass.emulation.parser.call import CallReading, NotACall
 from windlass.emulation.parser.json_text import JSON, JsonReader, Style, json_escaped, json_string
-from windlass.emulation.parser.pattern import WS, Part, Pattern, ahead, alt, chars, opt, seq
-from windlass.emulation.parser.source import LONGEST_CALL, Source, Step, finished
+from windlass.emulation.parser.pattern import WS, Pattern, PatternPart, ahead, alt, chars, opt, seq
+from windlass.emulation.parser.source import MAX_CALL_CHARS, Source, Step, finished
 
 _BOLD = Pattern("**")
 _FENCE = Pattern("```", opt("json"), WS, ahead("{"))
@@ -21,12 +26,12 @@ _NOTHING = Pattern(alt("null", "None"), ahead(alt(*" \t\r\n,}]")))
 
 @dataclass(frozen=True, slots=True)
 class JsonArguments:
-    """The name is in the marker; the object follows."""
+    """Reads the object after a marker that has the name."""
 
     style: Style = JSON
 
-    def read(self, reading: Reading, marker: Match[str]) -> Step[None]:
-        name = reading.meant(marker["name"])
+    def read(self, reading: CallReading, marker: Match[str]) -> Step[None]:
+        name = reading.resolve(marker["name"])
         yield from refuse_ellipsis(reading)
         letter = yield from reading.source.peek_past_space()
         if letter == "*" and (yield from reading.source.match(_BOLD)):
@@ -45,17 +50,17 @@ class JsonArguments:
         reading.end()
 
 
-def refuse_ellipsis(reading: Reading) -> Step[None]:
-    """Raises `NotACall` for `{...}`: whoever writes that explains a call."""
+def refuse_ellipsis(reading: CallReading) -> Step[None]:
+    """Raises `NotACall` for `{...}`, which only explains a call."""
     yield from reading.source.peek_past_space()
     if (yield from reading.source.match(_ELLIPSIS)):
         raise NotACall
 
 
-def read_arguments(reading: Reading, style: Style = JSON, *, named: bool = True) -> Step[None]:
-    """Reads the arguments of the call that has been started.
+def read_arguments(reading: CallReading, style: Style = JSON, *, named: bool = True) -> Step[None]:
+    """Reads the arguments of the current call.
 
-    `named=False`: they may be a plain text, for the one parameter that there is.
+    With `named=False` they may be a plain string, for the function's only parameter.
     """
     source = reading.source
     letter = yield from source.peek_past_space()
@@ -68,13 +73,13 @@ def read_arguments(reading: Reading, style: Style = JSON, *, named: bool = True)
     reader = JsonReader(source, reading.write, style, reading.ends)
     ending = yield from reader.value()
     if ending == "broken" or (ending == "cut" and (source.truncated or not reader.close())):
-        reading.spoil()
+        reading.invalidate()
 
 
-def early_arguments(reading: Reading) -> Step[str]:
-    """Arguments that come before the name, as far as they can be read."""
+def early_arguments(reading: CallReading) -> Step[str]:
+    """Reads arguments that come before the name."""
     source, written = reading.source, StringIO()
-    room = LONGEST_CALL
+    room = MAX_CALL_CHARS
 
     def write(json: str) -> None:
         nonlocal room
@@ -85,18 +90,18 @@ def early_arguments(reading: Reading) -> Step[str]:
     ending = yield from reader.value()
     if ending == "cut" and not source.truncated:
         reader.close()
-    return _held_in(written.getvalue()) or written.getvalue()
+    return _object_in(written.getvalue()) or written.getvalue()
 
 
-def _read_text(reading: Reading, named: bool) -> Step[None]:
-    """A text that holds the object, as OpenAI writes it."""
+def _read_text(reading: CallReading, named: bool) -> Step[None]:
+    """Reads a string that contains the object, as OpenAI writes it."""
     written = StringIO()
     ending = yield from JsonReader(reading.source, written.write).value()
     json = written.getvalue()
     if ending != "whole":
         reading.write(json)
-        reading.spoil()
-    elif (held := _held_in(json)) is not None:
+        reading.invalidate()
+    elif (held := _object_in(json)) is not None:
         reading.write(held)
     elif named:
         reading.write(json)
@@ -105,8 +110,8 @@ def _read_text(reading: Reading, named: bool) -> Step[None]:
         reading.write(f"{{{parameter}:{json}}}")
 
 
-def _held_in(json: str) -> str | None:
-    """The object that the JSON string holds, if it holds one."""
+def _object_in(json: str) -> str | None:
+    """Returns the object inside the JSON string; None if there is none."""
     try:
         text = msgspec.json.decode(json, type=str)
     except msgspec.DecodeError:
@@ -117,7 +122,7 @@ def _held_in(json: str) -> str | None:
 
 
 def strict_json(text: str, style: Style = JSON) -> str | None:
-    """The text as strict JSON, if it is one value with a plain meaning."""
+    """Returns the text as strict JSON; None if it is not one value with a clear meaning."""
     source, written = Source(), StringIO()
     source.add(text.strip())
     source.end(truncated=False)
@@ -131,14 +136,16 @@ _OBJECT = Pattern(ahead("{", WS, alt('"', "'", "}")))
 
 @dataclass(frozen=True, slots=True)
 class TextInput:
-    end: Part
-    """Where the text ends, if it does not go on to the end of everything."""
-    exact: bool = False
-    """The space at either side belongs to the text."""
+    """Reads an input without a name: arguments if it is a JSON object, otherwise text."""
 
-    def read(self, reading: Reading, marker: Match[str]) -> Step[None]:
+    end: PatternPart
+    """What ends the text. Without it, all the rest is the input."""
+    exact: bool = False
+    """Whether space around the text belongs to it."""
+
+    def read(self, reading: CallReading, marker: Match[str]) -> Step[None]:
         source = reading.source
-        reading.start(reading.meant(marker["name"]))
+        reading.start(reading.resolve(marker["name"]))
         if (yield from source.after_space(_OBJECT)) not in (None, "end"):
             yield from read_arguments(reading)
         else:
@@ -147,10 +154,10 @@ class TextInput:
                 text = text.strip().removeprefix("**").strip()
             reading.write(self._arguments(reading, text))
             if source.truncated and not ended:
-                reading.spoil()
+                reading.invalidate()
         reading.end()
 
-    def _arguments(self, reading: Reading, text: str) -> str:
+    def _arguments(self, reading: CallReading, text: str) -> str:
         bare = text.strip()
         if not bare:
             return "{}"
@@ -163,7 +170,7 @@ class TextInput:
         return f'{{"{parameter}":{json or json_string(text)}}}'
 
 
-Role = Literal["name", "arguments", "input", "call", "calls", "aside"]
+Role = Literal["name", "arguments", "input", "call", "calls", "ignored"]
 
 _ROLES: dict[str, Role] = {
     "name": "name",
@@ -183,32 +190,32 @@ _ROLES: dict[str, Role] = {
     "tool_call": "call",
     "tool_calls": "calls",
     "function_calls": "calls",
-    "id": "aside",
-    "call_id": "aside",
-    "tool_call_id": "aside",
-    "index": "aside",
-    "type": "aside",
-    "role": "aside",
-    "content": "aside",
+    "id": "ignored",
+    "call_id": "ignored",
+    "tool_call_id": "ignored",
+    "index": "ignored",
+    "type": "ignored",
+    "role": "ignored",
+    "content": "ignored",
 }
 CALL_KEYS = tuple(key for key, role in _ROLES.items() if role != "input")
 
 _SCHEMA_KEYS = frozenset(("type", "properties", "required", "$schema", "anyOf", "description"))
-_DEEPEST = 3
+_MAX_DEPTH = 3
 
 
-def _text(group: str, most: int) -> Part:
-    """A short text in either kind of quotes."""
+def _text(group: str, limit: int) -> PatternPart:
+    """Matches a short string in single or double quotes."""
     return alt(
-        seq('"', chars(r'[^"\\\n]', 0, most, f"{group}1"), '"'),
-        seq("'", chars(r"[^'\\\n]", 0, most, f"{group}2"), "'"),
+        seq('"', chars(r'[^"\\\n]', 0, limit, f"{group}1"), '"'),
+        seq("'", chars(r"[^'\\\n]", 0, limit, f"{group}2"), "'"),
     )
 
 
 _END = ahead(alt(*" \t\r\n,}]"))
 _KEY = Pattern(alt(_text("key", 99), chars(r"[\w$]", 1, 99, "key3")), WS, ":")
 _NAME = Pattern(_text("name", 120))
-_ASIDE = Pattern(alt(_text("text", 200), chars(r"[\w.-]", 1, 40)), _END)
+_IGNORED_VALUE = Pattern(alt(_text("text", 200), chars(r"[\w.-]", 1, 40)), _END)
 _FIRST_KEY = Pattern("{", WS, alt("}", _text("key", 99)))
 _NEXT = Pattern(WS, alt(";", ","), WS, ahead("{"))
 _NEXT_MARKED = Pattern(WS, opt(alt(";", ",")), WS, ahead("{"))
@@ -216,13 +223,13 @@ _NEXT_MARKED = Pattern(WS, opt(alt(";", ",")), WS, ahead("{"))
 
 @dataclass(frozen=True, slots=True)
 class JsonCalls:
-    """One object, several of them, or a list. `keyed`: the name is the object's only key."""
+    """Reads one object, several objects or a list. `keyed`: the name is the object's only key."""
 
     keyed: bool = False
 
-    def read(self, reading: Reading, marker: Match[str]) -> Step[None]:
-        calls, source = _Calls(reading, self.keyed), reading.source
-        # Between two marks only calls are expected; in the open, two objects may be anything.
+    def read(self, reading: CallReading, marker: Match[str]) -> Step[None]:
+        calls, source = _ItemReader(reading, self.keyed), reading.source
+        # Between two markers all objects are calls; elsewhere a second object may be anything.
         separator = _NEXT if reading.implicit and reading.ends is None else _NEXT_MARKED
         if (yield from source.peek_past_space()) == "[":
             yield from calls.read_list()
@@ -238,17 +245,17 @@ class JsonCalls:
 
 @dataclass(slots=True)
 class _Item:
-    """What is known of the call in one object."""
+    """The state of the call in one object."""
 
     name: str = ""
     early: str | None = None
-    """Arguments that came before the name."""
+    """The arguments, if they come before the name."""
     refused: bool = False
     done: bool = False
 
 
-class _Calls:
-    def __init__(self, reading: Reading, keyed: bool) -> None:
+class _ItemReader:
+    def __init__(self, reading: CallReading, keyed: bool) -> None:
         self._reading, self._source, self._keyed = reading, reading.source, keyed
         self._level = 0
 
@@ -271,7 +278,7 @@ class _Calls:
             raise NotACall
 
     def read_item(self) -> Step[None]:
-        """One object. Raises `NotACall`, or gives a whole object back as text, if it is no call."""
+        """Reads one object. If it is not a call, raises `NotACall` or emits it as text."""
         item, reading = _Item(), self._reading
         closed = yield from self._read_object(item)
         if item.done:
@@ -279,13 +286,13 @@ class _Calls:
         if reading.implicit or not closed:
             raise NotACall
         if item.name and not item.refused:
-            reading.say(item.name, "{}")
+            reading.add(item.name, "{}")
         else:
-            reading.give_up()
+            reading.reject()
             self._source.keep()
 
     def _read_object(self, item: _Item) -> Step[bool]:
-        """Reads the members; whether the object is closed."""
+        """Reads the members, and returns whether the object is closed."""
         source = self._source
         source.place += 1
         while True:
@@ -310,11 +317,11 @@ class _Calls:
         elif role in ("name", "call") and letter in ('"', "'"):
             name = yield from self._source.match(_NAME)
             self._name(item, name[name.lastgroup or 0] if name else "")
-        elif role == "call" and letter == "{" and self._level < _DEEPEST:
+        elif role == "call" and letter == "{" and self._level < _MAX_DEPTH:
             self._level += 1
             yield from self._read_object(item)
             self._level -= 1
-        elif role == "calls" and letter == "[" and self._level < _DEEPEST:
+        elif role == "calls" and letter == "[" and self._level < _MAX_DEPTH:
             self._level += 1
             yield from self.read_list()
             self._level -= 1
@@ -323,20 +330,20 @@ class _Calls:
             yield from self._read_arguments(item, letter, named=role == "arguments")
         elif not self._reading.implicit:
             yield from self._skip()
-        elif role != "aside" or not (yield from self._source.match(_ASIDE)):
+        elif role != "ignored" or not (yield from self._source.match(_IGNORED_VALUE)):
             raise NotACall
 
     def _name(self, item: _Item, written: str) -> None:
         reading = self._reading
-        name = reading.declared.meant(written, reading.trust)
+        name = reading.declared.resolve(written, reading.trust)
         if name is None:
             if reading.implicit:
                 raise NotACall
-            item.refused = reading.hopeless = True
+            item.refused = reading.is_text = True
         else:
             item.name = name
             if item.early is not None:
-                reading.say(name, item.early)
+                reading.add(name, item.early)
                 item.done = True
 
     def _read_arguments(self, item: _Item, letter: str, *, named: bool) -> Step[None]:
@@ -355,7 +362,7 @@ class _Calls:
         item.done = True
 
     def _confirm(self, name: str, letter: str) -> Step[None]:
-        """Raises `NotACall` unless what follows can only be arguments: not `...`, not a schema."""
+        """Raises `NotACall` unless arguments follow, and not `...` or a schema."""
         if letter in ('"', "'"):
             return
         first = yield from self._source.match(_FIRST_KEY)
@@ -367,9 +374,9 @@ class _Calls:
             raise NotACall
 
     def _skip(self) -> Step[None]:
-        reader = JsonReader(self._source, _nowhere, JSON, self._reading.ends)
+        reader = JsonReader(self._source, _discard, JSON, self._reading.ends)
         yield from reader.value()
 
 
-def _nowhere(_: str) -> None:
+def _discard(_: str) -> None:
     pass

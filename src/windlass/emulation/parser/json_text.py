@@ -1,4 +1,9 @@
-"""json text"""
+"""Reads JSON as models write it, piece by piece, and writes strict JSON.
+
+Strict JSON passes unchanged. Common deviations with a clear meaning are repaired: trailing commas,
+single quotes, raw newlines, Python's literals, names without quotes, comments, missing brackets at
+the end. Anything else passes unchanged, so that the reader of the result gets an error.
+"""
 
 import re
 from collections.abc import Callable
@@ -18,7 +23,7 @@ _BYTE = re.compile(r"\\x([0-9a-fA-F]{2})")
 
 
 def json_escaped(text: str) -> str:
-    """The text as it stands between the quotation marks of a JSON string."""
+    """Returns the text as the content of a JSON string, without the quotation marks."""
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()
     return compact_json(text)[1:-1]
@@ -29,12 +34,12 @@ def json_string(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with a question mark for each half of a character that has no other half."""
+    """Replaces each unpaired surrogate with a question mark."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def escape_reach(text: str, place: int) -> int:
-    """How many characters, from the backslash on, tell what the escape means."""
+    """Returns how many characters, from the backslash on, are needed to read the escape."""
     match text[place + 1 : place + 2]:
         case "x":
             return 4
@@ -45,7 +50,7 @@ def escape_reach(text: str, place: int) -> int:
 
 
 def strict_escape(text: str, place: int) -> tuple[str, int]:
-    """What the escape at the place is in strict JSON, and where it ends."""
+    """Returns the escape at the place in strict JSON, and where it ends."""
     letter = text[place + 1 : place + 2]
     if letter in _VALID:
         return text[place : place + 2], place + 2
@@ -66,8 +71,8 @@ def strict_escape(text: str, place: int) -> tuple[str, int]:
 
 
 State = Literal["start", "{", "key", ":", "[", "member", "item", ",}", ",]", "whole"]
-"""What was read last. `member` and `item`: a value in an object, in a list; `,}` and `,]`: a comma
-after one of them."""
+"""What was read last. `member` and `item` are values in an object and in a list; `,}` and `,]` are
+the commas after them."""
 
 _TEXT = r'"[^"\\\x00-\x1f\ud800-\udfff]*"'
 _SPACE = r"[ \t\r\n]"
@@ -86,7 +91,7 @@ PLAIN = re.compile(
     """,
     re.VERBOSE,
 )
-"""The tokens that are strict JSON, as far as they are there; a comma only if something follows."""
+"""The tokens of strict JSON; a comma only if a value follows."""
 
 NUMBER = re.compile(_NUMBER)
 LITERALS = {
@@ -111,7 +116,7 @@ NEXT: dict[State, dict[str, State | None]] = {
     ",]": {**_VALUE, "close_list": None},
     "whole": {},
 }
-"""What the state becomes; None: a value is complete, and what holds it tells."""
+"""The next state for each token. None means a complete value: the container decides the state."""
 
 
 Ending = Literal["whole", "cut", "broken"]
@@ -119,7 +124,7 @@ Ending = Literal["whole", "cut", "broken"]
 _WORD = re.compile(r"""[^\s{}\[\](),:"'<`]+""")
 _LOOSE_WORD = re.compile(r"""[^{}\[\],:<]+""")
 _KEY = re.compile(r"[^\W\d][\w$.-]*")
-_LONGEST_WORD = 200
+_MAX_WORD_CHARS = 200
 _RUNS = {
     '"': re.compile(r'[^"\\\x00-\x1f\ud800-\udfff]+'),
     "'": re.compile(r"[^'\"\\\x00-\x1f\ud800-\udfff]+"),
@@ -132,12 +137,12 @@ _DELIMITERS = (",", "}", "]", ")", "\n")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How far from JSON the writing is."""
+    """Deviations from JSON that a format allows."""
 
     loose: bool = False
-    """A text may stand without quotes."""
+    """A string may lack its quotes."""
     quotes: Pattern | None = None
-    """Tokens that stand for quotation marks, around text without escapes."""
+    """Tokens that replace quotation marks, around text without escapes."""
 
 
 JSON = Style()
@@ -145,7 +150,7 @@ LOOSE = Style(loose=True, quotes=Pattern(alt('<|"|>', "<escape>", "<ctrl46>")))
 
 
 class JsonReader:
-    """Reads one value. `stops` end it wherever they stand outside of text."""
+    """Reads one value. `stops` end it anywhere outside of a string."""
 
     def __init__(
         self,
@@ -158,11 +163,12 @@ class JsonReader:
         self._stack: list[str] = []
         self._state: State = "start"
         self._unsure = False
-        """The last thing is a number that more digits could change."""
+        """Whether the last token is a number that more digits could change."""
         self._comma: list[str] = []
-        """A comma and the space after it: it may prove to be one too many."""
+        """A comma and the space after it, held back because it may be a trailing comma."""
 
     def value(self) -> Step[Ending]:
+        """Reads the value, and returns whether it is whole, cut at the end or broken."""
         source = self._source
         while True:
             self._read_plain()
@@ -180,11 +186,11 @@ class JsonReader:
 
     @property
     def is_sure(self) -> bool:
-        """Whether more text could not have changed the value that was read."""
+        """Whether more text could not change the value."""
         return not self._unsure
 
     def close(self) -> bool:
-        """Adds the brackets that are missing at the end, if nothing else is."""
+        """Adds missing brackets at the end. Returns False if more than brackets is missing."""
         if self._state not in ("member", "item") or self._unsure:
             return False
         self._write("".join(reversed(self._stack)))
@@ -192,15 +198,13 @@ class JsonReader:
         return True
 
     def _complete(self) -> State:
-        """The state after a value."""
+        """Returns the state after a value."""
         if not self._stack:
             return "whole"
         return "member" if self._stack[-1] == "}" else "item"
 
-    # What is strict already.
-
     def _read_plain(self) -> None:
-        """Reads the tokens that need no thought, and writes them in one piece, as they are."""
+        """Reads tokens of strict JSON, and writes them unchanged in one piece."""
         source, state = self._source, self._state
         text, start = source.text, source.place
         place = start
@@ -228,15 +232,13 @@ class JsonReader:
         source.place, self._state = place, state
 
     def _release(self, kind: str) -> None:
-        """Writes the comma that was held back, unless a bracket closes right after it."""
+        """Writes the held comma, unless a closing bracket follows it."""
         self._write("".join(self._comma[kind in ("close_object", "close_list") :]))
         self._comma.clear()
 
     def _pass(self, kind: str) -> None:
-        """What a token changes that has been found to fit."""
+        """Updates the state after a token."""
         self._state = NEXT[self._state][kind] or self._complete()
-
-    # What needs thought.
 
     def _read_special(self, token: str) -> Step[Ending | None]:
         source, style = self._source, self._style
@@ -275,7 +277,7 @@ class JsonReader:
         return None
 
     def _read_text(self, quote: str) -> Step[bool]:
-        """Reads up to the closing quote; False if there is none."""
+        """Reads up to the closing quote. Returns False if there is none."""
         source, write, run = self._source, self._write, _RUNS[quote]
         while True:
             text, place = source.text, source.place
@@ -293,10 +295,10 @@ class JsonReader:
                 source.place += 1
                 return True
             else:
-                self._read_odd(text, place)
+                self._read_escaped(text, place)
 
-    def _read_odd(self, text: str, place: int) -> None:
-        """A character inside a text that JSON has another way to write."""
+    def _read_escaped(self, text: str, place: int) -> None:
+        """Reads an escape, or a character that JSON must escape."""
         if text[place] == "\\":
             if place + 1 == len(text):
                 written, end = "\\", place + 1
@@ -308,7 +310,7 @@ class JsonReader:
         self._source.place = end
 
     def _read_quoted(self, mark: Pattern) -> Step[Ending | None]:
-        """Text between tokens that stand for quotation marks."""
+        """Reads text between tokens that replace quotation marks."""
         if "text" not in NEXT[self._state]:
             return (yield from self._read_broken())
         self._release("text")
@@ -332,12 +334,12 @@ class JsonReader:
         while True:
             found = kind.match(source.text, source.place)
             end = found.end() if found else source.place
-            if source.ended or end < len(source.text) or end - source.place > _LONGEST_WORD:
+            if source.ended or end < len(source.text) or end - source.place > _MAX_WORD_CHARS:
                 break
             yield
         word = source.text[source.place : end].rstrip()
         json, kind = self._meaning(word)
-        if kind not in NEXT[self._state] or len(word) > _LONGEST_WORD:
+        if kind not in NEXT[self._state] or len(word) > _MAX_WORD_CHARS:
             return (yield from self._read_broken())
         self._release(kind)
         self._write(json)
@@ -347,7 +349,7 @@ class JsonReader:
         return None
 
     def _meaning(self, word: str) -> tuple[str, str]:
-        """The word as JSON, and as which kind of token; no kind if it has no plain meaning."""
+        """Returns the word as JSON, and the kind of token; no kind if the meaning is unclear."""
         if "key" in NEXT[self._state]:
             return (f'"{word}"', "text") if _KEY.fullmatch(word) else (word, "")
         if word in LITERALS:
@@ -357,7 +359,7 @@ class JsonReader:
         return (f'"{json_escaped(word)}"', "text") if self._style.loose and word else (word, "")
 
     def _read_broken(self) -> Step[Ending]:
-        """Passes on what cannot be read, up to where its brackets are closed, or to a delimiter."""
+        """Passes unreadable text on, up to its closing bracket or a delimiter."""
         self._release("")
         source, depth = self._source, len(self._stack)
         stops = (self._stops.part,) if self._stops else ()

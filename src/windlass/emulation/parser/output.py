@@ -1,4 +1,10 @@
-"""output"""
+# ruff: noqa: RUF001 - these characters are intended
+"""The parser's output as events, and the context of the current position in the text.
+
+`Line` decides whether a marker is only an example: inside a code span, quotation marks, a quoted
+block, a table, a diff, a log line, an HTML comment or an indented block it is not a call.
+`ParserOutput` joins adjacent text, and drops the blank space between blocks.
+"""
 
 import re
 from io import StringIO
@@ -6,7 +12,7 @@ from io import StringIO
 import msgspec
 
 from windlass.content import FunctionCall, new_call_id
-from windlass.emulation.parser.source import LONGEST_CALL
+from windlass.emulation.parser.source import MAX_CALL_CHARS
 from windlass.events import (
     ModelEvent,
     TextDelta,
@@ -16,13 +22,10 @@ from windlass.events import (
     ToolCallStarted,
 )
 
-# ruff: noqa: RUF001 - these quotation marks are looked for
-
-
-_MANY = 256
-_LONG = 4_096
-_HEAD = 80
-_TAIL = 8
+_MAX_PARTS = 256
+_MAX_HELD_MARK = 4_096
+_HEAD_CHARS = 80
+_TAIL_CHARS = 8
 _TOKENS = re.compile("`+|\"+|'+|<!--|-->|[“”„‘’«»‹›「」『』]|\n")
 _MARKS = "`\"'<!->“”„‘’«»‹›「」『』"
 _CLOSING = {
@@ -39,7 +42,7 @@ _CLOSING = {
     "『": "』",
 }
 _APOSTROPHES = ("'", "’")
-_WIDTH = 4
+_CODE_INDENT = 4
 """Columns of indentation that make a line code."""
 
 _LEVEL = "(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL|LOG)"
@@ -50,16 +53,16 @@ _LOG = re.compile(
     | [<\[(]{_LEVEL.lower()}[>\])] | \W?{_LEVEL}(?:\W|$) | (?:time|ts|level)=""",
     re.VERBOSE,
 )
-"""How a line of a log begins: with a time or a level."""
+"""The start of a log line: a time or a level."""
 _FENCE_LIKE = re.compile(r"`{3,}\w*\s*$")
 _TABLE_RULE = re.compile(r"[ |]*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*$")
-_DIFF_BEGINS = re.compile(r"@@ -\d|diff --git |\+\+\+ ")
-_DIFF_GOES_ON = (" ", "+", "-", "@", "\\", "\t")
+_DIFF_START = re.compile(r"@@ -\d|diff --git |\+\+\+ ")
+_DIFF_PREFIXES = (" ", "+", "-", "@", "\\", "\t")
 _DIFF_LINE = re.compile(r"\+(?!\d)|-(?:$|[^\s\d-])|@@ ")
 
 
 class Line:
-    """Text is only gathered; it is looked at when a marker comes."""
+    """The text around the current position. It is collected, and scanned at the next marker."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -69,69 +72,66 @@ class Line:
 
     def _reset(self) -> None:
         self._last = ""
-        """The last character that is no space."""
+        """The last character that is not space."""
         self._quotes: list[str] = []
-        """What closes the quotation marks that are open."""
+        """The closing marks of the open quotations."""
         self._end_paragraph()
 
     def begin(self) -> None:
-        """A new line, or a place that is as good as one."""
-        self._look()
+        """Starts a new line."""
+        self._scan_parts()
         self._paused = False
         self._reset()
 
     def pause(self) -> None:
-        """What comes until something begins is code: none of its marks mean anything."""
-        self._look()
+        """Ignores all text up to the next `begin`, because it is code."""
+        self._scan_parts()
         self._paused = True
 
     def add(self, text: str) -> None:
         if self._paused:
             return
         self._parts.append(text)
-        if len(self._parts) > _MANY:
-            self._look(whole=False)
-
-    # What surrounds the next character.
+        if len(self._parts) > _MAX_PARTS:
+            self._scan_parts(whole=False)
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing but space is on the line so far."""
-        self._look()
+        """Whether the line has only space so far."""
+        self._scan_parts()
         return not self._head.strip()
 
     @property
     def is_code(self) -> bool:
         """Whether the next character is inside a code span."""
-        self._look()
+        self._scan_parts()
         return self._code > 0
 
     @property
     def is_held(self) -> bool:
-        """Whether the next character still belongs to something that shows a call, or to a diff."""
-        self._look()
+        """Whether the next character is still in a block that shows an example, or in a diff."""
+        self._scan_parts()
         return self._comment or self._held_block or self._is_diff(self._head)
 
     def _is_diff(self, head: str) -> bool:
-        return self._diff and head.startswith(_DIFF_GOES_ON)
+        return self._diff and head.startswith(_DIFF_PREFIXES)
 
     @property
     def is_quoted(self) -> bool:
         """Whether the next character is inside code, quotation marks or a quoted block."""
-        self._look()
+        self._scan_parts()
         return bool(self._code or self._quotes) or self._head.lstrip().startswith(">")
 
     @property
     def is_value(self) -> bool:
-        """Whether the next character begins the value of a key: `"key": `."""
-        self._look()
+        """Whether the next character starts the value of a key: `"key": `."""
+        self._scan_parts()
         end = self._end.rstrip()
         return end.endswith(":") and end[:-1].rstrip().endswith('"')
 
     def is_shown(self, indent: str) -> bool:
-        """Whether a marker after this indentation stands in something that shows text to a reader:
-        a comment, a table, a diff or a log."""
-        self._look()
+        """Whether a marker after this indentation is in a comment, a table, a diff or a log."""
+        self._scan_parts()
         head, bare = self._head + indent, self._head.strip()
         return (
             self._comment
@@ -144,40 +144,41 @@ class Line:
         )
 
     def is_indented(self, indent: str) -> bool:
-        """Whether a marker after this indentation is the first thing on a line of code."""
-        self._look()
+        """Whether a marker after this indentation starts a line of indented code."""
+        self._scan_parts()
         space = self._head + indent
-        return not space.strip() and len(space.expandtabs(_WIDTH)) >= _WIDTH
+        return not space.strip() and len(space.expandtabs(_CODE_INDENT)) >= _CODE_INDENT
 
     @property
     def is_announced(self) -> bool:
         """Whether the text before this line ends with a colon."""
-        self._look()
+        self._scan_parts()
         return self._last == ":"
 
     def hold(self) -> None:
-        """A marker here was only shown: what it belongs to lasts until it is closed, or until the
-        paragraph ends, and not only to the end of the line."""
+        """Notes that a marker here was an example.
+
+        Its code span, quotation or block then lasts until it is closed or the paragraph ends, and
+        not only to the end of the line.
+        """
         if self._code or self._quotes:
             self._held_span = True
         else:
             self._held_block = True
 
-    # Looking at the text.
-
-    def _look(self, *, whole: bool = True) -> None:
+    def _scan_parts(self, *, whole: bool = True) -> None:
         if not self._parts:
             return
         text = "".join(self._parts)
         self._parts.clear()
-        cut = len(text) if whole else len(text[:-_TAIL].rstrip(_MARKS))
-        if 0 < len(text) - cut < _LONG:  # the next piece may belong to the last mark
+        cut = len(text) if whole else len(text[:-_TAIL_CHARS].rstrip(_MARKS))
+        if 0 < len(text) - cut < _MAX_HELD_MARK:  # the next piece may continue the last mark
             self._parts.append(text[cut:])
             text = text[:cut]
         self._scan(self._last_paragraph(text))
 
     def _last_paragraph(self, text: str) -> str:
-        """Earlier ones matter only if they have a comment."""
+        """Returns the last paragraph. Earlier ones matter only if they have a comment."""
         cut = text.rfind("\n\n")
         if cut < 0 or self._comment or "<!--" in text:
             return text
@@ -201,8 +202,8 @@ class Line:
         self._extend(text[place:])
 
     def _extend(self, text: str) -> None:
-        self._head = (self._head + text[:_HEAD])[:_HEAD]
-        self._end = (self._end + text[-_TAIL:])[-_TAIL:]
+        self._head = (self._head + text[:_HEAD_CHARS])[:_HEAD_CHARS]
+        self._end = (self._end + text[-_TAIL_CHARS:])[-_TAIL_CHARS:]
         self._last = text.rstrip()[-1:] or self._last
 
     def _end_line(self) -> None:
@@ -215,19 +216,19 @@ class Line:
                 self._code = 0
         self._held_span = bool(self._code or self._quotes)
         self._table = self._table or _TABLE_RULE.match(self._head) is not None
-        begins = _DIFF_BEGINS.match(self._head) is not None
-        self._diff = begins or (self._diff and self._head.startswith(_DIFF_GOES_ON))
+        begins = _DIFF_START.match(self._head) is not None
+        self._diff = begins or (self._diff and self._head.startswith(_DIFF_PREFIXES))
         self._head = self._end = ""
 
     def _end_paragraph(self) -> None:
         self._head = self._end = ""
         self._code = 0
-        """How many backticks have opened a code span; none if 0."""
+        """The number of backticks that opened the code span; 0 outside of one."""
         self._quotes.clear()
         self._diff = self._table = self._held_span = self._held_block = False
 
     def _take(self, mark: str, before: str, after: str) -> None:
-        """A mark of code, of a comment or of a quotation."""
+        """Reads a mark of code, of a comment or of a quotation."""
         if mark[0] == "`":
             count = len(mark) - (before == "\\" and not self._code)
             if not self._code:
@@ -248,7 +249,7 @@ class Line:
 
 
 def _opens(mark: str, before: str, after: str) -> bool:
-    """Whether the mark can open a quotation: it is no apostrophe, and no sign for inches."""
+    """Whether the mark can open a quotation, and is not an apostrophe or an inch sign."""
     match mark:
         case "'" | "”" | "»":
             return not before.isalnum() and not after.isspace() and not after.isdigit()
@@ -258,29 +259,31 @@ def _opens(mark: str, before: str, after: str) -> bool:
             return True
 
 
-_WIDEST_GAP = 256
+_MAX_GAP = 256
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-class Output:
+class ParserOutput:
+    """Collects the events of a text."""
+
     def __init__(self) -> None:
         self.line = Line()
         self.calls = 0
         self.gap: str | None = ""
-        """Space since a block ended or the text began; None once other text has come."""
+        """Space since the end of a block or the start of the text; None after other text."""
         self._events: list[ModelEvent] = []
         self._text: list[str] = []
         self._pieces: list[str] = []
         self.write = self._pieces.append
-        """Takes the next piece of the arguments of the call that has been started."""
+        """Adds a piece to the arguments of the current call."""
         self._json = StringIO()
         self._call: tuple[str, str] | None = None
         self._closing = False
-        """The call's arguments are all there; whether the call is, the next thing tells."""
+        """The call's arguments are complete; the next token shows whether the call is."""
         self._blocks = False
 
     def take(self) -> list[ModelEvent]:
-        """The events since the last time."""
+        """Returns the events since the last call."""
         if self._pieces:
             self._flush_pieces()
         if self._text:
@@ -289,7 +292,7 @@ class Output:
         return events
 
     def is_flowing(self, event: type[ModelEvent]) -> bool:
-        """Whether the next piece can follow the last one as it is."""
+        """Whether the next piece of text can pass unchanged."""
         return event is ThoughtDelta or self.gap is None
 
     def text(self, text: str) -> None:
@@ -298,44 +301,42 @@ class Output:
                 return
         elif not text:
             return
-        self.settle()
+        self.finish_call()
         self._text.append(text)
         self.line.add(text)
 
     def thought(self, text: str) -> None:
         if text:
-            self.settle()
+            self.finish_call()
             self.block()
             self._flush_text()
             self._events.append(ThoughtDelta(text))
 
     def block(self) -> None:
-        """Something other than text begins or ends here: the space around it is not text."""
+        """Starts or ends a block that is not text: the space around it is not text either."""
         self.gap, self._blocks = "", True
         self.line.begin()
 
     def finish(self, *, truncated: bool) -> None:
         if self._closing and truncated:
-            self.spoil()
-        self.settle()
+            self.invalidate()
+        self.finish_call()
         if self.gap and not self._blocks:
             self._text.append(self.gap)
         self.gap = ""
 
     def _past_gap(self, text: str) -> str:
-        """The text with the space before it, or nothing if there is no more than space so far."""
+        """Returns the text with the space before it, or nothing if it is all space so far."""
         assert self.gap is not None
-        gap = self.gap + text[: _WIDEST_GAP + 1]
-        if len(gap) <= _WIDEST_GAP and not gap.strip():
+        gap = self.gap + text[: _MAX_GAP + 1]
+        if len(gap) <= _MAX_GAP and not gap.strip():
             self.gap = gap
             return ""
         text, self.gap = self.gap + text, None
         return text
 
-    # One call at a time.
-
     def start_call(self, name: str) -> None:
-        self.settle()
+        self.finish_call()
         self.block()
         self._flush_text()
         self._call = (name, new_call_id())
@@ -343,11 +344,11 @@ class Output:
         self._events.append(ToolCallStarted(self.calls, self._call[1], name))
 
     def end_call(self) -> None:
-        """The arguments end here; `settle` ends the call."""
+        """Ends the arguments. `finish_call` ends the call."""
         self._closing = True
         self.block()
 
-    def settle(self) -> None:
+    def finish_call(self) -> None:
         if self._closing and self._call:
             self._flush_pieces()
             name, call_id = self._call
@@ -356,8 +357,8 @@ class Output:
             self._call, self._closing = None, False
             self.calls += 1
 
-    def spoil(self) -> None:
-        """Makes sure that the call cannot run, whatever its text looks like."""
+    def invalidate(self) -> None:
+        """Makes the arguments invalid JSON, so that the call cannot run."""
         while self._readable():
             self.write("}")
 
@@ -375,8 +376,8 @@ class Output:
             self._text.clear()
 
     def _flush_pieces(self) -> None:
-        """What passes the limit is dropped: that spoils the call, since its end is missing."""
-        json = "".join(self._pieces)[: LONGEST_CALL - self._json.tell()]
+        """Writes the pieces up to the limit. Without its end, a longer call is invalid."""
+        json = "".join(self._pieces)[: MAX_CALL_CHARS - self._json.tell()]
         self._pieces.clear()
         if json:
             self._json.write(json)

@@ -1,4 +1,8 @@
-"""parameters"""
+"""Readers of calls with a tag for each parameter, and the conversion of text to JSON values.
+
+`Parameters` reads the tags. The schema of a parameter decides the type of its value: `json_value`
+converts the text to that type.
+"""
 
 import re
 from collections.abc import Mapping
@@ -10,16 +14,16 @@ from typing import Any, Literal, cast
 import msgspec
 
 from windlass.content import Schema
-from windlass.emulation.parser.call import NotACall, Reading
+from windlass.emulation.parser.call import CallReading, NotACall
 from windlass.emulation.parser.json_calls import strict_json
 from windlass.emulation.parser.json_text import json_string
-from windlass.emulation.parser.pattern import Part, Pattern, ahead, alt, named
-from windlass.emulation.parser.python_calls import Unreadable, python_value
+from windlass.emulation.parser.pattern import Pattern, PatternPart, ahead, alt, named
+from windlass.emulation.parser.python_calls import NotPython, python_value
 from windlass.emulation.parser.source import Step
 from windlass.jsontext import compact_json
 
 Untyped = Literal["text", "json"]
-"""What a value is that no schema speaks of."""
+"""The type of a value without a schema."""
 
 _KINDS = {
     "str": "string",
@@ -40,22 +44,22 @@ _KINDS = {
     "tuple": "array",
     "arraylist": "array",
 }
-"""Types that are no JSON Schema, but that people declare."""
+"""Type names that are not JSON Schema, but occur in declarations."""
 _UNIONS = ("anyOf", "oneOf", "allOf")
 _NULLS = frozenset(("null", "none", "nil"))
 _BOOLEANS = frozenset(("true", "false"))
 _CONTAINERS = {"{": "object", "[": "array", "(": "array"}
 _TEXT = frozenset(("string",))
 _ALL = frozenset(("null", "boolean", "integer", "number", "array", "object", "string"))
-_DEEPEST = 8
+_MAX_DEPTH = 8
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 _WHOLE = re.compile(r"-?[0-9]+")
 _OPENING = re.compile(r"\s*<([^\W\d][\w.-]*)>")
 
 
 def types_of(schema: object, root: Schema, depth: int = 0) -> frozenset[str]:
-    """The JSON types that the schema allows; none if it does not say."""
-    if not isinstance(schema, dict) or depth > _DEEPEST:
+    """Returns the JSON types that the schema allows; an empty set if it has no type."""
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return frozenset()
     schema = cast("Schema", schema)
     found: set[str] = set()
@@ -74,7 +78,7 @@ def types_of(schema: object, root: Schema, depth: int = 0) -> frozenset[str]:
 
 
 def _listed(value: object) -> list[object]:
-    """The list, or nothing: a schema may be wrong."""
+    """Returns the list; an empty one if the value is not a list, as a schema may be wrong."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
@@ -104,7 +108,7 @@ def _type_of(value: object) -> str:
 
 
 def properties_of(schema: object, root: Schema) -> Mapping[str, Any]:
-    """The properties of an object, wherever in the schema they stand."""
+    """Returns the properties of an object, also behind a reference."""
     if not isinstance(schema, dict):
         return {}
     schema = cast("Schema", schema)
@@ -119,7 +123,7 @@ def items_of(schema: object) -> object:
 
 
 def json_value(text: str, schema: object, root: Schema, untyped: Untyped = "text") -> str:
-    """The value as JSON text: of a type that the schema allows, or else the text itself."""
+    """Returns the text as a JSON value of an allowed type; otherwise as a JSON string."""
     types = types_of(schema, root) or (_ALL if untyped == "json" else _TEXT)
     if types != _TEXT:
         bare = text.strip()
@@ -133,7 +137,7 @@ def json_value(text: str, schema: object, root: Schema, untyped: Untyped = "text
 
 
 def _typed(text: str, types: frozenset[str]) -> str | None:
-    """The text as a number, a list or an object, if the types allow what it is."""
+    """Returns the text as a number, a list or an object, if the types allow it."""
     if _NUMBER.fullmatch(text):
         if "number" in types or ("integer" in types and _WHOLE.fullmatch(text)):
             return text
@@ -144,13 +148,13 @@ def _typed(text: str, types: frozenset[str]) -> str | None:
 
 
 def _container(text: str, types: frozenset[str]) -> str | None:
-    """The text as a list or an object: of JSON, else of Python, else of JSON that can be mended."""
+    """Returns the text as a list or an object: read as JSON, as Python, or as repaired JSON."""
     fits = _CONTAINERS[text[0]] in types
     if fits and _is_json(text):
         return text
     try:
         value = python_value(text)
-    except Unreadable:
+    except NotPython:
         return (strict_json(text) or _unescaped(text)) if fits else None
     return compact_json(value) if _type_of(value) in types else None
 
@@ -164,7 +168,7 @@ def _is_json(text: str) -> bool:
 
 
 def _unescaped(text: str) -> str | None:
-    """The JSON in a text that was escaped once too often: `[{\\"id\\": 1}]`."""
+    """Returns the JSON in a text that was escaped twice: `[{\\"id\\": 1}]`."""
     if '\\"' not in text:
         return None
     try:
@@ -176,8 +180,8 @@ def _unescaped(text: str) -> str | None:
 def from_tags(
     text: str, schema: object, root: Schema, types: frozenset[str], depth: int = 0
 ) -> str | None:
-    """An object or a list whose members are tags, if the text is that and nothing else."""
-    if depth > _DEEPEST or "string" in types or not types & {"object", "array"}:
+    """Returns the object or list whose members are tags; None for any other text."""
+    if depth > _MAX_DEPTH or "string" in types or not types & {"object", "array"}:
         return None
     members: list[tuple[str, str]] = []
     place = 0
@@ -209,28 +213,28 @@ def _member(key: str, found: list[str]) -> str:
 Ending = Literal["closed", "end of call", "cut"]
 
 _SHORT = frozenset(("integer", "number", "boolean", "null"))
-"""Types whose values hold no tags."""
+"""Types whose values contain no tags."""
 _NAMES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _REFERENCE = re.compile(r"&(?:#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6})|(lt|gt|amp|quot|apos));")
 _CDATA_END = Pattern("]]>")
 _TAG = Pattern("<")
-_NOTHING = Part("(?!)", "(?!)", final=True, reach=1)
+_NOTHING = PatternPart("(?!)", "(?!)", final=True, reach=1)
 _CLOSING_BEGUN = re.compile(r"<(?:/\s*([\w.-]*)\s*)?")
 _WRAPPERS = frozenset(("input", "arguments", "parameters", "args", "kwargs"))
 
 
 class ArgumentWriter:
-    """Writes each argument as soon as it is complete. What comes again makes a list, or wins."""
+    """Writes each argument when it is complete. A repeated one extends a list, or replaces."""
 
     def __init__(
-        self, reading: Reading, untyped: Untyped = "text", *, repeats: bool = False
+        self, reading: CallReading, untyped: Untyped = "text", *, repeats: bool = False
     ) -> None:
         self._reading, self._repeats = reading, repeats
         self._untyped: Untyped = untyped
         self._schema = reading.declared.schema(reading.name)
         self._properties = reading.declared.properties(reading.name)
         self._lists: dict[str, list[tuple[str, str]]] = {}
-        """Values of parameters that take a list, each as it stands alone and as an item."""
+        """The values of list parameters: each as the whole list, and as one item."""
         self._between = "{"
 
     def add(self, key: str, text: str, untyped: Untyped | None = None) -> None:
@@ -255,17 +259,17 @@ class ArgumentWriter:
         self._reading.write("{}" if self._between == "{" else "}")
 
     def cut(self) -> None:
-        """Not everything has come: what is there must not run."""
+        """Ends incomplete arguments, so that the call cannot run."""
         if self._between == "{":
             self._reading.write("{")
-        self._reading.spoil()
+        self._reading.invalidate()
 
     def _write(self, json: str) -> None:
         self._reading.write(self._between + json)
         self._between = ","
 
     def _unwrapped(self, key: str, text: str) -> str | None:
-        """The members of an object that holds all arguments under a name that nobody declared."""
+        """Returns the members of an object with all arguments under an undeclared name."""
         if key not in _WRAPPERS or key in self._properties or not self._properties:
             return None
         json = strict_json(text) if text.lstrip().startswith("{") else None
@@ -280,37 +284,39 @@ class ArgumentWriter:
 
 @dataclass(frozen=True, slots=True)
 class NoArguments:
-    """The marker is the whole call."""
+    """A call without arguments: the marker is the whole call."""
 
-    def read(self, reading: Reading, marker: Match[str]) -> Step[None]:
-        reading.say(reading.meant(marker["name"]), "{}")
+    def read(self, reading: CallReading, marker: Match[str]) -> Step[None]:
+        reading.add(reading.resolve(marker["name"]), "{}")
         yield from ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parameters:
-    key: Part
-    """Opens a value; the group `key`, and `kind` if the tag says what the value is."""
-    value_end: Part
-    """Closes a value; the group `closed` if the tag has a name, which must be the key then."""
-    end: Part | None = None
-    """Closes the call. None: a closing tag with the call's name does."""
-    stops: tuple[Part | str, ...] = ()
-    """What may follow a call: it ends before one of them, too, if its closing tag is missing."""
-    nested: Part | None = None
-    """Opens a call inside a value: what follows, up to that call's end, belongs to the value."""
+    """Reads a call with a tag for each parameter."""
+
+    key: PatternPart
+    """Opens a value. It has the group `key`, and `kind` if the tag names the value's type."""
+    value_end: PatternPart
+    """Closes a value. A named tag has the group `closed`, which must equal the key."""
+    end: PatternPart | None = None
+    """Closes the call. None means a closing tag with the call's name."""
+    stops: tuple[PatternPart | str, ...] = ()
+    """What may follow a call. A call without a closing tag ends before one of them."""
+    nested: PatternPart | None = None
+    """Opens a call inside a value: the text up to that call's end belongs to the value."""
     trim: bool = False
-    """A newline at either side of a value is layout."""
+    """Whether to remove one newline at each side of a value."""
     references: bool = False
-    """`&lt;`, `&#10;` and their like stand for characters."""
+    """Whether to decode `&lt;`, `&#10;` and similar references."""
     cdata: bool = False
-    """`<![CDATA[...]]>` holds text as it is."""
+    """Whether `<![CDATA[...]]>` contains literal text."""
     untyped: Untyped = "text"
     repeats: bool = False
-    """A list is written by writing its parameter again and again, or once."""
+    """Whether a repeated parameter makes a list."""
 
-    def read(self, reading: Reading, marker: Match[str]) -> Step[None]:
-        name, tags = reading.meant(marker["name"]), _tags(self)
+    def read(self, reading: CallReading, marker: Match[str]) -> Step[None]:
+        name, tags = reading.resolve(marker["name"]), _tags(self)
         if reading.implicit:
             yield from self._confirm(reading, name, marker["name"])
         reading.start(name)
@@ -321,8 +327,8 @@ class Parameters:
             writer.cut()
         reading.end()
 
-    def _confirm(self, reading: Reading, name: str, written: str) -> Step[None]:
-        """Raises `NotACall` unless a parameter follows, or the end."""
+    def _confirm(self, reading: CallReading, name: str, written: str) -> Step[None]:
+        """Raises `NotACall` unless a parameter or the end follows."""
         properties = reading.declared.properties(name)
         found = yield from reading.source.after_space(_tags(self).edge)
         if not found or found == "end":
@@ -332,9 +338,9 @@ class Parameters:
             raise NotACall
 
     def _read_all(
-        self, reading: Reading, writer: ArgumentWriter, tags: "_Tags", name: str
+        self, reading: CallReading, writer: ArgumentWriter, tags: "_Tags", name: str
     ) -> Step[bool]:
-        """Reads all parameters; whether they are all there."""
+        """Reads all parameters, and returns whether the call is complete."""
         source, given = reading.source, set[str]()
         found: Match[str] | None = None
         while True:
@@ -362,7 +368,7 @@ class Parameters:
 
 
 def _closed(found: Match[str]) -> str | None:
-    """The name in a closing tag that has one."""
+    """Returns the name in a closing tag; None if it has no name."""
     return found.groupdict().get("closed")
 
 
@@ -371,9 +377,9 @@ class _Tags:
     """Patterns for the tags of one format."""
 
     edge: Pattern
-    """What comes between values."""
+    """The tags between values."""
     inside: Pattern
-    """What may mean something inside a value."""
+    """The tags that matter inside a value."""
     after_value: Pattern
     after_call: Pattern
     end: Pattern | None
@@ -381,7 +387,7 @@ class _Tags:
     """Whether the tag that closes a value has the value's name."""
 
     def may_end(self, rest: str, name: str) -> bool:
-        """Whether the text ended in a call that lacks only its end, or a part of that."""
+        """Whether the call at the end of the text lacks only its closing tag or a part of it."""
         if self.end:
             return not rest or self.end.prefix.match(rest) is not None
         begun = _CLOSING_BEGUN.fullmatch(rest)
@@ -410,11 +416,11 @@ def _tags(parameters: Parameters) -> _Tags:
 
 
 class _Value:
-    """One value, up to the tag that closes it.
+    """Reads one value, up to its closing tag.
 
-    A value may hold anything, also tags that look like those around it. The tag that closes it is
-    followed by another value, by the end of the call or by the end of the text, and it is outside
-    of calls and values that the value itself holds.
+    A value may contain anything, also tags like those around it. Its closing tag is outside of the
+    calls and values that the value itself contains, and is followed by another value, the end of
+    the call or the end of the text.
     """
 
     def __init__(
@@ -424,7 +430,7 @@ class _Value:
         name: str,
         key: str,
         given: set[str],
-        reading: Reading,
+        reading: CallReading,
     ) -> None:
         self._parameters, self._tags, self._name, self._key = parameters, tags, name, key
         self._source, self._given = reading.source, given
@@ -433,9 +439,9 @@ class _Value:
         self._short = bool(types) and types <= _SHORT
         self._list = "array" in types and "string" not in types
         self._pieces: list[tuple[str, bool]] = []
-        """The text, and whether a piece of it means what it says in any case."""
+        """The pieces of the text, and whether each is literal."""
         self._calls = self._values = 0
-        """How many calls and values inside the value are open."""
+        """The number of open calls and values inside the value."""
 
     def text(self) -> str:
         pieces = self._pieces
@@ -449,7 +455,7 @@ class _Value:
         return "".join(text for text, _ in pieces)
 
     def read(self) -> Step[tuple[Ending, Match[str] | None]]:
-        """How the value ends, and the opening of the next value if that was read with it."""
+        """Returns how the value ends, and the opening of the next value if it was read."""
         source = self._source
         while True:
             before, found = yield from source.until(self._tags.inside)
@@ -477,7 +483,7 @@ class _Value:
             self._pieces.append((found.group(), False))
 
     def _lacks_end(self, key: str) -> bool:
-        """Whether the key that begins inside the value begins the next one: an end is missing."""
+        """Whether the key inside the value starts the next value, as a closing tag is missing."""
         if self._calls or self._tags.own:
             return False
         if self._properties:
@@ -485,14 +491,14 @@ class _Value:
         return not self._pieces[-1][0] or self._pieces[-1][0].endswith("\n")
 
     def _open(self, key: str) -> Step[None]:
-        """A tag that looks like the beginning of a value, or of a call with a tag of its own."""
+        """Counts a tag inside the value that opens a value or a call."""
         if not self._tags.own or key == self._key:
             self._values += 1
         elif key == self._name and (yield from self._source.after_space(_TAG)) not in (None, "end"):
             self._calls += 1
 
     def _end_call(self) -> Step["Ending | None"]:
-        """How the value ends where a call ends; None if that is a call inside the value."""
+        """Returns how the value ends at the end of a call; None if that call is inside it."""
         if self._calls:
             self._calls -= 1
             return None
@@ -502,7 +508,7 @@ class _Value:
         return "end of call" if follows else None
 
     def _closes(self) -> Step[bool]:
-        """Whether the closing tag that was read closes the value."""
+        """Whether the closing tag closes this value."""
         if self._calls:
             return False
         if self._short:
@@ -529,7 +535,7 @@ class _Value:
 
 
 def _trimmed(text: str) -> str:
-    """The text without the newline that is layout at either side."""
+    """Removes one newline at each side."""
     text = (
         text.removeprefix("\r").removeprefix("\n")
         if text[:2] == "\r\n"
@@ -543,7 +549,7 @@ def _resolved(text: str) -> str:
 
 
 def _character(reference: Match[str]) -> str:
-    """The character that the reference stands for; itself if there is none."""
+    """Returns the character of the reference; the reference itself if it is invalid."""
     decimal, hexadecimal, name = reference.groups()
     if name:
         return _NAMES[name]

@@ -1,7 +1,7 @@
-"""Patterns that know when more text could still complete them.
+"""Patterns that know whether more text could complete a match.
 
-A marker that a stream cuts in two is neither there nor absent. Each part of a pattern is kept as
-two regular expressions, of the whole and of its beginnings, and so is everything built from parts.
+A stream may split a marker. So each part of a pattern has two regular expressions: one for the
+whole match, and one for the start of a match. Combined parts have both, too.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Final
 
 
 class More(Enum):
-    """What is there is the beginning of a match; more text will tell."""
+    """The text is the start of a match; more text is needed."""
 
     MORE = "more"
 
@@ -23,42 +23,42 @@ Found = re.Match[str] | More | None
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PatternPart:
     full: str
     prefix: str
-    """Matches every beginning that is not empty."""
+    """Matches every start of a match that is not empty."""
     firsts: tuple[str, ...] = ()
-    """The literal texts that a match can begin with."""
+    """The literal texts that a match can start with."""
     empty: bool = False
-    """Whether nothing at all is a match too."""
+    """Whether the empty text matches."""
     exact: bool = False
-    """Whether `firsts` are all that matches."""
+    """Whether `firsts` are the only matches."""
     final: bool = False
     """Whether more text cannot make a match longer."""
     reach: int = 0
-    """The most characters that tell whether there is a match."""
+    """The maximum number of characters that decide whether there is a match."""
 
 
-_MANY = 12
+_MAX_FIRSTS = 12
 _GROUP = re.compile(r"\(\?P<\w+>")
 
 
-def _part(part: "Part | str") -> Part:
+def _part(part: "PatternPart | str") -> PatternPart:
     return lit(part) if isinstance(part, str) else part
 
 
-def lit(text: str) -> Part:
+def lit(text: str) -> PatternPart:
     letters = [re.escape(letter) for letter in text]
     prefix = letters[-1]
     for letter in reversed(letters[:-1]):
         prefix = f"{letter}(?:{prefix})?"
-    return Part(re.escape(text), prefix, (text,), exact=True, final=True, reach=len(text))
+    return PatternPart(re.escape(text), prefix, (text,), exact=True, final=True, reach=len(text))
 
 
-def chars(kind: str, least: int, most: int, group: str = "") -> Part:
-    """A run of characters of one class; lazy, so that what follows decides where it ends."""
+def chars(kind: str, least: int, most: int, group: str = "") -> PatternPart:
+    """Matches characters of one class, lazily: the next part decides where the match ends."""
     full = f"{kind}{{{least},{most}}}?"
-    return Part(
+    return PatternPart(
         f"(?P<{group}>{full})" if group else full,
         f"{kind}{{1,{most}}}",
         empty=not least,
@@ -66,24 +66,24 @@ def chars(kind: str, least: int, most: int, group: str = "") -> Part:
     )
 
 
-def seq(*parts: Part | str) -> Part:
+def seq(*parts: PatternPart | str) -> PatternPart:
     made = [_part(part) for part in parts]
     prefix = made[-1].prefix
     for part in reversed(made[:-1]):
         prefix = f"(?:{part.full}(?:{prefix})?|{part.prefix})"
     full, empty = "".join(part.full for part in made), all(part.empty for part in made)
     exact = all(part.exact for part in made)
-    exact = exact and len(_firsts(made)) <= _MANY
+    exact = exact and len(_firsts(made)) <= _MAX_FIRSTS
     reach = sum(part.reach for part in made)
-    return Part(full, prefix, _firsts(made), empty, exact, made[-1].final, reach)
+    return PatternPart(full, prefix, _firsts(made), empty, exact, made[-1].final, reach)
 
 
-def _firsts(parts: list[Part]) -> tuple[str, ...]:
+def _firsts(parts: list[PatternPart]) -> tuple[str, ...]:
     if not parts:
         return ("",)
     part, after = parts[0], _firsts(parts[1:])
     found = part.firsts or ("",)
-    if part.exact and len(part.firsts) * len(after) <= _MANY:
+    if part.exact and len(part.firsts) * len(after) <= _MAX_FIRSTS:
         found = tuple(first + more for first in part.firsts for more in after)
     every = sorted({*found, *after} if part.empty else set(found), key=len)
     return tuple(
@@ -91,9 +91,9 @@ def _firsts(parts: list[Part]) -> tuple[str, ...]:
     )
 
 
-def alt(*parts: Part | str) -> Part:
+def alt(*parts: PatternPart | str) -> PatternPart:
     made = [_part(part) for part in parts]
-    return Part(
+    return PatternPart(
         f"(?:{'|'.join(part.full for part in made)})",
         f"(?:{'|'.join(part.prefix for part in made)})",
         tuple(first for part in made for first in part.firsts),
@@ -104,19 +104,21 @@ def alt(*parts: Part | str) -> Part:
     )
 
 
-def opt(*parts: Part | str) -> Part:
+def opt(*parts: PatternPart | str) -> PatternPart:
     part = seq(*parts)
-    return Part(f"(?:{part.full})?", part.prefix, part.firsts, True, part.exact, reach=part.reach)
+    return PatternPart(
+        f"(?:{part.full})?", part.prefix, part.firsts, True, part.exact, reach=part.reach
+    )
 
 
-def ahead(*parts: Part | str) -> Part:
-    """What must come next and stays unread."""
+def ahead(*parts: PatternPart | str) -> PatternPart:
+    """Matches what must come next, without reading it."""
     part = seq(*parts)
-    return Part(f"(?={part.full})", part.prefix, part.firsts, final=True, reach=part.reach)
+    return PatternPart(f"(?={part.full})", part.prefix, part.firsts, final=True, reach=part.reach)
 
 
-def named(group: str, *parts: Part | str) -> Part:
-    """The parts, with a name for what matches them."""
+def named(group: str, *parts: PatternPart | str) -> PatternPart:
+    """Returns the parts as a named group."""
     part = seq(*parts)
     return replace(part, full=f"(?P<{group}>{part.full})")
 
@@ -126,20 +128,20 @@ NAME: Final = chars(r"""[^\s<>{}\[\]()"'`|,;=]""", 1, 99, "name")
 
 
 class Pattern:
-    """A compiled part. It ends in a literal or in `ahead`, so that no match can still grow."""
+    """A compiled part. It ends with a literal or with `ahead`, so that no match can get longer."""
 
-    def __init__(self, *parts: Part | str) -> None:
+    def __init__(self, *parts: PatternPart | str) -> None:
         self.part = seq(*parts)
         assert self.part.final, self.part.full
 
     @cached_property
     def letters(self) -> frozenset[str]:
-        """The characters that a match can begin with."""
+        """The characters that a match can start with."""
         return frozenset(first[0] for first in self.part.firsts)
 
     @cached_property
     def bare(self) -> str:
-        """The expression of the whole, without names for its groups."""
+        """The regular expression of the whole match, without group names."""
         return _GROUP.sub("(?:", self.part.full)
 
     @cached_property
@@ -155,14 +157,14 @@ class Pattern:
         return re.compile(rf"(?:{self.bare_prefix})\Z")
 
     def at(self, text: str, place: int, ended: bool) -> Found:
-        """The match that begins at the place."""
+        """Returns the match that starts at the place."""
         found = self.full.match(text, place)
         if found or ended or len(text) - place >= self.part.reach:
             return found
         return MORE if place == len(text) or self.prefix.match(text, place) else None
 
     def find(self, text: str, place: int, ended: bool) -> tuple[re.Match[str] | None, int]:
-        """The first match, and the place before which there is none."""
+        """Returns the first match, and the place up to which there is none."""
         if found := self.full.search(text, place):
             return found, found.start()
         tail = max(place, len(text) - self.part.reach)
@@ -172,11 +174,11 @@ class Pattern:
 
 
 class _Node(dict[str, "_Node"]):
-    """The letters that can come next; the empty one where a word ends."""
+    """The letters that can come next; an empty key marks the end of a word."""
 
 
 def trie(words: Iterable[str], *, whole: bool = True) -> str:
-    """A regular expression for the longest of the words, or for any beginning of one of them."""
+    """Returns a regular expression for the longest of the words, or for any start of a word."""
     root = _Node()
     for word in words:
         node = root

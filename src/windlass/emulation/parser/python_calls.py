@@ -1,4 +1,9 @@
-"""python calls"""
+"""Readers of calls written in Python: `[get_weather(city="Paris"), add(a=1, b=2)]`.
+
+`PythonReader` reads literals piece by piece, exactly as Python does, with two exceptions: it
+accepts JSON's `null`, `true` and `false`, and a line break inside a string with single quotes.
+Anything else that is not a literal, or that JSON cannot represent, raises `NotPython`.
+"""
 
 import math
 import re
@@ -7,16 +12,26 @@ from dataclasses import dataclass, field
 from re import Match
 from typing import cast
 
-from windlass.emulation.parser.call import NotACall, Reading
+from windlass.emulation.parser.call import CallReading, NotACall
 from windlass.emulation.parser.json_text import printable
-from windlass.emulation.parser.pattern import NAME, WS, Part, Pattern, ahead, alt, chars, opt, seq
-from windlass.emulation.parser.source import LONGEST_CALL, Source, Step, finished
+from windlass.emulation.parser.pattern import (
+    NAME,
+    WS,
+    Pattern,
+    PatternPart,
+    ahead,
+    alt,
+    chars,
+    opt,
+    seq,
+)
+from windlass.emulation.parser.source import MAX_CALL_CHARS, Source, Step, finished
 from windlass.jsontext import compact_json
 
-_DEEPEST = 200
-"""Python itself refuses brackets that are nested deeper."""
-_LONGEST_WORD = 5_000
-_LONGEST_NAME = 200
+_MAX_DEPTH = 200
+"""Python's own limit of nested brackets."""
+_MAX_WORD_CHARS = 5_000
+_MAX_NAME_CHARS = 200
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _WORDS = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
@@ -47,13 +62,13 @@ _OCTAL = re.compile(r"[0-7]{1,3}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Unreadable(Exception):
-    """What follows is not a literal, or one that JSON cannot hold, or not all of it is there."""
+class NotPython(Exception):
+    """The text is not a literal, or incomplete, or JSON cannot represent it."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """A bracket that is open, and what it holds so far."""
+    """An open bracket and its items so far."""
 
     bracket: str
     items: list[object] = field(default_factory=list[object])
@@ -66,17 +81,17 @@ class _Open:
         return letter == _CLOSING[self.bracket] and not self.awaits_value
 
     def add(self, value: object, mark: str) -> bool:
-        """Takes a value and the mark after it; whether something must follow."""
+        """Adds a value and the mark after it, and returns whether another value must follow."""
         if self.bracket == "{" and mark == ":" and not self.awaits_value:
             if self.keys is None:
                 if self.items:
-                    raise Unreadable
+                    raise NotPython
                 self.keys = []
             self.keys.append(value)
             self.awaits_value = True
             return True
         if self.keys is not None and not self.awaits_value:
-            raise Unreadable
+            raise NotPython
         self.items.append(value)
         self.awaits_value = False
         if mark == ",":
@@ -84,7 +99,7 @@ class _Open:
             return True
         if mark == _CLOSING[self.bracket]:
             return False
-        raise Unreadable
+        raise NotPython
 
     def value(self) -> object:
         if self.bracket == "[":
@@ -96,39 +111,39 @@ class _Open:
         return self._dict()
 
     def _set(self) -> list[object]:
-        """The members in the order in which they are written, each once."""
+        """Returns the members in their order, each once."""
         try:
             return list(dict.fromkeys(self.items))
         except TypeError:
-            raise Unreadable from None
+            raise NotPython from None
 
     def _dict(self) -> dict[str, object]:
-        """JSON's names are texts: an integer becomes its digits, other keys cannot be written."""
+        """Returns the dict with strings as keys: integers are converted, other keys are refused."""
         keys = self.keys or []
         if any(type(key) not in (str, int) for key in keys):
-            raise Unreadable
+            raise NotPython
         members = dict(zip(cast("list[str | int]", keys), self.items, strict=True))
         named = {str(key): value for key, value in members.items()}
         if len(named) < len(members):
-            raise Unreadable
+            raise NotPython
         return named
 
 
 class PythonReader:
-    """Reads literals from the source. Raises `Unreadable`."""
+    """Reads literals from the source. Raises `NotPython`."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self.is_sure = True
-        """Whether more text could not have changed the last value."""
+        """Whether more text could not change the last value."""
 
     def peek(self) -> Step[str]:
-        """The next character, unread, after all space and comments; nothing at the end."""
+        """Skips space and comments, and returns the next character without reading it."""
         source = self._source
         while True:
             letter = yield from source.peek_past_space()
-            if source.kept_size > LONGEST_CALL:
-                raise Unreadable
+            if source.kept_size > MAX_CALL_CHARS:
+                raise NotPython
             if letter == "#":
                 yield from source.until(_NEWLINE)
             elif letter != "\\" or not (yield from source.match(_JOINED)):
@@ -142,8 +157,8 @@ class PythonReader:
                 source.place += 1
                 value = opened.pop().value()
             elif letter in _CLOSING:
-                if len(opened) == _DEEPEST:
-                    raise Unreadable
+                if len(opened) == _MAX_DEPTH:
+                    raise NotPython
                 source.place += 1
                 opened.append(_Open(letter))
                 continue
@@ -152,7 +167,7 @@ class PythonReader:
             while opened:
                 mark = yield from self.peek()
                 if not mark:
-                    raise Unreadable
+                    raise NotPython
                 source.place += 1
                 if opened[-1].add(value, mark):
                     break
@@ -166,7 +181,7 @@ class PythonReader:
             self._source.place += 1
             digits = yield from self.peek()
             if not digits or digits not in "0123456789.":
-                raise Unreadable
+                raise NotPython
             number = yield from self._number()
             return -number if letter == "-" else number
         if letter and letter in "0123456789.":
@@ -175,16 +190,14 @@ class PythonReader:
             return (yield from self._strings())
         return (yield from self._word())
 
-    # Numbers and words.
-
     def _token(self, kind: re.Pattern[str]) -> Step[str]:
-        """What matches here, once more text cannot make it longer."""
+        """Reads a match when more text cannot make it longer."""
         source = self._source
         while True:
             found = kind.match(source.text, source.place)
             end = found.end() if found else source.place
-            if end - source.place > _LONGEST_WORD:
-                raise Unreadable
+            if end - source.place > _MAX_WORD_CHARS:
+                raise NotPython
             if end < len(source.text) or source.ended:
                 break
             yield
@@ -201,7 +214,7 @@ class PythonReader:
                 return number
         except ValueError:  # too many digits, for Python too
             pass
-        raise Unreadable
+        raise NotPython
 
     def _word(self) -> Step[object]:
         word = yield from self._token(_WORD)
@@ -209,34 +222,32 @@ class PythonReader:
             return _WORDS[word]
         if word == "set" and (yield from self._source.match(_EMPTY_SET)):
             return []
-        raise Unreadable
-
-    # Strings.
+        raise NotPython
 
     def _starts_string(self) -> Step[re.Match[str] | None]:
-        """Whether a string begins here, after its prefix if it has one. Nothing is read."""
+        """Returns the match of a string's start, with its prefix, without reading it."""
         found = yield from self._source.match(_STRING)
         if found:
             self._source.place = found.start()
         return found
 
     def _strings(self) -> Step[str]:
-        """A string, and those beside it: together they are one."""
+        """Reads a string and the adjacent strings, which Python joins."""
         parts: list[str] = []
         while found := (yield from self._starts_string()):
             prefix = found["prefix"].lower()
             if prefix not in ("", "r", "u"):
-                raise Unreadable
+                raise NotPython
             self._source.place = found.end()
             yield from self._string(parts, raw=prefix == "r")
             yield from self.peek()
         text = "".join(parts)
         if not _SURROGATE.search(text):
             return text
-        try:  # two halves of a character, as JSON escapes it
+        try:  # a surrogate pair, as JSON escapes it
             return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
         except UnicodeDecodeError:
-            raise Unreadable from None
+            raise NotPython from None
 
     def _string(self, parts: list[str], *, raw: bool) -> Step[None]:
         source = self._source
@@ -258,7 +269,7 @@ class PythonReader:
             elif letter == "\r":
                 parts.append((yield from self._newline()))
             elif letter != "\\":
-                continue  # it has come just now
+                continue  # it arrived just now
             elif raw:
                 parts.append("\\")
                 source.place += 1
@@ -270,24 +281,24 @@ class PythonReader:
                 parts.append((yield from self._escape()))
 
     def _letters(self, count: int, *, short: bool = False) -> Step[str]:
-        """So many characters from here, unread. `short`: fewer at the end of the text."""
+        """Returns the next `count` characters without reading them; `short` allows fewer."""
         source = self._source
         while len(source.text) - source.place < count:
             if source.ended and short:
                 break
-            if source.ended or source.kept_size > LONGEST_CALL:
-                raise Unreadable
+            if source.ended or source.kept_size > MAX_CALL_CHARS:
+                raise NotPython
             yield
         return source.text[source.place : source.place + count]
 
     def _newline(self) -> Step[str]:
-        """A carriage return, which Python reads as a newline, with the newline after it."""
+        """Reads a carriage return, with a newline after it, as a newline."""
         pair = yield from self._letters(2, short=True)
         self._source.place += 2 if pair == "\r\n" else 1
         return "\n"
 
     def _escape(self) -> Step[str]:
-        """What a backslash and what follows it mean."""
+        """Reads an escape."""
         source = self._source
         letter = (yield from self._letters(2))[1]
         source.place += 1
@@ -306,7 +317,7 @@ class PythonReader:
         if count := _HEX_DIGITS.get(letter, 0):
             digits = yield from self._letters(count)
             if not _HEX.fullmatch(digits) or (code := int(digits, 16)) > 0x10FFFF:
-                raise Unreadable
+                raise NotPython
             source.place += count
             return chr(code)
         return "\\" + letter
@@ -314,35 +325,35 @@ class PythonReader:
     def _named(self) -> Step[str]:
         source = self._source
         if (yield from self._letters(1)) != "{":
-            raise Unreadable
+            raise NotPython
         while (end := source.text.find("}", source.place)) < 0:
-            if source.ended or len(source.text) - source.place > _LONGEST_NAME:
-                raise Unreadable
+            if source.ended or len(source.text) - source.place > _MAX_NAME_CHARS:
+                raise NotPython
             yield
         try:
             letter = unicodedata.lookup(source.text[source.place + 1 : end])
         except KeyError:
-            raise Unreadable from None
-        if len(letter) > 1:  # a sequence has a name, too, but no escape
-            raise Unreadable
+            raise NotPython from None
+        if len(letter) > 1:  # a named sequence, which has no escape
+            raise NotPython
         source.place = end + 1
         return letter
 
 
 def python_value(text: str) -> object:
-    """The literal that the text is. Raises `Unreadable`."""
+    """Returns the value of a literal. Raises `NotPython`."""
     source = Source()
     source.add(text.strip())
     source.end(truncated=False)
     reader = PythonReader(source)
     value = finished(reader.value())
     if finished(reader.peek()):
-        raise Unreadable
+        raise NotPython
     return value
 
 
 _KEY = Pattern(chars(r"[^\W\d]", 1, 1, "first"), chars(r"[\w.-]", 0, 99, "rest"), WS, "=")
-_EXPLAINED = Pattern(ahead(_KEY.part, WS, alt("...", "…")))
+_ELLIPSIS = Pattern(ahead(_KEY.part, WS, alt("...", "…")))
 _NAMED = alt(")", _KEY.part)
 _FIRST_NAMED = Pattern(ahead(_NAMED))
 _FIRST = Pattern(
@@ -356,11 +367,13 @@ _FIRST = Pattern(
         )
     )
 )
-"""How arguments begin: with a name, a literal, or not at all."""
-_UNPRINTED = Part(rf"(?!print\((?:\Z|{NAME.prefix}{WS.full}(?:\(|\Z)))", prefix="(?!)", empty=True)
-"""Nothing, where there is no `print(` around a call and more text cannot make it one."""
+"""The start of arguments: a name, a literal, or a closing bracket."""
+_UNPRINTED = PatternPart(
+    rf"(?!print\((?:\Z|{NAME.prefix}{WS.full}(?:\(|\Z)))", prefix="(?!)", empty=True
+)
+"""Matches the empty text if no `print(` around a call starts here."""
 PRINTED = seq(alt("print(", _UNPRINTED), NAME, WS, "(")
-"""The beginning of a call, or of one whose result is printed."""
+"""The start of a call, also inside `print(...)`."""
 _NEXT = Pattern(WS, opt(alt(",", ";")), WS, PRINTED)
 _DOUBLED = {quote: Pattern(quote * 2) for quote in "\"'"}
 _STRING_ENDS = {
@@ -372,22 +385,22 @@ _LINE_END = Pattern(ahead("\n"))
 
 @dataclass(frozen=True, slots=True)
 class PythonCalls:
-    """The marker ends with the first call's opening bracket."""
+    """Reads calls after a marker that ends with the first call's opening bracket."""
 
-    def read(self, reading: Reading, marker: Match[str]) -> Step[None]:
+    def read(self, reading: CallReading, marker: Match[str]) -> Step[None]:
         source, found, alone = reading.source, marker, reading.opens_line
         while found:
-            name = reading.meant(found["name"])
+            name = reading.resolve(found["name"])
             if reading.implicit and not (yield from _is_call(source, positional=alone)):
                 raise NotACall
             reading.start(name)
             source.keep()
             try:
                 arguments = yield from _read_arguments(reading)
-            except Unreadable:
+            except NotPython:
                 source.rewind()
                 reading.write((yield from _raw_arguments(reading)))
-                reading.spoil()
+                reading.invalidate()
             else:
                 reading.write(arguments)
             reading.end()
@@ -397,16 +410,16 @@ class PythonCalls:
 
 
 def _is_call(source: Source, *, positional: bool) -> Step[bool]:
-    """Whether arguments follow: named ones, values if they may be `positional`, or none."""
+    """Whether arguments follow; values without a name only if they may be `positional`."""
     yield from source.peek_past_space()
-    if (yield from source.match(_EXPLAINED)):
+    if (yield from source.match(_ELLIPSIS)):
         return False
     first = yield from source.match(_FIRST if positional else _FIRST_NAMED)
     return first is not None
 
 
-def _read_arguments(reading: Reading) -> Step[str]:
-    """The arguments as JSON, up to the closing bracket. Raises `Unreadable`."""
+def _read_arguments(reading: CallReading) -> Step[str]:
+    """Reads the arguments as JSON, up to the closing bracket. Raises `NotPython`."""
     source, reader = reading.source, PythonReader(reading.source)
     unnamed = iter(reading.declared.properties(reading.name))
     given: dict[str, object] = {}
@@ -416,7 +429,7 @@ def _read_arguments(reading: Reading) -> Step[str]:
         named = named or key is not None
         name = key["first"] + key["rest"] if key else "" if named else next(unnamed, "")
         if not name or name in given:
-            raise Unreadable
+            raise NotPython
         given[name] = yield from reader.value()
         letter = yield from reader.peek()
         if letter == ",":
@@ -424,13 +437,13 @@ def _read_arguments(reading: Reading) -> Step[str]:
         elif not letter and reader.is_sure and not source.truncated:
             break
         elif letter != ")":
-            raise Unreadable
+            raise NotPython
     source.place += len(letter)
     return compact_json(given)
 
 
-def _raw_arguments(reading: Reading) -> Step[str]:
-    """What the brackets of a call hold that cannot be read, as it is written."""
+def _raw_arguments(reading: CallReading) -> Step[str]:
+    """Reads unreadable arguments as they are written, up to the closing bracket."""
     source, depth = reading.source, 1
     tokens = reading.ends.part.firsts if reading.ends else ()
     edges = Pattern(alt(*"\"'#()[]{}", *(token for token in tokens if len(token) > 1)))
@@ -444,7 +457,7 @@ def _raw_arguments(reading: Reading) -> Step[str]:
             case "#":
                 yield from source.until(_LINE_END)
             case "'" | '"' as quote:
-                yield from _pass_string(source, quote)
+                yield from _skip_string(source, quote)
             case _:
                 source.place = found.start()
                 break
@@ -452,8 +465,8 @@ def _raw_arguments(reading: Reading) -> Step[str]:
     return printable(raw if depth else raw[:-1])
 
 
-def _pass_string(source: Source, quote: str) -> Step[None]:
-    """Passes over the rest of a string; one without three quotes ends with its line."""
+def _skip_string(source: Source, quote: str) -> Step[None]:
+    """Skips the rest of a string. Without triple quotes, it ends with its line."""
     if (yield from source.match(_DOUBLED[quote])):
         quote *= 3
     while (found := (yield from source.until(_STRING_ENDS[quote]))[1]) and found.group() == "\\":

@@ -1,4 +1,5 @@
-"""render"""
+# ruff: noqa: RUF001 - these characters are intended
+"""Writes calls as text in any format, as the models of that format write them."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -10,119 +11,124 @@ from windlass.emulation.parser.formats import DEFAULT_FORMAT
 from windlass.errors import ConfigError
 from windlass.jsontext import compact_json
 
-# ruff: noqa: RUF001 - the bars are DeepSeek's own
-
-
-Values = Literal["json", "encoded", "text", "xml", "python", "gemma", "escape"]
+ValueStyle = Literal["json", "encoded", "text", "xml", "python", "gemma", "escape"]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class Template:
+    """The text of a format's calls.
+
+    `call` has the slots `$name`, `$quoted` (the name as JSON), `$arguments` and `$index`.
+    `parameter` has the slots `$key`, `$value` and `$text` (true if the value is a string).
+    """
+
     call: str
     before: str = ""
     after: str = ""
     between: str = "\n"
-    values: Values = "json"
+    values: ValueStyle = "json"
     parameter: str = ""
 
 
 _OBJECT = '{"name": $quoted, "arguments": $arguments}'
 _PARAMETERS = '{"name": $quoted, "parameters": $arguments}'
-_HERMES = Written(f"<tool_call>\n{_OBJECT}\n</tool_call>")
+_HERMES = Template(f"<tool_call>\n{_OBJECT}\n</tool_call>")
 _FUNCTION = "<function=$name>\n$arguments</function>"
 _PARAMETER = "<parameter=$key>\n$value\n</parameter>\n"
 _INVOKE = '<invoke name="$name">\n$arguments</invoke>'
 _NAMED = '<parameter name="$key">$value</parameter>\n'
-_PYTHON = Written("$name($arguments)", "[", "]", ", ", "python")
-_FUNCTOOLS = Written(_OBJECT, " functools[", "]", ", ")
-_LIST = Written(_OBJECT, "[", "]", ", ")
-_TAGGED_LIST = Written(_OBJECT, "<tool_calls>[", "]</tool_calls>", ", ")
-_MISTRAL_LIST = Written(_OBJECT, "[TOOL_CALLS][", "]", ", ")
+_PYTHON = Template("$name($arguments)", "[", "]", ", ", "python")
+_FUNCTOOLS = Template(_OBJECT, " functools[", "]", ", ")
+_LIST = Template(_OBJECT, "[", "]", ", ")
+_TAGGED_LIST = Template(_OBJECT, "<tool_calls>[", "]</tool_calls>", ", ")
+_MISTRAL_LIST = Template(_OBJECT, "[TOOL_CALLS][", "]", ", ")
 
-WRITTEN: dict[str, Written] = {
+TEMPLATES: dict[str, Template] = {
     "windlass": _HERMES,
     "hermes-json": _HERMES,
     "granite4": _HERMES,
-    "qwen3-coder-xml": Written(
+    "qwen3-coder-xml": Template(
         f"<tool_call>\n{_FUNCTION}\n</tool_call>", values="text", parameter=_PARAMETER
     ),
-    "openhands-function": Written(_FUNCTION, values="text", parameter=_PARAMETER),
-    "seed-oss": Written(
+    "openhands-function": Template(_FUNCTION, values="text", parameter=_PARAMETER),
+    "seed-oss": Template(
         f"<seed:tool_call>\n{_FUNCTION}\n</seed:tool_call>", values="text", parameter=_PARAMETER
     ),
-    "glm45": Written(
+    "glm45": Template(
         "<tool_call>$name\n$arguments</tool_call>",
         values="text",
         parameter="<arg_key>$key</arg_key>\n<arg_value>$value</arg_value>\n",
     ),
-    "anthropic-invoke": Written(
+    "anthropic-invoke": Template(
         _INVOKE, "<function_calls>\n", "\n</function_calls>", values="text", parameter=_NAMED
     ),
-    "minimax-m2": Written(
+    "minimax-m2": Template(
         _INVOKE, "<minimax:tool_call>\n", "\n</minimax:tool_call>", values="text", parameter=_NAMED
     ),
-    "deepseek-dsml": Written(
+    "deepseek-dsml": Template(
         '<｜DSML｜invoke name="$name">\n$arguments</｜DSML｜invoke>',
         "<｜DSML｜function_calls>\n",
         "\n</｜DSML｜function_calls>",
         values="text",
         parameter='<｜DSML｜parameter name="$key" string="$text">$value</｜DSML｜parameter>\n',
     ),
-    "deepseek-v3": Written(
+    "deepseek-v3": Template(
         "<｜tool▁call▁begin｜>function<｜tool▁sep｜>$name\n```json\n$arguments\n```<｜tool▁call▁end｜>",
         "<｜tool▁calls▁begin｜>",
         "<｜tool▁calls▁end｜>",
     ),
-    "deepseek-v31": Written(
+    "deepseek-v31": Template(
         "<｜tool▁call▁begin｜>$name<｜tool▁sep｜>$arguments<｜tool▁call▁end｜>",
         "<｜tool▁calls▁begin｜>",
         "<｜tool▁calls▁end｜>",
         "",
     ),
-    "kimi-k2": Written(
+    "kimi-k2": Template(
         "<|tool_call_begin|>functions.$name:$index"
         "<|tool_call_argument_begin|>$arguments<|tool_call_end|>",
         "<|tool_calls_section_begin|>",
         "<|tool_calls_section_end|>",
         "",
     ),
-    "gemma4": Written("<|tool_call>call:$name{$arguments}<tool_call|>", between="", values="gemma"),
-    "functiongemma": Written(
+    "gemma4": Template(
+        "<|tool_call>call:$name{$arguments}<tool_call|>", between="", values="gemma"
+    ),
+    "functiongemma": Template(
         "<start_function_call>call:$name{$arguments}<end_function_call>",
         between="",
         values="escape",
     ),
-    "harmony": Written(
+    "harmony": Template(
         "<|start|>assistant<|channel|>commentary to=functions.$name "
         "<|constrain|>json<|message|>$arguments<|call|>",
         between="",
     ),
-    "cohere": Written(
+    "cohere": Template(
         '{"tool_call_id": "$index", "tool_name": $quoted, "parameters": $arguments}',
         "<|START_ACTION|>[\n",
         "\n]<|END_ACTION|>",
         ",\n",
     ),
-    "lfm2": Written(
+    "lfm2": Template(
         "$name($arguments)", "<|tool_call_start|>[", "]<|tool_call_end|>", ", ", "python"
     ),
-    "llama4-pythonic": Written(
+    "llama4-pythonic": Template(
         "$name($arguments)", "<|python_start|>[", "]<|python_end|>", ", ", "python"
     ),
     "pythonic": _PYTHON,
-    "olmo3": Written("$name($arguments)", "<function_calls>", "</function_calls>", "\n", "python"),
-    "tool_code": Written("$name($arguments)", "```tool_code\n", "\n```", "\n", "python"),
-    "llama3-json": Written(_PARAMETERS, "<|python_tag|>", between="; "),
+    "olmo3": Template("$name($arguments)", "<function_calls>", "</function_calls>", "\n", "python"),
+    "tool_code": Template("$name($arguments)", "```tool_code\n", "\n```", "\n", "python"),
+    "llama3-json": Template(_PARAMETERS, "<|python_tag|>", between="; "),
     "mistral": _MISTRAL_LIST,
     "mistral-json": _MISTRAL_LIST,
-    "mistral-name-args": Written("[TOOL_CALLS]$name[ARGS]$arguments", between=""),
-    "bare-json": Written(_OBJECT),
-    "generic-json": Written(_OBJECT),
+    "mistral-name-args": Template("[TOOL_CALLS]$name[ARGS]$arguments", between=""),
+    "bare-json": Template(_OBJECT),
+    "generic-json": Template(_OBJECT),
     "json-array": _LIST,
     "xlam": _LIST,
-    "json-fence": Written(f"```json\n{_OBJECT}\n```"),
-    "json-fence-action": Written('```json\n{"action": $quoted, "action_input": $arguments}\n```'),
-    "json-tool_calls": Written(
+    "json-fence": Template(f"```json\n{_OBJECT}\n```"),
+    "json-fence-action": Template('```json\n{"action": $quoted, "action_input": $arguments}\n```'),
+    "json-tool_calls": Template(
         '{"id": "call_$index", "type": "function",'
         ' "function": {"name": $quoted, "arguments": $arguments}}',
         '{"tool_calls": [',
@@ -130,22 +136,22 @@ WRITTEN: dict[str, Written] = {
         ", ",
         "encoded",
     ),
-    "granite": Written(_OBJECT, "<|tool_call|> [", "]", ", "),
-    "granite-20b": Written(f"<function_call> {_OBJECT}"),
+    "granite": Template(_OBJECT, "<|tool_call|> [", "]", ", "),
+    "granite-20b": Template(f"<function_call> {_OBJECT}"),
     "hunyuan-a13b": _TAGGED_LIST,
     "jamba": _TAGGED_LIST,
-    "internlm2": Written(f"<|action_start|><|plugin|>{_PARAMETERS}<|action_end|>", between=""),
+    "internlm2": Template(f"<|action_start|><|plugin|>{_PARAMETERS}<|action_end|>", between=""),
     "phi4mini": _FUNCTOOLS,
     "firefunction": _FUNCTOOLS,
-    "nemotron": Written(_OBJECT, "<TOOLCALL>[", "]</TOOLCALL>", ", "),
-    "functionary": Written(">>>$name\n$arguments"),
-    "functionary-v3.1": Written("<function=$name>$arguments</function>", between=""),
-    "xml-tool-tag": Written(
+    "nemotron": Template(_OBJECT, "<TOOLCALL>[", "]</TOOLCALL>", ", "),
+    "functionary": Template(">>>$name\n$arguments"),
+    "functionary-v3.1": Template("<function=$name>$arguments</function>", between=""),
+    "xml-tool-tag": Template(
         "<$name>\n$arguments</$name>", values="xml", parameter="<$key>$value</$key>\n"
     ),
-    "react": Written("Action: $name\nAction Input: $arguments"),
-    "request-function-call": Written("Request function call: $name\nParameters:\n$arguments"),
-    "langchain-xml": Written("<tool>$name</tool><tool_input>$arguments</tool_input>"),
+    "react": Template("Action: $name\nAction Input: $arguments"),
+    "request-function-call": Template("Request function call: $name\nParameters:\n$arguments"),
+    "langchain-xml": Template("<tool>$name</tool><tool_input>$arguments</tool_input>"),
 }
 
 
@@ -154,43 +160,45 @@ _PLAIN_KEY = re.compile(r"[^\W\d][\w$.-]*")
 
 
 def render_call(name: str, arguments: Mapping[str, Any], format: str = DEFAULT_FORMAT) -> str:
-    """One call as a model writes it. Raises `ConfigError` for a format that cannot be written."""
+    """Returns the text of one call. Raises `ConfigError` for a format without a template."""
     return render_calls([(name, arguments)], format)
 
 
 def render_calls(
     calls: Iterable[tuple[str, Mapping[str, Any]]], format: str = DEFAULT_FORMAT
 ) -> str:
-    """The calls of one turn. Raises `ConfigError` for a format that cannot be written."""
-    if format not in WRITTEN:
-        raise ConfigError(f"calls cannot be written in {format!r}; only in {', '.join(WRITTEN)}")
-    written = WRITTEN[format]
-    made = [_call(written, index, name, args) for index, (name, args) in enumerate(calls)]
-    return f"{written.before}{written.between.join(made)}{written.after}" if made else ""
+    """Returns the text of several calls. Raises `ConfigError` for a format without a template."""
+    if format not in TEMPLATES:
+        raise ConfigError(
+            f"cannot write calls in the format {format!r} (possible: {', '.join(TEMPLATES)})"
+        )
+    template = TEMPLATES[format]
+    made = [_call(template, index, name, args) for index, (name, args) in enumerate(calls)]
+    return f"{template.before}{template.between.join(made)}{template.after}" if made else ""
 
 
-def _call(written: Written, index: int, name: str, arguments: Mapping[str, Any]) -> str:
+def _call(template: Template, index: int, name: str, arguments: Mapping[str, Any]) -> str:
     slots = {
         "name": name,
         "quoted": compact_json(name),
         "index": str(index),
-        "arguments": _arguments(written, arguments),
+        "arguments": _arguments(template, arguments),
     }
-    return _filled(written.call, slots)
+    return _filled(template.call, slots)
 
 
-def _arguments(written: Written, arguments: Mapping[str, Any]) -> str:
-    if written.parameter:
-        return "".join(_parameter(written, key, value) for key, value in arguments.items())
-    return _WHOLE[written.values](arguments)
+def _arguments(template: Template, arguments: Mapping[str, Any]) -> str:
+    if template.parameter:
+        return "".join(_parameter(template, key, value) for key, value in arguments.items())
+    return _WHOLE[template.values](arguments)
 
 
-def _parameter(written: Written, key: str, value: object) -> str:
+def _parameter(template: Template, key: str, value: object) -> str:
     text = value if isinstance(value, str) else compact_json(value)
-    if written.values == "xml":
+    if template.values == "xml":
         text = escape(text)
     slots = {"key": key, "value": text, "text": compact_json(isinstance(value, str))}
-    return _filled(written.parameter, slots)
+    return _filled(template.parameter, slots)
 
 
 def _filled(template: str, slots: Mapping[str, str]) -> str:
@@ -233,7 +241,7 @@ def _gemma_members(members: Mapping[str, Any], quote: str) -> str:
     )
 
 
-_WHOLE: dict[Values, Callable[[Mapping[str, Any]], str]] = {
+_WHOLE: dict[ValueStyle, Callable[[Mapping[str, Any]], str]] = {
     "json": compact_json,
     "encoded": lambda arguments: compact_json(compact_json(arguments)),
     "python": lambda arguments: ", ".join(

@@ -1,7 +1,7 @@
-"""The text that has come and is not read yet, and how a reader waits for more of it.
+"""The text that was received and is not read yet.
 
-A reader is a generator: it yields when it needs more text and returns what it has read. It sees the
-same text in the same order however the stream was cut, so the whole text is `feed` and `finish`.
+A reader is a generator: it yields when it needs more text, and returns what it has read. It reads
+the same text however the stream was split.
 """
 
 import re
@@ -14,10 +14,10 @@ from windlass.emulation.parser.pattern import MORE, Pattern
 T = TypeVar("T")
 Step: TypeAlias = Generator[None, None, T]
 
-LONGEST_CALL = 8_000_000
-"""Characters of one call that are kept. Whoever writes more does not write a call."""
+MAX_CALL_CHARS = 8_000_000
+"""Characters of one call that are kept. Longer text is not a call."""
 
-_WIDEST_SPACE = 1_000
+_MAX_SPACE = 1_000
 _SPACE = re.compile(r"\s*")
 
 
@@ -27,14 +27,14 @@ class Source:
         self.place = 0
         self.ended = False
         self.truncated = False
-        """The text ends because the model was cut off, not because it had finished."""
+        """Whether the text is incomplete, because the model was interrupted."""
         self._kept: list[str] | None = None
         self._kept_from = 0
         self._kept_before = 0
 
     def add(self, text: str) -> None:
         if self._kept is not None:
-            if self._kept_before <= LONGEST_CALL:
+            if self._kept_before <= MAX_CALL_CHARS:
                 self._kept.append(self.text[self._kept_from : self.place])
             self._kept_before += self.place - self._kept_from
             self._kept_from = 0
@@ -45,16 +45,15 @@ class Source:
         self.add("")
         self.ended, self.truncated = True, truncated
 
-    # What is read while it is unsure whether it is a call is kept, to be given back as text.
-
     def keep(self) -> None:
+        """Keeps the text that is read from here on, in case that it is not a call."""
         self._kept, self._kept_from, self._kept_before = [], self.place, 0
 
     def forget(self) -> None:
         self._kept = None
 
     def release(self) -> str:
-        """What has been read since `keep`; nothing is kept any longer."""
+        """Returns the text read since `keep`, and stops keeping it."""
         if self._kept is None:
             return ""
         text = "".join((*self._kept, self.text[self._kept_from : self.place]))
@@ -62,15 +61,13 @@ class Source:
         return text
 
     def rewind(self) -> None:
-        """Unreads what has been read since `keep`, and keeps nothing."""
+        """Goes back to where `keep` was called, and stops keeping text."""
         self.text, self.place = self.release() + self.text[self.place :], 0
 
     @property
     def kept_size(self) -> int:
-        """How many characters have been read since `keep`."""
+        """The number of characters read since `keep`."""
         return self._kept_before + self.place - self._kept_from if self._kept is not None else 0
-
-    # Reading.
 
     def at_end(self) -> Step[bool]:
         while self.place >= len(self.text):
@@ -80,7 +77,7 @@ class Source:
         return False
 
     def peek(self) -> Step[str]:
-        """The next character, still unread; nothing at the end."""
+        """Returns the next character without reading it; an empty string at the end."""
         while self.place >= len(self.text):
             if self.ended:
                 return ""
@@ -88,10 +85,10 @@ class Source:
         return self.text[self.place]
 
     def peek_past_space(self) -> Step[str]:
-        """The next character that is not space, still unread, with all space before it read."""
+        """Skips space, and returns the next character without reading it."""
         while True:
             found = _SPACE.match(self.text, self.place)
-            assert found  # it matches nothing at all, too
+            assert found  # it also matches the empty text
             self.place = found.end()
             if self.place < len(self.text):
                 return self.text[self.place]
@@ -100,7 +97,7 @@ class Source:
             yield
 
     def match(self, pattern: Pattern) -> Step[re.Match[str] | None]:
-        """What the pattern matches here, read; None and nothing read if it does not."""
+        """Reads and returns the match at this place; None, and nothing is read, without a match."""
         while True:
             found = pattern.at(self.text, self.place, self.ended)
             if found is MORE:
@@ -111,13 +108,15 @@ class Source:
             return found
 
     def after_space(self, pattern: Pattern) -> Step[re.Match[str] | Literal["end"] | None]:
-        """What the pattern matches after the space here, or that the text ends there, be it in the
-        middle of a match. Nothing is read."""
+        """Returns the match after the next space, without reading it.
+
+        Returns "end" if the text ends there, also in the middle of a match.
+        """
         while True:
             space = _SPACE.match(self.text, self.place)
-            assert space  # it matches nothing at all, too
+            assert space  # it also matches the empty text
             start = space.end()
-            if start - self.place > _WIDEST_SPACE:
+            if start - self.place > _MAX_SPACE:
                 return None
             found = pattern.at(self.text, start, self.ended)
             if found is not MORE:
@@ -126,8 +125,8 @@ class Source:
             yield
 
     def until(self, pattern: Pattern) -> Step[tuple[str, re.Match[str] | None]]:
-        """The text before the first match, and the match, both read. No match: all the text."""
-        before, room = StringIO(), LONGEST_CALL
+        """Reads up to and including the first match; without a match, all the text."""
+        before, room = StringIO(), MAX_CALL_CHARS
         while True:
             found, safe = pattern.find(self.text, self.place, self.ended)
             before.write(self.text[self.place : min(safe, self.place + room)])
@@ -139,7 +138,7 @@ class Source:
 
 
 def finished(step: Step[T]) -> T:
-    """What the reader returns. All of its text is there, so it never waits."""
+    """Returns the result of a reader whose text is complete, so that it never waits."""
     try:
         next(step)
     except StopIteration as end:

@@ -1,4 +1,9 @@
-"""yaml calls"""
+"""Readers of calls with YAML arguments.
+
+The YAML reader supports what models write: mappings, lists, block strings, quoted strings and flow
+collections. It raises `NotYaml` for anchors, aliases, tags, several documents and keys that are not
+strings.
+"""
 
 import math
 import re
@@ -7,7 +12,7 @@ from re import Match
 from typing import TypeAlias
 
 from windlass.content import Schema
-from windlass.emulation.parser.call import NotACall, Reading
+from windlass.emulation.parser.call import CallReading, NotACall
 from windlass.emulation.parser.json_text import json_string, printable
 from windlass.emulation.parser.parameters import (
     ArgumentWriter,
@@ -22,19 +27,19 @@ from windlass.jsontext import compact_json
 
 
 class NotYaml(Exception):
-    """The text is not YAML, or more of it than is read here."""
+    """The text is not YAML, or uses an unsupported feature."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlainText:
-    """A scalar without quotes: its type is what a schema says, or YAML."""
+    """A scalar without quotes: the schema decides its type, or else YAML's rules."""
 
     text: str
 
 
 Node: TypeAlias = "PlainText | str | list[Node] | dict[str, Node]"
 
-_DEEPEST = 100
+_MAX_DEPTH = 100
 _BLOCK = re.compile(r"([|>])(?:([+-])?([1-9])?|([1-9])([+-]))[ \t]*(?:#.*)?$")
 _KEY_END = re.compile(r":(?=[ \t]|$)")
 _COMMENT = re.compile(r"(?:^|(?<=[ \t]))#.*$")
@@ -45,7 +50,7 @@ _ENDS = {
     '"': re.compile(r'[^"\\]*(?:\\(?:.|$)[^"\\]*)*"'),
     "'": re.compile(r"[^']*(?:''[^']*)*'(?!')"),
 }
-"""Lines in which a quoted text ends."""
+"""Matches a line in which a quoted string ends."""
 _FOLD = re.compile(r"\n[ \t\n]*")
 _IN_DOUBLE = re.compile(
     r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([^\n]))"
@@ -62,7 +67,7 @@ _FLOW_SPACE = re.compile(r"(?:[ \t\n]+|(?<=\s)#[^\n]*)*")
 
 
 def yaml_mapping(text: str) -> dict[str, Node]:
-    """The mapping that the text is. Raises `NotYaml`."""
+    """Returns the mapping in the text. Raises `NotYaml`."""
     reader = _Blocks(text.replace("\r\n", "\n").split("\n"))
     node = reader.node(-1, 0)
     if reader.next_line() is not None or not isinstance(node, dict):
@@ -73,11 +78,13 @@ def yaml_mapping(text: str) -> dict[str, Node]:
 def _indent(line: str) -> int:
     indent = len(line) - len(line.lstrip(" "))
     if line[indent : indent + 1] == "\t" and line.strip():
-        raise NotYaml  # nobody knows how wide it is
+        raise NotYaml  # the width of a tab is undefined
     return indent
 
 
 class _Blocks:
+    """Reads block style, line by line."""
+
     def __init__(self, lines: list[str]) -> None:
         self._lines, self._place = lines, 0
         self._last_line_ends = not lines[-1].strip(" ")
@@ -85,7 +92,7 @@ class _Blocks:
             lines.pop()
 
     def next_line(self) -> str | None:
-        """The next line that is neither empty nor a comment, unread."""
+        """Returns the next line that is neither empty nor a comment, without reading it."""
         while self._place < len(self._lines):
             line = self._lines[self._place]
             if line.strip() and not line.lstrip().startswith("#"):
@@ -94,9 +101,9 @@ class _Blocks:
         return None
 
     def node(self, parent: int, depth: int, *, listed: bool = False) -> Node:
-        """What is indented deeper than its parent; `listed`: or a list that is not."""
+        """Reads what is indented deeper than its parent; with `listed`, a list may be equal."""
         line = self.next_line()
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             raise NotYaml
         if line is None:
             return PlainText("")
@@ -129,7 +136,7 @@ class _Blocks:
                 break
             rest = bare[1:].lstrip()
             if rest.startswith("- ") or rest == "-" or _key_of(rest) is not None:
-                # A list or a mapping that begins in the item's own line.
+                # A list or a mapping that starts on the item's own line.
                 self._lines[self._place] = " " * (len(line.rstrip()) - len(rest)) + rest
                 found.append(self.node(indent, depth + 1))
             else:
@@ -140,7 +147,7 @@ class _Blocks:
         return found
 
     def _value(self, text: str, indent: int, depth: int, *, listed: bool = False) -> Node:
-        """The value whose first line is given; the lines after it that belong to it are read."""
+        """Reads a value from its first line, and the following lines that belong to it."""
         if header := _BLOCK.match(text):
             return self._block_text(header, indent)
         if text[:1] in ('"', "'"):
@@ -155,7 +162,7 @@ class _Blocks:
         return PlainText(_folded("\n".join((text, *self._deeper(indent)))))
 
     def _deeper(self, indent: int) -> list[str]:
-        """The lines that go on with a plain text."""
+        """Reads the lines that continue a plain string."""
         found: list[str] = []
         while self._place < len(self._lines):
             line = self._lines[self._place]
@@ -224,7 +231,7 @@ class _Blocks:
 
 
 def _key_of(text: str) -> tuple[str, str] | None:
-    """The key that the line begins with, and the rest of it; None if there is no key."""
+    """Returns the key at the start of the line, and the rest; None if there is no key."""
     if text[:1] in ('"', "'"):
         quoted = (_DOUBLE if text[0] == '"' else _SINGLE).match(text)
         if not quoted:
@@ -244,7 +251,7 @@ def _key_of(text: str) -> tuple[str, str] | None:
 
 
 def _folded(text: str) -> str:
-    """One newline becomes a space; of several, all but one stay."""
+    """Replaces one newline with a space, and removes one of several newlines."""
     return _FOLD.sub(_break, _without_space_before_breaks(text))
 
 
@@ -258,7 +265,7 @@ def _without_space_before_breaks(text: str) -> str:
 
 
 def _right_stripped(line: str) -> str:
-    """The line without the space at its end, but for one that is escaped."""
+    """Removes the space at the end of the line, except an escaped one."""
     bare = line.rstrip(" \t")
     escaped = (len(bare) - len(bare.rstrip("\\"))) % 2
     return line[: len(bare) + escaped]
@@ -271,7 +278,7 @@ def _unquoted(found: re.Match[str]) -> str:
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    """What an escape or a line break inside double quotes means."""
+    """Returns the meaning of an escape or a line break inside double quotes."""
     if code := found[1] or found[2] or found[3]:
         number = int(code, 16)
         if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
@@ -286,7 +293,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def _chomped(lines: list[str], folded: bool, chomp: str, *, ends: bool) -> str:
-    """A block's lines as one text, with as many newlines at its end as the header says."""
+    """Joins a block's lines, with the final newlines that the header demands."""
     count = len(lines)
     while lines and not lines[-1].strip(" "):
         lines.pop()
@@ -298,7 +305,7 @@ def _chomped(lines: list[str], folded: bool, chomp: str, *, ends: bool) -> str:
 
 
 def _folded_block(lines: list[str]) -> str:
-    """Lines of a `>` block: joined by spaces, but for empty lines and for indented ones."""
+    """Joins the lines of a `>` block with spaces, except empty and indented lines."""
     parts: list[str] = []
     before, blank = "", 0
     for line in lines:
@@ -317,7 +324,7 @@ def _folded_block(lines: list[str]) -> str:
 
 
 class _Flow:
-    """`[a, {b: c}]`."""
+    """Reads flow style: `[a, {b: c}]`."""
 
     def __init__(self, text: str) -> None:
         self._text, self._place = text, 0
@@ -333,7 +340,7 @@ class _Flow:
 
     def node(self, depth: int) -> Node:
         letter = self._peek()
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             raise NotYaml
         if letter == "[":
             return self._items(depth)
@@ -354,7 +361,7 @@ class _Flow:
         return PlainText(found.group().rstrip())
 
     def _next(self, closing: str) -> bool:
-        """Whether something follows, after the comma that is read."""
+        """Reads a comma or the closing bracket, and returns whether an item follows."""
         letter = self._peek()
         if letter not in (",", closing) or not letter:
             raise NotYaml
@@ -366,7 +373,7 @@ class _Flow:
         return False
 
     def _opens(self, closing: str) -> bool:
-        """Whether the collection holds something."""
+        """Reads the opening bracket, and returns whether an item follows."""
         self._place += 1
         if self._peek() != closing:
             return True
@@ -404,7 +411,7 @@ class _Flow:
 
 
 _FIRST = Pattern(ahead(chars(r"[\w-]", 1, 99, "key"), ":"))
-_LONGEST_INDENT = 200
+_MAX_INDENT = 200
 _NULLS = ("", "~", "null", "Null", "NULL")
 _BOOLEANS = {word: word.lower() for word in ("true", "True", "TRUE", "false", "False", "FALSE")}
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
@@ -414,10 +421,10 @@ _NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 @dataclass(frozen=True, slots=True)
 class YamlBody:
-    """Everything up to the closing tag of the function's name."""
+    """Reads YAML up to the closing tag with the function's name."""
 
-    def read(self, reading: Reading, marker: Match[str]) -> Step[None]:
-        source, name = reading.source, reading.meant(marker["name"])
+    def read(self, reading: CallReading, marker: Match[str]) -> Step[None]:
+        source, name = reading.source, reading.resolve(marker["name"])
         first = yield from source.match(_FIRST)
         if not first or first["key"] not in reading.declared.properties(name):
             raise NotACall
@@ -430,13 +437,13 @@ class YamlBody:
             _write(reading, yaml_mapping(body))
         except NotYaml:
             reading.write(printable(body))
-            reading.spoil()
+            reading.invalidate()
         reading.end()
 
-    def _body(self, reading: Reading, name: str, indent: str) -> Step[tuple[str, bool]]:
-        """The text up to the closing tag, and whether there is one.
+    def _body(self, reading: CallReading, name: str, indent: str) -> Step[tuple[str, bool]]:
+        """Returns the text up to the closing tag, and whether there is one.
 
-        A tag in a line that is indented deeper than the first is in the middle of a text.
+        A tag on a line that is indented deeper than the first line belongs to a string.
         """
         source, parts, line = reading.source, [indent], indent
         closing = Pattern(seq("</", WS, name, WS, ">"))
@@ -444,7 +451,7 @@ class YamlBody:
             text, found = yield from source.until(closing)
             parts.append(text)
             _, newline, last = text.rpartition("\n")
-            line = (last if newline else line + last)[:_LONGEST_INDENT]
+            line = (last if newline else line + last)[:_MAX_INDENT]
             if not found:
                 break
             if len(line) - len(line.lstrip()) <= len(indent):
@@ -455,7 +462,7 @@ class YamlBody:
         return (rest if slash and name.startswith(part) else body), False
 
 
-def _write(reading: Reading, members: dict[str, Node]) -> None:
+def _write(reading: CallReading, members: dict[str, Node]) -> None:
     schema, properties = (
         reading.declared.schema(reading.name),
         reading.declared.properties(reading.name),
@@ -472,7 +479,7 @@ def _write(reading: Reading, members: dict[str, Node]) -> None:
 
 
 def _json(node: Node, schema: object, root: Schema) -> str:
-    """The node as JSON. A scalar has the type that the schema asks for, if it asks for one."""
+    """Returns the node as JSON. The schema decides the type of a scalar, if it has one."""
     types = types_of(schema, root)
     match node:
         case PlainText(text=text):
@@ -497,7 +504,7 @@ def _json(node: Node, schema: object, root: Schema) -> str:
 
 
 def _core_json(text: str) -> str:
-    """A scalar without quotes and without a schema, as YAML 1.2 reads it."""
+    """Returns a scalar without quotes and without a schema, by the rules of YAML 1.2."""
     if text in _NULLS:
         return "null"
     if text in _BOOLEANS:

@@ -1,5 +1,5 @@
-"""What becomes of a model's argument text: values for a function, or problems it can act on.
+"""Validation of a model's argument text: values for the function, or errors for the model.
 
-`signed` goes by a function's signature, `declared` by a JSON Schema that somebody else wrote. Both
-first make what is nearly right right (`coercion`) and report in the same words (`problems`).
+`by_signature` validates with a function's signature, `by_schema` with a declared JSON Schema. Both
+first repair small mistakes (`coercion`) and write the same error messages (`problems`).
 """

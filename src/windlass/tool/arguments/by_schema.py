@@ -1,4 +1,4 @@
-"""by schema"""
+"""Arguments validated with a declared JSON Schema, and the check of that schema."""
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,8 +23,8 @@ from windlass.schema import (
 )
 from windlass.tool.arguments.coercion import coerced, with_defaults
 from windlass.tool.arguments.problems import (
+    ArgumentProblem,
     Path,
-    Problem,
     expected,
     invalid_arguments,
     missing,
@@ -36,34 +36,34 @@ from windlass.tool.arguments.problems import (
 )
 from windlass.tool.declarations import TYPES, InvalidSchema
 
-_MEMBERS_AT_ONCE = 2_000
+_BATCH_SIZE = 2_000
 T = TypeVar("T")
 
 
 def check_parameters(tool: str, schema: Schema, *, runs: bool) -> None:
-    """Raises `InvalidSchema` unless arguments can be checked by the schema.
+    """Raises `InvalidSchema` unless the schema can validate arguments.
 
-    With `runs` the tool has a function: then each reference and pattern has to work as well.
+    With `runs` the tool has a function: then each reference and pattern must work, too.
     """
     if schema.get("type", "object") != "object":
-        raise InvalidSchema(tool, "parameters.type", f"it must be 'object', not {schema['type']!r}")
+        raise InvalidSchema(tool, "parameters.type", f"must be 'object', not {schema['type']!r}")
     if runs:
         validator_of(tool, schema)
     else:
-        with _telling(tool):
+        with _as_invalid_schema(tool):
             _validate(schema)
-    if runs and (circle := _endless(schema)) is not None:
-        raise InvalidSchema(tool, circle, "it refers to itself without an end")
+    if runs and (cycle := _endless(schema)) is not None:
+        raise InvalidSchema(tool, cycle, "refers to itself without an end")
 
 
 def validator_of(tool: str, schema: Schema) -> jsonschema_rs.Validator:
-    """Raises `InvalidSchema`, also for a reference that leads out of the schema."""
-    with _telling(tool):
+    """Returns a validator. Raises `InvalidSchema`, also for a reference out of the schema."""
+    with _as_invalid_schema(tool):
         return jsonschema_rs.validator_for(schema, retriever=_refuse)
 
 
 def _validate(schema: Schema) -> None:
-    """Checks the schema, a large one level by level: no call into the validator is long."""
+    """Checks the schema; a large one level by level, so that no call into the validator is long."""
     if not is_larger(schema, LARGE):
         jsonschema_rs.meta.validate(schema)
         return
@@ -80,7 +80,7 @@ def _validate(schema: Schema) -> None:
 
 
 def _in_parts(schema: Schema) -> Iterator[Schema]:
-    """Schemas that are valid if this one is, each without very many members in one place."""
+    """Splits the schema into parts with fewer members; all are valid if the schema is."""
     rest = dict(schema)
     for key, value in schema.items():
         if isinstance(value, dict):
@@ -97,12 +97,13 @@ def _in_parts(schema: Schema) -> Iterator[Schema]:
 
 
 def _batches(items: list[T]) -> Iterator[list[T]]:
-    for place in range(0, len(items), _MEMBERS_AT_ONCE):
-        yield items[place : place + _MEMBERS_AT_ONCE]
+    for place in range(0, len(items), _BATCH_SIZE):
+        yield items[place : place + _BATCH_SIZE]
 
 
 @contextmanager
-def _telling(tool: str) -> Generator[None]:
+def _as_invalid_schema(tool: str) -> Generator[None]:
+    """Converts errors of the validator to `InvalidSchema`."""
     try:
         yield
     except jsonschema_rs.ValidationError as error:
@@ -112,8 +113,8 @@ def _telling(tool: str) -> Generator[None]:
 
 
 def _refuse(address: str) -> Any:
-    """A declaration may come from outside: it must not make us fetch addresses."""
-    raise ValueError(f"the schema refers to {address}; only references within it are followed")
+    """Refuses external references: a declaration from outside must not cause requests."""
+    raise ValueError(f"the schema refers to {address}; only references inside it are allowed")
 
 
 def _place(path: Sequence[str | int]) -> str:
@@ -125,12 +126,12 @@ def _reason(error: Any) -> str:
     path = error.instance_path
     is_type = bool(path) and path[-1] == "type" and path[-2:-1] != ["properties"]
     if is_type and isinstance(error.instance, str):
-        return f"{error.instance!r} is no type; the types are {', '.join(TYPES)}"
+        return f"unknown type {error.instance!r} (known: {', '.join(TYPES)})"
     return str(error.message).partition("\n")[0][:300]
 
 
 def _endless(root: Schema) -> str | None:
-    """The place of a schema whose alternatives lead back to it before a value is looked at."""
+    """Returns the place of a schema that refers to itself before any value is checked."""
     done: set[int] = set()
 
     def leads_back(schema: Schema, path: tuple[int, ...]) -> bool:
@@ -149,7 +150,7 @@ def _endless(root: Schema) -> str | None:
 
 
 def _alternatives(schema: Schema, root: Schema) -> Iterator[Schema]:
-    """The alternatives of the schema and of what it refers to."""
+    """Yields the alternatives of the schema and of the schemas that it refers to."""
     seen: set[int] = set()
     while id(schema) not in seen:
         seen.add(id(schema))
@@ -173,8 +174,8 @@ def _places(schema: Any, place: str) -> Iterator[tuple[str, Schema]]:
             yield from _places(item, f"{place}.{key}.{name}")
 
 
-# With one of these the schema itself speaks of properties that it does not list.
-_SPEAKS_OF_OTHERS = (
+# Keywords by which a schema decides about properties that it does not list.
+_DECIDES_ABOUT_OTHERS = (
     "additionalProperties",
     "patternProperties",
     "unevaluatedProperties",
@@ -186,18 +187,18 @@ _SPEAKS_OF_OTHERS = (
 )
 
 
-class DeclaredArguments:
-    """The arguments of a function that was declared apart from its code."""
+class SchemaArguments:
+    """Validates the arguments of a function with a declared schema."""
 
     def __init__(self, name: str, schema: Schema, *, open: bool) -> None:
-        """`open`: the function takes arguments that the schema does not list."""
+        """`open` means that the function accepts arguments that the schema does not list."""
         self.schema = schema
         self._name = name
-        closed = not open and not any(key in schema for key in _SPEAKS_OF_OTHERS)
+        closed = not open and not any(key in schema for key in _DECIDES_ABOUT_OTHERS)
         self._checked = {**schema, "additionalProperties": False} if closed else schema
 
     def validate(self, json_text: str) -> dict[str, Any]:
-        """The arguments, coerced and complete. Raises `InvalidArguments`."""
+        """Returns the arguments, repaired and with defaults. Raises `InvalidArguments`."""
         try:
             value: Any = from_json(json_text) if json_text.strip() else {}
         except (ValueError, TypeError) as error:  # TypeError: half a surrogate pair
@@ -205,7 +206,7 @@ class DeclaredArguments:
         try:
             return self._checked_value(value)
         except RecursionError:
-            raise ConfigError(f"{self._name}: its parameters refer to themselves") from None
+            raise ConfigError(f"{self._name}: the parameters refer to themselves") from None
 
     def _checked_value(self, value: Any) -> dict[str, Any]:
         value = coerced({} if value is None else value, {"type": "object", **self._checked})
@@ -221,7 +222,7 @@ class DeclaredArguments:
 
     @cached_property
     def _validator(self) -> jsonschema_rs.Validator:
-        # A tool that is only declared was not checked as far as this.
+        # For a tool without a function, the schema was checked less strictly before.
         return validator_of(self._name, self._checked)
 
 
@@ -236,7 +237,7 @@ _TYPES = {
 }
 
 
-def _problems(error: ValidationError, schema: Schema) -> list[Problem]:
+def _problems(error: ValidationError, schema: Schema) -> list[ArgumentProblem]:
     path: Path = tuple(error.instance_path)
     match error.kind:
         case Kind.Required(property=name):
@@ -282,10 +283,10 @@ def _wanted(error: ValidationError) -> str:
         case Kind.MaxItems(limit=limit):
             return f"at most {limit} items"
         case Kind.UniqueItems():
-            return "items that all differ"
+            return "items without duplicates"
         case Kind.Pattern(pattern=pattern):
             return f"text that matches {pattern}"
         case Kind.Format(format=name):
             return f"the format {name}"
         case kind:
-            return f"something that fits the schema's {kind.name!r}"
+            return f"a value that matches the schema's {kind.name!r}"

@@ -1,4 +1,4 @@
-"""by signature"""
+"""Arguments validated with a function's signature: pydantic, and repairs if that fails."""
 
 import contextlib
 import enum
@@ -44,25 +44,25 @@ _WHOLE_NUMBER = r"^-?[0-9]{1,18}$"
 
 
 def json_value(value: Any) -> Any:
-    """The value as its type's schema says it. Raises `ValueError` when JSON has no word for it."""
+    """Returns a default as a JSON value. Raises `ValueError` if JSON cannot represent it."""
     if isinstance(value, enum.Enum):
         return _written(value)
-    said = float(value) if isinstance(value, Decimal) else to_jsonable_python(value)
-    json.dumps(said, allow_nan=False)
-    return said
+    converted = float(value) if isinstance(value, Decimal) else to_jsonable_python(value)
+    json.dumps(converted, allow_nan=False)
+    return converted
 
 
 class SchemaGenerator(GenerateJsonSchema):
-    """Leaves out noise, and declares only what can be called."""
+    """Generates compact schemas that only declare values which the function accepts."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
     def emit_warning(self, kind: Any, detail: str) -> None:
-        """A default that is no JSON is simply not declared."""
+        """Ignores a default that is not JSON: it is not declared."""
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
-        """By value where JSON has the values, otherwise by name."""
+        """Lists members by value if JSON can represent it, otherwise by name."""
         members: list[Any] = [_written(member) for member in schema["members"]]
         doc = schema["cls"].__dict__.get("__doc__") or ""
         kinds: set[type] = {type(member) for member in members}
@@ -80,11 +80,11 @@ class SchemaGenerator(GenerateJsonSchema):
         return json_value(dft)
 
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
-        """A number alone: its text is understood too, but need not be offered."""
+        """Declares a number only; a string is accepted, too."""
         return super().decimal_schema(schema)["anyOf"][0]
 
     def bytes_schema(self, schema: core_schema.BytesSchema) -> JsonSchemaValue:
-        """Text, which becomes UTF-8."""
+        """Declares text, which becomes UTF-8."""
         return {key: item for key, item in super().bytes_schema(schema).items() if key != "format"}
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
@@ -100,7 +100,7 @@ class SchemaGenerator(GenerateJsonSchema):
         return _of_hashables(super().frozenset_schema(schema))
 
     def named_tuple_schema(self, schema: Any) -> JsonSchemaValue:
-        """An object: in an array the fields would have no names."""
+        """Declares an object, because the fields of an array have no names."""
         fields = {field["name"]: field["schema"] for field in schema["fields"]}
         result: Schema = {
             "type": "object",
@@ -111,7 +111,7 @@ class SchemaGenerator(GenerateJsonSchema):
         return _described(result, schema["cls"])
 
     def arguments_schema(self, schema: core_schema.ArgumentsSchema) -> JsonSchemaValue:
-        """How pydantic before 2.14 sees a named tuple."""
+        """Handles a named tuple in pydantic before 2.14."""
         return super().arguments_schema({**schema, "metadata": {}})
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
@@ -137,7 +137,7 @@ _TYPE_NAMES: dict[type, str] = {
 
 
 def _of_hashables(schema: Schema) -> Schema:
-    """A set of anything cannot hold arrays and objects."""
+    """Excludes arrays and objects from a set of any type, because they have no hash."""
     if schema.get("items"):
         return schema
     kinds = ("string", "number", "boolean", "null")
@@ -145,7 +145,7 @@ def _of_hashables(schema: Schema) -> Schema:
 
 
 def _written(member: enum.Enum) -> Any:
-    """How a member is said in JSON: by its value, or by its name when JSON has no such value."""
+    """Returns the member's value, or its name if JSON cannot represent the value."""
     value = member.value
     if isinstance(value, _SCALARS):
         return to_jsonable_python(value)
@@ -153,14 +153,14 @@ def _written(member: enum.Enum) -> Any:
 
 
 def _described(schema: Schema, kind: type | None) -> Schema:
-    """The descriptions that the class's docstring and `Annotated` give its fields."""
+    """Adds the descriptions of fields from the class's docstring and `Annotated`."""
     if kind is None or "properties" not in schema:
         return schema
     doc = parse_docstring(schema.get("description") or _own_docstring(kind))
-    said = {**doc.parameters, **_annotated_descriptions(kind)}
+    texts = {**doc.parameters, **_annotated_descriptions(kind)}
     properties = {
-        name: {**inner, "description": said[name]}
-        if name in said and "description" not in inner
+        name: {**inner, "description": texts[name]}
+        if name in texts and "description" not in inner
         else inner
         for name, inner in schema["properties"].items()
     }
@@ -169,7 +169,7 @@ def _described(schema: Schema, kind: type | None) -> Schema:
 
 
 def _own_docstring(kind: type) -> str:
-    """What its author wrote; dataclasses and named tuples are given their signature."""
+    """Returns the author's docstring, not the signature that dataclasses and named tuples get."""
     text = kind.__dict__.get("__doc__") or ""
     return "" if text.startswith(f"{kind.__name__}(") else text
 
@@ -179,11 +179,11 @@ def _annotated_descriptions(kind: type) -> dict[str, str]:
         hints = typing.get_type_hints(kind, include_extras=True)
     except (NameError, TypeError, AttributeError):
         return {}
-    return {name: said for name, hint in hints.items() if (said := described_by(hint))}
+    return {name: text for name, hint in hints.items() if (text := described_by(hint))}
 
 
 def forgiving(schema: Any) -> Any:
-    """The core schema with enums taken by name too, and members in a `Literal` as JSON has them."""
+    """Returns the core schema, extended to accept enum members by value and by name."""
     if isinstance(schema, (list, tuple)):
         items = [forgiving(item) for item in cast("list[Any]", schema)]
         return tuple(items) if isinstance(schema, tuple) else items
@@ -204,14 +204,14 @@ def forgiving(schema: Any) -> Any:
             return copy
 
 
-# User values that may look like anything.
+# Keys with the user's values, which are not schemas.
 _NO_SCHEMAS = ("metadata", "default", "cls", "members", "expected", "config", "serialization")
 
 
 def _with_names(schema: dict[str, Any], members: Mapping[str, enum.Enum]) -> dict[str, Any]:
-    """A step before the schema that puts a member in the place of its value or its name."""
-    said = {_written(member): member for member in members.values()}
-    found: dict[Any, enum.Enum] = {**members, **said}
+    """Adds a step before the schema that replaces a member's value or name with the member."""
+    by_value = {_written(member): member for member in members.values()}
+    found: dict[Any, enum.Enum] = {**members, **by_value}
 
     def member_of(value: Any) -> Any:
         return found.get(value, value) if isinstance(value, _SCALARS) else value
@@ -238,23 +238,23 @@ _NO_SCHEMA = (
 )
 
 
-class SignedArguments:
-    """The arguments of one function, as its signature has them."""
+class SignatureArguments:
+    """Validates the arguments of one function with its signature."""
 
     def __init__(self, name: str, signature: Signature) -> None:
-        """Raises `ConfigError`, which names the parameter, for a type without a JSON Schema."""
+        """Raises `ConfigError`, which names the parameter, if a type has no JSON Schema."""
         adapter, self.schema = _adapter_and_schema(name, signature)
         self._hidden = signature.hidden if signature.open else frozenset[str]()
         self._validator = _validator(adapter)
 
     def validate(self, json_text: str) -> dict[str, Any]:
-        """The keyword arguments for the function. Raises `InvalidArguments`."""
+        """Returns the keyword arguments for the function. Raises `InvalidArguments`."""
         try:
             arguments = self._validator.validate_json(json_text)
         except (ValidationError, RecursionError):
             arguments = self._repaired(json_text)
         if self._hidden and (given := self._hidden.intersection(arguments)):
-            # With **kwargs any name passes; what is injected or bound is not the model's to say.
+            # With **kwargs any name is valid, but the model must not set injected parameters.
             raise invalid_arguments(unknown((name,), self.schema) for name in sorted(given))
         return arguments
 
@@ -271,7 +271,7 @@ class SignedArguments:
         except ValidationError as error:
             raise invalid_arguments(problems_in(error, value, self.schema)) from None
         except RecursionError:
-            raise unreadable("it is nested too deeply") from None
+            raise unreadable("nested too deeply") from None
 
 
 def _adapter_and_schema(name: str, signature: Signature) -> tuple[TypeAdapter[Any], Schema]:
@@ -282,7 +282,7 @@ def _adapter_and_schema(name: str, signature: Signature) -> tuple[TypeAdapter[An
     except _NO_SCHEMA as error:
         for parameter, hint in fields.items():
             _refuse_without_schema(name, parameter, hint)
-        raise ConfigError(f"{name}: no JSON Schema for its signature: {error}") from error
+        raise ConfigError(f"{name}: the signature has no JSON Schema: {error}") from error
 
 
 def _refuse_without_schema(name: str, parameter: str, hint: Any) -> None:
@@ -291,13 +291,13 @@ def _refuse_without_schema(name: str, parameter: str, hint: Any) -> None:
     except _NO_SCHEMA as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError(
-            f"{name}: a model cannot be told of the parameter {parameter!r}: {reason}; to hide it,"
-            " write Annotated[..., Depends(...)]"
+            f"{name}: the parameter {parameter!r} has no JSON Schema: {reason}; to hide it from"
+            " the model, write Annotated[..., Depends(...)]"
         ) from error
 
 
 def _fields_adapter(fields: dict[str, Any], extras: Any) -> TypeAdapter[Any]:
-    """A TypedDict takes every name that a parameter can have, and validates to the keywords."""
+    """Builds an adapter from a TypedDict, which accepts any parameter name as a field."""
     more: dict[str, Any] = {} if extras is MISSING else {"extra_items": extras}
     kind = cast("Any", TypedDict)("Arguments", fields, **more)
     kind.__pydantic_config__ = _CLOSED if extras is MISSING else _OPEN
@@ -305,18 +305,18 @@ def _fields_adapter(fields: dict[str, Any], extras: Any) -> TypeAdapter[Any]:
 
 
 def _field(parameter: Parameter, signature: Signature) -> Any:
-    """The parameter's type with its description, marked when the model may leave it out."""
+    """Returns the parameter's type with its description, marked if it is not required."""
     hint = parameter.hint
     if hint is MISSING:
         hint = _type_of_default(parameter.default)
     bare, metadata = metadata_of(hint)
     if isinstance(parameter.default, FieldInfo):
         metadata = (*metadata, parameter.default)
-    # pydantic lets the last word count: what stands nearest to the parameter.
-    if said := signature.docstring.parameters.get(parameter.name):
-        metadata = (Field(description=said), *metadata)
-    if said := described_by(hint):
-        metadata = (*metadata, Field(description=inspect.cleandoc(said)))
+    # pydantic uses the last description, so the one closest to the parameter comes last.
+    if text := signature.docstring.parameters.get(parameter.name):
+        metadata = (Field(description=text), *metadata)
+    if text := described_by(hint):
+        metadata = (*metadata, Field(description=inspect.cleandoc(text)))
     hint = Annotated[(bare, *metadata)] if metadata else bare
     return hint if _required(parameter, metadata) else NotRequired[hint]
 
@@ -360,7 +360,7 @@ def _json_name(parameter: Parameter) -> str:
 def _validator(adapter: TypeAdapter[Any]) -> SchemaValidator:
     schema = forgiving(adapter.core_schema)
     try:
-        # Validators that models bring along would take the place of the forgiving ones.
+        # Otherwise prebuilt validators of pydantic models would replace the forgiving ones.
         return SchemaValidator(schema, _use_prebuilt=False)
-    except TypeError:  # a pydantic without the switch
+    except TypeError:  # an older pydantic without this option
         return SchemaValidator(schema)

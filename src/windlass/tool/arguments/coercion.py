@@ -1,4 +1,4 @@
-"""Nearly right JSON made right: what models write when they mean well."""
+"""Repair of small mistakes in arguments that models write."""
 
 import copy
 import math
@@ -11,11 +11,11 @@ from windlass.schema import accepts_null, in_place, options, referenced
 
 
 def coerced(value: Any, schema: Schema, root: Schema | None = None) -> Any:
-    """The value with every part that does not fit its schema replaced by what was meant.
+    """Returns the value with repairs where it does not match the schema.
 
-    A whole float becomes an integer, a number in quotes a number, JSON in quotes an object or list,
-    a number where text is wanted its text; a null that a property does not take is left out. What
-    has no such reading stays as it is, for the validator to refuse.
+    A whole float becomes an integer, a number in quotes a number, JSON in quotes an object or a
+    list, and a number a string if the schema wants a string. A null that a property does not accept
+    is dropped. Anything else stays unchanged, and the validator refuses it.
     """
     root = schema if root is None else root
     schema = referenced(schema, root)
@@ -31,7 +31,7 @@ def coerced(value: Any, schema: Schema, root: Schema | None = None) -> Any:
 
 
 def with_defaults(value: Any, schema: Schema, root: Schema | None = None) -> Any:
-    """The value with the schema's defaults for those properties that its objects leave out."""
+    """Returns the value with the schema's defaults for missing properties."""
     root = schema if root is None else root
     if isinstance(value, list):
         items = enumerate(cast("list[Any]", value))
@@ -51,7 +51,7 @@ def with_defaults(value: Any, schema: Schema, root: Schema | None = None) -> Any
 
 
 def json_types(schema: Schema, root: Schema) -> set[str]:
-    """The JSON types that the schema allows; empty when it does not say."""
+    """Returns the JSON types that the schema allows; an empty set if it has no type."""
     schema = referenced(schema, root)
     if "type" in schema:
         kinds = schema["type"]
@@ -65,7 +65,7 @@ def json_types(schema: Schema, root: Schema) -> set[str]:
 
 
 def type_of(value: Any) -> str:
-    """The value's JSON type; a whole number is an integer however it is written."""
+    """Returns the value's JSON type; a whole number is an integer, also as a float."""
     match value:
         case None:
             return "null"
@@ -94,7 +94,7 @@ def _coerced_object(value: dict[str, Any], schema: Schema, root: Schema) -> dict
 
 
 def _may_lack(schema: Schema, name: str, root: Schema) -> bool:
-    """Whether the property is known and not required. What a map holds is not ours to leave out."""
+    """Whether the property is known and not required. Members of a map must stay."""
     schema = referenced(schema, root)
     known = name in schema.get("properties", {}) and name not in schema.get("required", ())
     return known or any(_may_lack(option, name, root) for option in options(schema))
@@ -114,7 +114,7 @@ def _as_type(value: Any, schema: Schema, root: Schema) -> Any:
 
 
 def _unquoted(text: str, wanted: set[str]) -> Any:
-    """JSON that the model put in quotes once too often; the text itself if it is no such JSON."""
+    """Returns the JSON value in a quoted text; the text itself if there is none."""
     try:
         value = from_json(text.strip().lower() if wanted == {"boolean"} else text)
     except ValueError:
@@ -128,7 +128,7 @@ def _unquoted(text: str, wanted: set[str]) -> Any:
 
 
 def _as_listed(value: Any, schema: Schema) -> Any:
-    """The member of an enum that is written like the value: 1 for "1", or the other way round."""
+    """Returns the enum member with the same text as the value: 1 for "1", or "1" for 1."""
     members: list[Any] = schema.get("enum", [])
     if not members or value in members or isinstance(value, bool):
         return value

@@ -1,4 +1,7 @@
-"""problems"""
+"""Problems with arguments, as messages that a model can act on.
+
+`problems_in` converts pydantic's errors: to paths in the JSON, and to expectations in plain words.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -12,15 +15,15 @@ from windlass.schema import schema_at
 
 Path: TypeAlias = tuple[str | int, ...]
 
-_MOST_SHOWN = 10
-_LONGEST_VALUE = 60
+_MAX_PROBLEMS = 10
+_MAX_VALUE_CHARS = 60
 
 
-class Problem(NamedTuple):
+class ArgumentProblem(NamedTuple):
     path: Path
     text: str
     wanted: str = ""
-    """What was expected in this very place, if that is the problem."""
+    """What was expected at this path, if the value is wrong."""
 
     def __str__(self) -> str:
         return f"{written(self.path)}: {self.text}" if self.path else self.text
@@ -38,9 +41,9 @@ def written(path: Sequence[str | int]) -> str:
 
 
 def shown(value: Any) -> str:
-    """The value as the model may recognise it, cut to a size that does not bury the message."""
+    """Returns the value as text, shortened to keep the message readable."""
     text = repr(value) if isinstance(value, str) else compact_json(value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
+    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 3]}..."
 
 
 def one_of(members: Iterable[Any]) -> str:
@@ -48,23 +51,25 @@ def one_of(members: Iterable[Any]) -> str:
     return listed[0] if len(listed) == 1 else f"one of {', '.join(listed)}"
 
 
-def expected(path: Path, wanted: str, got: Any) -> Problem:
-    return Problem(path, f"expected {wanted}, got {shown(got)}", wanted)
+def expected(path: Path, wanted: str, got: Any) -> ArgumentProblem:
+    return ArgumentProblem(path, f"expected {wanted}, got {shown(got)}", wanted)
 
 
-def missing(path: Path) -> Problem:
-    return Problem(path, "required, but missing")
+def missing(path: Path) -> ArgumentProblem:
+    return ArgumentProblem(path, "required, but missing")
 
 
-def unknown(path: Path, schema: Schema) -> Problem:
-    """An argument of a name that does not exist; tells the names that do."""
+def unknown(path: Path, schema: Schema) -> ArgumentProblem:
+    """Returns the problem of an unknown argument, with the known names."""
     names: list[str] = list(schema_at(schema, path[:-1]).get("properties", {}))
     known = f"; known: {', '.join(names)}" if names else "; it takes none" if len(path) == 1 else ""
-    return Problem(path, f"no such argument{known}")
+    return ArgumentProblem(path, f"no such argument{known}")
 
 
-def no_alternative(path: Path, branches: Sequence[Sequence[Problem]], got: Any) -> list[Problem]:
-    """Each branch says why one alternative does not fit; only those that come close are told."""
+def no_alternative(
+    path: Path, branches: Sequence[Sequence[ArgumentProblem]], got: Any
+) -> list[ArgumentProblem]:
+    """Returns why no alternative matches. Only the alternatives that nearly match are listed."""
     close = [
         branch
         for branch in branches
@@ -76,7 +81,7 @@ def no_alternative(path: Path, branches: Sequence[Sequence[Problem]], got: Any) 
     if len(close) == 1:
         return list(close[0])
     reasons = " | ".join("; ".join(str(problem) for problem in branch) for branch in close)
-    return [Problem(path, f"fits none of its {len(close)} alternatives: {reasons}")]
+    return [ArgumentProblem(path, f"fits none of its {len(close)} alternatives: {reasons}")]
 
 
 def unreadable(reason: str) -> InvalidArguments:
@@ -87,11 +92,11 @@ def not_an_object(value: Any) -> InvalidArguments:
     return InvalidArguments(f"the arguments must be a JSON object, got {shown(value)}")
 
 
-def invalid_arguments(problems: Iterable[Problem]) -> InvalidArguments:
-    """The error that the model reads."""
+def invalid_arguments(problems: Iterable[ArgumentProblem]) -> InvalidArguments:
+    """Returns the error that the model sees."""
     lines = list(dict.fromkeys(str(problem) for problem in problems))
-    if len(lines) > _MOST_SHOWN:
-        lines = [*lines[:_MOST_SHOWN], f"... and {len(lines) - _MOST_SHOWN} more"]
+    if len(lines) > _MAX_PROBLEMS:
+        lines = [*lines[:_MAX_PROBLEMS], f"... and {len(lines) - _MAX_PROBLEMS} more"]
     return InvalidArguments("\n".join(lines))
 
 
@@ -134,11 +139,11 @@ _WANTED = {
     "set_type": "an array",
     "frozen_set_type": "an array",
     "iterable_type": "an array",
-    "set_item_not_hashable": "an item that is no array or object",
+    "set_item_not_hashable": "an item that is not an array or object",
     "union_tag_invalid": "{discriminator} to be one of {expected_tags}",
     "union_tag_not_found": "an object with {discriminator}",
 }
-# By what the type of the error begins with; pydantic has several for each.
+# By the prefix of the error's type; pydantic has several types for each.
 _WANTED_KINDS = {
     "int_": "an integer",
     "float_": "a number",
@@ -158,16 +163,16 @@ _WANTED_KINDS = {
 
 
 class _Located(NamedTuple):
-    """An error at its place; `union` is where its path entered an alternative, named `branch`."""
+    """An error with its path; `union` is where the path entered the alternative `branch`."""
 
-    problem: Problem
+    problem: ArgumentProblem
     union: Path | None
     branch: str
 
 
-def problems_in(error: ValidationError, value: Any, schema: Schema) -> Iterator[Problem]:
-    """What pydantic found wrong with the value. All alternatives of a union make one problem."""
-    unions: dict[Path, dict[str, list[Problem]]] = {}
+def problems_in(error: ValidationError, value: Any, schema: Schema) -> Iterator[ArgumentProblem]:
+    """Yields pydantic's errors as problems. All alternatives of a union make one problem."""
+    unions: dict[Path, dict[str, list[ArgumentProblem]]] = {}
     for details in error.errors(include_url=False):
         located = _located(details, value, schema)
         if located.union is None:
@@ -180,7 +185,7 @@ def problems_in(error: ValidationError, value: Any, schema: Schema) -> Iterator[
 
 
 def _located(details: ErrorDetails, value: Any, schema: Schema) -> _Located:
-    """Follows the error into the value. A step that leads nowhere names an alternative instead."""
+    """Follows the error's path in the value. A step that is not in the value is an alternative."""
     steps = details["loc"]
     leaf = details["type"] in _MISSING
     path: Path = ()
@@ -197,7 +202,7 @@ def _located(details: ErrorDetails, value: Any, schema: Schema) -> _Located:
     return _Located(_problem(details, path, schema), union, branch)
 
 
-def _problem(details: ErrorDetails, path: Path, schema: Schema) -> Problem:
+def _problem(details: ErrorDetails, path: Path, schema: Schema) -> ArgumentProblem:
     kind = details["type"]
     got = details["input"]
     if kind in _MISSING:
@@ -205,9 +210,9 @@ def _problem(details: ErrorDetails, path: Path, schema: Schema) -> Problem:
     if kind in _UNKNOWN:
         return unknown(path, schema)
     if kind in ("value_error", "assertion_error"):
-        # What the author of a validator says, without pydantic's "Value error, ".
-        said = details["msg"].partition(", ")[2] or details["msg"]
-        return Problem(path, f"{said}, got {shown(got)}")
+        # The validator's own message, without pydantic's "Value error, ".
+        message = details["msg"].partition(", ")[2] or details["msg"]
+        return ArgumentProblem(path, f"{message}, got {shown(got)}")
     wanted = _wanted(details, path, schema)
     if details["loc"] and details["loc"][-1] == "[key]":
         wanted = f"a key that is {wanted}"
@@ -228,7 +233,7 @@ def _wanted(details: ErrorDetails, path: Path, schema: Schema) -> str:
 
 
 def _short(limit: Any) -> Any:
-    """0 rather than 0.0"""
+    """Returns 0 for 0.0."""
     return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
 
 

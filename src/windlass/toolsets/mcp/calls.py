@@ -21,6 +21,8 @@ from windlass.toolsets.mcp.connection import ServerDown, Supervisor, run_in_back
 from windlass.toolsets.mcp.options import McpServer
 from windlass.toolsets.mcp.pins import Pin
 from windlass.tool.signature import Decision, ToolContext
+from windlass.tool.signature import ApprovalDecision as Decision
+from windlass.tool.signature import ToolContext
 from windlass.toolsets.mcp.options import Server
 from windlass.toolsets.mcp.questions import elicitation, elicited
 from windlass.toolsets.mcp.results import value_of

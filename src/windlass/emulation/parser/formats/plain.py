@@ -1,6 +1,6 @@
-"""Formats without tags: JSON, Python and lines of text, which a declared name makes a call."""
+"""Formats without tags: JSON, Python and plain lines. Most need a declared name to be a call."""
 
-from windlass.emulation.parser.format import Format, Head, Noise, ends
+from windlass.emulation.parser.format import CallHead, Format, Noise, ends
 from windlass.emulation.parser.formats.shared import (
     BARE_LIST,
     BARE_OBJECT,
@@ -17,7 +17,7 @@ from windlass.emulation.parser.python_calls import PRINTED, PythonCalls
 
 _MISTRAL_THINK = thoughts("[THINK]", "[/THINK]")
 _MISTRAL_JSON = wrapped_json("[TOOL_CALLS]", "[/TOOL_CALLS]", "</s>")
-_MISTRAL_NAMED = Head(
+_MISTRAL_NAMED = CallHead(
     Pattern(
         "[TOOL_CALLS]",
         WS,
@@ -33,12 +33,12 @@ MISTRAL = Format("mistral", (_MISTRAL_JSON, _MISTRAL_NAMED), (_MISTRAL_THINK,))
 MISTRAL_JSON = Format("mistral-json", (_MISTRAL_JSON,), (_MISTRAL_THINK,))
 MISTRAL_NAMED = Format("mistral-name-args", (_MISTRAL_NAMED,), (_MISTRAL_THINK,))
 
-_BRACKETED = Head(Pattern("[", WS, NAME, WS, "("), PythonCalls(), ends("]"), "declared")
+_BRACKETED = CallHead(Pattern("[", WS, NAME, WS, "("), PythonCalls(), ends("]"), "declared")
 PYTHONIC = Format("pythonic", (_BRACKETED,))
 LLAMA4 = Format(
     "llama4-pythonic",
     (
-        Head(
+        CallHead(
             Pattern("<|python_start|>", WS, opt("["), WS, NAME, WS, "("),
             PythonCalls(),
             ends("]", "<|python_end|>"),
@@ -51,7 +51,7 @@ LLAMA4 = Format(
 TOOL_CODE = Format(
     "tool_code",
     (
-        Head(
+        CallHead(
             Pattern("```tool_code", WS, PRINTED),
             PythonCalls(),
             ends(")", "```"),
@@ -62,12 +62,16 @@ TOOL_CODE = Format(
     ),
 )
 
-_FUNCTOOLS = Head(Pattern("functools", WS, ahead("[")), JsonCalls(), None, line=True)
+_FUNCTOOLS = CallHead(Pattern("functools", WS, ahead("[")), JsonCalls(), None, line=True)
 PHI4MINI = Format("phi4mini", (_FUNCTOOLS,))
 FIREFUNCTION = Format("firefunction", (_FUNCTOOLS,))
 FUNCTIONARY = Format(
     "functionary",
-    (Head(Pattern(">>>", NAME, "\n", WS, ahead("{")), JsonArguments(), None, "marked", line=True),),
+    (
+        CallHead(
+            Pattern(">>>", NAME, "\n", WS, ahead("{")), JsonArguments(), None, "marked", line=True
+        ),
+    ),
     noise=(Noise(Pattern(">>>all\n"), line=True),),
 )
 
@@ -95,7 +99,7 @@ _ACTION_INPUT = seq(_BOLD, "Action", _NUMBER, alt(" Input", "Input"), _NUMBER, _
 _REACT_END = ahead(
     "\n", WS, _BOLD, alt("Observation", "Thought", "Action", "Final Answer"), _NUMBER, _BOLD, ":"
 )
-_REACT = Head(
+_REACT = CallHead(
     Pattern(_ACTION, chars(r"[^\n]", 1, 99, "name"), "\n", WS, _ACTION_INPUT),
     TextInput(_REACT_END),
     None,
@@ -108,7 +112,7 @@ JSON_FENCE_ACTION = Format("json-fence-action", (_REACT, JSON_FENCE))
 REQUEST_FUNCTION_CALL = Format(
     "request-function-call",
     (
-        Head(
+        CallHead(
             Pattern(
                 *(_BOLD, "Request function call:", _BOLD, WS, NAME, WS),
                 *(_BOLD, "Parameters:"),
@@ -117,7 +121,9 @@ REQUEST_FUNCTION_CALL = Format(
             ends("```"),
             line=True,
         ),
-        Head(Pattern("call:", NAME, ahead("{")), JsonArguments(LOOSE), None, "declared", line=True),
+        CallHead(
+            Pattern("call:", NAME, ahead("{")), JsonArguments(LOOSE), None, "declared", line=True
+        ),
     ),
 )
 NONE = Format("none")

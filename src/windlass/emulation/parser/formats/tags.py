@@ -1,7 +1,7 @@
-"""Formats whose markers are tags: plain text, but of a shape that prose seldom has."""
+"""Formats whose markers are tags: plain text that seldom occurs in prose."""
 
 from windlass.emulation.parser.call import Trust
-from windlass.emulation.parser.format import Format, Head, ends
+from windlass.emulation.parser.format import CallHead, Format, ends
 from windlass.emulation.parser.formats.shared import (
     HERMES_HEAD,
     THINK,
@@ -46,13 +46,13 @@ _PARAMETERS = Parameters(
 _BODY_AHEAD = ahead(alt("<parameter=", "</function>", "</tool_call>"))
 
 
-def _function_in(wrapper: str) -> Head:
+def _function_in(wrapper: str) -> CallHead:
     closing = wrapper.replace("<", "</")
-    return Head(Pattern(wrapper, WS, _FUNCTION, _BODY_AHEAD), _PARAMETERS, ends(closing), "any")
+    return CallHead(Pattern(wrapper, WS, _FUNCTION, _BODY_AHEAD), _PARAMETERS, ends(closing), "any")
 
 
-_BARE_FUNCTION = Head(Pattern(_FUNCTION, _BODY_AHEAD), _PARAMETERS, ends("</tool_call>"))
-_JSON_FUNCTION = Head(
+_BARE_FUNCTION = CallHead(Pattern(_FUNCTION, _BODY_AHEAD), _PARAMETERS, ends("</tool_call>"))
+_JSON_FUNCTION = CallHead(
     Pattern(opt("<tool_call>", WS), "<function=", NAME, ">", WS, ahead("{")),
     JsonArguments(),
     ends("</function>", "</tool_call>"),
@@ -93,14 +93,14 @@ _PAIRS_AHEAD = seq(WS, ahead(alt("<arg_key>", "</tool_call>")))
 _PAIRED_NAME = chars(r"""[^\s<>{}\[\]()"']""", 1, 99, "name")
 GLM45 = Format(
     "glm45",
-    (Head(Pattern("<tool_call>", WS, _PAIRED_NAME, _PAIRS_AHEAD), _ARG_PAIRS),),
+    (CallHead(Pattern("<tool_call>", WS, _PAIRED_NAME, _PAIRS_AHEAD), _ARG_PAIRS),),
     (THINK,),
     noise("<|observation|>", "<|user|>"),
 )
 HUNYUAN_V3 = Format(
     "hunyuan-v3",
     (
-        Head(
+        CallHead(
             Pattern(
                 opt("<tool_calls>", WS),
                 "<tool_call>",
@@ -124,7 +124,7 @@ LAGUNA = Format("laguna", (HERMES_HEAD, *GLM45.heads), (THINK,))
 _BARE_INVOKE = invoked("", None, "</function_calls>", "</minimax:tool_call>", trust="marked")
 
 
-def _invoked_in(tag: str, trust: Trust) -> tuple[Head, ...]:
+def _invoked_in(tag: str, trust: Trust) -> tuple[CallHead, ...]:
     return invoked("", seq(f"<{tag}>", WS), f"</{tag}>", trust=trust)
 
 
@@ -152,7 +152,7 @@ DOTS = Format(
 MINICPM5 = Format(
     "minicpm5",
     (
-        Head(
+        CallHead(
             Pattern('<function name="', NAME, '">'),
             Parameters(
                 seq('<param name="', chars(r'[^<>"]', 1, 99, "key"), '">'),
@@ -187,7 +187,7 @@ ERNIE45 = Format("ernie45", (HERMES_HEAD,), (THINK,), noise("<response>", "</res
 OLMO3 = Format(
     "olmo3",
     (
-        Head(
+        CallHead(
             Pattern("<function_calls>", WS, NAME, WS, "("),
             PythonCalls(),
             ends("</function_calls>"),
@@ -198,7 +198,7 @@ OLMO3 = Format(
 LANGCHAIN_XML = Format(
     "langchain-xml",
     (
-        Head(
+        CallHead(
             Pattern("<tool>", WS, NAME, WS, "</tool>", WS, "<tool_input>"),
             TextInput(lit("</tool_input>"), exact=True),
             ends("</tool_input>"),
@@ -220,9 +220,9 @@ _TAGGED = Parameters(
 XML_TOOL_TAG = Format(
     "xml-tool-tag",
     (
-        Head(Pattern(_TOOL_TAG, ahead("<")), _TAGGED, trust="declared"),
-        Head(Pattern("<", _TOOL_NAME, WS, "/>"), NoArguments(), trust="declared"),
-        Head(
+        CallHead(Pattern(_TOOL_TAG, ahead("<")), _TAGGED, trust="declared"),
+        CallHead(Pattern("<", _TOOL_NAME, WS, "/>"), NoArguments(), trust="declared"),
+        CallHead(
             Pattern(_TOOL_TAG, ahead("{", WS, alt('"', "}"))),
             JsonArguments(),
             ends(seq("</", chars(r"[\w.-]", 1, 99), ">")),
@@ -233,7 +233,7 @@ XML_TOOL_TAG = Format(
 YAML_XML = Format(
     "yaml-xml",
     (
-        Head(
+        CallHead(
             Pattern(_TOOL_TAG, ahead(chars(r"[^\W\d]", 1, 1), chars(r"[\w-]", 0, 99), ":")),
             YamlBody(),
             trust="declared",

@@ -1,6 +1,7 @@
-"""tokens"""
+# ruff: noqa: RUF001 - these characters are intended
+"""Formats whose markers are special tokens, which do not occur in prose."""
 
-from windlass.emulation.parser.format import Format, Head, Noise, Thoughts, ends
+from windlass.emulation.parser.format import CallHead, Format, Noise, Thoughts, ends
 from windlass.emulation.parser.formats.shared import (
     BARE_LIST,
     BARE_OBJECT,
@@ -16,8 +17,8 @@ from windlass.emulation.parser.parameters import Parameters
 from windlass.emulation.parser.pattern import (
     NAME,
     WS,
-    Part,
     Pattern,
+    PatternPart,
     ahead,
     alt,
     chars,
@@ -27,11 +28,9 @@ from windlass.emulation.parser.pattern import (
 )
 from windlass.emulation.parser.python_calls import PythonCalls
 
-# ruff: noqa: RUF001 - the bars are the models' own
 
-
-def _token(words: str) -> Part:
-    """DeepSeek's bars and underlines are not ASCII; proxies make them so."""
+def _token(words: str) -> PatternPart:
+    """Returns a DeepSeek token, also as ASCII: some proxies replace its bars and underlines."""
     spread, plain = words.replace(" ", "▁"), words.replace(" ", "_")
     return alt(f"<｜{spread}｜>", f"<｜{plain}｜>", f"<|{spread}|>")
 
@@ -48,7 +47,7 @@ _START = alt(seq(_CALLS, WS, opt(_CALL, WS)), seq(_CALL, WS))
 DEEPSEEK_V3 = Format(
     "deepseek-v3",
     (
-        Head(
+        CallHead(
             Pattern(_START, "function", _SEP, WS, NAME, WS, ahead("```")),
             JsonArguments(),
             ends("```", _CALL_END, _CALLS_END),
@@ -61,7 +60,7 @@ DEEPSEEK_V3 = Format(
 DEEPSEEK_V31 = Format(
     "deepseek-v31",
     (
-        Head(
+        CallHead(
             Pattern(opt(_CALLS, WS), _CALL, WS, NAME, WS, _SEP),
             JsonArguments(),
             ends("```", _CALL_END, _CALLS_END),
@@ -102,7 +101,7 @@ DEEPSEEK = (DEEPSEEK_V3, DEEPSEEK_V31, DEEPSEEK_DSML, STEP3)
 KIMI_K2 = Format(
     "kimi-k2",
     (
-        Head(
+        CallHead(
             Pattern(
                 opt(alt("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>"), WS),
                 "<|tool_call_begin|>",
@@ -123,7 +122,7 @@ _EDGES = ("open", "close")
 KIMI_K3 = Format(
     "kimi-k3",
     (
-        Head(
+        CallHead(
             Pattern(
                 opt("<|open|>tools<|sep|>", WS),
                 '<|open|>call tool="',
@@ -160,7 +159,7 @@ KIMI_K3 = Format(
 GEMMA4 = Format(
     "gemma4",
     (
-        Head(
+        CallHead(
             Pattern("<|tool_call>", WS, "call:", NAME, WS, ahead("{")),
             JsonArguments(LOOSE),
             ends("<tool_call|>"),
@@ -177,7 +176,7 @@ GEMMA4 = Format(
 FUNCTIONGEMMA = Format(
     "functiongemma",
     (
-        Head(
+        CallHead(
             Pattern("<start_function_call>", WS, "call:", NAME, WS, ahead("{")),
             JsonArguments(LOOSE),
             ends("<end_function_call>"),
@@ -195,19 +194,19 @@ _HARMONY_ENDS = ends("<|call|>", "<|end|>")
 HARMONY = Format(
     "harmony",
     (
-        Head(
+        CallHead(
             Pattern(opt(_ASSISTANT), "<|channel|>", _CHANNEL, _RECIPIENT, _MESSAGE),
             JsonArguments(),
             _HARMONY_ENDS,
             "any",
         ),
-        Head(
+        CallHead(
             Pattern(_ASSISTANT, _RECIPIENT, "<|channel|>", _CHANNEL, _MESSAGE),
             JsonArguments(),
             _HARMONY_ENDS,
             "any",
         ),
-        Head(
+        CallHead(
             Pattern(opt(_ASSISTANT), "<|channel|>", _CHANNEL, " to=", NAME, _MESSAGE),
             JsonArguments(),
             _HARMONY_ENDS,
@@ -243,7 +242,7 @@ LFM2 = Format(
     "lfm2",
     (
         wrapped_json("<|tool_call_start|>", "<|tool_call_end|>", trust="any"),
-        Head(_BRACKET_CALL, PythonCalls(), ends("]", "<|tool_call_end|>"), "any"),
+        CallHead(_BRACKET_CALL, PythonCalls(), ends("]", "<|tool_call_end|>"), "any"),
     ),
     (THINK,),
     noise("<|im_end|>"),
@@ -252,7 +251,7 @@ LLAMA3 = Format(
     "llama3-json",
     (
         wrapped_json("<|python_tag|>", "<|eom_id|>", "<|eot_id|>"),
-        Head(Pattern("<|python_tag|>", WS, NAME, WS, "("), PythonCalls(), ends("<|eom_id|>")),
+        CallHead(Pattern("<|python_tag|>", WS, NAME, WS, "("), PythonCalls(), ends("<|eom_id|>")),
         BARE_OBJECT,
     ),
     noise=noise("<|eom_id|>", "<|eot_id|>"),
@@ -270,7 +269,7 @@ INTERNLM2 = Format(
 GRANITE = Format(
     "granite",
     (
-        Head(
+        CallHead(
             Pattern("<|tool_call|>", WS, ahead("[")),
             wrapped_json("<|tool_call|>").body,
             None,
@@ -287,7 +286,7 @@ _MINIMAX = "]<]minimax[>["
 MINIMAX_M3 = Format(
     "minimax-m3",
     (
-        Head(
+        CallHead(
             Pattern(opt(f"{_MINIMAX}<tool_call>", WS), f'{_MINIMAX}<invoke name="', NAME, '">'),
             Parameters(
                 seq(f"{_MINIMAX}<", chars(r"[^<>/]", 1, 99, "key"), ">"),
