@@ -1,7 +1,7 @@
-"""What is said: parts, messages, declarations. Frozen values that go to JSON and back without loss.
+"""Parts, messages and declarations: frozen values that convert to JSON and back without loss.
 
-A `Part` is one of the `AnyPart` union. Fields that a provider sends and Windlass does not know
-live in `extra` under the provider's name, and return to that provider untouched.
+A `Part` is a member of the `AnyPart` union. Fields of a provider that Windlass does not know are
+stored in `extra` under the provider's name, and are sent back to that provider unchanged.
 """
 
 import os
@@ -48,15 +48,15 @@ __all__ = [
 
 Role = Literal["system", "user", "assistant", "tool"]
 ROLE_ALIASES: dict[str, Role] = {"model": "assistant", "function": "tool", "developer": "system"}
-"""What other systems call the roles; `Message` takes these words too."""
+"""The names of roles in other systems. `Message` accepts them, too."""
 Schema: TypeAlias = dict[str, Any]
 """A JSON Schema."""
 
 
 class PrivateText(str):
-    """A text in a log line that may hold what was said: a gateway can leave it out of its log.
+    """Text in a log line that may contain private content. A gateway can omit it from its log.
 
-    `instead` is what such a log has in its place.
+    `instead` replaces it in such a log.
     """
 
     __slots__ = ("instead",)
@@ -72,17 +72,17 @@ _OWN_CALL_ID = re.compile(r"call_[0-9a-f]{24}")
 
 
 def new_call_id() -> str:
-    """A fresh id for a call whose provider gave it none."""
+    """Returns a new id, for a call without an id from its provider."""
     return f"call_{secrets.token_hex(12)}"
 
 
 def is_own_call_id(call_id: str) -> bool:
-    """Whether the id was made by `new_call_id`, and so means nothing to the provider."""
+    """Whether `new_call_id` made the id, so that the provider does not know it."""
     return _OWN_CALL_ID.fullmatch(call_id) is not None
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
-    """One piece of a message. The constructors below are the short way to each kind."""
+    """One piece of a message. The static methods create parts of each kind."""
 
     extra: dict[str, Any] = {}
 
@@ -102,7 +102,7 @@ class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="typ
     def from_file(
         path: "str | os.PathLike[str]", mime_type: str | None = None
     ) -> "Text | InlineData":
-        """The file's content: the text of a text file, the bytes of an image or another medium.
+        """Reads a file: a text file as text, an image or other media as bytes.
 
         The type is guessed from the name. Raises `ConfigError` for a file that cannot be read, and
         for one that is neither text nor of a known type.
@@ -126,14 +126,14 @@ class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="typ
         return FunctionResponse(name, response, id)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; `from_dict` is the inverse."""
+        """Returns plain JSON values; `from_dict` is the inverse."""
         return _lifted(msgspec.to_builtins(self))
 
     @staticmethod
     def from_dict(value: dict[str, Any]) -> "AnyPart":
-        """The part that `to_dict` wrote. Unknown fields are kept in `extra`.
+        """Reads the output of `to_dict`. Unknown fields go to `extra`.
 
-        Raises `msgspec.ValidationError`, which names the field, for anything else.
+        Raises `msgspec.ValidationError`, which names the field, for invalid values.
         """
         return msgspec.convert(_lowered_part(value), AnyPart)
 
@@ -144,28 +144,28 @@ class Text(Part, frozen=True, omit_defaults=True, tag="text"):
 
 
 class Thought(Part, frozen=True, omit_defaults=True, tag="thought"):
-    """What the model says to itself; shown apart from its answer."""
+    """The model's reasoning, which is not part of its answer."""
 
     text: str
     signature: str | None = None
 
 
 class InlineData(Part, frozen=True, omit_defaults=True, tag="inline_data"):
-    """Bytes of an image or another medium."""
+    """An image or other media, as bytes."""
 
     data: bytes
     mime_type: str
 
 
 class FileData(Part, frozen=True, omit_defaults=True, tag="file_data"):
-    """A medium that the provider fetches by address."""
+    """Media that the provider fetches from a URI."""
 
     uri: str
     mime_type: str | None = None
 
 
 class FunctionCall(Part, frozen=True, omit_defaults=True, tag="function_call"):
-    """What the model asks for. The arguments stay the JSON text that the model wrote."""
+    """A call by the model. The arguments stay the JSON text that the model wrote."""
 
     name: str
     json: str = "{}"
@@ -174,18 +174,18 @@ class FunctionCall(Part, frozen=True, omit_defaults=True, tag="function_call"):
 
     @property
     def arguments(self) -> dict[str, Any] | str:
-        """The arguments as a dict, or the raw text when it is not a JSON object."""
+        """The arguments as a dict, or the raw text if it is not a JSON object."""
         value, error = _json_object(self.json)
         return self.json if error else value
 
     @property
     def error(self) -> str | None:
-        """Why the arguments cannot be read, if they cannot."""
+        """Why the arguments are not a JSON object; None if they are."""
         return _json_object(self.json)[1]
 
 
 class FunctionResponse(Part, frozen=True, omit_defaults=True, tag="function_response"):
-    """The one answer to a call: `{"output": value}`, `{"error": text}`, or any other object."""
+    """The result of a call: `{"output": value}`, `{"error": text}`, or any other object."""
 
     name: str
     response: dict[str, Any]
@@ -194,27 +194,27 @@ class FunctionResponse(Part, frozen=True, omit_defaults=True, tag="function_resp
 
     @property
     def output(self) -> Any:
-        """The tool's value; None after an error."""
+        """The tool's return value; None for an error."""
         if self.response.keys() == {"output"}:
             return self.response["output"]
         return None if self.error is not None else self.response
 
     @property
     def error(self) -> str | None:
-        """What went wrong, as the model reads it; None after a success."""
+        """The error text that the model sees; None for a success."""
         error = self.response.get("error")
         return str(error) if error is not None and self.response.keys() == {"error"} else None
 
     @property
     def text(self) -> str:
-        """The answer as one text: a string as it is, an error and other values as compact JSON."""
+        """The result as text: a string unchanged, an error and other values as compact JSON."""
         if self.error is not None:
             return compact_json(self.response)
         return self.output if isinstance(self.output, str) else compact_json(self.output)
 
 
 class Opaque(Part, frozen=True, omit_defaults=True, tag="opaque"):
-    """A provider's part of a kind that Windlass does not know, kept whole for that provider."""
+    """A part of a kind that Windlass does not know, stored unchanged for its provider."""
 
     provider: str
     data: dict[str, Any]
@@ -235,9 +235,9 @@ _PART_TYPES: tuple[type[Part], ...] = (
 
 
 class Message(Struct, frozen=True, omit_defaults=True, dict=True):
-    """One turn of a conversation. The role `model` is read as `assistant`.
+    """One message of a conversation. The role `model` is read as `assistant`.
 
-    `dict=True` gives each message room for `encoded_once`.
+    `dict=True` gives each message a `__dict__` for the cache of `encoded_once`.
     """
 
     role: Role
@@ -245,9 +245,9 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True):
     extra: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        """Takes the words of other systems for a role, and parts in a list or as a text.
+        """Accepts the role names of other systems, and parts as a list or a string.
 
-        Raises `ValueError` for another role, and `TypeError` for what is not a part.
+        Raises `ValueError` for an unknown role, and `TypeError` for a value that is not a part.
         """
         if self.role not in _ROLES:
             msgspec.structs.force_setattr(self, "role", _role_from(self.role))
@@ -269,7 +269,7 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @classmethod
     def tool(cls, responses: Iterable[FunctionResponse]) -> "Message":
-        """The answers to one turn's calls, in call order."""
+        """Creates a message with the results of one turn's calls, in call order."""
         return cls("tool", tuple(responses))
 
     @property
@@ -289,14 +289,14 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True):
         return tuple(part for part in self.parts if isinstance(part, FunctionResponse))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; `from_dict` is the inverse."""
+        """Returns plain JSON values; `from_dict` is the inverse."""
         return _lifted(msgspec.to_builtins(self))
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> "Message":
-        """The message that `to_dict` wrote, unknown fields kept in `extra`.
+        """Reads the output of `to_dict`. Unknown fields go to `extra`.
 
-        Raises `msgspec.ValidationError`, which names the field, for anything else.
+        Raises `msgspec.ValidationError`, which names the field, for invalid values.
         """
         lowered = _lowered(value, Message)
         lowered["role"] = ROLE_ALIASES.get(lowered.get("role", ""), lowered.get("role"))
@@ -313,29 +313,29 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True):
 
 
 def no_parameters() -> Schema:
-    """The schema of a function that takes nothing."""
+    """Returns the schema of a function without parameters."""
     return {"type": "object", "properties": {}}
 
 
 class FunctionDeclaration(Struct, frozen=True, omit_defaults=True):
-    """What a model is told of a function."""
+    """The description of a function that a model sees."""
 
     name: str
     description: str = ""
     parameters: Schema = msgspec.field(default_factory=no_parameters)
     strict: bool | None = None
-    """Whether a provider that can is to hold the model to the schema."""
+    """Whether the provider must enforce the schema, if it can."""
 
 
 class GoogleSearch(Struct, frozen=True, omit_defaults=True):
-    """The provider's own Google search: a marker that the provider itself acts on."""
+    """The provider's own Google search, which the provider runs itself."""
 
 
 Declaration: TypeAlias = FunctionDeclaration | GoogleSearch
 
 
 class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Tokens as the provider counted them. `input_tokens` include the cached ones."""
+    """Token counts from the provider. `input_tokens` include the cached tokens."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -354,9 +354,9 @@ class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def encoded_once(message: Message, wire: str, encode: Callable[[Message], bytes]) -> bytes:
-    """The message's bytes on the named wire: made for the first request, sent again in the next.
+    """Returns the message's bytes on the named wire, cached after the first call.
 
-    A run sends its whole history every round; encoding it anew each time makes rounds quadratic.
+    A run sends its whole history every round; without the cache, the cost would be quadratic.
     """
     made: dict[str, bytes] = vars(message)
     if wire not in made:
@@ -370,7 +370,7 @@ _ROLES = frozenset(get_args(Role))
 def _role_from(role: str) -> Role:
     if role not in ROLE_ALIASES:
         known = ", ".join((*get_args(Role), *ROLE_ALIASES))
-        raise ValueError(f"a message has no role {role!r}; the roles are {known}")
+        raise ValueError(f"unknown role {role!r} of a message (known: {known})")
     return ROLE_ALIASES[role]
 
 
@@ -393,11 +393,11 @@ def _part_from(value: Any) -> Any:
 
 
 def paired(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The conversation with every response under the id of the call that it answers.
+    """Returns the conversation with the id of its call on every response.
 
     A response without an id answers the first open call of its name, in the latest turn that has
-    one. A call without an id gets one. The user's messages with responses become the role `tool`.
-    A response that answers no call stays without an id.
+    one. A call without an id gets one. User messages with responses get the role `tool`. A response
+    without a matching call stays without an id.
     """
     if all(map(_is_paired, messages)):
         return tuple(messages)
@@ -445,7 +445,7 @@ def _answering(part: AnyPart, pending: list[list[FunctionCall]]) -> AnyPart:
         return part
     for turn in reversed(pending):
         for call in turn:
-            # Some systems write the call's id where the name belongs.
+            # Some systems write the call's id in the name field.
             if part.name in (call.name, call.id):
                 turn.remove(call)
                 return msgspec.structs.replace(part, name=call.name, id=call.id)
@@ -459,7 +459,7 @@ _MORE_TYPES = {
     ".opus": "audio/ogg",
     ".webp": "image/webp",
 }
-"""What the standard library does not know."""
+"""Types that the standard library does not know."""
 _TEXT_TYPES = ("text/", "application/json", "application/javascript", "application/xml")
 _IMAGE_STARTS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -472,8 +472,8 @@ _IMAGE_STARTS = (
 
 
 def guessed_type(name: str) -> str | None:
-    """The MIME type that a file's name stands for, on any machine alike; None if it is unknown."""
-    # Imported here: most programs send no files.
+    """Returns the MIME type for a file name, the same on every machine; None if unknown."""
+    # Imported here, because most programs send no files.
     from mimetypes import MimeTypes
 
     found = MimeTypes().guess_type(name, strict=False)[0]
@@ -481,7 +481,7 @@ def guessed_type(name: str) -> str | None:
 
 
 def image_type(data: bytes) -> str | None:
-    """The MIME type of an image by its first bytes; None if they are of none that is known."""
+    """Returns the MIME type of an image by its first bytes; None if unknown."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     if data[4:8] == b"ftyp" and data[8:12] in (b"avif", b"heic", b"heix", b"mif1"):
@@ -504,7 +504,7 @@ def _file_part(path: Path, mime_type: str | None) -> "Text | InlineData":
         raise ConfigError(
             f"cannot tell the type of {path}: use Part.from_file(path, mime_type=...)"
         )
-    # OpenAI wants a name for what is neither an image nor a sound.
+    # OpenAI needs a file name for anything except images and audio.
     named = kind.partition("/")[0] not in ("image", "audio")
     extra = {"openai": {"file": {"filename": path.name}}} if named else {}
     return InlineData(data, kind, extra=extra)
@@ -519,7 +519,7 @@ def _decoded_text(data: bytes) -> str | None:
 
 
 def size_of_part(part: AnyPart) -> int:
-    """Characters or bytes, about; more than `LARGE` says only that it is large."""
+    """Estimates the size in characters or bytes. A result above `LARGE` only means "large"."""
     match part:
         case Text(text=text) | Thought(text=text):
             return len(text)
@@ -537,7 +537,7 @@ def size_of_part(part: AnyPart) -> int:
 
 
 def _json_object(text: str) -> tuple[dict[str, Any], str | None]:
-    """A model that needs no arguments may write none at all: empty text reads as `{}`."""
+    """Decodes arguments. Empty text means `{}`, because some models write no empty object."""
     if not text.strip():
         return {}, None
     try:
@@ -549,7 +549,7 @@ def _json_object(text: str) -> tuple[dict[str, Any], str | None]:
     return cast("dict[str, Any]", value), None
 
 
-# Unknown fields stand beside the known ones in JSON and under `extra` in Python.
+# Unknown fields are beside the known fields in JSON, and in `extra` in Python.
 
 
 def _lifted(value: dict[str, Any]) -> dict[str, Any]:

@@ -1,20 +1,20 @@
-"""Every error that Windlass raises on purpose.
+"""The errors that Windlass raises.
 
 WindlassError
-├── ModelError              the model's service refused, failed or could not be reached
-│   ├── StreamCut           its answer ended in the middle
-│   └── NativeModeUnavailable   native function calling failed, and falling back was not allowed
-├── ToolError               raised in a tool, by its author, to say something to the model
-│   └── InvalidArguments    the model's arguments do not fit the tool; names the field
-├── RoundLimitExceeded      `on_limit="error"`: the model still wants tools after the last round
-├── RunInterrupted          a run was interrupted by the end of its process; says what can be done
+├── ModelError              the model's service refused, failed or was unreachable
+│   ├── StreamCut           the model's answer was interrupted
+│   └── NativeModeUnavailable   native function calling failed, and the fallback is disabled
+├── ToolError               raised by a tool to send its text to the model
+│   └── InvalidArguments    the model's arguments do not match the tool; names the field
+├── RoundLimitExceeded      `on_limit="error"`: the model still calls tools after the last round
+├── RunInterrupted          the process of a run exited; the message says what to do
 ├── StorageError            the log of runs cannot be read or written
-├── RunNotFound             no run with that id is known (or it has been forgotten)
-├── TooManyRuns             the bound on running runs is reached
-└── ConfigError             the program is set up wrongly: a name, a key, a tool, an option
+├── RunNotFound             the run id is unknown, or the run was forgotten
+├── TooManyRuns             the limit of active runs is reached
+└── ConfigError             a wrong setup: a name, a key, a tool, an option
     └── DuplicateTool       two tools of one set have the same name
 
-A tool that fails in any other way does not raise here: the failure is logged and the model is told.
+Any other exception of a tool is not raised: it is logged, and the model gets an error result.
 """
 
 import traceback
@@ -43,14 +43,14 @@ __all__ = [
 
 
 class WindlassError(Exception):
-    """The root of all errors that Windlass raises on purpose."""
+    """The base class of the errors that Windlass raises."""
 
 
 def raisable(error: Exception) -> Exception:
-    """A copy of an error that is kept and may be raised many times; a foreign one as it is.
+    """Returns a copy of a stored error that may be raised many times; foreign errors unchanged.
 
-    Raising an object adds the frames of its readers to its traceback. Theirs hold, most often, what
-    keeps the error, which would be a reference cycle, and readers would see each other's frames.
+    Raising an object adds frames to its traceback. Those frames often refer to the object that
+    stores the error, which makes a reference cycle, and readers would see each other's frames.
     """
     if not isinstance(error, WindlassError):
         return error
@@ -62,9 +62,9 @@ def raisable(error: Exception) -> Exception:
 
 
 def clear_frames(error: BaseException | None) -> None:
-    """Drops the local variables in the tracebacks of an error that has been handled.
+    """Clears the local variables in the tracebacks of a handled error.
 
-    They hold whatever the failed code was working on, often in a reference cycle with the error.
+    They refer to the data of the failed code, often in a reference cycle with the error.
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -74,10 +74,9 @@ def clear_frames(error: BaseException | None) -> None:
 
 
 class ModelError(WindlassError):
-    """The model's service refused, failed or could not be reached.
+    """The model's service refused, failed or was unreachable.
 
-    `message` is the service's own text; `str()` adds the HTTP status and the time after which to
-    try again, where the service gave them.
+    `message` is the service's own text; `str()` adds the HTTP status and the retry time, if known.
     """
 
     def __init__(
@@ -90,9 +89,10 @@ class ModelError(WindlassError):
         code: str | None = None,
         public: str | None = None,
     ) -> None:
-        """`public` is the message for readers who must not know the service's address.
+        """`public` is the message without the service's address.
 
-        `{upstream}` in it is replaced by a name for the service. None: `message` has no address.
+        `{upstream}` in it is replaced by the service's name. None means that `message` has no
+        address.
         """
         super().__init__(message)
         self.message = message
@@ -109,7 +109,7 @@ class ModelError(WindlassError):
 
     @property
     def facts(self) -> list[str]:
-        """The status and the retry time in words: `HTTP 429`, `retry after 20 s`."""
+        """The status and the retry time as text: `HTTP 429`, `retry after 20 s`."""
         return [*([] if self.status is None else [f"HTTP {self.status}"]), *self._retry_time]
 
     @property
@@ -118,7 +118,7 @@ class ModelError(WindlassError):
 
 
 class StreamCut(ModelError):
-    """The model's answer ended in the middle. None of its calls has been run."""
+    """The model's answer was interrupted. None of its calls ran."""
 
     def __init__(
         self, message: str = "the model's stream ended before its turn was complete"
@@ -127,9 +127,9 @@ class StreamCut(ModelError):
 
 
 class NativeModeUnavailable(ModelError):
-    """Native function calling failed, and nothing else was allowed; `type` is for the wire.
+    """Native function calling failed, and the fallback is disabled.
 
-    `reason` is why, in the words of whoever could not.
+    `reason` is the text of the model or page that failed; `type` is the error type on the wire.
     """
 
     type = "function_calling_error"
@@ -144,17 +144,17 @@ class NativeModeUnavailable(ModelError):
         )
 
     def __str__(self) -> str:
-        """The message alone: it is a fixed form, and the status is of whatever could not."""
+        """Returns the message only, because its form is fixed."""
         return self.message
 
 
 class ToolError(WindlassError):
-    """Raise it in a tool to speak to the model: its text is what the model reads."""
+    """Raise it in a tool to send its text to the model."""
 
     def __init__(
         self, message: str, *, retryable: bool = False, effect_unknown: bool = False
     ) -> None:
-        """`effect_unknown`: the tool may or may not have done what it was asked for."""
+        """`effect_unknown` means that the tool may or may not have had its effect."""
         super().__init__(message)
         self.message = message
         self.retryable = retryable
@@ -162,42 +162,42 @@ class ToolError(WindlassError):
 
 
 class InvalidArguments(ToolError):
-    """The model's arguments do not fit the tool; names each field and what was expected."""
+    """The model's arguments do not match the tool; names each wrong field and what is expected."""
 
 
 class RoundLimitExceeded(WindlassError):
-    """The model still wants tools after the last round; `messages` is the conversation so far."""
+    """The model still calls tools after the last round; `messages` is the conversation so far."""
 
     def __init__(
         self, max_rounds: int, messages: "Sequence[Message]", calls: "Sequence[FunctionCall]"
     ) -> None:
-        super().__init__(f"the model still asks for tools after {max_rounds} rounds")
+        super().__init__(f"the model still calls tools after {max_rounds} rounds")
         self.max_rounds = max_rounds
         self.messages = tuple(messages)
         self.calls = tuple(calls)
 
 
 class RunInterrupted(WindlassError):
-    """A run was interrupted by the end of its process.
+    """The process of a run exited.
 
     The message says how to resume it, or why it cannot be resumed.
     """
 
 
 class StorageError(WindlassError):
-    """The log of runs cannot be read or written. What it held before is untouched."""
+    """The log of runs cannot be read or written. Its earlier content is unchanged."""
 
 
 class RunNotFound(WindlassError, LookupError):
-    """No run with that id is known."""
+    """The run id is unknown."""
 
 
 class TooManyRuns(WindlassError):
-    """The bound on running runs is reached; finished ones do not count."""
+    """The limit of active runs is reached; finished runs do not count."""
 
 
 class ConfigError(WindlassError, ValueError):
-    """The program is set up wrongly; the message says what and where."""
+    """The program's setup is wrong; the message says what and where."""
 
 
 class DuplicateTool(ConfigError):

@@ -1,8 +1,8 @@
-"""What a run says while it goes: one tagged union, numbered.
+"""The events of a run: one tagged union, with numbers.
 
-"Call" is what the model says, "run" is what Windlass does. A model yields `ModelEvent`s; the run
-adds its own and numbers them all, so that any reader can go on from any number. An event is
-unnumbered (`seq` 0) until a run's log has taken it.
+A "call" is what the model asks for; a "run" is what Windlass executes. A model yields
+`ModelEvent`s. The run adds its own events and numbers all of them, so that a reader can continue
+after any number. An event has `seq` 0 until it is in a run's log.
 """
 
 from collections.abc import Iterable
@@ -51,71 +51,71 @@ __all__ = [
 
 EventType = Literal[
     "content",  # text of the answer, in `text`
-    "thought",  # text that the model writes to itself, in `text`
-    "status",  # a sentence for the person who waits, in `message`
-    "progress",  # what a running tool reports
-    "tool_call",  # a call, as the model writes it and as it starts
-    "tool_result",  # a call's answer
+    "thought",  # the model's reasoning, in `text`
+    "status",  # a sentence for the user, in `message`
+    "progress",  # a report of a running tool
+    "tool_call",  # a call, while the model writes it and when it starts
+    "tool_result",  # the result of a call
     "control",  # everything else
 ]
-"""A handler of two branches is safe: `content` always has `text`, `status` always has `message`."""
+"""A handler with two branches works: `content` always has `text`, `status` has `message`."""
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "malformed_call", "other"]
-"""Why the model ended its turn. Whether tools are needed is told by the calls, never by this."""
+"""Why the model ended its turn. The calls, and not this reason, decide whether tools run."""
 
 StopReason = Literal[
-    "answer",  # the model answered without asking for more tools
-    "calls",  # calls are handed back to the caller, who runs them
+    "answer",  # the model answered without further calls
+    "calls",  # calls were returned to the caller, who runs them
     "max_rounds",  # the round limit was reached
-    "repetition",  # the model kept repeating a call that keeps failing
-    "length",  # the model's output limit cut the answer
+    "repetition",  # the model repeated a failing call too often
+    "length",  # the output limit truncated the answer
     "content_filter",  # the provider withheld the answer
-    "malformed_call",  # the provider could not read its own model's call
-    "deadline",  # the run's time was up
-    "stopped",  # somebody stopped the run
-    "error",  # the run failed; the error says why
+    "malformed_call",  # the provider could not parse its model's call
+    "deadline",  # the run's time limit was reached
+    "stopped",  # a client stopped the run
+    "error",  # the run failed; `error` has the reason
 ]
 
 Phase = Literal["awaiting_model_call", "executing_tools", "awaiting_final_response", "ended"]
 
 Outcome = Literal[
     "ok",
-    "error",  # the tool failed, or said so with ToolError
+    "error",  # the tool failed, or raised ToolError
     "invalid_arguments",
     "unknown_tool",
     "timeout",
-    "denied",  # a person or policy said no
-    "stopped",  # the run was stopped while the tool ran
-    "interrupted",  # the process ended while the tool ran, and it is not run again
-    "not_run",  # the call was never started, for the reason in the response
+    "denied",  # a person or a policy denied the call
+    "stopped",  # the run was stopped while the tool was running
+    "interrupted",  # the process exited while the tool was running; it does not run again
+    "not_run",  # the call did not start; the response has the reason
 ]
 
 
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", gc=False):
-    """The head of every event: its number in the run and when it happened (Unix seconds)."""
+    """The fields of every event: its number in the run and its time (Unix seconds)."""
 
     type: ClassVar[EventType] = "control"
     done: ClassVar[bool] = False
-    """True for the last event of a run alone: a turn that ends in calls is not the end."""
+    """True only for the last event of a run."""
 
     seq: int = 0
     time: float = 0.0
 
 
-# What a model says.
+# Events of a model.
 
 
 class TextDelta(Event, frozen=True, omit_defaults=True, tag="text_delta"):
-    """A signed delta is a part of its own: signatures are never merged or moved."""
+    """A piece of text. A delta with a signature is a separate part: signatures never move."""
 
     type: ClassVar[EventType] = "content"
     text: str
     signature: str | None = None
     extra: dict[str, Any] | None = None
     logprobs: dict[str, Any] | None = None
-    """Of its tokens, if they were asked for: `{"content": [{"token", "logprob", ...}]}`."""
+    """Log probabilities, if requested: `{"content": [{"token", "logprob", ...}]}`."""
     about: dict[str, Any] | None = None
-    """What the service says of its whole answer (`system_fingerprint`); on a turn's first event."""
+    """Facts about the whole answer (`system_fingerprint`); on a turn's first event."""
 
 
 class ThoughtDelta(Event, frozen=True, omit_defaults=True, tag="thought_delta"):
@@ -127,16 +127,16 @@ class ThoughtDelta(Event, frozen=True, omit_defaults=True, tag="thought_delta"):
 
 
 class PartReceived(Event, frozen=True, omit_defaults=True, tag="part_received"):
-    """A whole part that does not come in pieces: an image, or a provider's own kind.
+    """A whole part that is not streamed in pieces: an image, or a provider's own kind.
 
-    It has no text, and so is not of the type `content`.
+    It has no text, so its type is not `content`.
     """
 
     part: AnyPart
 
 
 class ToolCallStarted(Event, frozen=True, omit_defaults=True, tag="tool_call_started"):
-    """The model begins call number `index` of this turn (0, 1, ...)."""
+    """The model starts call number `index` of this turn (0, 1, ...)."""
 
     type: ClassVar[EventType] = "tool_call"
     index: int
@@ -154,7 +154,7 @@ class ToolCallDelta(Event, frozen=True, omit_defaults=True, tag="tool_call_delta
 
 
 class ToolCallEnded(Event, frozen=True, omit_defaults=True, tag="tool_call_ended"):
-    """The call is complete: `call.json` is all of its pieces."""
+    """The call is complete: `call.json` has all of its pieces."""
 
     type: ClassVar[EventType] = "tool_call"
     index: int
@@ -162,18 +162,18 @@ class ToolCallEnded(Event, frozen=True, omit_defaults=True, tag="tool_call_ended
 
 
 class TurnEnded(Event, frozen=True, omit_defaults=True, tag="turn_ended"):
-    """The model's turn is over, though not necessarily the run. Always a turn's last event."""
+    """The last event of every turn. The run may continue."""
 
     finish: FinishReason
     usage: Usage = Usage()
     detail: str | None = None
-    """The provider's own word for the finish, or its message about it."""
+    """The provider's own finish reason, or its message about it."""
     message_extra: dict[str, Any] | None = None
-    """Provider fields of the whole message, returned to it with the history."""
+    """Provider fields of the whole message, sent back to the provider with the history."""
     about: dict[str, Any] | None = None
-    """What the service says of its whole answer that was not on the first event."""
+    """Facts about the whole answer that were not on the first event."""
     logprobs: dict[str, Any] | None = None
-    """Those that belong to no text."""
+    """Log probabilities that belong to no text."""
 
 
 ModelEvent: TypeAlias = (
@@ -187,7 +187,7 @@ ModelEvent: TypeAlias = (
 )
 
 
-# What the run does.
+# Events of the run.
 
 
 class RunStarted(Event, frozen=True, omit_defaults=True, tag="run_started"):
@@ -195,26 +195,26 @@ class RunStarted(Event, frozen=True, omit_defaults=True, tag="run_started"):
     model: str
     messages: tuple[Message, ...]
     max_rounds: int | None = None
-    """How many rounds of tools it may have; older logs do not say."""
+    """The maximum number of rounds with tools; None in older logs."""
 
 
 class RoundStarted(Event, frozen=True, omit_defaults=True, tag="round_started"):
-    """A request goes to the model. Rounds count from 1."""
+    """The run sends a request to the model. The first round is 1."""
 
     round: int
     phase: Phase
     tools_off: bool = False
-    """It offers no tools: the model has to answer."""
+    """Whether the round offers no tools, so that the model must answer."""
 
 
 class RunResumed(Event, frozen=True, omit_defaults=True, tag="run_resumed"):
-    """Another process goes on with the run: its log ended without an end."""
+    """A process resumed the interrupted run."""
 
     attempt: int
 
 
 class RoundRestarted(Event, frozen=True, omit_defaults=True, tag="round_restarted"):
-    """The model is asked again. All that this round has said and done so far is superseded."""
+    """The run repeats its request to the model. Discard all earlier events of this round."""
 
     round: int
     phase: Phase
@@ -222,7 +222,7 @@ class RoundRestarted(Event, frozen=True, omit_defaults=True, tag="round_restarte
 
 
 class Status(Event, frozen=True, omit_defaults=True, tag="status"):
-    """A sentence for the person who waits."""
+    """A sentence for the user about what the run does."""
 
     type: ClassVar[EventType] = "status"
     message: str
@@ -235,7 +235,7 @@ class ToolRunStarted(Event, frozen=True, omit_defaults=True, tag="tool_run_start
 
 
 class ToolRunProgress(Event, frozen=True, omit_defaults=True, tag="tool_run_progress"):
-    """What a running tool reports: a fraction of the work, a message, or any JSON value."""
+    """A report of a running tool: a fraction of the work, a message, or any JSON value."""
 
     type: ClassVar[EventType] = "progress"
     call_id: str
@@ -246,7 +246,7 @@ class ToolRunProgress(Event, frozen=True, omit_defaults=True, tag="tool_run_prog
 
 
 class ToolRunEnded(Event, frozen=True, omit_defaults=True, tag="tool_run_ended"):
-    """The call's one answer, whole; the model's copy may be shorter."""
+    """The full result of a call; the model's copy may be shorter."""
 
     type: ClassVar[EventType] = "tool_result"
     response: FunctionResponse
@@ -255,9 +255,9 @@ class ToolRunEnded(Event, frozen=True, omit_defaults=True, tag="tool_run_ended")
     attempts: int = 1
     cached: bool = False
     effect_unknown: bool = False
-    """The tool had started and was cut off: it may or may not have had its effect."""
+    """The tool was interrupted while it was running: it may or may not have had its effect."""
     crashed: bool = False
-    """The tool raised an unexpected exception: the log of its process has the traceback."""
+    """The tool raised an unexpected exception: its process logged the traceback."""
 
 
 class ApprovalRequested(Event, frozen=True, omit_defaults=True, tag="approval_requested"):
@@ -269,7 +269,7 @@ class ApprovalResolved(Event, frozen=True, omit_defaults=True, tag="approval_res
     call_id: str
     approved: bool
     arguments: dict[str, Any] | None = None
-    """The arguments that the person put in place of the model's."""
+    """The arguments that replace the model's, if the approver changed them."""
     reason: str | None = None
 
 
@@ -302,33 +302,33 @@ _decoder = msgspec.json.Decoder(RunEvent)
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
-    """The event as plain JSON values, with its `type` and `done` spelled out for readers."""
+    """Returns the event as plain JSON values, with its `type` and `done`."""
     return {**msgspec.to_builtins(event, enc_hook=str), "type": event.type, "done": event.done}
 
 
 def event_to_json(event: Event) -> str:
-    """The event as one line of JSON."""
+    """Returns the event as one line of JSON."""
     return event_to_json_bytes(event).decode()
 
 
 def event_to_json_bytes(event: Event) -> bytes:
-    """The same as UTF-8."""
+    """Returns the event as one line of JSON in UTF-8."""
     return encode_json(event_to_dict(event))
 
 
 def event_to_sse(event: Event) -> str:
-    """The event as a server-sent event, as the gateway sends it; its `id` is the event's number."""
+    """Returns the event as a server-sent event of the gateway; its `id` is the event's number."""
     name = event.__struct_config__.tag
     return f"id: {event.seq}\nevent: {name}\ndata: {event_to_json(event)}\n\n"
 
 
 def event_from_json(data: bytes | str) -> RunEvent:
-    """The event that `event_to_json` wrote. Raises `msgspec.ValidationError` for anything else."""
+    """Reads the output of `event_to_json`. Raises `msgspec.ValidationError` for anything else."""
     return _decoder.decode(data)
 
 
 def joined_logprobs(pieces: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """The log probabilities of several pieces of text as those of one; None if there are none."""
+    """Joins the log probabilities of several pieces of text; None if there are none."""
     joined: dict[str, Any] = {}
     for piece in pieces:
         for name, tokens in piece.items():

@@ -1,4 +1,9 @@
-"""jsontext"""
+"""JSON: tolerant decoding and encoding, large JSON in short steps, and work off the event loop.
+
+One call of the C decoder or encoder on 32 MB blocks the interpreter for up to two seconds, in
+whichever thread it runs. `outline` and `encoded_large` therefore work in pieces that take a short
+call each, so that other threads can run between the calls.
+"""
 
 import asyncio
 import base64
@@ -12,54 +17,60 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
 
 def decode_json(data: bytes) -> Any:
-    """The JSON value in `data`, also of writers that break the rules.
+    """Returns the JSON value in `data`, and accepts some invalid JSON.
 
-    Some send half of a surrogate pair (a character cut between two deltas) or NaN. The half becomes
-    U+FFFD. Raises `ValueError` when it cannot be read at all.
+    Some services send NaN, or half of a surrogate pair because they split a character between two
+    deltas. Half a pair becomes U+FFFD. Raises `ValueError` for other invalid JSON.
     """
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return _mended(json.loads(data.decode("utf-8", "replace")))
+        return _with_repaired_text(json.loads(data.decode("utf-8", "replace")))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
 def encode_json(value: object) -> bytes:
-    """The value as JSON; what JSON has no word for becomes its `str`.
+    """Returns the value as JSON; other types become their `str`.
 
-    Half of a surrogate pair becomes U+FFFD: tools read it from file names.
+    Half of a surrogate pair, which may come from a file name, becomes U+FFFD.
     """
     try:
         return msgspec.json.encode(value, enc_hook=str)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_mended(msgspec.to_builtins(value, enc_hook=str)))
+        return msgspec.json.encode(_with_repaired_text(msgspec.to_builtins(value, enc_hook=str)))
 
 
 def compact_json(value: object) -> str:
-    """The value as JSON text without spaces."""
+    """Returns the value as JSON text without spaces."""
     return encode_json(value).decode()
 
 
-def _mended(value: Any) -> Any:
+def _with_repaired_text(value: Any) -> Any:
     match value:
         case str():
             return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         case list() | tuple():
-            return [_mended(item) for item in cast("list[Any]", value)]
+            return [_with_repaired_text(item) for item in cast("list[Any]", value)]
         case dict():
             fields = cast("dict[str, Any]", value)
-            return {_mended(key): _mended(item) for key, item in fields.items()}
+            return {
+                _with_repaired_text(key): _with_repaired_text(item) for key, item in fields.items()
+            }
         case _:
             return value
 
 
 STEP = 2**17
-"""Bytes or characters for one call into C: a few milliseconds for any content."""
+"""Bytes or characters for one call into C, which then takes a few milliseconds."""
 _NODE_WEIGHT = 16
 _STRINGS_PER_VALUE = 2
 """A member of an object has a name and a value."""
@@ -76,21 +87,20 @@ _HIGH = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
 _LOW = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _HIGH_ALONE = re.compile(_HIGH + b"(?!" + _LOW + b")")
 _LOW_ALONE = re.compile(b"(?<!" + _HIGH + b")" + _LOW)
-T = TypeVar("T")
 _any = msgspec.json.Decoder()
 _str = msgspec.json.Decoder(str)
 
 
 def with_whole_pairs(data: bytes) -> bytes:
-    """The JSON text with U+FFFD for each escaped half of a surrogate pair, and the same length.
+    """Replaces each escaped half of a surrogate pair with U+FFFD; the length stays the same.
 
-    Some writers cut a text between the halves of a character.
+    Some services split a text between the halves of a character.
     """
 
     if b"\\u" not in data or b"\0" in data:
         return data
-    # JSON has no bare control characters: two replace an escaped backslash, so that each backslash
-    # that is left begins an escape.
+    # JSON has no raw control characters, so two of them can replace an escaped backslash. Each
+    # remaining backslash then starts an escape.
     marked = data.replace(rb"\\", b"\0\1")
     marked = _LOW_ALONE.sub(rb"\\ufffd", _HIGH_ALONE.sub(rb"\\ufffd", marked))
     return marked.replace(b"\0\1", rb"\\")
@@ -100,9 +110,9 @@ def _decoded(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T:
     try:
         return decoder.decode(data)
     except msgspec.DecodeError:
-        if (mended := with_whole_pairs(data)) == data:
+        if (repaired := with_whole_pairs(data)) == data:
             raise
-        return decoder.decode(mended)
+        return decoder.decode(repaired)
 
 
 def _decode(data: bytes) -> Any:
@@ -114,7 +124,7 @@ def _decode_text(data: bytes) -> str:
 
 
 class TooDeep(ValueError):
-    """Lists and objects are nested too deeply, in the named field of the object."""
+    """Lists and objects are nested too deeply. `field` is the top-level field, if known."""
 
     def __init__(self, field: str | None) -> None:
         super().__init__("nested too deeply")
@@ -122,7 +132,7 @@ class TooDeep(ValueError):
 
 
 class TooManyValues(ValueError):
-    """There are too many values; the count ended in the named field of the object."""
+    """There are too many values. `field` is the top-level field where the limit was reached."""
 
     def __init__(self, field: str | None) -> None:
         super().__init__("too many values")
@@ -130,18 +140,18 @@ class TooManyValues(ValueError):
 
 
 class JsonNode:
-    """One value of a JSON text, not decoded yet. A large list or object knows its items."""
+    """One value of a JSON text that is not decoded yet. A large list or object has an index."""
 
     __slots__ = ("_colon", "_colons", "_data", "_ends", "_large", "_larges", "end", "kind", "start")
 
     def __init__(self, data: bytes, start: int, end: int = 0, kind: int = 0) -> None:
         self._data, self.start, self.end, self.kind = data, start, end, kind
-        # Plain numbers, and no object for each item: the garbage collector would walk them all.
+        # Plain numbers instead of an object for each item, which the garbage collector would visit.
         self._ends: list[int] = []
         self._colons: list[int] = []
-        """Where the colon of each member is; -1 where there is none."""
+        """The place of each member's colon; -1 without a colon."""
         self._larges: dict[int, JsonNode] = {}
-        """The values that are too large for one call, by the number of the item."""
+        """The values that are too large for one call, by item number."""
         self._colon, self._large = -1, None
 
     @property
@@ -150,7 +160,7 @@ class JsonNode:
         return self._data[start:end]
 
     def value(self) -> Any:
-        """The decoded value. Raises `ValueError`, `msgspec.DecodeError` or `RecursionError`."""
+        """Decodes the value. Raises `ValueError`, `msgspec.DecodeError` or `RecursionError`."""
         match chr(self.kind):
             case "[":
                 return self._list()
@@ -162,12 +172,12 @@ class JsonNode:
                 return _decode(_short(self._data, self.start, self.end))
 
     def fields(self) -> "dict[str, JsonNode] | None":
-        """An object's members by name; None for another value. Raises as `value` does."""
+        """Returns an object's members by name; None for another value. Raises like `value`."""
         if self.kind != ord("{"):
             return None
         return dict(self._member(number) for number in range(self._count()))
 
-    # Called by the pass over the tokens.
+    # `outline` calls these methods while it reads the tokens.
 
     def begin_value(self, large: "JsonNode") -> None:
         self._large = large
@@ -184,17 +194,15 @@ class JsonNode:
         self._colon, self._large = -1, None
 
     def current_name(self) -> str | None:
-        """The name of the member that is being read, if it can be read."""
+        """Returns the name of the current member; None if it cannot be decoded."""
         try:
             start = self._start(len(self._ends))
             return _text(self._data, start, self._colon) if self._colon >= 0 else None
         except (ValueError, msgspec.DecodeError):
             return None
 
-    # Decoding.
-
     def only_item(self) -> "JsonNode":
-        """The one value that there is outside of brackets."""
+        """Returns the one value at the top level."""
         if len(self._ends) != 1 or self._colons[0] >= 0:
             raise ValueError("expected one value")
         if (large := self._larges.get(0)) is None:
@@ -206,14 +214,14 @@ class JsonNode:
         return self._ends[number - 1] + 1 if number else self.start + 1
 
     def _count(self) -> int:
-        """The number of items; none where there is only space between the brackets."""
+        """Returns the number of items; 0 if there is only space between the brackets."""
         if len(self._ends) == 1 and not self._larges:
             start, end = _trimmed(self._data, self._start(0), self._ends[0])
             return int(start < end)
         return len(self._ends)
 
     def _runs(self) -> Iterator[tuple[int, int]]:
-        """Numbers of neighbours that one call can decode together; a large one is alone."""
+        """Yields ranges of items that one call can decode; a large item is alone."""
         first, count = 0, self._count()
         for number in range(count):
             is_large = number in self._larges
@@ -235,7 +243,7 @@ class JsonNode:
                 continue
             some = cast("list[Any]", _decode(b"[%b]" % self._between(first, after)))
             if len(some) != after - first:
-                raise ValueError("expected a value beside a comma")
+                raise ValueError("expected a value after a comma")
             values += some
         return values
 
@@ -245,7 +253,7 @@ class JsonNode:
             if min(self._colons[first:after]) < 0:
                 raise ValueError("expected a name and a colon in an object")
             if first in self._larges or self._ends[after - 1] - self._start(first) > STEP:
-                name, value = self._member(first)  # the name may be long, too
+                name, value = self._member(first)  # the name may also be long
                 values[name] = value.value()
             else:
                 values |= cast("dict[str, Any]", _decode(b"{%b}" % self._between(first, after)))
@@ -265,13 +273,13 @@ class JsonNode:
         return _short(self._data, self._start(first), self._ends[after - 1])
 
     def _check_alone(self, value: "JsonNode", start: int, end: int) -> None:
-        """Raises `ValueError` if anything but space is beside the value."""
+        """Raises `ValueError` if there is more than space around the value."""
         if _trimmed(self._data, start, end) != (value.start, value.end):
             raise ValueError("expected a comma between two values")
 
 
 def _trimmed(data: bytes, start: int, end: int) -> tuple[int, int]:
-    """The places without the space at either side."""
+    """Returns the range without the space at both ends."""
     while start < end and data[start] in _SPACE:
         piece = data[start : min(start + STEP, end)]
         start += len(piece) - len(piece.lstrip(_SPACE))
@@ -282,7 +290,7 @@ def _trimmed(data: bytes, start: int, end: int) -> tuple[int, int]:
 
 
 def _short(data: bytes, start: int, end: int) -> bytes:
-    """The text between two places, for one call. Raises `ValueError` if it is too long for one."""
+    """Returns the text between two places. Raises `ValueError` if it is too long for one call."""
     start, end = _trimmed(data, start, end)
     if end - start > 2 * STEP:
         raise ValueError("a number or a word is too long")
@@ -290,11 +298,11 @@ def _short(data: bytes, start: int, end: int) -> bytes:
 
 
 def outline(data: bytes, *, max_depth: int, max_values: int, step: int = STEP) -> JsonNode:
-    """The value in the text, with its parts of more than `step` bytes found.
+    """Returns the value in the text, with an index of its parts of more than `step` bytes.
 
-    The levels inside an object's members are counted, without the object itself. Raises `TooDeep`
-    or `TooManyValues` as soon as there are more than allowed, and `ValueError` for a text whose
-    strings or brackets do not end; other mistakes are found when the value is decoded.
+    The depth counts the levels inside an object's members, without the object itself. Raises
+    `TooDeep` or `TooManyValues` when a limit is exceeded, and `ValueError` for unclosed strings or
+    brackets. Other errors are found when the value is decoded.
     """
     top = JsonNode(data, -1, len(data))
     stack, values = [top], 0
@@ -329,7 +337,7 @@ def outline(data: bytes, *, max_depth: int, max_values: int, step: int = STEP) -
 
 
 def _tokens(data: bytes, max_strings: int) -> Iterator[tuple[int, int, int]]:
-    """Brackets, commas, colons, and strings of more than a step: place, first byte and end."""
+    """Yields place, first byte and end of brackets, commas, colons and long strings."""
     place, size, strings = 0, len(data), 0
     while place < size:
         window = min(size, place + STEP)
@@ -354,11 +362,11 @@ def _tokens(data: bytes, max_strings: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _string_end(data: bytes, start: int) -> int:
-    """Where the string that begins at `start` ends. Raises `ValueError` if it does not."""
+    """Returns the end of the string that starts at `start`. Raises `ValueError` if it has none."""
     place = start + 1
     while place < len(data):
         found = _INSIDE.match(data, place, place + STEP)
-        assert found  # it matches nothing at all, too
+        assert found  # it also matches the empty text
         if data[found.end() : found.end() + 1] == b'"':
             return found.end() + 1
         if found.end() == place:
@@ -368,7 +376,7 @@ def _string_end(data: bytes, start: int) -> int:
 
 
 def _text(data: bytes, start: int, end: int) -> str:
-    """The string between two places, and nothing but space around it."""
+    """Decodes the string between two places, with optional space around it."""
     if end - start <= STEP:
         return _decode_text(data[start:end])
     start, end = _trimmed(data, start, end)
@@ -386,7 +394,7 @@ def _text(data: bytes, start: int, end: int) -> str:
 
 
 def _cut(data: bytes, place: int, end: int) -> int:
-    """Where the next piece of a string may end: not inside a character or an escape."""
+    """Returns where the next piece of a string may end, outside of characters and escapes."""
     if end - place <= STEP:
         return end
     found = _WHOLE_ESCAPES.match(data, place, place + STEP)
@@ -403,23 +411,20 @@ def _cut(data: bytes, place: int, end: int) -> int:
     return cut
 
 
-# Writing.
-
-
 def encode_any_json(value: object) -> bytes:
-    """The same as `encode_json`, in short steps if the value is large."""
+    """Does the same as `encode_json`, in short steps if the value is large."""
     if not is_larger(value, STEP):
         return encode_json(value)
     try:
-        return b"".join(encoded_large(value))  # which lets other threads run
+        return b"".join(encoded_large(value))  # join lets other threads run
     except UnicodeEncodeError:  # half of a surrogate pair
         return encode_json(value)
 
 
 def encoded_large(value: object) -> list[bytes]:
-    """The value as JSON, in pieces.
+    """Returns the value as JSON, in pieces.
 
-    Texts, lists and objects are written in steps; what else there is in one call. Raises
+    Strings, lists and objects are encoded in steps, other types in one call. Raises
     `UnicodeEncodeError` for half of a surrogate pair, and `TypeError`.
     """
     pieces: list[bytes] = []
@@ -452,7 +457,7 @@ def _encode_into(pieces: list[bytes], value: object) -> None:
 
 
 def from_base64(text: str, start: int = 0) -> bytes:
-    """The bytes that the text from `start` on means. Raises `ValueError` if it is not base64."""
+    """Decodes base64 text from `start` on. Raises `ValueError` if it is not base64."""
     if len(text) - start <= STEP:
         return base64.b64decode(text[start:], validate=True)
     padding = text.find("=", start)
@@ -474,7 +479,7 @@ def text_slices(text: str, size: int = STEP) -> Iterator[str]:
 
 
 def is_larger(value: object, size: int) -> bool:
-    """Whether the value has more than about `size` characters as JSON; stops counting there."""
+    """Whether the value has more than about `size` characters as JSON. Stops counting there."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -496,29 +501,26 @@ def is_larger(value: object, size: int) -> bool:
     return False
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 LARGE = 2**16
-"""Bytes or characters above which work leaves the event loop: below, it is short for any input."""
+"""Bytes or characters above which work runs off the event loop. Smaller input is always quick."""
 
 _executor = ThreadPoolExecutor(1, "windlass-large")
-"""Its thread starts with the first job."""
+"""Starts its thread with the first job."""
 
 
 async def offloaded(work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Calls `work` in the worker thread; returns its result or raises its error.
+    """Calls `work` in the worker thread, and returns its result or raises its error.
 
-    The process has one such thread: the interpreter runs one thread at a time, so several would not
-    be faster, and the event loop would wait for each of them in turn. `work` must not touch what
-    the loop owns, and none of its calls into C may be long: such a call holds the interpreter.
+    The process has one such thread. The interpreter runs one thread at a time, so several threads
+    would not be faster, and the event loop would wait for each in turn. `work` must not use objects
+    of the loop, and its calls into C must be short, because they block the interpreter.
     """
     call = functools.partial(contextvars.copy_context().run, work, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(_executor, call)
 
 
 async def by_size(size: int, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Calls `work` at once if its input is small, and in the worker thread if it is `LARGE`."""
+    """Calls `work` directly if its input is small, and in the worker thread if it is `LARGE`."""
     if size <= LARGE:
         return work(*args, **kwargs)
     return await offloaded(work, *args, **kwargs)

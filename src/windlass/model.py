@@ -1,4 +1,4 @@
-"""model"""
+"""The `Model` and `Toolset` protocols, and the request to a model."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -26,22 +26,17 @@ __all__ = [
     "Settings",
     "ToolChoice",
     "Toolset",
-    "callable_functions",
-    "functions",
-    "has_calls",
-    "is_about_tools",
-    "named_functions",
     "tool_choice_from",
 ]
 
 
 class ToolChoice(Struct, frozen=True):
-    """How free the model is: `required` with `names` means one of those, without them any tool."""
+    """Which tools the model may or must call. `required` means one of `names`, or any tool."""
 
     mode: Literal["auto", "none", "required"] = "auto"
     names: tuple[str, ...] = ()
     only: bool = False
-    """With `required`: once the call was made, the model still may call no tool but `names`."""
+    """With `required`: after the required call, too, the model may only call `names`."""
 
 
 AUTO = ToolChoice()
@@ -73,7 +68,7 @@ def tool_choice_from(value: "ToolChoice | str | dict[str, Any]") -> ToolChoice:
 
 
 class Settings(Struct, frozen=True, omit_defaults=True):
-    """Sampling settings that every provider has a word for. None leaves the provider's default."""
+    """Sampling settings that all providers have. None means the provider's default."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -82,17 +77,17 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     stop: tuple[str, ...] | None = None
     seed: int | None = None
     response_schema: Schema | None = None
-    """Ask for JSON of this shape; `{}` asks for any JSON object."""
+    """The JSON Schema of the answer; `{}` means any JSON object."""
     response_name: str | None = None
-    """What the shape is called, for providers that want a name."""
+    """The schema's name, for providers that need one."""
     response_strict: bool | None = None
-    """Whether a provider that can is to hold the model to the shape."""
+    """Whether the provider must enforce the schema, if it can."""
     max_tokens_name: Literal["max_tokens", "max_completion_tokens"] | None = None
-    """What a wire with two names is to call `max_tokens`; None leaves it to the wire."""
+    """The field name of `max_tokens` on a wire with two names; None means the wire's default."""
 
 
 class ModelRequest(Struct, frozen=True):
-    """Everything that one request to a model says."""
+    """One request to a model."""
 
     messages: Sequence[Message]
     tools: tuple[Declaration, ...] = ()
@@ -100,14 +95,14 @@ class ModelRequest(Struct, frozen=True):
     parallel_tool_calls: bool | None = None
     settings: Settings = Settings()
     extra: dict[str, Any] = {}
-    """Fields for the provider's request body that Windlass does not know; passed on as they are."""
+    """Fields of the provider's request body that Windlass does not know; sent unchanged."""
     live: bool = True
-    """Whether somebody watches: a live request asks for a stream, another for one body."""
+    """Whether the caller streams: a live request asks for a stream, others for one body."""
 
 
 @runtime_checkable
 class Model(Protocol):
-    """A language model, or a model around another one. `stream` is its only verb."""
+    """A language model, or a wrapper of one. `stream` is its only verb."""
 
     @property
     def name(self) -> str:
@@ -117,34 +112,34 @@ class Model(Protocol):
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        """The events of one turn; the last is always `TurnEnded`.
+        """Streams the events of one turn; the last is always `TurnEnded`.
 
-        Raises `ModelError`; a turn that breaks off raises `StreamCut`. Retries happen inside, and
-        never after an event has been yielded. Leaving the context closes the connection.
+        Raises `ModelError`, or `StreamCut` if the turn is interrupted. The model retries by itself,
+        but never after it has yielded an event. Leaving the context closes the connection.
         """
         ...
 
     async def aclose(self) -> None:
-        """Gives back connections. A closed model may be used again."""
+        """Closes connections. A closed model may be used again."""
         ...
 
 
 @runtime_checkable
 class Toolset(Protocol):
-    """A place that tools come from: a registry, an MCP server, a remote session."""
+    """A source of tools: a registry, an MCP server, a remote session."""
 
     async def list_tools(self) -> "Sequence[Tool]":
-        """The tools as they are now; asked once at the start of each run."""
+        """Returns the current tools. Called once at the start of each run."""
         ...
 
 
 def functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
-    """The functions that are offered, whether or not they may be called now."""
+    """Returns all functions of the request, whether or not `tool_choice` allows them."""
     return tuple(tool for tool in request.tools if isinstance(tool, FunctionDeclaration))
 
 
 def callable_functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
-    """The functions that `tool_choice` lets the model call in this turn."""
+    """Returns the functions that `tool_choice` allows in this turn."""
     choice = request.tool_choice
     if choice.mode == "none":
         return ()
@@ -153,7 +148,7 @@ def callable_functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]
 
 
 def named_functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
-    """Every function that has a name here: those offered, and those called before."""
+    """Returns all offered functions, and those of earlier calls, by name only."""
     names = dict.fromkeys(each.name for each in functions(request))
     for message in request.messages:
         names |= dict.fromkeys(
@@ -163,7 +158,7 @@ def named_functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
 
 
 def has_calls(messages: Iterable[Message]) -> bool:
-    """Whether there is anything that a model without function calling cannot read as it is."""
+    """Whether the messages contain calls or results."""
     return any(
         isinstance(part, (FunctionCall, FunctionResponse))
         for message in messages
@@ -172,18 +167,18 @@ def has_calls(messages: Iterable[Message]) -> bool:
 
 
 def is_about_tools(request: ModelRequest) -> bool:
-    """Whether it matters for this request how the model calls functions."""
+    """Whether the request has functions, calls or results."""
     return bool(functions(request)) or has_calls(request.messages)
 
 
 @runtime_checkable
 class WarmingModel(Protocol):
-    """A model that can read a request's prompt ahead."""
+    """A model that can read a prompt in advance, so that requests with the same start are fast."""
 
     async def warm(self, request: ModelRequest) -> None: ...
 
 
 async def warmed(model: Model, request: ModelRequest) -> None:
-    """Has the model read the prompt; one that keeps nothing is left alone."""
+    """Makes the model read the prompt in advance; does nothing for other models."""
     if isinstance(model, WarmingModel):
         await model.warm(request)

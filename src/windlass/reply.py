@@ -1,4 +1,4 @@
-"""What a run returns: the reply, its rounds, and the answers to its calls. Pure."""
+"""The reply of a run, its rounds, and the answers to its calls. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -27,7 +27,7 @@ _JSON_SCALARS = frozenset({type(None), str, bool, int, float})
 
 
 class ToolAnswer(Struct, frozen=True):
-    """The one answer to a call, and how it came about."""
+    """The answer to a call: the response, and how the call ended."""
 
     response: FunctionResponse
     outcome: Outcome = "ok"
@@ -36,7 +36,7 @@ class ToolAnswer(Struct, frozen=True):
     cached: bool = False
     effect_unknown: bool = False
     crashed: bool = False
-    """The tool raised an unexpected exception: the log has the traceback."""
+    """The tool raised an unexpected exception; the traceback is logged."""
 
     @property
     def ok(self) -> bool:
@@ -44,14 +44,14 @@ class ToolAnswer(Struct, frozen=True):
 
     @property
     def failed(self) -> bool:
-        """Whether the tool was tried, or asked for wrongly, without success."""
+        """Whether the call failed, was invalid or was denied."""
         return self.outcome in ("error", "invalid_arguments", "unknown_tool", "timeout", "denied")
 
 
 def answer(call: FunctionCall, value: object) -> FunctionResponse:
-    """The tool's value as a response: media go beside the JSON, not into it.
+    """Returns the tool's value as a response, with media as separate parts.
 
-    Raises `TypeError`, `ValueError` or `RecursionError` for a value that cannot be written as JSON.
+    Raises `TypeError`, `ValueError` or `RecursionError` for a value that JSON cannot represent.
     """
     if isinstance(value, FunctionResponse):
         return msgspec.structs.replace(value, id=call.id, name=call.name)
@@ -68,24 +68,24 @@ def answer(call: FunctionCall, value: object) -> FunctionResponse:
 
 
 def failure(call: FunctionCall, text: str, outcome: Outcome) -> ToolAnswer:
-    """An answer that tells the model what went wrong."""
+    """Returns an answer with an error text for the model."""
     return ToolAnswer(FunctionResponse(call.name, {"error": text}, call.id), outcome)
 
 
 def not_begun(call: FunctionCall) -> ToolAnswer:
-    """The answer to a call that had not begun when its run ended."""
+    """Returns the answer to a call that had not started when its run ended."""
     return failure(call, NOT_BEGUN, "not_run")
 
 
 def interrupted(call: FunctionCall, *, idempotent: bool = False) -> ToolAnswer:
-    """The answer to a call that ran when its process ended, and does not run again."""
+    """Returns the answer to a call that was running when its process exited."""
     text = "interrupted" if idempotent else INTERRUPTED
     cut = failure(call, text, "interrupted")
     return msgspec.structs.replace(cut, effect_unknown=not idempotent)
 
 
 def capped(response: FunctionResponse, limit: int) -> FunctionResponse:
-    """The model's copy: a long result keeps its head and its tail."""
+    """Returns the model's copy: a long result without its middle."""
     output = response.output
     if type(output) is str and len(output) <= limit:
         return response
@@ -100,7 +100,7 @@ def capped(response: FunctionResponse, limit: int) -> FunctionResponse:
 
 
 def jsonable(value: object) -> Any:
-    """The value in JSON's own types; what JSON has no word for becomes its `str`."""
+    """Returns the value in JSON's types; other types become their `str`."""
     if type(value) in _JSON_SCALARS:
         return value
     if type(value) in (list, tuple, dict) and is_larger(value, STEP):
@@ -109,7 +109,7 @@ def jsonable(value: object) -> Any:
 
 
 def _in_steps(value: object) -> Any:
-    """The same for a large list or object: no call into C takes long."""
+    """Converts a large list or object in short steps, so that no call into C is long."""
     if isinstance(value, dict):
         fields = cast("dict[object, object]", value)
         names = msgspec.to_builtins(dict.fromkeys(fields), str_keys=True, enc_hook=_plain)
@@ -118,7 +118,7 @@ def _in_steps(value: object) -> Any:
 
 
 def _text(output: object) -> str:
-    """The same as `FunctionResponse.text`, in short steps if it is large."""
+    """Does the same as `FunctionResponse.text`, in short steps if the value is large."""
     return output if isinstance(output, str) else encode_any_json(output).decode()
 
 
@@ -143,12 +143,12 @@ def _label(part: InlineData | FileData) -> str:
     return f"[{part.mime_type or 'file'}{size}]"
 
 
-_SHOWN = 60
-"""Characters of the text in a reply's `repr`."""
+_MAX_REPR_CHARS = 60
+"""The maximum number of characters of the text in a reply's `repr`."""
 
 
 class Calls(tuple[FunctionCall, ...]):  # noqa: SLOT001 - it carries an attribute
-    """Calls that remember the tools they were offered, so that they can be run by themselves."""
+    """Calls with the tools that were offered, so that `client.execute` can run them."""
 
     tools: Mapping[str, Tool]
 
@@ -160,7 +160,7 @@ class Calls(tuple[FunctionCall, ...]):  # noqa: SLOT001 - it carries an attribut
 
 
 class RoundRecord(Struct, frozen=True):
-    """One request to the model and what became of its calls."""
+    """One request to the model, and the answers to its calls."""
 
     number: int
     message: Message
@@ -168,36 +168,40 @@ class RoundRecord(Struct, frozen=True):
     usage: Usage
     answers: tuple[ToolAnswer, ...] = ()
     shown: tuple[FunctionResponse, ...] = ()
-    """The answers as the model is given them: long ones without their middle."""
+    """The model's copies of the answers: long ones without their middle."""
     about: dict[str, Any] = {}
-    """What the service says of the whole answer, such as `system_fingerprint`."""
+    """Facts about the whole answer, such as `system_fingerprint`."""
     logprobs: dict[str, Any] | None = None
-    """Of the tokens of its text, if they were asked for."""
+    """The log probabilities of its text, if requested."""
 
 
 class Reply(Struct, frozen=True):
-    """The end of a run: the answer, and how it came about."""
+    """The result of a run: the answer, and the conversation that led to it."""
 
     text: str
     messages: tuple[Message, ...]
-    """The conversation, ready to be sent again: what was asked, every turn, every result."""
+    """The conversation, ready for the next request: the prompt, all turns and all results."""
     rounds: tuple[RoundRecord, ...]
     usage: Usage
-    """The whole run summed; each round has its own."""
+    """The sum of the whole run; each round has its own usage."""
     stop_reason: StopReason
     calls: Calls
     """Every call that the model made, in order."""
     results: tuple[FunctionResponse, ...]
-    """Every answer that Windlass gave, in call order and whole."""
+    """Every result, in call order and in full."""
     pending: Calls
-    """The calls that wait for the caller's answer."""
+    """The calls that the caller must answer."""
     run_id: str = ""
     model: str = ""
     max_result_chars: int = 50_000
 
     def __repr__(self) -> str:
-        """Short: messages may hold whole files."""
-        start = self.text if len(self.text) <= _SHOWN else f"{self.text[: _SHOWN - 3]}..."
+        """Returns a short text, because messages may contain whole files."""
+        start = (
+            self.text
+            if len(self.text) <= _MAX_REPR_CHARS
+            else f"{self.text[: _MAX_REPR_CHARS - 3]}..."
+        )
         return (
             f"Reply({start!r}, stop_reason={self.stop_reason!r},"
             f" tokens={self.usage.total_tokens}, rounds={len(self.rounds)})"
@@ -205,11 +209,11 @@ class Reply(Struct, frozen=True):
 
     @property
     def mode(self) -> str | None:
-        """How the model was offered its tools, `native` or `emulated`; None if no turn is whole."""
+        """The function calling mode, `native` or `emulated`; None if no turn is complete."""
         marks = [record.message.extra.get("windlass", {}).get("mode") for record in self.rounds]
         if marked := next((mode for mode in reversed(marks) if mode), None):
             return marked
-        # Every whole turn of an emulated model is marked; one that broke off is `other`.
+        # Every complete turn of an emulated model is marked; an interrupted one is `other`.
         return "native" if any(record.finish != "other" for record in self.rounds) else None
 
     @property
@@ -219,10 +223,10 @@ class Reply(Struct, frozen=True):
     def follow_up(
         self, results: Iterable[FunctionResponse] | Mapping[str, object] = ()
     ) -> tuple[Message, ...]:
-        """The conversation with the pending calls answered, in call order, as the next prompt.
+        """Returns the conversation with results for the pending calls, as the next prompt.
 
-        `results` are responses, or values by call id. Raises `ConfigError` for a call that is left
-        without an answer, and for an answer without a call.
+        `results` are responses, or values by call id. Raises `ConfigError` for a call without a
+        result, and for a result without a call.
         """
         if not self.pending:
             return self.messages
@@ -235,7 +239,7 @@ class Reply(Struct, frozen=True):
             given.update({response.id: response for response in self.rounds[-1].shown})
         turn = self.messages[-1].calls
         if missing := [call.id for call in turn if call.id not in given]:
-            raise ConfigError(f"these calls have no result: {', '.join(missing)}")
+            raise ConfigError(f"missing results for the calls: {', '.join(missing)}")
         return (*self.messages, Message.tool(given[call.id] for call in turn))
 
 
@@ -250,9 +254,9 @@ def _by_id(
             for call_id, value in values.items()
         }
     else:
-        # Without ids, results answer the calls of their names in order.
+        # Without ids, results belong to the calls of the same name, in order.
         _, answered = paired([Message("assistant", tuple(pending)), Message.tool(results)])
         given = {response.id or response.name: response for response in answered.responses}
     if unknown := given.keys() - names.keys():
-        raise ConfigError(f"no call is waiting for these results: {', '.join(sorted(unknown))}")
+        raise ConfigError(f"results without a pending call: {', '.join(sorted(unknown))}")
     return given

@@ -1,7 +1,7 @@
-"""JSON Schema as a value: walking it, finding a place in it, and making it plain for a model.
+"""JSON Schema: traversal, lookup by path, and a plain form for models. Pure.
 
-Plain means: no titles, definitions only where they are recursive or stand for a shared object, and
-an order of keys that never changes.
+A plain schema has no titles, has definitions only for recursion and shared objects, and has its
+keys in a fixed order.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from windlass.content import Schema
 
-# The keywords whose values are schemas: one, a list of them, or one for each name.
+# The keywords whose values are schemas: one schema, a list, or one for each name.
 SINGLE_SCHEMAS = (
     "items",
     "additionalProperties",
@@ -33,13 +33,22 @@ _RANK = {
     **{key: rank for rank, key in enumerate(_FIRST)},
     **{key: rank for rank, key in enumerate(_LAST, start=1000)},
 }
-# `discriminator` is OpenAPI's; its mapping points at definitions that are written out in place.
+# `discriminator` is OpenAPI's; its mapping refers to definitions, which are inlined.
 _NOISE = ("title", "discriminator")
-_WORDS = ("title", "description", "default", "examples", "example", "$schema", "$id", "$comment")
+_ANNOTATIONS = (
+    "title",
+    "description",
+    "default",
+    "examples",
+    "example",
+    "$schema",
+    "$id",
+    "$comment",
+)
 
 
 def mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """The schema with each direct subschema changed. Values such as defaults are left alone."""
+    """Returns the schema with each direct subschema changed. Other values stay unchanged."""
     result = dict(schema)
     for key in SINGLE_SCHEMAS:
         if isinstance(schema.get(key), dict):
@@ -58,7 +67,7 @@ def _changed(schema: Any, change: Callable[[Schema], Schema]) -> Any:
 
 
 def referenced(schema: Schema, root: Schema) -> Schema:
-    """The schema that a local `$ref` points to, its own keys standing over it; otherwise itself."""
+    """Resolves a local `$ref`; keys beside it override the target's. Otherwise returns `schema`."""
     seen: set[str] = set()
     while isinstance(reference := schema.get("$ref"), str) and reference not in seen:
         seen.add(reference)
@@ -68,7 +77,7 @@ def referenced(schema: Schema, root: Schema) -> Schema:
 
 
 def pointed_at(reference: str, root: Schema) -> Schema:
-    """The schema at a local reference such as `#/$defs/a`; empty if there is none."""
+    """Returns the schema at a local reference such as `#/$defs/a`; empty if there is none."""
     place: Any = root if reference.startswith("#") else {}
     for step in reference.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
@@ -77,7 +86,7 @@ def pointed_at(reference: str, root: Schema) -> Schema:
 
 
 def in_place(schema: Schema, step: str | int, root: Schema) -> Schema:
-    """What the schema says of one property or item; empty where it says nothing."""
+    """Returns the schema of one property or item; empty if there is none."""
     schema = referenced(schema, root)
     found: Any = None
     if isinstance(step, str):
@@ -94,7 +103,7 @@ def in_place(schema: Schema, step: str | int, root: Schema) -> Schema:
 
 
 def schema_at(schema: Schema, path: Sequence[str | int]) -> Schema:
-    """What the schema says of the place that the path leads to, as far as it can be told."""
+    """Returns the schema at the path; empty if there is none."""
     place = schema
     for step in path:
         place = in_place(place, step, schema)
@@ -102,7 +111,7 @@ def schema_at(schema: Schema, path: Sequence[str | int]) -> Schema:
 
 
 def options(schema: Schema) -> Iterator[Schema]:
-    """The alternatives and the parts of a schema."""
+    """Yields the schemas in `anyOf`, `oneOf` and `allOf`."""
     for key in ("anyOf", "oneOf", "allOf"):
         for option in cast("list[Any]", schema.get(key, ())):
             if isinstance(option, dict):
@@ -110,7 +119,7 @@ def options(schema: Schema) -> Iterator[Schema]:
 
 
 def accepts_null(schema: Schema) -> bool:
-    """Whether null fits: its type, its values or an alternative say so, or nothing rules it out."""
+    """Whether null is valid: by type, enum or an alternative, or because nothing excludes it."""
     if "enum" in schema:
         return None in schema["enum"]
     if "type" in schema:
@@ -121,13 +130,13 @@ def accepts_null(schema: Schema) -> bool:
 
 
 def same_arguments(one: Schema, other: Schema) -> bool:
-    """Whether both describe the same arguments, in whatever words they describe them."""
-    return _without_words(one) == _without_words(other)
+    """Whether both schemas accept the same arguments, apart from descriptions and defaults."""
+    return _without_annotations(one) == _without_annotations(other)
 
 
-def _without_words(schema: Schema) -> Schema:
-    result = {key: value for key, value in schema.items() if key not in _WORDS}
-    result = mapped(result, _without_words)
+def _without_annotations(schema: Schema) -> Schema:
+    result = {key: value for key, value in schema.items() if key not in _ANNOTATIONS}
+    result = mapped(result, _without_annotations)
     if result.get("additionalProperties") is False:
         del result["additionalProperties"]
     for key in ("required", "enum"):
@@ -139,19 +148,19 @@ def _without_words(schema: Schema) -> Schema:
 
 
 def plain(schema: Schema) -> Schema:
-    """The same schema as a model should read it."""
+    """Returns the schema in the plain form for models."""
     return _Plain(schema.get("$defs", {})).document(schema)
 
 
-def expanded_size(schema: Schema, most: int) -> int:
-    """The number of subschemas once local references are replaced by what they mean.
+def expanded_size(schema: Schema, limit: int) -> int:
+    """Returns the number of subschemas after all local references are expanded.
 
-    A reference inside its own meaning counts once. Stops counting above `most`: a few definitions
-    that refer to each other can stand for more schemas than there is memory.
+    A recursive reference counts once. Stops counting above `limit`, because a few definitions that
+    refer to each other can expand to more schemas than fit in memory.
     """
     size = 0
     pending: list[tuple[Schema, tuple[str, ...]]] = [(schema, ())]
-    while pending and size <= most:
+    while pending and size <= limit:
         inner, inside = pending.pop()
         size += 1
         reference = inner.get("$ref")
@@ -169,7 +178,7 @@ def expanded_size(schema: Schema, most: int) -> int:
 
 
 class _Plain:
-    """Writes definitions out in place, except those that must stay."""
+    """Inlines definitions, except recursive and shared ones."""
 
     def __init__(self, definitions: dict[str, Schema]) -> None:
         self._definitions = definitions
@@ -201,11 +210,11 @@ class _Plain:
             return self._written({**self._definitions[name], **siblings})
         self._used[name] = None
         reference = {"$ref": schema["$ref"]}
-        # Gemini reads nothing that stands beside a $ref.
+        # Gemini ignores keys beside a $ref.
         return _tidied({"anyOf": [reference], **siblings}) if siblings else reference
 
     def _with_required_tag(self, schema: Schema) -> Schema:
-        """A tagged union goes by its tag, also where the tag has a default in its own class."""
+        """Makes the tag of a tagged union required, also if it has a default in its class."""
         tag = schema.get("discriminator", {}).get("propertyName")
         if tag is None:
             return schema
@@ -220,10 +229,10 @@ class _Plain:
 
 
 def _recursive(definitions: dict[str, Schema]) -> set[str]:
-    """The definitions that lead to themselves."""
+    """Returns the names of definitions that refer to themselves."""
     leads_to = {name: set(_references([each])) for name, each in definitions.items()}
     left = set(definitions)
-    # What leads to nothing that is left is not recursive, and what nothing leads to is not either.
+    # A definition that refers to no remaining one, or that none refers to, is not recursive.
     for _ in range(2):
         led_from: dict[str, set[str]] = {name: set() for name in left}
         for name in left:
@@ -244,7 +253,7 @@ def _recursive(definitions: dict[str, Schema]) -> set[str]:
 
 def _tidied(schema: Schema) -> Schema:
     kept = {key: value for key, value in schema.items() if key not in _NOISE}
-    if "const" in kept:  # an enum of one is understood by more providers
+    if "const" in kept:  # more providers understand an enum with one value
         kept["enum"] = [kept.pop("const")]
     keys = sorted(kept, key=lambda key: (_RANK.get(key, 500), key))
     return {key: kept[key] for key in keys}

@@ -1,15 +1,15 @@
-"""Settings from the environment. Pure reading.
+"""Settings from the environment. Pure.
 
-| Name | Default | What it says |
+| Name | Default | Meaning |
 |---|---|---|
-| `FUNCTION_CALLING_MODE` | `auto` | `native`, `emulated`, or native with a way out |
-| `FC_NATIVE_RETRY_COUNT` | 2 | how often native mode is tried before it is given up |
-| `FC_FALLBACK_ON_FAILURE` | true | whether `auto` goes on emulated when native mode fails |
-| `FC_CLEAR_BETWEEN_REQUESTS` | true | whether a page's declarations are cleared afterwards |
-| `FC_UI_TIMEOUT_MS` | 5000 | how long an operation on the page may take |
-| `FC_DEBUG_LOGS` | false | whether prompts and answers go to the log |
-| `FUNCTION_CALLING_CACHE_ENABLED` | true | whether a page's declarations are kept |
-| `FUNCTION_CALLING_CACHE_TTL` | none | for how many seconds |
+| `FUNCTION_CALLING_MODE` | `auto` | `native`, `emulated`, or `auto` (native with a fallback) |
+| `FC_NATIVE_RETRY_COUNT` | 2 | the number of native attempts before the fallback |
+| `FC_FALLBACK_ON_FAILURE` | true | whether `auto` falls back to emulation |
+| `FC_CLEAR_BETWEEN_REQUESTS` | true | whether to clear a page's declarations after a request |
+| `FC_UI_TIMEOUT_MS` | 5000 | the time limit of an operation on the page |
+| `FC_DEBUG_LOGS` | false | whether to log prompts and answers |
+| `FUNCTION_CALLING_CACHE_ENABLED` | true | whether to cache a page's declarations |
+| `FUNCTION_CALLING_CACHE_TTL` | none | for how many seconds to cache them |
 """
 
 import math
@@ -30,7 +30,7 @@ _FALSE = frozenset({"false", "0", "no", "off"})
 
 
 class FunctionCallingSettings(Struct, frozen=True, kw_only=True):
-    """How tools are brought to a model, where a client or a request does not say it."""
+    """The defaults of function calling, which a client or a request may override."""
 
     mode: Mode = "auto"
     native_retry_count: int = 2
@@ -43,12 +43,12 @@ class FunctionCallingSettings(Struct, frozen=True, kw_only=True):
 
 
 def function_calling_settings(environ: Mapping[str, str]) -> FunctionCallingSettings:
-    """The settings that the environment names. An empty value is none.
+    """Returns the settings in the environment. An empty value means the default.
 
-    Raises `ConfigError`, which names the variable and what it may be.
+    Raises `ConfigError`, which names the variable and its valid values.
     """
     default = FunctionCallingSettings()
-    given = _Given(environ)
+    given = _Environment(environ)
     mode = given.text("FUNCTION_CALLING_MODE")
     return FunctionCallingSettings(
         mode=mode_from(mode, "FUNCTION_CALLING_MODE") if mode else default.mode,
@@ -65,15 +65,15 @@ def function_calling_settings(environ: Mapping[str, str]) -> FunctionCallingSett
 
 
 def mode_from(value: object, name: str = "mode") -> Mode:
-    """The mode of that name, in any case. Raises `ConfigError`, which names the setting."""
+    """Returns the mode, and ignores case. Raises `ConfigError`, which names the setting."""
     mode = value.strip().lower() if isinstance(value, str) else value
     if mode not in MODES:
         raise ConfigError(f"{name} must be 'auto', 'native' or 'emulated', not {value!r}")
     return mode
 
 
-class _Given:
-    """The values of an environment, read one by one."""
+class _Environment:
+    """Reads typed values from the environment."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -111,7 +111,7 @@ class _Given:
 
 
 def state_directory() -> Path:
-    """`WINDLASS_STATE_DIR`, else a directory of the user's for what is kept between two starts."""
+    """Returns the directory for persistent state: `WINDLASS_STATE_DIR`, or the user's default."""
     if given := os.environ.get("WINDLASS_STATE_DIR"):
         return Path(given)
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"

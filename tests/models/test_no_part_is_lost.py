@@ -278,7 +278,7 @@ def test_other_words_for_roles_and_parts_are_read() -> None:
     assert Message.from_dict({"role": "model", "parts": [{"type": "text", "text": "hi"}]}) == (
         Message.assistant("hi")
     )
-    with pytest.raises(ValueError, match="a message has no role 'wizard'"):
+    with pytest.raises(ValueError, match="unknown role 'wizard' of a message"):
         Message("wizard", ())  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match=r"parts\[1\] of a message is not a part: 7"):
         Message("user", ["a", 7])  # pyright: ignore[reportArgumentType]
@@ -290,7 +290,7 @@ def test_a_follow_up_takes_results_without_ids() -> None:
     messages = turn.follow_up([response("f"), response("f")])
     assert [each.id for each in messages[-1].responses] == [each.id for each in turn.calls]
     assert client.generate(messages).text == "done"
-    with pytest.raises(ConfigError, match="no call is waiting for these results: g"):
+    with pytest.raises(ConfigError, match="results without a pending call: g"):
         turn.follow_up([response("g"), response("f")])
 
 
