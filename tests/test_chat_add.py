@@ -132,7 +132,7 @@ def test_there_must_be_something_to_answer(added: Any) -> None:
 @pytest.mark.parametrize(
     ("item", "role", "said"),
     [
-        ("x", "wizard", "no role 'wizard'"),
+        ("x", "wizard", "unknown role 'wizard'"),
         (Message.user("x"), "user", "a message has its own"),
         ({"role": "user", "content": "x"}, "user", "a message has its own"),
         ((), "user", "a role goes with"),
