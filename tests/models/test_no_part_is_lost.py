@@ -24,10 +24,8 @@ from windlass import (
 )
 from windlass.content import AnyPart, Role, paired
 from windlass.emulation.model import EmulatedModel
-from windlass.emulation.profile_steps import StepsModel
-from windlass.models.aistudio.wire import CallAnswers, check_request, plan_of, said_turns
 from windlass.emulation.profiles import StepsModel
-from windlass.models.aistudio.wire import Answers, check_request, plan_of, said_turns
+from windlass.models.aistudio.wire import CallAnswers, check_request, plan_of, said_turns
 from windlass.testing import FakeGemini, FakeOpenAI, ScriptedModel, call
 from windlass.testing import calls as several
 from windlass.wires.chat.write_request import RequestEncoder as OpenAIEncoder

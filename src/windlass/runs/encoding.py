@@ -17,11 +17,8 @@ from windlass.events import (
     ToolRunProgress,
     ToolRunStarted,
 )
-from windlass.jsontext import encode_json
-from windlass.jsontext.large import encode_any_json, is_larger
-from windlass.jsontext.offload import LARGE
-from windlass.runs.event_log import PAGE_BYTES, PAGE_EVENTS
 from windlass.jsontext import LARGE, encode_any_json, encode_json, is_larger
+from windlass.runs.event_log import PAGE_BYTES, PAGE_EVENTS
 
 __all__ = ["are_large", "encode_in_steps", "encoded", "in_pages"]
 

@@ -19,12 +19,9 @@ from windlass.events import (
     ToolCallStarted,
     ToolRunProgress,
 )
-from windlass.jsontext.offload import offloaded
+from windlass.jsontext import offloaded
 from windlass.runs.encoding import are_large, encoded, in_pages
 from windlass.runs.event_log import PAGE_EVENTS, MemoryLog
-from windlass.jsontext import offloaded
-from windlass.runs.encoding import are_large, encoded
-from windlass.runs.event_log import MemoryLog
 from windlass.runs.records import RunRecord
 
 __all__ = ["Batch", "BatchWriter", "Damaged", "NotWritable", "StoredLog", "TakenOver"]

@@ -16,17 +16,11 @@ from pydantic import ValidationError
 
 from windlass.content import FunctionCall, FunctionResponse, InlineData, Part, Schema
 from windlass.errors import ToolError
-from windlass.tool.injection import Decision, ToolContext
+from windlass.tool.signature import ApprovalDecision as Decision
+from windlass.tool.signature import ToolContext
 from windlass.toolsets.mcp.connection import ServerDown, Supervisor, run_in_background
 from windlass.toolsets.mcp.options import McpServer
 from windlass.toolsets.mcp.pins import Pin
-from windlass.tool.signature import Decision, ToolContext
-from windlass.tool.signature import ApprovalDecision as Decision
-from windlass.tool.signature import ToolContext
-from windlass.toolsets.mcp.options import Server
-from windlass.toolsets.mcp.questions import elicitation, elicited
-from windlass.toolsets.mcp.results import value_of
-from windlass.toolsets.mcp.supervisor import Down, Supervisor
 
 
 def elicit_call(tool: str, params: types.ElicitRequestParams) -> FunctionCall:
