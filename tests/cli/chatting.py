@@ -12,12 +12,10 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
-from windlass.cli.chat.commands import Commands
 from windlass.cli.chat.conversation import Conversation
-from windlass.cli.chat.prompt import Prompt
-from windlass.cli.chat.shell import Shell
-from windlass.cli.chat.terminal import Journal
-from windlass.cli.toolfiles import Chosen
+from windlass.cli.chat.shell import Commands, Shell
+from windlass.cli.chat.terminal import Journal, Prompt
+from windlass.cli.model_selection import Chosen
 from windlass.gateway.config import ModelConfig
 from windlass.testing import FakeOpenAI
 from windlass.tool import as_tools

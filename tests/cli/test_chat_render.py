@@ -10,11 +10,17 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 from tests.json_values import any_json
 
-from windlass.cli.chat import render
-from windlass.cli.chat.cards import Card, CardState
-from windlass.cli.chat.screen import Screen
-from windlass.cli.chat.view import CardRow, Notice, Speech, Thinking, View
-from windlass.cli.visible import cut, one_line, visible
+from windlass.cli.chat.screen import (
+    STATES,
+    Screen,
+    draw_block,
+    draw_ending,
+    draw_full_card,
+    draw_live_line,
+    token_summary,
+)
+from windlass.cli.chat.view import Card, CardRow, CardState, Notice, Speech, Thinking, View
+from windlass.cli.output import cut, one_line, visible
 from windlass.content import FunctionResponse, Usage
 from windlass.events import RoundStarted, RunEnded, RunStarted, TextDelta, ToolRunEnded
 from windlass.jsontext import compact_json
@@ -78,7 +84,7 @@ def test_no_text_of_models_or_tools_steers_the_terminal(
     failed = card(text, other, state="failed", outcome="error", result=other, value=other)
     running = card(other, text, state="running", message=text, progress=0.5)
     written = [
-        drawn(render.block(block, 0.0))
+        drawn(draw_block(block, 0.0))
         for block in (
             Speech(text),
             Thinking(0.0, text),
@@ -88,25 +94,23 @@ def test_no_text_of_models_or_tools_steers_the_terminal(
             CardRow([failed, running, with_result(value, compact_json({text: value}))]),
         )
     ]
-    written += [drawn(render.card_in_full(failed)), drawn(render.card_in_full(with_result(value)))]
+    written += [drawn(draw_full_card(failed)), drawn(draw_full_card(with_result(value)))]
     for seen in written:
         assert not STEERING.search(seen), repr(seen)
         seen.encode()
 
 
 def test_sequences_in_an_answer_can_be_read() -> None:
-    assert "a␇␛[2J␍b" in drawn(render.block(Speech("a\x07\x1b[2J\rb"), 0.0))
+    assert "a␇␛[2J␍b" in drawn(draw_block(Speech("a\x07\x1b[2J\rb"), 0.0))
 
 
 def test_a_link_shows_where_it_leads() -> None:
-    seen = drawn(render.block(Speech("[bank](http://evil.example)"), 0.0))
+    seen = drawn(draw_block(Speech("[bank](http://evil.example)"), 0.0))
     assert "bank (http://evil.example)" in seen
 
 
 def test_a_card_has_state_arguments_time_and_result() -> None:
-    seen = drawn(
-        render.block(CardRow([with_result("sunny", '{"city":"Paris","days":3}')]), 0.0), 44
-    )
+    seen = drawn(draw_block(CardRow([with_result("sunny", '{"city":"Paris","days":3}')]), 0.0), 44)
     assert seen == (
         "╭─ ✔ get_weather ──────────────────────────╮\n"
         '│ city: "Paris"                            │\n'
@@ -118,7 +122,7 @@ def test_a_card_has_state_arguments_time_and_result() -> None:
 
 def test_a_running_card_has_its_elapsed_time_and_progress() -> None:
     running = card(state="running", began=100.0, progress=0.5, message="asking the station")
-    seen = drawn(render.block(CardRow([running]), 102.25))
+    seen = drawn(draw_block(CardRow([running]), 102.25))
     assert "running · 2.2 s" in seen
     assert "━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌ 50%" in seen
     assert "asking the station" in seen
@@ -126,7 +130,7 @@ def test_a_running_card_has_its_elapsed_time_and_progress() -> None:
 
 def test_cards_stand_side_by_side_where_there_is_room() -> None:
     row = CardRow([card("first"), card("second"), card("third")])
-    wide, narrow = drawn(render.block(row, 0.0), 80), drawn(render.block(row, 0.0), 40)
+    wide, narrow = drawn(draw_block(row, 0.0), 80), drawn(draw_block(row, 0.0), 40)
     assert re.search("first.*second", wide)
     assert not re.search("second.*third", wide)
     assert not re.search("first.*second", narrow)
@@ -134,9 +138,9 @@ def test_cards_stand_side_by_side_where_there_is_room() -> None:
 
 
 def test_every_state_has_its_sign_and_is_written_out() -> None:
-    assert set(render.STATES) == set(get_args(CardState))
+    assert set(STATES) == set(get_args(CardState))
     for state in get_args(CardState):
-        assert state in drawn(render.block(CardRow([card(state=state)]), 0.0))
+        assert state in drawn(draw_block(CardRow([card(state=state)]), 0.0))
 
 
 def test_what_is_known_of_an_effect_attempts_and_the_cache_is_on_the_card() -> None:
@@ -148,7 +152,7 @@ def test_what_is_known_of_an_effect_attempts_and_the_cache_is_on_the_card() -> N
         attempts=2,
         cached=True,
     )
-    seen = drawn(render.block(CardRow([shown]), 0.0))
+    seen = drawn(draw_block(CardRow([shown]), 0.0))
     assert "stopped · 13 s · may have had an effect · 2 attempts · cached" in seen
 
 
@@ -156,45 +160,45 @@ def test_long_arguments_and_results_are_cut_and_seen_in_full_when_asked_for() ->
     lines = "\n".join(f"line {number}" for number in range(20))
     arguments = compact_json({f"name_{n}": "x" * 200 for n in range(9)})
     shown = with_result(lines, arguments)
-    seen = drawn(render.block(CardRow([shown]), 0.0))
+    seen = drawn(draw_block(CardRow([shown]), 0.0))
     assert "… 5 more: /last" in seen
     assert "… 16 more lines: /last" in seen
     assert len(seen.splitlines()) == 12
-    full = drawn(render.card_in_full(shown))
+    full = drawn(draw_full_card(shown))
     assert all(f"line {number}" in full for number in range(20))
     assert full.count("x") == 9 * 200
 
 
 def test_an_object_is_shown_by_its_fields_and_in_full_as_json() -> None:
     shown = with_result({"sky": "sunny", "degrees": 21})
-    seen = drawn(render.block(CardRow([shown]), 0.0))
+    seen = drawn(draw_block(CardRow([shown]), 0.0))
     assert '→ sky: "sunny"' in seen
     assert "  degrees: 21" in seen
-    assert '"degrees": 21' in drawn(render.card_in_full(shown))
+    assert '"degrees": 21' in drawn(draw_full_card(shown))
 
 
 def test_thoughts_are_folded_into_one_line_when_they_end() -> None:
     text = "First I think.\n" * 50
     going, folded = Thinking(0.0, text), Thinking(0.0, text, 1.25)
-    assert len(drawn(render.block(going, 0.0)).splitlines()) == 4
-    assert drawn(render.block(folded, 0.0)).startswith("✻ thought for 1.2 s: First I think. First")
-    assert len(drawn(render.block(folded, 0.0)).splitlines()) == 1
+    assert len(drawn(draw_block(going, 0.0)).splitlines()) == 4
+    assert drawn(draw_block(folded, 0.0)).startswith("✻ thought for 1.2 s: First I think. First")
+    assert len(drawn(draw_block(folded, 0.0)).splitlines()) == 1
 
 
 def test_usage_is_told_with_what_was_cached_and_thought() -> None:
-    assert render.tokens(Usage(20, 10, 30)) == "20 in, 10 out"
-    assert render.tokens(Usage(20, 10, 30, 8, 4)) == "20 in, 10 out (8 cached, 4 thought)"
+    assert token_summary(Usage(20, 10, 30)) == "20 in, 10 out"
+    assert token_summary(Usage(20, 10, 30, 8, 4)) == "20 in, 10 out (8 cached, 4 thought)"
 
 
 def test_the_line_under_a_run_says_round_time_and_how_to_stop() -> None:
     view = View(5)
     view.add(RunStarted("run_1", "openai/gpt", (), time=100.0))
     view.add(RoundStarted(1, "awaiting_model_call"))
-    assert drawn(render.live_line(view, 101.5, "Ctrl-C stops")).endswith(
+    assert drawn(draw_live_line(view, 101.5, "Ctrl-C stops")).endswith(
         "round 1 of 5 · 1.5 s · Ctrl-C stops\n"
     )
     view.add(RunEnded("answer", Usage(20, 10, 30), 1, time=102.0))
-    assert drawn(render.ending(view)) == "round 1 of 5 · 20 in, 10 out · 2.0 s · openai/gpt\n"
+    assert drawn(draw_ending(view)) == "round 1 of 5 · 20 in, 10 out · 2.0 s · openai/gpt\n"
 
 
 def test_what_is_drawn_anew_never_grows_over_the_screen() -> None:
@@ -247,4 +251,4 @@ def test_a_card_of_a_tool_that_crashed_says_how_to_see_its_traceback() -> None:
     crashed = card()
     response = FunctionResponse("f", {"error": "f failed with an internal error."}, "c1")
     crashed.run_ended(ToolRunEnded(response, "error", crashed=True))
-    assert "/last shows the traceback" in drawn(render.block(CardRow([crashed]), 0.0))
+    assert "/last shows the traceback" in drawn(draw_block(CardRow([crashed]), 0.0))

@@ -6,9 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.cli.chat.cards import OUTCOME_STATES, Card
-from windlass.cli.chat.paragraphs import settled_length
-from windlass.cli.chat.view import ENDINGS, CardRow, Notice, Speech, Thinking, View
+from windlass.cli.chat.view import (
+    ENDINGS,
+    OUTCOME_STATES,
+    Card,
+    CardRow,
+    Notice,
+    Speech,
+    Thinking,
+    View,
+    settled_length,
+)
 from windlass.content import FunctionCall, FunctionResponse, InlineData, Usage
 from windlass.events import (
     ApprovalRequested,

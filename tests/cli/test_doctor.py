@@ -11,7 +11,7 @@ import pytest
 from tests.cli.environment import hide, silence
 
 from windlass.cli import main
-from windlass.cli.checkup import EXTRAS
+from windlass.cli.doctor import EXTRAS
 
 KEY = "sk-never-shown"
 ABSENT = (
@@ -173,7 +173,7 @@ def test_a_setting_of_the_page_that_cannot_be_is_a_problem(
 def test_a_runtime_without_libgomp_is_a_problem_with_its_command(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in ("checkup", "providers"):
+    for place in ("doctor", "providers"):
         monkeypatch.setattr(f"windlass.cli.{place}.libgomp_is_missing", lambda: True)
     checks = doctor()
     assert checks["libgomp"]["fix"] == "apt-get install libgomp1"

@@ -3,7 +3,7 @@
 from typing import Any
 
 from windlass import Part, ToolContext, tool
-from windlass.cli.mcp_calls import Executions
+from windlass.cli.mcp_server import Executions
 from windlass.content import FunctionResponse
 
 NO_RELAY: Any = None

@@ -7,6 +7,8 @@ from tests.cli.environment import hide
 
 from windlass.cli.progress import progress_shown
 from windlass.models.local.weights import WeightsProgress
+from windlass.cli.model_selection import progress_shown
+from windlass.models.local.weights import Progress
 
 STEPS = [
     WeightsProgress("joining", 0, 100),

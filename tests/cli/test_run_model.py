@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tests.cli.running import Run, Upstream
 
+from windlass.cli.model_selection import choose_model
 from windlass.cli.providers import Readiness
-from windlass.cli.toolfiles import choose_model
 from windlass.testing import call
 
 

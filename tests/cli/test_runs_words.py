@@ -6,13 +6,11 @@ from typing import get_args
 import msgspec
 import pytest
 
+from windlass.cli.formatting import ENDINGS, OUTCOMES, duration, response_text
+from windlass.cli.output import Tone, painted
+from windlass.cli.runs.control import waiting
+from windlass.cli.runs.display import Listed, Piece, Teller, list_json, list_table, shown
 from windlass.cli.runs.following import paused
-from windlass.cli.runs.listing import Listed, list_json, list_table
-from windlass.cli.runs.ordering import waiting
-from windlass.cli.runs.showing import shown
-from windlass.cli.runs.telling import Piece, Teller
-from windlass.cli.runs.tones import Tone, painted
-from windlass.cli.runs.words import ENDINGS, OUTCOMES, duration, response_text
 from windlass.content import FunctionCall, FunctionResponse, InlineData, Message, Usage
 from windlass.events import (
     ApprovalRequested,

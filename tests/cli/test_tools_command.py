@@ -10,7 +10,7 @@ import pytest
 from tests.cli.running import windlass
 
 from windlass.cli import main
-from windlass.cli.tables import table
+from windlass.cli.output import table
 
 TOOLS = '''
 from typing import Literal

@@ -17,8 +17,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.prompts.base import UserMessage
 from tests.mcp import conformance_tools
 
-from windlass.cli.mcp_calls import Executions
-from windlass.cli.mcp_http import guarded_app
+from windlass.cli.mcp_server import Executions, guarded_app
 from windlass.gateway.config.tool_loading import load_tools
 from windlass.toolsets.mcp.serving.server import ToolServer
 from windlass.toolsets.registry import registry

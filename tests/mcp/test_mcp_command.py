@@ -15,8 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from windlass import ToolRegistry
 from windlass.cli import main
-from windlass.cli.mcp_calls import Executions
-from windlass.cli.mcp_http import guarded_app
+from windlass.cli.mcp_server import Executions, guarded_app
 from windlass.gateway.config.key_hashes import new_key
 from windlass.toolsets.mcp.serving.server import ToolServer
 

@@ -11,7 +11,7 @@ import pytest
 from tests.gateway.serving import Serving
 from tests.mcp.serving import configured, starts, tiny
 
-from windlass.cli.mcp_servers import servers_from
+from windlass.cli.model_selection import servers_from
 from windlass.errors import ConfigError
 from windlass.gateway.config import McpConfig, check_config, load_config
 from windlass.gateway.config.tool_loading import load_tools, named_tools

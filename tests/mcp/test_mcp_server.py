@@ -21,7 +21,7 @@ from windlass import (
     ToolRegistry,
     tool,
 )
-from windlass.cli.mcp_calls import Executions
+from windlass.cli.mcp_server import Executions
 from windlass.toolsets.mcp.serving.server import ToolServer, current_call
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "auto"}

@@ -15,9 +15,7 @@ from windlass import __version__
 from windlass.errors import ConfigError, WindlassError
 
 if TYPE_CHECKING:
-    from windlass.cli.parser import Parser
-
-__all__ = ["COMMANDS", "main", "whole_parser"]
+    from windlass.cli.arguments import Parser
 
 
 class Command(Protocol):
@@ -95,7 +93,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 def _parser_with(wanted: Collection[str]) -> "tuple[Parser, list[Command]]":
     """The parser, and the modules of those commands: no others are loaded."""
-    from windlass.cli.parser import Parser
+    from windlass.cli.arguments import Parser
 
     parser = Parser(
         prog="windlass",

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.cli.output import own_stdout
-from windlass.cli.tables import table
+from windlass.cli.output import own_stdout, table
 from windlass.models.aistudio.browser import Browser
 from windlass.models.aistudio.config import BrowserConfig, browser_config, check_playwright
 from windlass.models.aistudio.doctor import Finding, examine
@@ -17,8 +16,6 @@ from windlass.models.aistudio.model import PageSource
 from windlass.models.aistudio.page import ChatPage
 from windlass.models.aistudio.selectors import VERSION, selectors_of
 from windlass.settings import function_calling_settings
-
-__all__ = ["configure", "diagnose", "run", "sign_in"]
 
 DESCRIPTION = """\
 `windlass aistudio login` opens the browser with a profile of its own, and you sign in by hand:

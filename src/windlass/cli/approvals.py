@@ -7,12 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TextIO
 
-from windlass.cli.visible import one_line, visible
+from windlass.cli.output import one_line, visible
 from windlass.content import FunctionCall
 from windlass.errors import ConfigError
 from windlass.loop.approval import Approval, ApprovalHook
-
-__all__ = ["ANSWERS", "Answering", "approval_hook"]
 
 Answering = Literal["yes", "no", "ask"]
 ANSWERS: tuple[Answering, ...] = ("yes", "no", "ask")

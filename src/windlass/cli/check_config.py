@@ -8,8 +8,6 @@ from pathlib import Path
 from windlass.gateway.config import CONFIG_NAME, GatewayConfig, examine_config, find_config
 from windlass.gateway.config.tool_loading import load_tools
 
-__all__ = ["configure", "run"]
-
 DESCRIPTION = """\
 Reads windlass.toml, loads its tool modules, and writes each problem on a line of its own:
   windlass.toml:12: models.fast.target: there is no provider 'gemeni'; did you mean 'gemini'?

@@ -5,8 +5,6 @@ import sys
 
 from windlass.errors import ConfigError
 
-__all__ = ["SHELLS", "completes_files", "completes_folders", "configure", "run"]
-
 SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
 
 DESCRIPTION = """\
@@ -44,13 +42,3 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("completion needs shtab: pip install 'windlass[cli]'") from error
     sys.stdout.write(shtab.complete(whole_parser(), options.shell))
     return 0
-
-
-def completes_files(action: argparse.Action) -> None:
-    """The value of this argument is completed as a file's name. The attribute is shtab's."""
-    vars(action)["complete"] = "file"
-
-
-def completes_folders(action: argparse.Action) -> None:
-    """The value of this argument is completed as a folder's name."""
-    vars(action)["complete"] = "directory"

@@ -5,8 +5,8 @@ import asyncio
 import os
 import sys
 
-from windlass.cli.parser import port_number
-from windlass.cli.progress import progress_shown
+from windlass.cli.arguments import port_number
+from windlass.cli.model_selection import progress_shown
 from windlass.errors import ConfigError, StorageError
 from windlass.gateway.config import GatewayConfig, ModelConfig, RunsConfig, ServerConfig
 from windlass.gateway.observe.access_log import configure_logging
@@ -14,8 +14,6 @@ from windlass.models import create_model
 from windlass.models.local.model import LocalModel
 from windlass.runs.sqlite.database import connect
 from windlass.settings import state_directory
-
-__all__ = ["configure", "run"]
 
 DESCRIPTION = """\
 Serves a small language model that runs on this machine, with tools for the weather, the time,

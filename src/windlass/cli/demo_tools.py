@@ -10,8 +10,6 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from windlass import ToolError, tool
 
-__all__ = ["TOOLS", "calculate", "convert_units", "get_time", "get_weather", "repeat"]
-
 UNDERSTOOD = "only numbers, + - * / // % ** and brackets are understood"
 _SKIES = ("sunny", "cloudy", "rainy", "windy", "foggy", "snowy")
 

@@ -7,14 +7,12 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
-from windlass.cli.completion import completes_folders
+from windlass.cli.arguments import completes_folders
 from windlass.cli.providers import SERVICES, default_target, remedies
 from windlass.errors import ConfigError
 from windlass.gateway.config import CONFIG_NAME, examine_config
 from windlass.gateway.config.environment import MODEL
 from windlass.models.local.weights import QWEN
-
-__all__ = ["configure", "run"]
 
 DESCRIPTION = """\
 Writes a windlass.toml with comments and a tools.py with working tools. The model is one that can

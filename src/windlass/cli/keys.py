@@ -8,8 +8,6 @@ import msgspec
 from windlass.errors import ConfigError
 from windlass.gateway.config.key_hashes import new_key
 
-__all__ = ["configure", "run"]
-
 DESCRIPTION = """\
 `windlass keys new` makes a key: it goes to stdout, and what windlass.toml keeps of it, which is
 only a hash, to stderr."""

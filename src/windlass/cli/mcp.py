@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from windlass import __version__
-from windlass.cli.completion import completes_files
-from windlass.cli.parser import port_number
-from windlass.cli.toolfiles import find_tools
+from windlass.cli.arguments import completes_files, port_number
+from windlass.cli.model_selection import find_tools
 from windlass.errors import ConfigError
 from windlass.gateway.config.checks import is_loopback
 from windlass.gateway.config.key_hashes import is_key_hash
@@ -21,7 +20,6 @@ from windlass.toolsets.registry import registry
 if TYPE_CHECKING:
     from windlass.toolsets.mcp.serving.server import ToolServer
 
-__all__ = ["configure", "run"]
 
 DESCRIPTION = """\
 Offers tools to every program that speaks MCP: over stdin and stdout to the program that starts it,
@@ -76,8 +74,7 @@ def run(options: argparse.Namespace) -> int:
     """Serves until its client or a signal ends it. Raises `ConfigError`."""
     _check(options)
     try:
-        from windlass.cli.mcp_calls import Executions
-        from windlass.cli.mcp_http import serve_http
+        from windlass.cli.mcp_server import Executions, serve_http
         from windlass.toolsets.mcp.serving.server import ToolServer
     except ModuleNotFoundError as error:
         raise missing_sdk(error) from error

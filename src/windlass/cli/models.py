@@ -7,22 +7,19 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from windlass.cli.aistudio_ready import aistudio_readiness
-from windlass.cli.output import own_stdout
+from windlass.cli.model_selection import choose_model
+from windlass.cli.output import own_stdout, table
 from windlass.cli.providers import (
     EMBEDDED,
     SERVICES,
+    aistudio_readiness,
     creation_problem,
     embedded_readiness,
     service_readiness,
 )
-from windlass.cli.tables import table
-from windlass.cli.toolfiles import choose_model
 from windlass.errors import ConfigError
 from windlass.gateway.config import examine_config, find_config
 from windlass.gateway.config.environment import MODEL
-
-__all__ = ["KnownModel", "configure", "known_models", "run"]
 
 DESCRIPTION = """\
 Lists the models that windlass.toml or WINDLASS_MODEL names, and every provider: whether it can be

@@ -1,13 +1,15 @@
-"""stdout for a command's answer alone: what tools and their modules print goes to stderr."""
+"""What commands write: safe text, tables, colours, and a stdout that tools cannot print to."""
 
+import os
+import re
+import shutil
 import sys
-from collections.abc import Generator
+import textwrap
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import msgspec
-
-__all__ = ["Output", "own_stdout"]
 
 
 class Output:
@@ -36,3 +38,96 @@ def own_stdout() -> Generator[Output]:
     output = Output(sys.stdout)
     with redirect_stdout(sys.stderr):
         yield output
+
+
+# The control characters of both sets but newline and tab, the characters that turn the direction
+# of writing, the separators that some terminals take for newlines, and halves of characters.
+_STEERING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff]"
+)
+_PICTURES = 0x2400
+"""Where Unicode has a picture of each control character: U+241B is the one of Escape."""
+
+
+def visible(text: str) -> str:
+    """The text with nothing in it that a terminal would obey. Newlines and tabs stay."""
+    return _STEERING.sub(_shown, text.replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """The text on one line, however many it had."""
+    return " ".join(visible(text).split())
+
+
+def cut(text: str, width: int) -> str:
+    """The text, or as much of its beginning as fits, with a mark that says so."""
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def _shown(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x20:
+        return chr(_PICTURES + code)
+    if code == 0x7F:
+        return "\u2421"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+_GAP = "  "
+_NARROWEST = 16
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
+    """The rows under their heads. Columns give way to each other if there is no room for all."""
+    width = width or shutil.get_terminal_size().columns
+    plain = [tuple(" ".join(cell.split()) for cell in row) for row in (tuple(heads), *rows)]
+    wanted = [max(map(len, column)) for column in zip(*plain, strict=True)]
+    widths = _fitting(wanted, width - len(_GAP) * (len(wanted) - 1))
+    lines: list[str] = []
+    for row in plain:
+        cells = [_wrapped(cell, room) for cell, room in zip(row, widths, strict=True)]
+        for number in range(max(map(len, cells))):
+            parts = [
+                (cell[number] if number < len(cell) else "").ljust(room)
+                for cell, room in zip(cells, widths, strict=True)
+            ]
+            lines.append(_GAP.join(parts).rstrip())
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _fitting(wanted: list[int], room: int) -> list[int]:
+    """The first column keeps its width; the widest of the others is narrowed until all fit."""
+    widths = list(wanted)
+    while sum(widths) > room:
+        widest = max(range(1, len(widths)), key=lambda index: widths[index], default=0)
+        if widest == 0 or widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+    return widths
+
+
+def _wrapped(cell: str, room: int) -> list[str]:
+    return textwrap.wrap(cell, max(room, 1), break_on_hyphens=False) or [""]
+
+
+Tone = Literal["plain", "strong", "quiet", "good", "warning", "bad"]
+
+_CODES: dict[Tone, str] = {
+    "plain": "",
+    "strong": "1",
+    "quiet": "2",
+    "good": "32",
+    "warning": "33",
+    "bad": "31",
+}
+
+
+def may_colour(is_terminal: bool) -> bool:
+    """Whether colours are welcome: at a terminal that knows them, unless `NO_COLOR` is set."""
+    return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def painted(text: str, tone: Tone) -> str:
+    """The text in its colour. It must be free of control characters itself."""
+    code = _CODES[tone]
+    return f"\x1b[{code}m{text}\x1b[0m" if code and text else text

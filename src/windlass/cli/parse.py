@@ -15,8 +15,6 @@ from windlass.emulation.parser import FORMATS
 from windlass.errors import ConfigError
 from windlass.tool.declarations import declarations_in, in_json_schema
 
-__all__ = ["configure", "run"]
-
 DESCRIPTION = """\
 Reads a model's text on stdin and writes one JSON object on stdout:
   {"content": the text that is no call, "calls": [{"name", "arguments"}, ...]}

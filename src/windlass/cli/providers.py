@@ -1,10 +1,12 @@
-"""Which providers can be used from here, and what the others lack. No key's value is ever told."""
+"""Which providers and models are usable here, and what the others need. Never shows a key."""
 
 import ctypes
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -12,22 +14,9 @@ from msgspec import Struct
 from windlass.errors import ConfigError
 from windlass.models import Key, create_model
 from windlass.models.local.weights import QWEN, SMOL, Weights, installed_pieces
-
-__all__ = [
-    "EMBEDDED",
-    "LIBGOMP_COMMAND",
-    "RUNTIME_MODULE",
-    "SERVICES",
-    "Readiness",
-    "Service",
-    "creation_problem",
-    "default_target",
-    "embedded_readiness",
-    "is_installed",
-    "libgomp_is_missing",
-    "remedies",
-    "service_readiness",
-]
+from windlass.models.aistudio.config import BrowserConfig, browser_config
+from windlass.models.local.catalog import QWEN, SMOL, Weights
+from windlass.models.local.weights import installed_pieces
 
 RUNTIME_MODULE = "xllamacpp"
 LIBGOMP_COMMAND = "apt-get install libgomp1"
@@ -166,3 +155,44 @@ def _names(names: Sequence[str]) -> str:
 
 def _export(names: Sequence[str]) -> str:
     return f"export {' '.join(f'{name}=...' for name in names)}"
+
+
+_OWN_BROWSERS = {
+    "darwin": "Library/Caches/ms-playwright",
+    "win32": "AppData/Local/ms-playwright",
+}
+"""Where Playwright keeps the browsers that it has installed, if not in the usual cache."""
+
+
+def aistudio_readiness() -> Readiness:
+    """Playwright, a browser, a profile in which somebody could be signed in."""
+    if not is_installed("playwright"):
+        return Readiness(False, "playwright is not installed", "pip install 'windlass[aistudio]'")
+    try:
+        config = browser_config(os.environ)
+    except ConfigError as error:
+        named = re.search(r"WINDLASS_AISTUDIO_\w+", str(error))
+        remedy = f"export {named[0]}=..." if named else None
+        return Readiness(False, str(error), remedy, wrong=True)
+    if config.program is None and not _has_own_browser():
+        return Readiness(False, "there is no Chrome or Chromium", "playwright install chromium")
+    if not _is_used(config.profile):
+        return Readiness(False, "nobody has signed in by hand yet", "windlass aistudio login")
+    return Readiness(True, f"AI Studio's page in {_browser(config)}, profile {config.profile}")
+
+
+def _browser(config: BrowserConfig) -> str:
+    return "Playwright's own browser" if config.program is None else config.program.name
+
+
+def _has_own_browser() -> bool:
+    given = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "")
+    folder = Path.home() / _OWN_BROWSERS.get(sys.platform, ".cache/ms-playwright")
+    return any((Path(given) if given else folder).glob("chromium-*"))
+
+
+def _is_used(profile: Path) -> bool:
+    try:
+        return any(profile.iterdir())
+    except OSError:
+        return False

@@ -11,8 +11,6 @@ from windlass.errors import ConfigError
 from windlass.gateway.config import CONFIG_NAME, WorkersConfig, find_config, load_config
 from windlass.gateway.observe.access_log import configure_logging
 
-__all__ = ["configure", "console_address", "run"]
-
 DESCRIPTION = """\
 Serves the configured models to every client that speaks OpenAI's chat completions, and runs the
 configured tools by itself. Without a file, the environment says what is served."""

@@ -1,17 +1,16 @@
-"""`windlass tools`: the tools of files, as a model sees them, and called by hand."""
+"""`windlass tools`: lists tools, shows their schemas, and calls them manually."""
 
 import argparse
 import asyncio
 import sys
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from windlass.cli.completion import completes_files
-from windlass.cli.output import Output, own_stdout
-from windlass.cli.tables import table
-from windlass.cli.tool_arguments import arguments_json
-from windlass.cli.toolfiles import find_tools
+from windlass.cli.arguments import completes_files
+from windlass.cli.model_selection import find_tools
+from windlass.cli.output import Output, own_stdout, table
 from windlass.content import FunctionCall, FunctionDeclaration, new_call_id
 from windlass.errors import ConfigError
 from windlass.gateway.config.problems import nearest
@@ -23,8 +22,6 @@ from windlass.reply import ToolAnswer
 from windlass.tool import Tool
 from windlass.wires.chat import write_request as openai_wire
 from windlass.wires.gemini import write_request as gemini_wire
-
-__all__ = ["configure", "run"]
 
 DESCRIPTION = """\
 Works with the tools of files and modules. Without any named, they are those of the windlass.toml
@@ -225,3 +222,48 @@ def _type_name(schema: Any) -> str:
             return "|".join(map(str, names))
         case _:
             return "any"
+
+
+def arguments_json(tool: Tool, text: str | None, pairs: Sequence[str]) -> str:
+    """The arguments: the JSON text as it is, with each `name=value` put into it.
+
+    A value is a text where the tool takes one, else JSON if it can be read as such. Raises
+    `ConfigError` for a pair that is none, and for pairs beside a text that is no JSON object.
+    """
+    if not pairs:
+        return text or "{}"
+    values = _object(text) if text else {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise ConfigError(f"--arg must be name=value, such as city=Paris, not {pair!r}")
+        values[name] = value if _takes_text(tool, name) else _read(value)
+    return msgspec.json.encode(values).decode()
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"beside --arg the arguments must be a JSON object: {error}") from error
+
+
+def _takes_text(tool: Tool, name: str) -> bool:
+    declaration = tool.declaration
+    if not isinstance(declaration, FunctionDeclaration):
+        return True
+    schema: Any = declaration.parameters.get("properties", {}).get(name, {})
+    match schema:
+        case {"type": "string"}:
+            return True
+        case {"enum": [*values]} if values:
+            return all(isinstance(value, str) for value in values)
+        case _:
+            return False
+
+
+def _read(value: str) -> Any:
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return value

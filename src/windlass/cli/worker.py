@@ -6,11 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from windlass.cli.parser import whole_number
-from windlass.cli.toolfiles import find_tools
+from windlass.cli.arguments import whole_number
+from windlass.cli.model_selection import find_tools
 from windlass.errors import ConfigError
-
-__all__ = ["configure", "run"]
 
 NATS = "WINDLASS_NATS"
 

@@ -6,14 +6,10 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from windlass.cli.arguments import completes_files, whole_number
 from windlass.cli.chat.conversation import Conversation, read_messages
-from windlass.cli.completion import completes_files
-from windlass.cli.mcp_servers import add_mcp_option, servers_from
-from windlass.cli.parser import whole_number
-from windlass.cli.toolfiles import choose_model
+from windlass.cli.model_selection import add_mcp_option, choose_model, servers_from
 from windlass.errors import ConfigError
-
-__all__ = ["configure", "run"]
 
 DESCRIPTION = """\
 A conversation with a model at the terminal. Tools run as the model asks for them, each on a card

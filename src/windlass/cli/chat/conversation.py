@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.cli.toolfiles import Chosen, choose_model, load_model, open_client
+from windlass.cli.model_selection import Chosen, choose_model, load_model, open_client
 from windlass.client.options import RunOptions
 from windlass.client.stream import AsyncStream
 from windlass.content import Message, Usage
@@ -18,8 +18,6 @@ from windlass.loop.approval import ApprovalHook
 from windlass.loop.policy import Policy
 from windlass.reply import Reply
 from windlass.tool import Tool
-
-__all__ = ["Conversation", "read_messages", "write_messages"]
 
 _PATIENCE = 24 * 60 * 60.0
 """Seconds that an approval may take: whoever sits here answers when they are back."""

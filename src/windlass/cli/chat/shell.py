@@ -1,22 +1,323 @@
-"""The chat at the terminal: reads a line, does what it says, and reads the next."""
+"""The chat in the terminal: reads a line, executes it as a command or a question, and repeats."""
 
+import asyncio
+import contextlib
+import difflib
 import logging
+import math
+import os
+import re
 import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import ClassVar, Literal, TypeAlias
 
+from msgspec import Struct
 from prompt_toolkit.output import create_output
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from windlass.cli.chat.commands import Commands, is_command
 from windlass.cli.chat.conversation import Conversation
-from windlass.cli.chat.prompt import Interrupted, Prompt
-from windlass.cli.chat.screen import Screen
-from windlass.cli.chat.shown_run import ShownRun
-from windlass.cli.chat.terminal import Journal, interrupts
-from windlass.cli.visible import visible
-from windlass.content import Message
+from windlass.cli.chat.screen import Screen, draw_full_card, token_summary
+from windlass.cli.chat.terminal import (
+    Interrupted,
+    Journal,
+    Printed,
+    Prompt,
+    captured,
+    interrupts,
+    without_echo,
+)
+from windlass.cli.chat.view import Card, View
+from windlass.cli.output import one_line, visible
+from windlass.client.stream import AsyncStream
+from windlass.content import FunctionCall, FunctionDeclaration, Message
+from windlass.errors import ConfigError
+from windlass.loop.approval import Approval
 
-__all__ = ["Shell", "chat_at_terminal"]
+Next: TypeAlias = Message | Literal["leave"] | None
+"""What follows a command: a question to be asked, the end of the chat, or the next prompt."""
+
+_COMMAND = re.compile(r"/[a-z]*(?:\s|$)")
+
+
+def is_command(line: str) -> bool:
+    """Whether the line is a command: a path, such as /etc/hosts, is not."""
+    return _COMMAND.match(line) is not None
+
+
+class Command(Struct, frozen=True):
+    takes: str
+    help: str
+    do: Callable[["Commands", str], Awaitable[Next]]
+
+
+class Commands:
+    """What the commands do, to one conversation."""
+
+    def __init__(self, conversation: Conversation, screen: Screen, journal: Journal) -> None:
+        self._conversation = conversation
+        self._screen = screen
+        self._journal = journal
+        self.last: View | None = None
+        """The run that was shown last."""
+
+    async def obey(self, line: str) -> Next:
+        """Does what the line says; what cannot be done is said, and nothing else happens."""
+        name, _, argument = line.strip().partition(" ")
+        command = self.TABLE.get(name)
+        try:
+            if command is None:
+                near = difflib.get_close_matches(name, self.TABLE, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise ConfigError(f"there is no command {name}{hint} /help lists them")
+            return await command.do(self, argument.strip())
+        except ConfigError as error:
+            self._say(Text(visible(str(error)), style="red"))
+            return None
+
+    async def _help(self, argument: str) -> Next:
+        table = _table()
+        for name, command in self.TABLE.items():
+            table.add_row(Text(f"{name} {command.takes}".strip()), Text(command.help))
+        table.add_row("", "")
+        for key, does in self.KEYS:
+            table.add_row(Text(key), Text(does))
+        self._say(table)
+
+    async def _tools(self, argument: str) -> Next:
+        table = _table()
+        if not self._conversation.tools:
+            table.add_row("No tools: start with --tools FILE.")
+        for tool in self._conversation.tools:
+            declaration = tool.declaration
+            known = isinstance(declaration, FunctionDeclaration)
+            said = one_line(declaration.description).partition(". ")[0] if known else ""
+            asks = " (asks first)" if tool.options.approve else ""
+            table.add_row(Text(tool.name), Text(said + asks))
+        self._say(table)
+
+    async def _model(self, argument: str) -> Next:
+        if argument:
+            await self._conversation.use(argument)
+        self._say(f"The model is {self._conversation.model}.")
+
+    async def _system(self, argument: str) -> Next:
+        if argument:
+            self._conversation.system = None if argument == "-" else argument
+        system = self._conversation.system
+        self._say(f"The instructions are: {system}" if system else "There are no instructions.")
+
+    async def _save(self, argument: str) -> Next:
+        if not argument:
+            raise ConfigError("/save needs a file: /save chat.json")
+        self._conversation.save(Path(argument))
+        self._say(f"Saved. Go on with: windlass chat --resume {argument}")
+
+    async def _clear(self, argument: str) -> Next:
+        self._conversation.clear()
+        self._say("What was said is forgotten.")
+
+    async def _retry(self, argument: str) -> Next:
+        question = self._conversation.taken_back()
+        if question is None:
+            raise ConfigError("there is nothing to ask again")
+        self._say(f"> {question.text}")
+        return question
+
+    async def _usage(self, argument: str) -> Next:
+        conversation, table = self._conversation, _table()
+        if self.last is not None:
+            table.add_row("the last answer", token_summary(self.last.usage))
+        replies = f"{conversation.replies} answer{'' if conversation.replies == 1 else 's'}"
+        table.add_row(replies, token_summary(conversation.usage))
+        self._say(table)
+
+    async def _last(self, argument: str) -> Next:
+        view = self.last
+        cards, thoughts = (view.cards, view.thoughts) if view else ([], "")
+        if thoughts:
+            self._say(Text(visible(thoughts), style="dim italic"))
+        for card in cards:
+            self._say(draw_full_card(card))
+        for entry in self._journal.entries:
+            self._say(Text(visible(entry), style="dim"))
+        if not (cards or thoughts or self._journal.entries):
+            self._say("The last answer had no tools and no thoughts.")
+
+    async def _quit(self, argument: str) -> Next:
+        return "leave"
+
+    def _say(self, shown: RenderableType) -> None:
+        self._screen.say(Text(visible(shown)) if isinstance(shown, str) else shown)
+
+    TABLE: ClassVar[dict[str, Command]] = {
+        "/help": Command("", "this list", _help),
+        "/tools": Command("", "the tools that the model may call", _tools),
+        "/model": Command("NAME", "go on with another model, or say which it is", _model),
+        "/system": Command("TEXT", "new instructions for the model; - is none", _system),
+        "/save": Command("FILE", "write the chat to a file that --resume reads", _save),
+        "/clear": Command("", "forget what was said", _clear),
+        "/retry": Command("", "ask the last question again", _retry),
+        "/usage": Command("", "the tokens of this chat", _usage),
+        "/last": Command("", "the last answer's tools and thoughts in full", _last),
+        "/quit": Command("", "leave", _quit),
+    }
+
+    KEYS = (
+        ("Alt-Enter, or \\ at the end", "a new line in the same question"),
+        ("Up, Down", "earlier questions"),
+        ("Ctrl-C", "stops an answer; at the prompt clears the line, twice leaves"),
+        ("Ctrl-D", "leaves"),
+    )
+
+
+def _table() -> Table:
+    table = Table.grid(padding=(0, 3))
+    table.add_column(no_wrap=True, style="cyan")
+    table.add_column()
+    return table
+
+
+_FRAME = 0.08
+"""Seconds between two looks at a run."""
+_INTERRUPTS_TO_LEAVE = 3
+
+
+class ShownRun:
+    """A run, drawn while it goes. Ctrl-C stops it; tools that need a yes are asked about."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        screen: Screen,
+        prompt: Prompt,
+        always: set[str],
+    ) -> None:
+        """`always`: the tools that need no question; a person's answer may add to it."""
+        self.view = View(conversation.max_rounds)
+        self._conversation = conversation
+        self._screen = screen
+        self._prompt = prompt
+        self._always = always
+        self._stream: AsyncStream | None = None
+        self._interrupts = 0
+        self._screen_free = asyncio.Lock()
+        self._terminal = contextlib.ExitStack()
+        """The terminal's settings that are given back at the end."""
+        self._stopping: asyncio.Task[None] | None = None
+
+    async def go(self, question: Message) -> None:
+        """Asks and shows the answer. Whatever it fails with is said, and the chat goes on."""
+        self._screen.begin()
+        with self._terminal as terminal:
+            terminal.enter_context(without_echo())
+            terminal.enter_context(interrupts(self._interrupt))
+            printed = terminal.enter_context(captured())
+            painting = asyncio.create_task(self._paint(printed))
+            try:
+                await self._follow(question, printed)
+            except Exception as error:  # noqa: BLE001 - a chat outlives whatever a run fails with
+                if self.view.seconds is None:
+                    self.view.say(str(error) or type(error).__name__, "error")
+            finally:
+                painting.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await painting
+                self._take_in(printed, all=True)
+        self._screen.end(self.view)
+
+    async def _follow(self, question: Message, printed: Printed) -> None:
+        async with self._conversation.stream(question, self._approve) as stream:
+            self._stream = stream
+            if self._interrupts:
+                self._stop()
+            async for event in stream:
+                self._take_in(printed)
+                self.view.add(event)
+            self._conversation.remember(stream.reply)
+
+    async def _paint(self, printed: Printed) -> None:
+        while True:
+            async with self._screen_free:
+                self._take_in(printed)
+                self._screen.show(self.view, time.time(), self._hint)
+            await asyncio.sleep(_FRAME)
+
+    @property
+    def _hint(self) -> str:
+        left = _INTERRUPTS_TO_LEAVE - self._interrupts
+        return (
+            f"stopping; {left} more Ctrl-C to leave at once" if self._interrupts else "Ctrl-C stops"
+        )
+
+    def _take_in(self, printed: Printed, *, all: bool = False) -> None:
+        if lines := printed.take(all=all):
+            self.view.say("\n".join(f"printed: {line}" for line in lines))
+
+    def _interrupt(self) -> None:
+        self._interrupts += 1
+        if self._interrupts >= _INTERRUPTS_TO_LEAVE:
+            self._leave_at_once()
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._stream is not None and self._stopping is None:
+            self._stopping = asyncio.create_task(self._stream.run.stop())
+
+    def _leave_at_once(self) -> None:
+        """A tool that does not let itself be cancelled must not hold the terminal for ever."""
+        self._screen.console.show_cursor(True)
+        self._terminal.close()
+        os._exit(130)
+
+    async def _approve(self, call: FunctionCall) -> Approval:
+        if call.name in self._always:
+            return Approval(True)
+        async with self._screen_free:
+            # The answer to another call may have been: always.
+            if call.name in self._always:
+                return Approval(True)
+            self._screen.clear()
+            self._screen.console.show_cursor(True)
+            try:
+                return await self._decided(call)
+            except Interrupted:
+                self._interrupt()
+                return await asyncio.Future()  # until the stop arrives here
+            finally:
+                self._screen.console.show_cursor(False)
+
+    async def _decided(self, call: FunctionCall) -> Approval:
+        match await self._prompt.decision(call, self._about(call)):
+            case "y":
+                return Approval(True)
+            case "a":
+                self._always.add(call.name)
+                return Approval(True)
+            case "e":
+                tools = {tool.name: tool for tool in self._conversation.tools}
+                arguments = await self._prompt.arguments(call, tools[call.name].validate)
+                return Approval(arguments is not None, arguments, _reason(arguments is None))
+            case _:
+                return Approval(False, reason=_reason(True))
+
+    def _about(self, call: FunctionCall) -> str:
+        """All of the arguments: nobody can agree to what they have not seen."""
+        text = visible(Card(call.name, call.id, call.json).arguments_text)
+        console = self._screen.console
+        rows = sum(math.ceil(cell_len(line) / console.width) or 1 for line in text.splitlines())
+        if rows <= console.height - 6:
+            return text
+        self._screen.say(Text(text))
+        return "with the arguments above"
+
+
+def _reason(denied: bool) -> str | None:
+    return "the user said no" if denied else None
 
 
 async def chat_at_terminal(conversation: Conversation) -> None:

@@ -1,18 +1,17 @@
-"""What a run looks like: its events in, blocks to be shown out. Pure: no terminal, no clock.
+"""A run as blocks to show, and a card for each tool call. Pure: events in, blocks out."""
 
-A block that is `done` never changes again and can be printed for good; the others are drawn anew
-until they are.
-"""
-
+import math
+import re
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias, assert_never, cast
 
-from windlass.cli.chat.cards import Card
-from windlass.cli.chat.paragraphs import settled_length
-from windlass.content import FileData, InlineData, Usage
+import msgspec
+
+from windlass.content import FileData, FunctionCall, InlineData, Usage
 from windlass.events import (
     ApprovalRequested,
     ApprovalResolved,
+    Outcome,
     PartReceived,
     RoundRestarted,
     RoundStarted,
@@ -32,8 +31,149 @@ from windlass.events import (
     ToolRunStarted,
     TurnEnded,
 )
+from windlass.jsontext import compact_json
 
-__all__ = ["ENDINGS", "Block", "CardRow", "Notice", "Speech", "Thinking", "View"]
+_FENCE = re.compile(r" {0,3}(```+|~~~+)")
+_GOES_ON = re.compile(r"\s|[-*+>|]|\d+[.)]")
+"""How a line begins that may belong to the block above it: lists have gaps between their items."""
+
+
+def settled_length(text: str) -> int:
+    """How much of the text's beginning is whole paragraphs, whatever comes after it.
+
+    A line whose end has not been seen decides nothing: it may yet be an item of a list.
+    """
+    settled = position = 0
+    fence: str | None = None
+    after_blank = False
+    for line in text.splitlines(keepends=True):
+        if not line.endswith("\n"):
+            break
+        if fence is None and after_blank and line.strip() and not _GOES_ON.match(line):
+            settled = position
+        fence = _fence_after(line, fence)
+        after_blank = not line.strip()
+        position += len(line)
+    return settled
+
+
+def _fence_after(line: str, fence: str | None) -> str | None:
+    """The fence that is open behind this line, if one is."""
+    marker = _FENCE.match(line)
+    if marker is None:
+        return fence
+    found = marker.group(1)
+    if fence is None:
+        return found
+    closes = found.startswith(fence) and not line[marker.end() :].strip()
+    return None if closes else fence
+
+
+CardState = Literal[
+    "writing",  # the model still writes the arguments
+    "waiting",  # for its turn
+    "asking",  # for a person's yes
+    "running",
+    "done",
+    "failed",
+    "denied",
+    "stopped",
+    "not run",
+]
+
+OUTCOME_STATES: dict[Outcome, CardState] = {
+    "ok": "done",
+    "error": "failed",
+    "invalid_arguments": "failed",
+    "unknown_tool": "failed",
+    "timeout": "failed",
+    "denied": "denied",
+    "stopped": "stopped",
+    "interrupted": "stopped",
+    "not_run": "not run",
+}
+
+
+@dataclass(slots=True)
+class Card:
+    """What is known of a call so far."""
+
+    name: str
+    id: str
+    json: str = ""
+    state: CardState = "writing"
+    began: float = 0.0
+    """When the tool itself began (Unix seconds)."""
+    seconds: float | None = None
+    """How long it took; None until it has ended."""
+    progress: float | None = None
+    message: str | None = None
+    result: str = ""
+    value: object = None
+    """The result before it became a text."""
+    outcome: Outcome | None = None
+    attempts: int = 1
+    cached: bool = False
+    effect_unknown: bool = False
+    crashed: bool = False
+
+    @property
+    def ended(self) -> bool:
+        return self.outcome is not None
+
+    @property
+    def arguments(self) -> dict[str, object] | str:
+        """The arguments by name, or their text while it cannot be read."""
+        return FunctionCall(self.name, self.json).arguments
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """The result's values by name; none if it is not an object."""
+        return cast("dict[str, object]", self.value) if isinstance(self.value, dict) else {}
+
+    @property
+    def arguments_text(self) -> str:
+        """The arguments as JSON on several lines, or their text as it is."""
+        arguments = self.arguments
+        return arguments if isinstance(arguments, str) else _indented(arguments)
+
+    @property
+    def result_text(self) -> str:
+        """The result whole; an object or a list as JSON on several lines."""
+        return self.result if isinstance(self.value, str) else _indented(self.value)
+
+    def written(self, call: FunctionCall) -> None:
+        """The model has written the whole call."""
+        self.id, self.name, self.json, self.state = call.id, call.name, call.json, "waiting"
+
+    def run_started(self, call: FunctionCall, time: float) -> None:
+        """The tool begins, perhaps with arguments that a person has put in place."""
+        self.json, self.state, self.began = call.json, "running", time
+
+    def run_progressed(self, event: ToolRunProgress) -> None:
+        if event.progress is not None and math.isfinite(event.progress):
+            self.progress = min(max(event.progress, 0.0), 1.0)
+        if event.message is not None:
+            self.message = event.message
+
+    def run_ended(self, event: ToolRunEnded) -> None:
+        response = event.response
+        self.outcome, self.state = event.outcome, OUTCOME_STATES[event.outcome]
+        self.seconds, self.attempts = event.seconds, event.attempts
+        self.cached, self.effect_unknown = event.cached, event.effect_unknown
+        self.crashed = event.crashed
+        self.value = response.output if response.error is None else response.error
+        self.result = response.text if response.error is None else response.error
+
+    def never_ran(self) -> None:
+        """The run is over and the call has no answer: it was cut off, or is not ours to run."""
+        self.outcome, self.state = "not_run", "not run"
+        self.result = self.value = "never begun"
+
+
+def _indented(value: object) -> str:
+    return msgspec.json.format(compact_json(value), indent=2)
+
 
 ENDINGS: dict[StopReason, str | None] = {
     "answer": None,

@@ -7,18 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from windlass.cli.output import Output
-from windlass.cli.runs.file import RunsFile, find_run, opened
-from windlass.cli.runs.stage import Form, Stage, stage_for
-from windlass.cli.runs.telling import Teller
-from windlass.cli.runs.words import ended_words, exit_code
-from windlass.cli.visible import visible
+from windlass.cli.formatting import ended_words, exit_code
+from windlass.cli.output import Output, visible
+from windlass.cli.runs.display import Form, Stage, Teller, stage_for
+from windlass.cli.runs.log_file import RunsFile, find_run, opened
 from windlass.errors import ConfigError
 from windlass.events import RunEnded, RunEvent, StopReason
 from windlass.runs.export import Export, read_export
 from windlass.runs.records import RunRecord
-
-__all__ = ["ended", "follow", "paused", "play", "replay", "say"]
 
 UNENDED = 3
 """The exit code for a run whose end nobody knows."""

@@ -9,12 +9,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from windlass.cli.model_selection import Chosen, choose_model, load_model, open_client
 from windlass.cli.output import Output
-from windlass.cli.runs.file import RunsFile, find_run, opened
+from windlass.cli.runs.display import Form, Teller, stage_for
 from windlass.cli.runs.following import ended, say
-from windlass.cli.runs.stage import Form, stage_for
-from windlass.cli.runs.telling import Teller
-from windlass.cli.toolfiles import Chosen, choose_model, load_model, open_client
+from windlass.cli.runs.log_file import RunsFile, find_run, opened
 from windlass.client import AsyncRun
 from windlass.client.origin import KIND, Origin
 from windlass.errors import ConfigError, RunInterrupted, WindlassError
@@ -22,8 +21,6 @@ from windlass.events import RunEnded
 from windlass.gateway.config import GatewayConfig, examine_config, find_config, load_config
 from windlass.loop.approval import ApprovalHook
 from windlass.runs.records import RunRecord
-
-__all__ = ["Resumption", "resume"]
 
 TakeUp: TypeAlias = Callable[[RunRecord], Awaitable[AsyncRun | None]]
 """Goes on with a run; None if another process was faster."""

@@ -1,31 +1,16 @@
-"""What is said of runs: how they stand, how they ended, how long things took. Pure."""
+"""Texts about runs and tool calls: states, outcomes, times, tokens, arguments and results. Pure."""
 
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
-from windlass.cli.runs.tones import Tone
-from windlass.cli.visible import cut, one_line
-from windlass.content import Usage
-from windlass.events import Outcome, StopReason
-from windlass.jsontext import compact_json
-from windlass.runs.records import RunRecord
+import msgspec
 
-__all__ = [
-    "ENDINGS",
-    "OUTCOMES",
-    "SHORT",
-    "arguments_text",
-    "clock_time",
-    "duration",
-    "ended_words",
-    "exit_code",
-    "outcome_notes",
-    "response_text",
-    "shortened",
-    "state_of",
-    "state_tone",
-    "tokens",
-]
+from windlass.cli.output import Tone, cut, one_line
+from windlass.content import Usage
+from windlass.events import Outcome, RoundStarted, RunEvent, Status, StopReason, ToolRunStarted
+from windlass.jsontext import compact_json
+from windlass.reply import Reply
+from windlass.runs.records import RunRecord
 
 ENDINGS: dict[StopReason, tuple[int, str]] = {
     "answer": (0, ""),
@@ -146,3 +131,62 @@ def shortened(text: str, room: int | None = SHORT) -> str:
     """On one line and cut; harmless on a terminal."""
     line = one_line(text)
     return line if room is None else cut(line, room)
+
+
+_BEGIN, _END = "Executing ", "..."
+
+
+class Executing:
+    """A tool may start, and even end, while the model still speaks; the status comes after that."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+        """The tools of this round that were announced."""
+
+    def said(self, event: RunEvent) -> str:
+        """What to say at this event, if anything; the text of any other status as it is."""
+        match event:
+            case RoundStarted():
+                self._told.clear()
+                return ""
+            case ToolRunStarted(call=call):
+                return self._announced({call.name}, f"{_BEGIN}{call.name}{_END}")
+            case Status(message=message) if message.startswith(_BEGIN):
+                names = message.removeprefix(_BEGIN).removesuffix(_END).split(", ")
+                return self._announced(set(names), message)
+            case Status(message=message):
+                return message
+            case _:
+                return ""
+
+    def _announced(self, names: set[str], words: str) -> str:
+        if names <= self._told:
+            return ""
+        self._told |= names
+        return words
+
+
+def reply_to_dict(reply: Reply) -> dict[str, Any]:
+    """The reply in plain JSON values. Arguments that cannot be read are the model's own text."""
+    return {
+        "text": reply.text,
+        "calls": [
+            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in reply.calls
+        ],
+        "results": [
+            {"id": result.id, "name": result.name, **result.response} for result in reply.results
+        ],
+        "usage": _all_fields(reply.usage),
+        "rounds": [
+            {"number": each.number, "finish": each.finish, "usage": _all_fields(each.usage)}
+            for each in reply.rounds
+        ],
+        "stop_reason": reply.stop_reason,
+        "messages": [message.to_dict() for message in reply.messages],
+        "model": reply.model,
+    }
+
+
+def _all_fields(value: msgspec.Struct) -> dict[str, Any]:
+    """With those that are at their defaults: a script asks for `.usage.input_tokens`."""
+    return msgspec.structs.asdict(value)

@@ -1,15 +1,17 @@
-"""What a command works with: tools out of files, and a model that is named or found."""
+"""The model and the tools that a command uses, and a client for them."""
 
+import argparse
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, Unpack, cast, runtime_checkable
+from typing import Any, Protocol, TextIO, Unpack, cast, runtime_checkable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.cli.progress import progress_shown
 from windlass.cli.providers import default_target, remedies
 from windlass.client import AsyncClient
 from windlass.client.options import RunOptions
@@ -27,10 +29,88 @@ from windlass.gateway.config.problems import nearest
 from windlass.gateway.config.tool_loading import load_tools, named_tools
 from windlass.model import Model
 from windlass.models import PROVIDERS
-from windlass.models.local.weights import OnProgress
+from windlass.models.local.weights import OnProgress, Progress
 from windlass.tool import Tool
+from windlass.toolsets.mcp.options import server_from
 
-__all__ = ["Chosen", "choose_model", "find_tools", "load_model", "open_client"]
+WORDS = {
+    "joining": "Joining the model's weights, once",
+    "checking": "Checking the model's weights",
+    "loading": "Loading the model",
+}
+_TENTHS = 10
+
+
+@contextmanager
+def progress_shown(stream: TextIO, *, quiet: bool = False) -> Generator[OnProgress | None]:
+    """What to call with each step; None if nobody watches. It may be called in any thread."""
+    if quiet or not stream.isatty():
+        yield None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, TaskID, TextColumn
+        from rich.progress import Progress as Bars
+    except ModuleNotFoundError:
+        yield _lines(stream)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+    )
+    with Bars(*columns, console=Console(file=stream), transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(progress: Progress) -> None:
+            if progress.stage not in tasks:
+                tasks[progress.stage] = bars.add_task(WORDS[progress.stage], total=None)
+            # Loading has no measure: its bar moves to and fro until it is done.
+            measured = progress.stage != "loading" or progress.done == progress.total
+            total = progress.total if measured else None
+            bars.update(tasks[progress.stage], completed=progress.done, total=total)
+
+        yield show
+
+
+def _lines(stream: TextIO) -> OnProgress:
+    """A line when a stage begins, and at each tenth of it."""
+    told: set[tuple[str, int]] = set()
+
+    def show(progress: Progress) -> None:
+        tenth = _TENTHS * progress.done // max(progress.total, 1)
+        if (progress.stage, tenth) in told:
+            return
+        told.add((progress.stage, tenth))
+        stream.write(f"{WORDS[progress.stage]}: {tenth * 100 // _TENTHS}%\n")
+        stream.flush()
+
+    return show
+
+
+HELP = (
+    "an MCP server whose tools to use: a command in quotes, or an http address; NAME=... says what"
+    " their names begin with; may be given again"
+)
+_NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,31})=(.*)", re.DOTALL)
+
+
+def add_mcp_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--mcp", action="append", default=[], metavar="SERVER", help=HELP)
+
+
+def servers_from(given: Iterable[str]) -> list[McpConfig]:
+    """Reads `"npx some-server"`, `https://...` and `NAME=` either. Raises `ConfigError`."""
+    return [_server(target) for target in given]
+
+
+def _server(target: str) -> McpConfig:
+    named = _NAMED.fullmatch(target)
+    name, target = (named[1], named[2]) if named else ("", target)
+    server = server_from(target)
+    if server.url is not None:
+        return McpConfig(name=name, url=server.url)
+    return McpConfig(name=name, command=target)
 
 
 class Chosen(Struct, frozen=True):

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from windlass.cli.runs.file import RunsFile, find_run, opened
+from windlass.cli.formatting import shortened
 from windlass.cli.runs.following import LOOK_SECONDS, say
-from windlass.cli.runs.words import shortened
+from windlass.cli.runs.log_file import RunsFile, find_run, opened
 from windlass.content import FunctionCall
 from windlass.errors import ConfigError, WindlassError
 from windlass.events import (
@@ -17,8 +17,6 @@ from windlass.events import (
     ToolRunEnded,
 )
 from windlass.runs.records import Order, RunRecord
-
-__all__ = ["approve", "stop", "waiting"]
 
 
 async def stop(path: Path, given: Sequence[str]) -> int:

@@ -6,14 +6,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from windlass.cli.visible import one_line
+from windlass.cli.output import one_line
 from windlass.errors import ConfigError, RunNotFound
 from windlass.gateway.config import CONFIG_NAME, find_config
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
 from windlass.runs.sqlite import SQLiteLog
-
-__all__ = ["RunsFile", "find_log", "find_run", "opened", "short_id"]
 
 DEFAULT = Path("windlass.db")
 _PREFIX = "run_"

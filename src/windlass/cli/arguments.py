@@ -2,10 +2,12 @@
 
 import argparse
 import difflib
+import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-__all__ = ["Parser", "port_number", "whole_number"]
+import msgspec
 
 
 class Parser(argparse.ArgumentParser):
@@ -83,3 +85,58 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
 
 def _likeness(name: str, other: str) -> float:
     return difflib.SequenceMatcher(None, other, name).ratio()
+
+
+def completes_files(action: argparse.Action) -> None:
+    """The value of this argument is completed as a file's name. The attribute is shtab's."""
+    vars(action)["complete"] = "file"
+
+
+def completes_folders(action: argparse.Action) -> None:
+    """The value of this argument is completed as a folder's name."""
+    vars(action)["complete"] = "directory"
+
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+
+
+def seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, not {text!r}")
+    return number
+
+
+def non_negative(text: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = math.nan
+    if not (math.isfinite(amount) and amount >= 0):
+        raise argparse.ArgumentTypeError(f"must be a number, 0 or more, not {text!r}")
+    return amount
+
+
+def age(text: str) -> float:
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text, re.IGNORECASE | re.ASCII)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"must be like 90s, 15m, 12h or 30d, not {text!r}")
+    return float(found[1]) * _SECONDS[found[2].lower()]
+
+
+def size(text: str) -> int:
+    found = re.fullmatch(r"([0-9]+)([kmg]?)b?", text, re.IGNORECASE | re.ASCII)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"must be like 4096, 500k, 20M or 1G, not {text!r}")
+    return int(found[1]) * _BYTES[found[2].lower()]
+
+
+def json_object(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise argparse.ArgumentTypeError(f"must be a JSON object: {error}") from error
