@@ -1,4 +1,4 @@
-"""What the tests of `windlass runs` share: runs in a file, ended, going and cut off."""
+"""What the tests of `windlass runs` share: stored runs: ended, active and interrupted."""
 
 import asyncio
 from collections.abc import Callable, Generator
@@ -34,7 +34,7 @@ def client_of(script: list[Any], **options: Any) -> AsyncClient:
 
 
 def keep(script: list[Any], prompt: str = "Weather in Paris?", **options: Any) -> str:
-    """A run that has ended, whatever its end; its id."""
+    """The id of an ended run."""
     chat = options.pop("chat", None)
 
     async def run() -> str:
@@ -48,10 +48,10 @@ def keep(script: list[Any], prompt: str = "Weather in Paris?", **options: Any) -
     return asyncio.run(run())
 
 
-def cut_off(
+def interrupted(
     script: list[Any], at: Callable[[RunEvent], bool], prompt: str = "Weather?", **options: Any
 ) -> str:
-    """A run whose process left it after such an event; its id."""
+    """The id of a run that was interrupted after such an event."""
 
     async def run() -> str:
         async with client_of(script, **options) as client:
@@ -67,13 +67,13 @@ def cut_off(
 
 @contextmanager
 def going(script: list[Any], prompt: str = "Weather?", **options: Any) -> Generator[str]:
-    """A run that goes on in the background, meanwhile; its id."""
+    """The id of a run that is active in the background."""
     model = ScriptedModel(script, MODEL)
     with Client(model, log=LOG, tools=TOOLS, mode="native", **options) as client:
         yield client.start(prompt).id
 
 
 def half_said(prompt: str = "Weather?") -> str:
-    """A run without tools that was cut off in the middle of its first answer; its id."""
+    """The id of a run without tools that was interrupted in its first answer."""
     script = [slow("One two.", after=1)]
-    return cut_off(script, lambda event: isinstance(event, TextDelta), prompt, tools=[])
+    return interrupted(script, lambda event: isinstance(event, TextDelta), prompt, tools=[])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.keeping import LOG, cut_off, going, half_said, keep
+from tests.cli.keeping import LOG, going, half_said, interrupted, keep
 from tests.cli.running import Ran
 
 from windlass import ModelError
@@ -50,7 +50,7 @@ def test_without_a_file_it_is_said_what_to_do(runs: Runs) -> None:
     ran = runs("list")
     assert ran.code == 2
     assert ran.error == (
-        "windlass: no runs are kept here: there is no windlass.db, and no windlass.toml with a"
+        "windlass: no stored runs here: there is no windlass.db, and no windlass.toml with a"
         " [runs] path; name the file with --log FILE\n"
     )
     assert not Path(LOG).exists()
@@ -61,7 +61,7 @@ def test_a_file_that_is_not_there_is_not_made(runs: Runs, words: list[str]) -> N
     Path("windlass.toml").write_text('[runs]\npath = "other.db"\n')
     ran = runs("list", *words)
     assert ran.code == 2
-    assert "other.db is not there" in ran.error
+    assert "other.db does not exist" in ran.error
     assert not Path("other.db").exists()
 
 
@@ -83,7 +83,7 @@ def test_a_configuration_that_cannot_be_read_is_told(runs: Runs) -> None:
     Path("windlass.toml").write_text("[runs")
     ran = runs("list")
     assert ran.code == 2
-    assert "windlass.toml cannot be read" in ran.error
+    assert "cannot read windlass.toml" in ran.error
 
 
 def test_a_file_that_is_no_log_is_told(runs: Runs) -> None:
@@ -103,14 +103,14 @@ def test_a_run_that_is_not_there_is_told(runs: Runs) -> None:
     keep(["Hi."])
     ran = runs("show", "nobody")
     assert (ran.code, ran.out) == (1, "")
-    assert "there is no run 'nobody'; `windlass runs list` has those that are" in ran.error
+    assert "unknown run 'nobody'; `windlass runs list` lists all runs" in ran.error
 
 
 def test_a_beginning_that_many_ids_have_is_told_with_them(runs: Runs) -> None:
     made = [keep(["Hi."], prompt=f"Hi \x1b{number}") for number in range(2)]
     ran = runs("show", "run_")
     assert ran.code == 1
-    assert "'run_' begins the ids of 2 runs:" in ran.error
+    assert "'run_' matches 2 runs:" in ran.error
     assert all(each in ran.error for each in made)
     assert "\x1b" not in ran.error
 
@@ -199,12 +199,12 @@ def test_a_place_that_cannot_be_written_is_told(runs: Runs) -> None:
     made = keep(["Hi."])
     ran = runs("export", made, "-o", "nowhere/run.json")
     assert ran.code == 2
-    assert "nowhere/run.json cannot be written: No such file or directory" in ran.error
+    assert "cannot write nowhere/run.json: No such file or directory" in ran.error
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(None, "run.json cannot be read: No such"), ("{}", "run.json: not an export of a run")],
+    [(None, "cannot read run.json: No such"), ("{}", "run.json: not an export of a run")],
 )
 def test_what_cannot_be_played_is_told(runs: Runs, content: str | None, said: str) -> None:
     if content is not None:
@@ -219,7 +219,7 @@ def test_a_run_that_had_not_ended_is_played_as_far_as_it_goes(runs: Runs) -> Non
     runs("export", made, "-o", "run.json")
     ran = runs("replay", "run.json", "--speed", "0")
     assert (ran.code, ran.out) == (3, "One \n")
-    assert "the run had not ended when it was exported" in ran.error
+    assert "the run was exported before it ended" in ran.error
 
 
 def test_a_replay_pauses_as_the_run_did(runs: Runs) -> None:
@@ -299,23 +299,23 @@ def test_followed_json_is_that_of_windlass_run(runs: Runs) -> None:
 def test_a_run_is_stopped_wherever_it_goes(runs: Runs) -> None:
     with going([slow("One two.", after=1)]) as made:
         ran = runs("stop", made[:12])
-    assert (ran.code, ran.error) == (0, f"windlass: {made} is stopped\n")
+    assert (ran.code, ran.error) == (0, f"windlass: stopped {made}\n")
     assert json.loads(runs("list", "--json").out)[0]["reason"] == "stopped"
 
 
 def test_stopping_an_ended_run_changes_nothing(runs: Runs) -> None:
     made = keep(["Hi."])
     ran = runs("stop", made)
-    assert (ran.code, ran.error) == (0, f"windlass: {made} has ended already: answer\n")
+    assert (ran.code, ran.error) == (0, f"windlass: {made} has already ended: answer\n")
 
 
-def test_a_run_whose_process_is_gone_takes_no_orders(runs: Runs) -> None:
-    made = cut_off([call("pay", amount=5)], lambda event: isinstance(event, ApprovalRequested))
+def test_an_interrupted_run_takes_no_orders(runs: Runs) -> None:
+    made = interrupted([call("pay", amount=5)], lambda event: isinstance(event, ApprovalRequested))
     for words in (["stop", made], ["approve", made]):
         ran = runs(*words)
         assert ran.code == 1
-        assert f"`windlass runs resume {made}` goes on with it" in ran.error
-    # The order must not lie in wait for whoever goes on with the run.
+        assert f"`windlass runs resume {made}` resumes it" in ran.error
+    # The order must not reach the process that resumes the run later.
     assert runs("list", "--open", "--json").out.count(made) == 1
     assert asyncio.run(_orders()) == 0
 
@@ -381,23 +381,26 @@ def test_which_call_is_meant_must_be_said_if_several_wait(runs: Runs) -> None:
 def test_a_call_that_does_not_wait_cannot_be_decided(runs: Runs) -> None:
     ran = runs("approve", keep(WEATHER))
     assert ran.code == 1
-    assert "has ended (answer): no call of it waits" in ran.error
+    assert "has ended (answer): none of its calls needs approval" in ran.error
     with going([slow("One two.", after=1)]) as made:
         ran = runs("approve", made)
     assert ran.code == 1
-    assert f"no call of {made} waits for an approval" in ran.error
+    assert f"no call of {made} waits for approval" in ran.error
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["approve", "x", "--deny", "--arguments", "{}"], "--arguments goes with a yes"),
+        (
+            ["approve", "x", "--deny", "--arguments", "{}"],
+            "--arguments cannot be combined with --deny",
+        ),
         (["approve", "x", "--arguments", "[]"], "must be a JSON object"),
         (["approve", "x", "--arguments", "{"], "must be a JSON object"),
         (["list", "--limit", "-1"], "must be a whole number, 0 or more"),
         (["replay", "x", "--speed", "-1"], "must be a number, 0 or more"),
         (["replay", "x", "--speed", "nan"], "must be a number, 0 or more"),
-        (["expire"], "say which runs go: --older-than, --keep or --max-bytes"),
+        (["expire"], "no limit: set --older-than, --keep or --max-bytes"),
         (["expire", "--older-than", "30"], "must be like 90s, 15m, 12h or 30d, not '30'"),
         (["expire", "--max-bytes", "much"], "must be like 4096, 500k, 20M or 1G, not 'much'"),
     ],
@@ -415,7 +418,7 @@ def test_what_is_given_wrongly_is_told(runs: Runs, words: list[str], said: str) 
 def test_ended_runs_are_deleted_and_others_are_not(runs: Runs) -> None:
     ended, other = keep(["Hi."]), keep(["Hi."])
     left = half_said()
-    assert runs("delete", ended[:12]).error == f"windlass: {ended} is deleted\n"
+    assert runs("delete", ended[:12]).error == f"windlass: deleted {ended}\n"
     assert ids(runs("list", "--json")) == [left, other]
     ran = runs("delete", left)
     assert ran.code == 1
@@ -436,7 +439,7 @@ def test_runs_expire_by_age_number_and_size(runs: Runs, words: list[str], left: 
     for _ in range(3):
         keep(["Hi."])
     ran = runs("expire", *words)
-    assert ran.error == f"windlass: {3 - left} runs deleted\n"
+    assert ran.error == f"windlass: deleted {3 - left} runs\n"
     assert len(ids(runs("list", "--json"))) == left
 
 

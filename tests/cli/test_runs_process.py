@@ -1,4 +1,4 @@
-"""`windlass runs` beside other processes: followed live, ordered about, killed and gone on with."""
+"""`windlass runs` beside other processes: followed, stopped, killed and resumed."""
 
 import json
 import os
@@ -106,7 +106,7 @@ def test_an_interrupted_follower_leaves_the_run_alone(upstream: Upstream) -> Non
             follower.send_signal(signal.SIGINT)
             _, told = follower.communicate(timeout=30)
         assert follower.returncode == 130
-        assert f"{run_id} is left alone" in told
+        assert f"stopped following {run_id}" in told
         assert "Traceback" not in told
         gate.open()
         assert process.wait(30) == 0
@@ -121,7 +121,7 @@ def test_another_process_stops_a_run(upstream: Upstream) -> None:
             stopped = runs("stop", run_id)
             _, told = follower.communicate(timeout=30)
         process.communicate(timeout=30)
-    assert (stopped.returncode, stopped.stderr) == (0, f"windlass: {run_id} is stopped\n")
+    assert (stopped.returncode, stopped.stderr) == (0, f"windlass: stopped {run_id}\n")
     assert follower.returncode == 3
     assert "wait_for_ever {} -> " in told
     assert "(stopped, it may have had its effect" in told
@@ -133,14 +133,14 @@ def test_a_killed_process_is_noticed_and_its_run_goes_on(upstream: Upstream) -> 
     with client() as (process, run_id), beginning("follow", run_id) as follower:
         wait_for_tool(run_id)
         process.kill()
-        read_lines_to(follower.stderr, f"`windlass runs resume {run_id}` goes on with it")
+        read_lines_to(follower.stderr, f"`windlass runs resume {run_id}`")
         assert listed()[0]["state"] == "cut off"
         resumed = runs("resume", *TOOLS)
         out, told = follower.communicate(timeout=30)
     assert (resumed.returncode, resumed.stdout) == (0, "All is well.\n")
     assert "interrupted by the end of the process, it may have had its effect" in resumed.stderr
     assert (follower.returncode, out) == (0, "All is well.\n")
-    assert "Another one goes on with the run." in told
+    assert "Another process resumed the run." in told
     assert "interrupted, effect unknown" in fake.requests[1].body["messages"][-1]["content"]
     assert listed()[0]["state"] == "answer"
 
@@ -156,7 +156,7 @@ def test_an_interrupted_resumption_leaves_the_run_open(upstream: Upstream) -> No
         _, told = process.communicate(timeout=30)
     gate.open()
     assert process.returncode == 130
-    assert f"`windlass runs resume {run_id}` goes on with it" in told
+    assert f"`windlass runs resume {run_id}` resumes it" in told
     assert "Traceback" not in told
     assert listed()[0]["state"] == "cut off"
     assert runs("resume").stdout == "All is well.\n"
@@ -174,7 +174,7 @@ def test_an_approval_waits_for_another_process_where_nobody_can_be_asked(
         follower.communicate()
     assert runs("approve", run_id).returncode == 1
     with beginning("resume", *TOOLS) as resumed:
-        read_lines_to(resumed.stderr, "Another one goes on with the run.")
+        read_lines_to(resumed.stderr, "Another process resumed the run.")
         approved = runs("approve", run_id)
         out, _ = resumed.communicate(timeout=30)
     assert approved.stderr == 'windlass: pay {"amount":5}: approved\n'

@@ -1,11 +1,11 @@
-"""`windlass runs resume`: runs that were cut off go on, by a client's means or a gateway's."""
+"""`windlass runs resume`: resumes interrupted runs of clients and gateways."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.keeping import MODEL, cut_off, going, half_said, keep
+from tests.cli.keeping import MODEL, going, half_said, interrupted, keep
 from tests.cli.running import Ran, Upstream
 
 from windlass.cli import main
@@ -29,31 +29,29 @@ def answered(event: RunEvent) -> bool:
     return isinstance(event, ToolRunEnded)
 
 
-def test_a_run_goes_on_where_it_was_cut_off(upstream: Upstream, resume: Resume) -> None:
-    made = cut_off([call("get_weather", city="Paris"), slow("Never.")], answered)
+def test_a_run_resumes_where_it_was_interrupted(upstream: Upstream, resume: Resume) -> None:
+    made = interrupted([call("get_weather", city="Paris"), slow("Never.")], answered)
     fake = upstream("It is sunny.")
     ran = resume("--tools", "tools.py")
     assert (ran.code, ran.out) == (0, "It is sunny.\n")
-    assert f"going on with {made}: Weather?" in ran.error
+    assert f"resuming {made}: Weather?" in ran.error
     assert "Executing get_weather" not in ran.error
     assert fake.requests[0].body["messages"][-1]["content"] == "sunny in Paris"
     listed = json.loads(resume("--json", action="list").out)
     assert [(each["id"], each["state"]) for each in listed] == [(made, "answer")]
 
 
-def test_the_text_that_was_cut_off_is_marked_for_followers(
-    upstream: Upstream, resume: Resume
-) -> None:
+def test_interrupted_text_is_marked_for_followers(upstream: Upstream, resume: Resume) -> None:
     made = half_said()
     upstream("All is well.")
     assert resume(made).out == "All is well.\n"
     assert resume(made, action="follow").out == (
-        "One \n[superseded: round 1 is asked again, and what it said above is void]\nAll is well.\n"
+        "One \n[superseded: round 1 restarts; ignore its text above]\nAll is well.\n"
     )
     assert json.loads(resume(made, "--json", action="follow").out)["text"] == "All is well."
 
 
-def test_all_runs_that_were_cut_off_go_on_oldest_first(upstream: Upstream, resume: Resume) -> None:
+def test_all_interrupted_runs_resume_oldest_first(upstream: Upstream, resume: Resume) -> None:
     first = half_said()
     second = half_said()
     keep(["Hi."])
@@ -61,7 +59,7 @@ def test_all_runs_that_were_cut_off_go_on_oldest_first(upstream: Upstream, resum
     ran = resume()
     assert (ran.code, ran.out) == (0, "I am first.\nI am second.\n")
     assert ran.error.index(first) < ran.error.index(second)
-    assert resume().error == "windlass: no run is cut off: there is nothing to go on with\n"
+    assert resume().error == "windlass: no interrupted runs\n"
 
 
 def test_only_the_runs_that_are_named_go_on(upstream: Upstream, resume: Resume) -> None:
@@ -85,18 +83,18 @@ def test_the_worst_end_is_the_exit_code(upstream: Upstream, resume: Resume) -> N
 
 
 def test_a_forgotten_tool_does_not_end_the_run(upstream: Upstream, resume: Resume) -> None:
-    made = cut_off([call("get_weather", city="Paris"), slow("Never.")], answered)
+    made = interrupted([call("get_weather", city="Paris"), slow("Never.")], answered)
     upstream("It is sunny.")
     ran = resume(made)
     assert ran.code == 2
-    assert f"{made} needs tools that are not here: get_weather, pay; name their file" in ran.error
+    assert f"{made} needs missing tools: get_weather, pay; name their file" in ran.error
     assert resume("--tools", "tools.py").out == "It is sunny.\n"
 
 
 def test_a_run_whose_tools_are_gone_can_be_brought_to_its_end(
     upstream: Upstream, resume: Resume
 ) -> None:
-    made = cut_off([call("get_weather", city="Paris"), slow("Never.")], answered)
+    made = interrupted([call("get_weather", city="Paris"), slow("Never.")], answered)
     upstream("Never.")
     ran = resume(made, "--force")
     assert ran.code == 1
@@ -105,19 +103,19 @@ def test_a_run_whose_tools_are_gone_can_be_brought_to_its_end(
     assert ended["state"] == "error"
 
 
-def test_another_model_does_not_go_on_with_it(upstream: Upstream, resume: Resume) -> None:
+def test_another_model_does_not_resume_it(upstream: Upstream, resume: Resume) -> None:
     made = half_said()
     upstream("Never.")
     ran = resume("--model", "openai/other", "--tools", "tools.py")
     assert ran.code == 2
-    assert f"{made} was begun with {MODEL}, and openai/other cannot go on with it" in ran.error
-    assert "cut off" in resume(action="list").out
+    assert f"{made} was started with {MODEL}: openai/other cannot resume it" in ran.error
+    assert "interrupted" in resume(action="list").out
 
 
 def test_a_configured_model_is_found_by_what_it_stands_for(
     upstream: Upstream, resume: Resume, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut_off([call("get_weather", city="Paris"), slow("Never.")], answered)
+    interrupted([call("get_weather", city="Paris"), slow("Never.")], answered)
     fake = upstream("It is sunny.")
     monkeypatch.delenv("OPENAI_BASE_URL")
     Path("windlass.toml").write_text(
@@ -127,21 +125,23 @@ def test_a_configured_model_is_found_by_what_it_stands_for(
     assert resume().out == "It is sunny.\n"
 
 
-def test_runs_that_need_nobody_are_left_alone(upstream: Upstream, resume: Resume) -> None:
+def test_ended_and_active_runs_are_not_resumed(upstream: Upstream, resume: Resume) -> None:
     ended = keep(["Hi."])
     ran = resume(ended)
-    assert (ran.code, ran.error) == (1, f"windlass: {ended} has ended already: answer\n")
+    assert (ran.code, ran.error) == (1, f"windlass: {ended} has already ended: answer\n")
     with going([slow("One two.", after=1)]) as made:
         ran = resume(made)
     assert ran.code == 1
-    assert f"{made} goes in another process: `windlass runs follow {made}` shows it" in ran.error
+    assert (
+        f"{made} is running in another process; `windlass runs follow {made}` shows it" in ran.error
+    )
 
 
 @pytest.mark.parametrize(("answer", "result"), [("yes", "paid 5"), ("no", "denied")])
 def test_an_approval_is_answered_ahead(
     upstream: Upstream, resume: Resume, answer: str, result: str
 ) -> None:
-    cut_off([call("pay", amount=5)], lambda event: isinstance(event, ApprovalRequested))
+    interrupted([call("pay", amount=5)], lambda event: isinstance(event, ApprovalRequested))
     fake = upstream("Done.")
     assert resume("--tools", "tools.py", "--approve", answer).out == "Done.\n"
     assert result in fake.requests[0].body["messages"][-1]["content"]

@@ -6,10 +6,17 @@ from typing import get_args
 import msgspec
 import pytest
 
-from windlass.cli.formatting import ENDINGS, OUTCOMES, duration, response_text
+from windlass.cli.formatting import OUTCOMES, duration, response_text
 from windlass.cli.output import Tone, painted
 from windlass.cli.runs.control import waiting
-from windlass.cli.runs.display import Listed, Piece, Teller, list_json, list_table, shown
+from windlass.cli.runs.display import (
+    EventFormatter,
+    Listed,
+    StyledText,
+    list_json,
+    list_table,
+    run_details,
+)
 from windlass.cli.runs.following import paused
 from windlass.content import FunctionCall, FunctionResponse, InlineData, Message, Usage
 from windlass.events import (
@@ -24,7 +31,6 @@ from windlass.events import (
     RunResumed,
     RunStarted,
     Status,
-    StopReason,
     TextDelta,
     ToolCallEnded,
     ToolRunEnded,
@@ -54,24 +60,21 @@ def answer(outcome: Outcome = "ok", **more: object) -> RunEvent:
 
 def told(*events: RunEvent) -> tuple[str, str]:
     """What goes to stdout, and what is told besides."""
-    teller = Teller(RUN)
-    pieces = [piece for event in events for piece in teller.tell(event)] + teller.finish()
+    formatter = EventFormatter(RUN)
+    pieces = [piece for event in events for piece in formatter.add(event)] + formatter.finish()
     return said(pieces, is_answer=True), said(pieces, is_answer=False)
 
 
-def said(pieces: list[Piece], *, is_answer: bool) -> str:
+def said(pieces: list[StyledText], *, is_answer: bool) -> str:
     return "".join(piece.text for piece in pieces if piece.is_answer is is_answer)
 
 
 def described(record: RunRecord, *events: RunEvent, **options: bool) -> str:
-    return "".join(piece.text for piece in shown(record, events, zone=UTC, **options))
+    return "".join(piece.text for piece in run_details(record, events, zone=UTC, **options))
 
 
-def test_the_tables_know_every_ending_and_every_outcome() -> None:
-    assert ENDINGS.keys() == set(get_args(StopReason))
+def test_the_table_has_every_outcome() -> None:
     assert OUTCOMES.keys() == set(get_args(Outcome))
-    assert {reason for reason, (code, _) in ENDINGS.items() if code == 0} == {"answer"}
-    assert {reason for reason, (code, _) in ENDINGS.items() if code == 1} == {"error"}
 
 
 @pytest.mark.parametrize("tone", get_args(Tone))
@@ -108,16 +111,14 @@ def test_the_answer_and_what_is_told_about_it_are_apart() -> None:
 
 def test_text_that_is_superseded_is_marked_where_it_stands() -> None:
     out, about = told(STARTED, ROUND, TextDelta("Half an ans"), RunResumed(1), AGAIN)
-    assert out == (
-        "Half an ans\n[superseded: round 1 is asked again, and what it said above is void]\n"
-    )
-    assert "Another one goes on with the run" in about
+    assert out == ("Half an ans\n[superseded: round 1 restarts; ignore its text above]\n")
+    assert "Another process resumed the run" in about
 
 
 def test_a_round_that_had_said_nothing_leaves_no_mark_in_the_answer() -> None:
     out, about = told(STARTED, ROUND, RunResumed(1), AGAIN, TextDelta("Paid."))
     assert out == "Paid.\n"
-    assert "Round 1 is asked again." in about
+    assert "Round 1 restarts." in about
 
 
 def test_the_text_of_an_earlier_round_is_not_superseded() -> None:
@@ -130,14 +131,12 @@ def test_the_text_of_an_earlier_round_is_not_superseded() -> None:
 
 def test_a_call_that_waits_comes_with_the_command_that_decides() -> None:
     _, about = told(ToolCallEnded(0, PAY), ApprovalRequested(PAY))
-    assert about == (
-        f'  pay {{"amount":5}} waits for an approval: windlass runs approve {RUN} call_1\n'
-    )
+    assert about == (f'  pay {{"amount":5}} needs approval: windlass runs approve {RUN} call_1\n')
 
 
 def test_a_replayed_call_waits_for_nobody() -> None:
-    [piece] = Teller(RUN, live=False).tell(ApprovalRequested(PAY))
-    assert piece.text == '  pay {"amount":5} waits for an approval\n'
+    [piece] = EventFormatter(RUN, live=False).add(ApprovalRequested(PAY))
+    assert piece.text == '  pay {"amount":5} needs approval\n'
 
 
 @pytest.mark.parametrize(
@@ -147,10 +146,10 @@ def test_a_replayed_call_waits_for_nobody() -> None:
         (ApprovalResolved("call_1", True, {"a": 1}), "  pay: approved with other arguments\n"),
         (ApprovalResolved("call_1", False, reason="too much"), "  pay: denied: too much\n"),
         (PartReceived(InlineData(b"123", "image/png")), "[image/png, 3 bytes]\n"),
-        (answer("interrupted", effect_unknown=True), "it may have had its effect"),
+        (answer("interrupted", effect_unknown=True), "may have had an effect"),
         (answer(cached=True, attempts=3), "(ok, from the cache, 3 attempts, 0.00 s)"),
         (RunEnded("error", error="it broke"), "the run failed: it broke\n"),
-        (RunEnded("deadline"), "no full answer: deadline: the run's time was up\n"),
+        (RunEnded("deadline"), "no full answer: deadline: the time limit of the run was reached\n"),
     ],
 )
 def test_each_event_has_its_words(event: RunEvent, words: str) -> None:
@@ -230,11 +229,11 @@ round 2: at 6.00 s, took 2.00 s, 20 tokens in, 5 out
 
 def test_a_run_that_stands_still_says_what_can_be_done() -> None:
     text = described(
-        RECORD, STARTED, ROUND, ToolCallEnded(0, PAY), ApprovalRequested(PAY), cut_off=True
+        RECORD, STARTED, ROUND, ToolCallEnded(0, PAY), ApprovalRequested(PAY), interrupted=True
     )
-    assert "  state    cut off\n" in text
-    assert f"waits for an approval: windlass runs approve {RUN} call_1" in text
-    assert f"Its process is gone: windlass runs resume {RUN}" in text
+    assert "  state    interrupted\n" in text
+    assert f"needs approval: windlass runs approve {RUN} call_1" in text
+    assert f"Its process has exited: windlass runs resume {RUN}" in text
 
 
 def test_a_failed_run_says_why() -> None:
@@ -244,7 +243,7 @@ def test_a_failed_run_says_why() -> None:
 
 def test_what_was_superseded_is_shown_as_such() -> None:
     text = described(RECORD, STARTED, ROUND, TextDelta("Half"), RunResumed(1), AGAIN)
-    assert "superseded: it was cut off, and the model was asked again\n  Half\n" in text
+    assert "superseded: it was interrupted, and the model was asked again\n  Half\n" in text
     assert "  resumed  " in text
 
 
@@ -260,11 +259,11 @@ def test_long_results_are_cut_unless_all_is_asked_for() -> None:
 def test_the_list_is_a_table_for_people_and_whole_for_programs() -> None:
     ended = msgspec.structs.replace(RECORD, id="run_b", reason="answer", ended=RECORD.created + 1)
     end = RunEnded("answer", Usage(3, 4, 7), 2)
-    runs = [Listed(RECORD, cut_off=True), Listed(ended, end=end)]
+    runs = [Listed(RECORD, interrupted=True), Listed(ended, end=end)]
     assert list_table(runs, 200, UTC) == (
-        "ID            BEGUN                STATE    ROUNDS  MODEL              TITLE\n"
-        "run_01234567  2026-11-16 05:13:20  cut off          openai/gpt-5-mini  Pay 5.\n"
-        "run_b         2026-11-16 05:13:20  answer   2       openai/gpt-5-mini  Pay 5.\n"
+        "ID            BEGUN                STATE        ROUNDS  MODEL              TITLE\n"
+        "run_01234567  2026-11-16 05:13:20  interrupted          openai/gpt-5-mini  Pay 5.\n"
+        "run_b         2026-11-16 05:13:20  answer       2       openai/gpt-5-mini  Pay 5.\n"
     )
     first, second = list_json(runs)
     assert (first["id"], first["state"], first["rounds"]) == (RUN, "cut off", None)

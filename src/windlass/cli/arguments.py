@@ -1,4 +1,4 @@
-"""The parser of the command line: argparse, with a suggestion for a mistyped command or option."""
+"""The arguments of commands: a parser that suggests corrections, shared options and value types."""
 
 import argparse
 import difflib
@@ -11,16 +11,16 @@ import msgspec
 
 
 class Parser(argparse.ArgumentParser):
-    """Its sub-parsers are of the same class."""
+    """An `ArgumentParser` that suggests a correction for a mistyped command or option."""
 
     def check_options(self, words: Sequence[str]) -> None:
-        """Exits with a message if an option is not known where it stands.
+        """Exits with a message if the command does not have one of the options.
 
-        argparse reports this last, without a suggestion, and with the usage of all of `windlass`.
+        argparse would report it last, without a suggestion, and with the usage of `windlass`.
         """
         parsers = self._parsers_for(words)
         if parsers is None:
-            return  # argparse reports the command that is missing or unknown
+            return  # argparse reports a missing or unknown command
         known = [option for parser in parsers for option in parser._option_string_actions]
         for word in words:
             name = word.partition("=")[0]
@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
                 parsers[-1].error(f"unknown option {name!r}{_suggestion(name, known)}")
 
     def _parsers_for(self, words: Sequence[str]) -> "list[Parser] | None":
-        """The parsers that the words lead to; None if a command is missing or unknown."""
+        """The parser and its selected sub-parsers; None if a command is missing or unknown."""
         found: list[Parser] = [self]
         plain = [word for word in words if not word.startswith("-")]
         if not plain:
@@ -61,22 +61,6 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"invalid choice: {value!r}{hint}")
 
 
-def whole_number(least: int = 0, most: int | None = None) -> Any:
-    """A type for options: whole numbers from `least` to `most`."""
-    said = f"a whole number, {least} or more" if most is None else f"from {least} to {most}"
-
-    def read(text: str) -> int:
-        number = int(text) if text.isascii() and text.isdigit() else -1
-        if number < least or (most is not None and number > most):
-            raise argparse.ArgumentTypeError(f"must be {said}, not {text!r}")
-        return number
-
-    return read
-
-
-port_number = whole_number(0, 65535)
-
-
 def _suggestion(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, known, n=2)
     alike = [each for each in near if _likeness(name, near[0]) - _likeness(name, each) < 0.1]
@@ -87,38 +71,87 @@ def _likeness(name: str, other: str) -> float:
     return difflib.SequenceMatcher(None, other, name).ratio()
 
 
+def add_action(actions: Any, name: str, help: str, epilog: str) -> argparse.ArgumentParser:
+    """Adds a sub-command, such as `list` in `windlass runs list`."""
+    return actions.add_parser(
+        name, help=help, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def add_tools_option(parser: argparse.ArgumentParser, default: str = "") -> None:
+    """Adds `--tools FILE`. `default` says which tools are used without it."""
+    text = "a file (tools.py) or module (acme.tools) with tools; can be repeated"
+    completes_files(
+        parser.add_argument(
+            "--tools",
+            action="append",
+            default=[],
+            metavar="FILE",
+            help=f"{text} (default: {default})" if default else text,
+        )
+    )
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """Adds `--json`, `--events` and `--quiet`."""
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    form.add_argument("--events", action="store_true", help="print each event as a line of JSON")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only errors to stderr")
+
+
 def completes_files(action: argparse.Action) -> None:
-    """The value of this argument is completed as a file's name. The attribute is shtab's."""
+    """Completes the value of the argument as a file name. The attribute is shtab's."""
     vars(action)["complete"] = "file"
 
 
 def completes_folders(action: argparse.Action) -> None:
-    """The value of this argument is completed as a folder's name."""
+    """Completes the value of the argument as a folder name."""
     vars(action)["complete"] = "directory"
 
+
+def whole_number(minimum: int = 0, maximum: int | None = None) -> Any:
+    """A value type: whole numbers from `minimum` to `maximum`."""
+    if maximum is None:
+        expected = f"a whole number, {minimum} or more"
+    else:
+        expected = f"from {minimum} to {maximum}"
+
+    def read(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdigit() else -1
+        if number < minimum or (maximum is not None and number > maximum):
+            raise argparse.ArgumentTypeError(f"must be {expected}, not {text!r}")
+        return number
+
+    return read
+
+
+port_number = whole_number(0, 65535)
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 def seconds(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not (math.isfinite(number) and number > 0):
+    number = _finite(text)
+    if number is None or number <= 0:
         raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, not {text!r}")
     return number
 
 
 def non_negative(text: str) -> float:
-    try:
-        amount = float(text)
-    except ValueError:
-        amount = math.nan
-    if not (math.isfinite(amount) and amount >= 0):
+    number = _finite(text)
+    if number is None or number < 0:
         raise argparse.ArgumentTypeError(f"must be a number, 0 or more, not {text!r}")
-    return amount
+    return number
+
+
+def _finite(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def age(text: str) -> float:

@@ -7,47 +7,33 @@ import msgspec
 
 from windlass.cli.output import Tone, cut, one_line
 from windlass.content import Usage
-from windlass.events import Outcome, RoundStarted, RunEvent, Status, StopReason, ToolRunStarted
+from windlass.events import Outcome, RoundStarted, RunEvent, Status, ToolRunStarted
 from windlass.jsontext import compact_json
 from windlass.reply import Reply
 from windlass.runs.records import RunRecord
 
-ENDINGS: dict[StopReason, tuple[int, str]] = {
-    "answer": (0, ""),
-    "calls": (3, "the model asks for tools that its caller runs"),
-    "max_rounds": (3, "the limit of rounds was reached"),
-    "repetition": (3, "the model kept repeating a call that keeps failing"),
-    "length": (3, "the model's output limit cut the answer"),
-    "content_filter": (3, "the provider withheld the answer"),
-    "malformed_call": (3, "the provider could not read its own model's call"),
-    "deadline": (3, "the run's time was up"),
-    "stopped": (3, "somebody stopped the run"),
-    "error": (1, "the run failed"),
-}
-"""The exit code of each way to end, and what is said about it."""
-
 OUTCOMES: dict[Outcome, tuple[str, Tone]] = {
     "ok": ("ok", "quiet"),
     "error": ("failed", "bad"),
-    "invalid_arguments": ("arguments that do not fit", "bad"),
+    "invalid_arguments": ("invalid arguments", "bad"),
     "unknown_tool": ("no such tool", "bad"),
     "timeout": ("timed out", "bad"),
     "denied": ("denied", "warning"),
     "stopped": ("stopped", "warning"),
-    "interrupted": ("interrupted by the end of the process", "warning"),
+    "interrupted": ("interrupted", "warning"),
     "not_run": ("not run", "quiet"),
 }
-"""What is said of a tool's end."""
+"""The text and the tone for each outcome of a call."""
 
-SHORT = 160
-"""As much as is shown of arguments and results."""
+MAX_SHOWN = 160
+"""Characters of arguments and results that are displayed."""
 
 
-def state_of(record: RunRecord, *, cut_off: bool) -> str:
-    """How a run stands: `running`, `cut off`, or why it ended. One that has ended is not cut."""
+def state_of(record: RunRecord, *, interrupted: bool) -> str:
+    """`running`, `interrupted`, or the stop reason of an ended run."""
     if record.reason is not None:
         return record.reason
-    return "cut off" if cut_off else "running"
+    return "interrupted" if interrupted else "running"
 
 
 def state_tone(state: str) -> Tone:
@@ -62,38 +48,32 @@ def state_tone(state: str) -> Tone:
             return "warning"
 
 
-def exit_code(reason: StopReason) -> int:
-    return ENDINGS[reason][0]
-
-
-def ended_words(reason: StopReason, error: str | None) -> str:
-    """Why there is no full answer; empty if there is one."""
-    if reason == "error" and error:
-        return f"the run failed: {error}"
-    words = ENDINGS[reason][1]
-    return f"no full answer: {reason}: {words}" if words and reason != "error" else words
-
-
 def outcome_notes(
-    outcome: Outcome, *, cached: bool, attempts: int, effect_unknown: bool, crashed: bool
+    outcome: Outcome,
+    *,
+    cached: bool,
+    attempts: int,
+    effect_unknown: bool,
+    crashed: bool,
+    traceback: str = "the log of its process has the traceback",
 ) -> list[str]:
-    """How a tool's run ended, in a few words."""
+    """How a call ended, in short notes. `traceback` says where the traceback of a crash is."""
     return [
         OUTCOMES[outcome][0],
         *(["from the cache"] if cached else []),
         *([f"{attempts} attempts"] if attempts > 1 else []),
-        *(["it may have had its effect"] if effect_unknown else []),
-        *(["the log of its process has the traceback"] if crashed else []),
+        *(["may have had an effect"] if effect_unknown else []),
+        *([traceback] if crashed else []),
     ]
 
 
 def clock_time(seconds: float, zone: tzinfo | None = None) -> str:
-    """A time of the day at this place."""
+    """The local date and time of Unix seconds."""
     return f"{datetime.fromtimestamp(seconds, UTC).astimezone(zone):%Y-%m-%d %H:%M:%S}"
 
 
 def duration(seconds: float) -> str:
-    """A length of time, as exactly as it matters."""
+    """A duration, with fewer digits the longer it is."""
     seconds = max(seconds, 0.0)
     if seconds < 10:
         return f"{seconds:.2f} s"
@@ -110,12 +90,12 @@ def tokens(usage: Usage) -> str:
 
 
 def arguments_text(arguments: dict[str, Any] | str) -> str:
-    """A call's arguments on one line, in JSON where they are JSON."""
+    """The arguments of a call on one line: JSON, or the model's text if it is not JSON."""
     return arguments if isinstance(arguments, str) else compact_json(arguments)
 
 
 def response_text(response: dict[str, Any] | None) -> str:
-    """A call's answer: an error in its own words, a text as it is, other values as JSON."""
+    """The result of a call: errors and strings unchanged, other values as JSON."""
     match response:
         case None:
             return ""
@@ -127,8 +107,8 @@ def response_text(response: dict[str, Any] | None) -> str:
             return compact_json(response)
 
 
-def shortened(text: str, room: int | None = SHORT) -> str:
-    """On one line and cut; harmless on a terminal."""
+def shortened(text: str, room: int | None = MAX_SHOWN) -> str:
+    """The text on one line, safe for a terminal, and cut to `room` characters."""
     line = one_line(text)
     return line if room is None else cut(line, room)
 
@@ -136,38 +116,41 @@ def shortened(text: str, room: int | None = SHORT) -> str:
 _BEGIN, _END = "Executing ", "..."
 
 
-class Executing:
-    """A tool may start, and even end, while the model still speaks; the status comes after that."""
+class ExecutingStatus:
+    """Reports each tool of a round once, and before its result.
+
+    A tool can start, and even end, while the model is still writing; the status event follows.
+    """
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
-        """The tools of this round that were announced."""
+        self._reported: set[str] = set()
+        """The tools of this round."""
 
-    def said(self, event: RunEvent) -> str:
-        """What to say at this event, if anything; the text of any other status as it is."""
+    def text_for(self, event: RunEvent) -> str:
+        """The line to print at this event; empty if there is none. Other statuses pass through."""
         match event:
             case RoundStarted():
-                self._told.clear()
+                self._reported.clear()
                 return ""
             case ToolRunStarted(call=call):
-                return self._announced({call.name}, f"{_BEGIN}{call.name}{_END}")
+                return self._new({call.name}, f"{_BEGIN}{call.name}{_END}")
             case Status(message=message) if message.startswith(_BEGIN):
                 names = message.removeprefix(_BEGIN).removesuffix(_END).split(", ")
-                return self._announced(set(names), message)
+                return self._new(set(names), message)
             case Status(message=message):
                 return message
             case _:
                 return ""
 
-    def _announced(self, names: set[str], words: str) -> str:
-        if names <= self._told:
+    def _new(self, names: set[str], text: str) -> str:
+        if names <= self._reported:
             return ""
-        self._told |= names
-        return words
+        self._reported |= names
+        return text
 
 
 def reply_to_dict(reply: Reply) -> dict[str, Any]:
-    """The reply in plain JSON values. Arguments that cannot be read are the model's own text."""
+    """The reply as JSON values. Arguments that are not JSON stay text."""
     return {
         "text": reply.text,
         "calls": [
@@ -188,5 +171,5 @@ def reply_to_dict(reply: Reply) -> dict[str, Any]:
 
 
 def _all_fields(value: msgspec.Struct) -> dict[str, Any]:
-    """With those that are at their defaults: a script asks for `.usage.input_tokens`."""
+    """Includes fields with default values: scripts read `.usage.input_tokens`."""
     return msgspec.structs.asdict(value)

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, assert_never, cast
 
 import msgspec
 
+from windlass.cli.exit_codes import explanation
 from windlass.content import FileData, FunctionCall, InlineData, Usage
 from windlass.events import (
     ApprovalRequested,
@@ -175,19 +176,7 @@ def _indented(value: object) -> str:
     return msgspec.json.format(compact_json(value), indent=2)
 
 
-ENDINGS: dict[StopReason, str | None] = {
-    "answer": None,
-    "calls": "The model asks for tools that cannot be run here.",
-    "max_rounds": "The round limit was reached; --max-rounds sets it.",
-    "repetition": "The model kept repeating a call that keeps failing.",
-    "length": "The model's output limit cut the answer.",
-    "content_filter": "The provider withheld the answer.",
-    "malformed_call": "The provider could not read its own model's call.",
-    "deadline": "The run's time was up.",
-    "stopped": None,  # what was stopped is said call by call
-    "error": None,  # the error says it
-}
-"""What is said of a run that ended without a plain answer."""
+LIMIT_OPTIONS = ("--max-rounds",)
 
 
 @dataclass(slots=True)
@@ -410,14 +399,18 @@ class View:
         self.seconds = max(event.time - self.began, 0.0)
         if event.error is not None:
             self.say(event.error, "error")
-        if (said := ENDINGS[event.reason]) is not None:
-            self.say(said, "warning")
-        if event.reason == "stopped":
-            self.say(f"Stopped. {_aftermath(self.cards)}".strip(), "warning")
+        match event.reason:
+            case "answer" | "error":
+                pass
+            case "stopped":
+                self.say(f"Stopped. {_effects(self.cards)}".strip(), "warning")
+            case reason:
+                text = explanation(reason, LIMIT_OPTIONS)
+                self.say(f"{text[0].upper()}{text[1:]}.", "warning")
 
 
-def _aftermath(cards: list[Card]) -> str:
-    """What a stop has done to the tools: surely nothing, or something that nobody can know."""
+def _effects(cards: list[Card]) -> str:
+    """Which tools may have had an effect before the stop, and which had none."""
     unknown = [card.name for card in cards if card.effect_unknown]
     cancelled = [c.name for c in cards if c.outcome == "stopped" and not c.effect_unknown]
     unbegun = [card.name for card in cards if card.outcome == "not_run"]

@@ -1,4 +1,4 @@
-"""`windlass runs`: the runs that are kept in a file, looked at, followed and gone on with."""
+"""`windlass runs`: lists, shows, follows, controls, resumes and deletes stored runs."""
 
 import argparse
 import asyncio
@@ -10,6 +10,9 @@ from typing import Any
 
 from windlass.cli.approvals import ANSWERS, approval_hook
 from windlass.cli.arguments import (
+    add_action,
+    add_output_options,
+    add_tools_option,
     age,
     completes_files,
     json_object,
@@ -19,7 +22,7 @@ from windlass.cli.arguments import (
 )
 from windlass.cli.output import Output, may_colour, own_stdout, painted
 from windlass.cli.runs.control import approve, stop
-from windlass.cli.runs.display import Form, Listed, fit, list_json, list_table, shown
+from windlass.cli.runs.display import Form, Listed, list_json, list_table, rendered, run_details
 from windlass.cli.runs.following import follow, replay, say
 from windlass.cli.runs.log_file import find_log, find_run, opened
 from windlass.errors import ConfigError
@@ -32,8 +35,8 @@ from windlass.runs.protocol import RunLog
 from windlass.runs.records import Order, Retention, RunRecord
 
 DESCRIPTION = """\
-Works with the runs that are kept in a file: those of a gateway with [runs] path, and of clients
-with log="...". Each works also while another process runs them."""
+Shows and controls stored runs: those of a gateway with [runs] path, and of clients with
+log="...". Every action also works while another process executes the run."""
 
 EPILOG = """\
 examples:
@@ -43,8 +46,9 @@ examples:
   windlass runs export 3fa2 -o run.json && windlass runs replay run.json --speed 4
   windlass runs resume
 
-A run is named by its id or the beginning of one; `run_` may be left out. The file is that of
---log, else of [runs] path in the windlass.toml here, else windlass.db here."""
+Name a run by its id or the beginning of its id, with or without `run_`. The file is that of --log,
+otherwise the [runs] path of windlass.toml in this directory, otherwise windlass.db in this
+directory."""
 
 LIST_EPILOG = """\
 examples:
@@ -52,8 +56,8 @@ examples:
   windlass runs list --open
   windlass runs list --failed --json | jq -r '.[].error'
 
-states: running; cut off (its process is gone: see resume); or why it ended: answer, stopped, error,
-max_rounds, ..."""
+states: running; interrupted (its process has exited: see resume; "cut off" in --json); or the stop
+reason of an ended run: answer, stopped, error, max_rounds, ..."""
 
 SHOW_EPILOG = """\
 examples:
@@ -66,13 +70,13 @@ examples:
   windlass runs follow 3fa2
   windlass runs follow 3fa2 --after 120 --events
 
-The answer goes to stdout as it comes, all else to stderr. Ctrl-C leaves the run alone. Text that a
-crash has cut off, and that the model was asked for again, is marked as superseded.
+The answer goes to stdout while it arrives, everything else to stderr. Ctrl-C does not stop the
+run. Text that a crash interrupted, and that the model wrote again, is marked as superseded.
 
 exit codes:
   0    an answer
   1    the run failed
-  3    the run ended without a full answer; stderr says why
+  3    the run ended without a full answer; stderr shows why
   130  Ctrl-C"""
 
 EXPORT_EPILOG = """\
@@ -94,10 +98,10 @@ examples:
   windlass runs resume 3fa2 --model openai/gpt-5-mini --tools tools.py
   windlass runs resume --config /etc/windlass/windlass.toml
 
-Without an id it is every run that was cut off, one after the other. A client's run goes on with
-the model that it was begun with, and finds its tools by name in --tools; a gateway's run has both
-out of windlass.toml. A tool call that has ended is not run again. Ctrl-C leaves the run open, so
-that it can be gone on with once more. The exit codes are those of follow."""
+Without an id, all interrupted runs are resumed, one after the other. A client's run uses the model
+that it was started with, and finds its tools by name in --tools; a gateway's run takes both from
+windlass.toml. No finished tool call is executed again. Ctrl-C interrupts the run, so that you can
+resume it again. The exit codes are those of follow."""
 
 STOP_EPILOG = """\
 examples:
@@ -118,147 +122,155 @@ examples:
   windlass runs expire --older-than 30d
   windlass runs expire --keep 1000 --max-bytes 500M
 
-A run goes if any of these says so; the newest are kept. Runs that have not ended always are."""
+A run is deleted if it exceeds any of these limits; the newest runs are kept. A run that has not
+ended is never deleted."""
 
-UNBOUNDED = 100_000
-"""The width of a pipe: nothing is wrapped there."""
+PIPE_WIDTH = 100_000
+"""Wide enough that tables in a pipe are not wrapped."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
     _configure_reading(actions)
-    _configure_playing(actions)
+    _configure_following(actions)
     _configure_resume(actions)
-    _configure_orders(actions)
-    _configure_forgetting(actions)
+    _configure_control(actions)
+    _configure_deleting(actions)
 
 
 def _configure_reading(actions: Any) -> None:
-    listing = _action(actions, "list", "say which runs there are, newest first", LIST_EPILOG)
-    listing.add_argument("--open", action="store_true", help="those that have not ended")
-    listing.add_argument("--failed", action="store_true", help="those that ended with an error")
-    listing.add_argument("--chat", metavar="ID", help="those of this chat")
+    listing = _action(actions, "list", "list runs, newest first", LIST_EPILOG)
+    listing.add_argument("--open", action="store_true", help="only runs that have not ended")
+    listing.add_argument("--failed", action="store_true", help="only failed runs")
+    listing.add_argument("--chat", metavar="ID", help="only runs of this chat")
     listing.add_argument(
         "--limit",
         type=whole_number(),
         default=20,
         metavar="N",
-        help="how many (default: 20; 0: all)",
+        help="maximum number of runs (default: 20; 0: all)",
     )
-    listing.add_argument("--json", action="store_true", help="write a JSON list")
+    listing.add_argument("--json", action="store_true", help="print a JSON list")
 
-    show = _action(actions, "show", "say what a run was asked, did and answered", SHOW_EPILOG)
+    show = _action(actions, "show", "show a run: its prompt, rounds, calls and answer", SHOW_EPILOG)
     _add_run(show)
     form = show.add_mutually_exclusive_group()
-    form.add_argument("--full", action="store_true", help="shorten nothing")
-    form.add_argument("--json", action="store_true", help="write what export does, less the events")
+    form.add_argument("--full", action="store_true", help="do not shorten texts")
+    form.add_argument("--json", action="store_true", help="print the export without its events")
 
-    export = _action(actions, "export", "write a run as one JSON file", EXPORT_EPILOG)
+    export = _action(actions, "export", "export a run as a JSON file", EXPORT_EPILOG)
     _add_run(export)
     completes_files(
         export.add_argument(
-            "-o", "--output", type=Path, metavar="FILE", help="where to (default: stdout)"
+            "-o", "--output", type=Path, metavar="FILE", help="the file to write (default: stdout)"
         )
     )
 
 
-def _configure_playing(actions: Any) -> None:
-    follow = _action(actions, "follow", "show a run as it goes, to its end", FOLLOW_EPILOG)
+def _configure_following(actions: Any) -> None:
+    follow = _action(actions, "follow", "show an active run until it ends", FOLLOW_EPILOG)
     _add_run(follow)
     follow.add_argument(
-        "--after", type=whole_number(), default=0, metavar="N", help="begin after event number N"
+        "--after", type=whole_number(), default=0, metavar="N", help="start after event number N"
     )
-    _add_forms(follow)
+    add_output_options(follow)
 
-    replay = _action(actions, "replay", "play an exported run", REPLAY_EPILOG, log=False)
-    completes_files(
-        replay.add_argument("file", metavar="FILE", help="what export wrote; -: read from stdin")
-    )
+    replay = _action(actions, "replay", "replay an exported run", REPLAY_EPILOG, log=False)
+    completes_files(replay.add_argument("file", metavar="FILE", help="an export; -: read stdin"))
     replay.add_argument(
         "--speed",
         type=non_negative,
         default=1.0,
         metavar="X",
-        help="times as fast as it was (default: 1; 0: at once)",
+        help="speed factor (default: 1; 0: no pauses)",
     )
     replay.add_argument(
         "--max-pause",
         type=non_negative,
         metavar="S",
-        help="wait at most so many seconds at a time",
+        help="maximum pause in seconds",
     )
-    _add_forms(replay)
+    add_output_options(replay)
 
 
 def _configure_resume(actions: Any) -> None:
-    resume = _action(actions, "resume", "go on with runs whose process is gone", RESUME_EPILOG)
-    resume.add_argument("ids", nargs="*", metavar="ID", help="the runs (default: all such)")
-    completes_files(
-        resume.add_argument(
-            "--config", type=Path, metavar="FILE", help=f"default: {CONFIG_NAME} of this directory"
-        )
-    )
-    completes_files(
-        resume.add_argument(
-            "--tools",
-            action="append",
-            default=[],
-            metavar="FILE",
-            help="a file (tools.py) or module (acme.tools) with tools; may be given again",
-        )
-    )
+    resume = _action(actions, "resume", "resume interrupted runs", RESUME_EPILOG)
     resume.add_argument(
-        "--model", metavar="NAME", help="provider/model, or a name of the windlass.toml here"
+        "ids", nargs="*", metavar="ID", help="the runs (default: all interrupted runs)"
+    )
+    completes_files(
+        resume.add_argument(
+            "--config", type=Path, metavar="FILE", help=f"default: {CONFIG_NAME} in this directory"
+        )
+    )
+    add_tools_option(resume)
+    resume.add_argument(
+        "--model",
+        metavar="NAME",
+        help="provider/model, or a name from windlass.toml in this directory",
     )
     resume.add_argument(
         "--approve",
         choices=ANSWERS,
-        help="what to say to tools that ask first (default: ask on a terminal, else wait for"
-        " `windlass runs approve`)",
+        help="the answer for tools that need approval (default: ask on a terminal, otherwise wait"
+        " for `windlass runs approve`)",
     )
     resume.add_argument(
-        "--force", action="store_true", help="also runs whose tools or model are gone: they end"
+        "--force",
+        action="store_true",
+        help="also runs whose tools or model are missing: they end with an error",
     )
-    _add_forms(resume)
+    add_output_options(resume)
 
 
-def _configure_orders(actions: Any) -> None:
-    stop = _action(actions, "stop", "end a run now, wherever it goes", STOP_EPILOG)
+def _configure_control(actions: Any) -> None:
+    stop = _action(actions, "stop", "stop a run, in whichever process it is running", STOP_EPILOG)
     stop.add_argument("ids", nargs="+", metavar="ID", help="the runs")
 
-    approve = _action(actions, "approve", "say yes or no to a call that waits", APPROVE_EPILOG)
+    approve = _action(actions, "approve", "approve or deny a waiting call", APPROVE_EPILOG)
     _add_run(approve)
     approve.add_argument(
-        "call", nargs="?", metavar="CALL", help="the call's id (default: the only one that waits)"
+        "call",
+        nargs="?",
+        metavar="CALL",
+        help="the id of the call (default: the only waiting call)",
     )
-    approve.add_argument("--deny", action="store_true", help="say no")
-    approve.add_argument("--reason", metavar="TEXT", help="why; the model reads it after a no")
+    approve.add_argument("--deny", action="store_true", help="deny the call")
     approve.add_argument(
-        "--arguments", type=json_object, metavar="JSON", help="run it with these arguments instead"
+        "--reason", metavar="TEXT", help="the reason; the model receives it with a denial"
+    )
+    approve.add_argument(
+        "--arguments", type=json_object, metavar="JSON", help="approve with these arguments instead"
     )
 
 
-def _configure_forgetting(actions: Any) -> None:
-    delete = _action(actions, "delete", "forget ended runs wholly", DELETE_EPILOG)
+def _configure_deleting(actions: Any) -> None:
+    delete = _action(actions, "delete", "delete ended runs", DELETE_EPILOG)
     delete.add_argument("ids", nargs="+", metavar="ID", help="the runs")
 
-    expire = _action(actions, "expire", "forget ended runs that are too many", EXPIRE_EPILOG)
+    expire = _action(actions, "expire", "delete ended runs beyond a limit", EXPIRE_EPILOG)
     expire.add_argument(
-        "--older-than", type=age, metavar="AGE", help="that ended so long ago: 90s, 15m, 12h, 30d"
+        "--older-than",
+        type=age,
+        metavar="AGE",
+        help="runs that ended longer ago: 90s, 15m, 12h, 30d",
     )
-    expire.add_argument("--keep", type=whole_number(), metavar="N", help="beyond the newest N")
     expire.add_argument(
-        "--max-bytes", type=size, metavar="SIZE", help="beyond so much: 4096, 500k, 20M, 1G"
+        "--keep", type=whole_number(), metavar="N", help="all but the newest N runs"
+    )
+    expire.add_argument(
+        "--max-bytes",
+        type=size,
+        metavar="SIZE",
+        help="the oldest runs beyond this size: 4096, 500k, 20M, 1G",
     )
 
 
 def _action(
-    actions: Any, name: str, said: str, epilog: str, *, log: bool = True
+    actions: Any, name: str, text: str, epilog: str, *, log: bool = True
 ) -> argparse.ArgumentParser:
-    action: argparse.ArgumentParser = actions.add_parser(
-        name, help=said, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    action = add_action(actions, name, text, epilog)
     if log:
         completes_files(
             action.add_argument(
@@ -272,23 +284,16 @@ def _action(
 
 
 def _add_run(action: argparse.ArgumentParser) -> None:
-    action.add_argument("id", metavar="ID", help="the run, by its id or the beginning of it")
-
-
-def _add_forms(action: argparse.ArgumentParser) -> None:
-    form = action.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="write one JSON object at the end")
-    form.add_argument("--events", action="store_true", help="write each event as a line of JSON")
-    action.add_argument("-q", "--quiet", action="store_true", help="only errors go to stderr")
+    action.add_argument("id", metavar="ID", help="the id of the run, or the beginning of its id")
 
 
 def run(options: argparse.Namespace) -> int:
     """Raises `ConfigError`, `RunNotFound` and `StorageError`."""
     with own_stdout() as output:
-        return asyncio.run(_done(options, output))
+        return asyncio.run(_execute(options, output))
 
 
-async def _done(options: argparse.Namespace, output: Output) -> int:
+async def _execute(options: argparse.Namespace, output: Output) -> int:
     if options.action == "replay":
         return await replay(
             options.file,
@@ -330,15 +335,15 @@ async def _list(path: Path, options: argparse.Namespace, output: Output) -> int:
         records = await log.list(chat=options.chat, open=True if options.open else None)
         wanted = [r for r in records if not options.failed or r.reason == "error"]
         some = wanted[: options.limit or None]
-        gone = await log.cut_off()
-        listed = [Listed(each, each.id in gone, await _end(log, each)) for each in some]
+        interrupted = await log.cut_off()
+        listed = [Listed(each, each.id in interrupted, await _end(log, each)) for each in some]
     if options.json:
         output.json(list_json(listed))
         return 0
     if not listed:
-        say("no such run is kept in " + str(path))
+        say(f"no such run in {path}")
         return 0
-    width = shutil.get_terminal_size().columns if output.is_terminal else UNBOUNDED
+    width = shutil.get_terminal_size().columns if output.is_terminal else PIPE_WIDTH
     heads, _, rows = list_table(listed, width).partition("\n")
     output.text(f"{painted(heads, 'strong') if may_colour(output.is_terminal) else heads}\n{rows}")
     if len(some) < len(wanted):
@@ -347,7 +352,7 @@ async def _list(path: Path, options: argparse.Namespace, output: Output) -> int:
 
 
 async def _end(log: RunLog, record: RunRecord) -> RunEnded | None:
-    """The last event of an ended run, without the others."""
+    """The last event of an ended run; the other events are not read."""
     if record.reason is None:
         return None
     events = await log.read(record.id, record.events - 1)
@@ -357,12 +362,12 @@ async def _end(log: RunLog, record: RunRecord) -> RunEnded | None:
 async def _show(path: Path, options: argparse.Namespace, output: Output) -> int:
     async with opened(path) as log:
         record, events = await _read(log, options.id)
-        is_gone = record.id in await log.cut_off()
+        interrupted = record.id in await log.cut_off()
     if options.json:
         output.json({k: v for k, v in _exported(record, events).items() if k != "events"})
         return 0
-    pieces = shown(record, events, cut_off=is_gone, full=options.full)
-    output.text("".join(fit(piece, output) for piece in pieces))
+    texts = run_details(record, events, interrupted=interrupted, full=options.full)
+    output.text("".join(rendered(text, output) for text in texts))
     return 0
 
 
@@ -374,7 +379,7 @@ async def _export(path: Path, given: str, target: Path | None, output: Output) -
         output.bytes(data)
         return 0
     _write(target, data)
-    say(f"{record.id} is in {target}: {len(events)} events, {len(data)} bytes")
+    say(f"exported {record.id} to {target}: {len(events)} events, {len(data)} bytes")
     return 0
 
 
@@ -382,7 +387,7 @@ def _write(target: Path, data: bytes) -> None:
     try:
         target.write_bytes(data)
     except OSError as error:
-        raise ConfigError(f"{target} cannot be written: {error.strerror}") from error
+        raise ConfigError(f"cannot write {target}: {error.strerror}") from error
 
 
 async def _read(log: RunLog, given: str) -> tuple[RunRecord, list[RunEvent]]:
@@ -396,7 +401,7 @@ def _exported(record: RunRecord, events: Sequence[RunEvent]) -> dict[str, Any]:
 
 
 async def _resume(path: Path, options: argparse.Namespace, output: Output) -> int:
-    # Imported here: who only reads runs loads no model and no gateway.
+    # Imported here: the other actions need no model and no gateway.
     from windlass.cli.runs.resuming import Resumption, resume
 
     asks = options.approve is not None or sys.stderr.isatty()
@@ -414,7 +419,7 @@ async def _resume(path: Path, options: argparse.Namespace, output: Output) -> in
 
 async def _approve(path: Path, options: argparse.Namespace) -> int:
     if options.deny and options.arguments is not None:
-        raise ConfigError("--arguments goes with a yes: leave out --deny, or the arguments")
+        raise ConfigError("--arguments cannot be combined with --deny")
     order = Order(
         kind="approve",
         approved=not options.deny,
@@ -429,7 +434,7 @@ async def _delete(path: Path, given: Sequence[str]) -> int:
         records = [await find_run(log, each) for each in given]
         for record in records:
             await log.delete(record.id)
-            say(f"{record.id} is deleted")
+            say(f"deleted {record.id}")
     return 0
 
 
@@ -438,8 +443,8 @@ async def _expire(path: Path, options: argparse.Namespace) -> int:
         max_age=options.older_than, max_runs=options.keep, max_bytes=options.max_bytes
     )
     if retention == Retention():
-        raise ConfigError("say which runs go: --older-than, --keep or --max-bytes")
+        raise ConfigError("no limit: set --older-than, --keep or --max-bytes")
     async with opened(path) as log:
-        gone = await log.expire(retention)
-    say(f"{gone} {'run' if gone == 1 else 'runs'} deleted")
+        deleted = await log.expire(retention)
+    say(f"deleted {deleted} {'run' if deleted == 1 else 'runs'}")
     return 0

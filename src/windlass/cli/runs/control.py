@@ -1,10 +1,10 @@
-"""Orders to a run, through its file, to whichever process it goes in."""
+"""`windlass runs stop` and `approve`: orders to the process of a run, through the file."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from windlass.cli.formatting import shortened
-from windlass.cli.runs.following import LOOK_SECONDS, say
+from windlass.cli.runs.following import PROCESS_CHECK_SECONDS, say
 from windlass.cli.runs.log_file import RunsFile, find_run, opened
 from windlass.content import FunctionCall
 from windlass.errors import ConfigError, WindlassError
@@ -20,28 +20,30 @@ from windlass.runs.records import Order, RunRecord
 
 
 async def stop(path: Path, given: Sequence[str]) -> int:
-    """Ends the runs, and waits until their logs say so."""
+    """Stops the runs, and waits until they have ended."""
     async with opened(path) as log:
         for each in given:
             record = await find_run(log, each)
             if record.reason is not None:
-                say(f"{record.id} has ended already: {record.reason}")
+                say(f"{record.id} has already ended: {record.reason}")
                 continue
-            end = await _obeyed(log, record, Order(kind="stop"), _is_end)
+            end = await _answer_to(log, record, Order(kind="stop"), _is_end)
             assert isinstance(end, RunEnded)
             if end.reason == "stopped":
-                say(f"{record.id} is stopped")
+                say(f"stopped {record.id}")
             else:
-                say(f"{record.id} ended by itself first: {end.reason}")
+                say(f"{record.id} ended before the stop: {end.reason}")
     return 0
 
 
 async def approve(path: Path, given: str, call_id: str | None, order: Order) -> int:
-    """Decides about a call that waits, and waits until the run's log says so."""
+    """Approves or denies a waiting call, and waits until the run has recorded the decision."""
     async with opened(path) as log:
         record = await find_run(log, given)
         if record.reason is not None:
-            raise WindlassError(f"{record.id} has ended ({record.reason}): no call of it waits")
+            raise WindlassError(
+                f"{record.id} has ended ({record.reason}): none of its calls needs approval"
+            )
         call = _chosen(waiting(await log.read(record.id)), call_id, record.id)
         decision = Order(
             kind="approve",
@@ -55,18 +57,18 @@ async def approve(path: Path, given: str, call_id: str | None, order: Order) -> 
             resolved = isinstance(event, ApprovalResolved) and event.call_id == call.id
             return resolved or isinstance(event, RunEnded)
 
-        answer = await _obeyed(log, record, decision, is_answer)
+        answer = await _answer_to(log, record, decision, is_answer)
     if not isinstance(answer, ApprovalResolved):
-        raise WindlassError(f"{record.id} ended before {call.name} was decided")
-    words = "approved" if answer.approved else "denied"
+        raise WindlassError(f"{record.id} ended before the decision about {call.name}")
+    decision_text = "approved" if answer.approved else "denied"
     if answer.approved != order.approved:
-        raise WindlassError(f"{call.name} was decided otherwise in the meantime: {words}")
-    say(f"{shortened(call.name)} {shortened(call.json)}: {words}")
+        raise WindlassError(f"another decision about {call.name} came first: {decision_text}")
+    say(f"{shortened(call.name)} {shortened(call.json)}: {decision_text}")
     return 0
 
 
 def waiting(events: Sequence[RunEvent]) -> list[FunctionCall]:
-    """The calls that wait for somebody's yes."""
+    """The calls that wait for approval."""
     calls: dict[str, FunctionCall] = {}
     for event in events:
         match event:
@@ -84,32 +86,32 @@ def waiting(events: Sequence[RunEvent]) -> list[FunctionCall]:
 
 
 def _chosen(calls: Sequence[FunctionCall], given: str | None, run_id: str) -> FunctionCall:
-    """The call with that id or beginning of one; without any, the only one that waits."""
+    """The call whose id is or begins with `given`; without it, the only waiting call."""
     found = [call for call in calls if given is None or call.id == given]
     if not found and given:
         found = [call for call in calls if call.id.startswith(given)]
     if len(found) == 1:
         return found[0]
     if not calls:
-        raise WindlassError(f"no call of {run_id} waits for an approval")
+        raise WindlassError(f"no call of {run_id} waits for approval")
     those = "".join(f"\n  {c.id}  {shortened(c.name)} {shortened(c.json)}" for c in calls)
-    which = "several calls wait" if given is None or found else f"no call {given!r} waits"
-    raise ConfigError(f"{which}; say which of these is meant:{those}")
+    which = "several calls wait" if given is None or found else f"no waiting call {given!r}"
+    raise ConfigError(f"{which}; name one of these:{those}")
 
 
 def _is_end(event: RunEvent) -> bool:
     return isinstance(event, RunEnded)
 
 
-async def _obeyed(
+async def _answer_to(
     log: RunsFile, record: RunRecord, order: Order, is_answer: Callable[[RunEvent], bool]
 ) -> RunEvent:
-    """The event that answers the order. Raises `WindlassError` if the run's process is gone."""
+    """The event that answers the order. Raises `WindlassError` if the run's process has exited."""
     await _check_process(log, record)
     await log.order(record.id, order)
     follower = log.follow(record.id, record.events)
     while True:
-        events = await follower.some(LOOK_SECONDS)
+        events = await follower.some(PROCESS_CHECK_SECONDS)
         for event in events:
             if is_answer(event):
                 return event
@@ -120,6 +122,6 @@ async def _obeyed(
 async def _check_process(log: RunsFile, record: RunRecord) -> None:
     if record.id in await log.cut_off():
         raise WindlassError(
-            f"the process of {record.id} is gone, and the run stands still:"
-            f" `windlass runs resume {record.id}` goes on with it"
+            f"the process of {record.id} has exited, and the run is interrupted:"
+            f" `windlass runs resume {record.id}` resumes it"
         )

@@ -8,14 +8,14 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 from msgspec import Struct
 
+from windlass.cli.exit_codes import ending_text
 from windlass.cli.formatting import (
+    MAX_SHOWN,
     OUTCOMES,
-    SHORT,
-    Executing,
+    ExecutingStatus,
     arguments_text,
     clock_time,
     duration,
-    ended_words,
     outcome_notes,
     reply_to_dict,
     response_text,
@@ -50,18 +50,20 @@ from windlass.runs.export import ToldApproval, ToldCall, ToldRound, told_rounds
 from windlass.runs.records import RunRecord, title_of
 
 HEADS = ("ID", "BEGUN", "STATE", "ROUNDS", "MODEL", "TITLE")
+JSON_STATES = {"interrupted": "cut off"}
+"""States that the JSON output names differently from the table: scripts rely on these names."""
 
 
 class Listed(Struct):
-    """A run: its record, whether its process is gone, and its end if there is one."""
+    """A run of the list; `end` is None until it has ended."""
 
     record: RunRecord
-    cut_off: bool = False
+    interrupted: bool = False
     end: RunEnded | None = None
 
     @property
     def state(self) -> str:
-        return state_of(self.record, cut_off=self.cut_off)
+        return state_of(self.record, interrupted=self.interrupted)
 
 
 def list_table(runs: Sequence[Listed], width: int, zone: tzinfo | None = None) -> str:
@@ -80,11 +82,11 @@ def list_table(runs: Sequence[Listed], width: int, zone: tzinfo | None = None) -
 
 
 def list_json(runs: Sequence[Listed]) -> list[dict[str, Any]]:
-    """Every run with every field, whatever is known of it."""
+    """Every run with all fields."""
     return [
         {
             **msgspec.structs.asdict(run.record),
-            "state": run.state,
+            "state": JSON_STATES.get(run.state, run.state),
             "rounds": run.end.rounds if run.end else None,
             "usage": msgspec.structs.asdict(run.end.usage) if run.end else None,
         }
@@ -92,78 +94,78 @@ def list_json(runs: Sequence[Listed]) -> list[dict[str, Any]]:
     ]
 
 
-class Piece(NamedTuple):
-    """Something to write. What the model says goes to stdout, and all else is told about it."""
+class StyledText(NamedTuple):
+    """A text to write: the model's answer goes to stdout, everything else to stderr."""
 
     text: str
     tone: Tone = "quiet"
     is_answer: bool = False
 
 
-class Teller:
-    """Tells one run to people. A line of the answer is ended before anything else is said."""
+class EventFormatter:
+    """Turns the events of a run into text. An open line of the answer ends before other lines."""
 
     def __init__(self, run_id: str, began: float = 0.0, *, live: bool = True) -> None:
-        """`live` says that an approval which is asked for can still be given."""
+        """`live`: whether requested approvals can still be given."""
         self._run_id = run_id
         self._began = began
         self._live = live
         self._calls: dict[str, FunctionCall] = {}
-        self._executing = Executing()
+        self._status = ExecutingStatus()
         self._line_is_open = False
-        self._has_spoken = False
-        """In this round."""
+        self._has_text = False
+        """Whether the model has written text in this round."""
 
     def remember(self, events: Iterable[RunEvent]) -> None:
-        """Knows the calls of events that are not told."""
+        """Stores the calls of events that are not shown."""
         for event in events:
             if isinstance(event, ToolCallEnded | ToolRunStarted):
                 self._calls[event.call.id] = event.call
 
-    def tell(self, event: RunEvent) -> list[Piece]:
-        """What to write of the next event."""
+    def add(self, event: RunEvent) -> list[StyledText]:
+        """The texts for the next event."""
         if isinstance(event, TextDelta):
-            return self._speak(event.text)
+            return self._text(event.text)
         if isinstance(event, RoundStarted):
-            self._has_spoken = False
-            self._executing.said(event)
+            self._has_text = False
+            self._status.text_for(event)
             return self._line_ended()
-        pieces = self._told(event)
-        return [*self._line_ended(), *pieces] if pieces else []
+        lines = self._lines(event)
+        return [*self._line_ended(), *lines] if lines else []
 
-    def finish(self) -> list[Piece]:
-        """What to write when no more comes, for whatever reason."""
+    def finish(self) -> list[StyledText]:
+        """The text that follows the last event."""
         return self._line_ended()
 
-    def _speak(self, text: str) -> list[Piece]:
+    def _text(self, text: str) -> list[StyledText]:
         if not text:
             return []
         self._line_is_open = not text.endswith("\n")
-        self._has_spoken = True
-        return [Piece(text, "plain", is_answer=True)]
+        self._has_text = True
+        return [StyledText(text, "plain", is_answer=True)]
 
-    def _line_ended(self) -> list[Piece]:
+    def _line_ended(self) -> list[StyledText]:
         if not self._line_is_open:
             return []
         self._line_is_open = False
-        return [Piece("\n", "plain", is_answer=True)]
+        return [StyledText("\n", "plain", is_answer=True)]
 
-    def _told(self, event: RunEvent) -> list[Piece]:
+    def _lines(self, event: RunEvent) -> list[StyledText]:
         match event:
             case RunStarted():
-                return self._begin(event)
+                return self._started(event)
             case RunResumed():
-                said = "The process was gone. Another one goes on with the run."
-                return [_status_line(said, "warning")]
+                text = "The process exited. Another process resumed the run."
+                return [_status_line(text, "warning")]
             case RoundRestarted():
-                return self._restart(event)
+                return self._restarted(event)
             case Status():
-                return self._execute(event)
+                return self._status_lines(event)
             case PartReceived():
                 return [_status_line(_label(event))]
             case ToolCallEnded() | ToolRunStarted():
                 self.remember([event])
-                return self._execute(event)
+                return self._status_lines(event)
             case ToolRunProgress(name=name, progress=done, message=message):
                 share = "" if done is None else f" {done:.0%}"
                 return [_status_line("  " + shortened(f"{name}:{share} {message or ''}"))]
@@ -172,28 +174,28 @@ class Teller:
             case ApprovalRequested() | ApprovalResolved():
                 return [self._approval(event)]
             case RunEnded():
-                return self._end(event)
+                return self._ended(event)
             case _:
                 return []
 
-    def _execute(self, event: RunEvent) -> list[Piece]:
-        words = self._executing.said(event)
-        return [_status_line(shortened(words))] if words else []
+    def _status_lines(self, event: RunEvent) -> list[StyledText]:
+        text = self._status.text_for(event)
+        return [_status_line(shortened(text))] if text else []
 
-    def _begin(self, event: RunStarted) -> list[Piece]:
+    def _started(self, event: RunStarted) -> list[StyledText]:
         self._began = event.time
         asked = title_of(event.messages)
         return [_status_line(shortened(f"{event.run_id}, {event.model}: {asked}"))]
 
-    def _restart(self, event: RoundRestarted) -> list[Piece]:
-        """The mark stands where the text stands: whoever reads that reads this too."""
-        said = f"[superseded: round {event.round} is asked again, and what it said above is void]"
-        spoken, self._has_spoken = self._has_spoken, False
-        if spoken:
-            return [Piece(f"{said}\n", "warning", is_answer=True)]
-        return [_status_line(f"Round {event.round} is asked again.")]
+    def _restarted(self, event: RoundRestarted) -> list[StyledText]:
+        """The mark goes where the superseded text is, so that its reader sees both."""
+        mark = f"[superseded: round {event.round} restarts; ignore its text above]"
+        had_text, self._has_text = self._has_text, False
+        if had_text:
+            return [StyledText(f"{mark}\n", "warning", is_answer=True)]
+        return [_status_line(f"Round {event.round} restarts.")]
 
-    def _tool_ended(self, event: ToolRunEnded) -> Piece:
+    def _tool_ended(self, event: ToolRunEnded) -> StyledText:
         response = event.response
         call = self._calls.get(response.id)
         notes = outcome_notes(
@@ -208,10 +210,10 @@ class Teller:
         result = shortened(response.text if response.error is None else response.error)
         return _status_line(f"  {called} -> {result} ({how})", OUTCOMES[event.outcome][1])
 
-    def _approval(self, event: ApprovalRequested | ApprovalResolved) -> Piece:
+    def _approval(self, event: ApprovalRequested | ApprovalResolved) -> StyledText:
         if isinstance(event, ApprovalRequested):
             call = event.call
-            asked = f"  {shortened(call.name)} {shortened(call.json)} waits for an approval"
+            asked = f"  {shortened(call.name)} {shortened(call.json)} needs approval"
             how = f": windlass runs approve {self._run_id} {shortened(call.id)}"
             return _status_line(asked + (how if self._live else ""), "warning")
         call = self._calls.get(event.call_id)
@@ -222,21 +224,21 @@ class Teller:
         changed = " with other arguments" if event.arguments is not None else ""
         return _status_line(f"  {name}: approved{changed}{reason}")
 
-    def _end(self, event: RunEnded) -> list[Piece]:
+    def _ended(self, event: RunEnded) -> list[StyledText]:
         rounds = f"{event.rounds} {'round' if event.rounds == 1 else 'rounds'}"
         taken = [duration(event.time - self._began)] if self._began else []
         summary = _status_line(", ".join([tokens(event.usage), rounds, *taken]))
-        words = ended_words(event.reason, event.error)
-        if not words:
+        text = ending_text(event.reason, event.error)
+        if not text:
             return [summary]
         if event.reason == "error" and not event.usage.total_tokens:
-            return [_status_line(shortened(words, None), "bad")]
+            return [_status_line(shortened(text, None), "bad")]
         tone: Tone = "bad" if event.reason == "error" else "warning"
-        return [summary, _status_line(shortened(words, None), tone)]
+        return [summary, _status_line(shortened(text, None), tone)]
 
 
-def _status_line(text: str, tone: Tone = "quiet") -> Piece:
-    return Piece(f"{text}\n", tone)
+def _status_line(text: str, tone: Tone = "quiet") -> StyledText:
+    return StyledText(f"{text}\n", tone)
 
 
 def _label(event: PartReceived) -> str:
@@ -249,52 +251,52 @@ def _label(event: PartReceived) -> str:
             return f"[{type(part).__name__}]"
 
 
-_TEXT_ROOM = 2_000
+MAX_TEXT = 2_000
 
 
-def shown(
+def run_details(
     record: RunRecord,
     events: Sequence[RunEvent],
     *,
-    cut_off: bool = False,
+    interrupted: bool = False,
     full: bool = False,
     zone: tzinfo | None = None,
-) -> list[Piece]:
-    """The run, line by line; with `full`, nothing is shortened."""
-    return list(_Shower(record, full, zone).lines(events, cut_off))
+) -> list[StyledText]:
+    """The lines of `windlass runs show`; with `full`, nothing is shortened."""
+    return list(_RunDetails(record, full, zone).lines(events, interrupted))
 
 
-class _Shower:
+class _RunDetails:
     def __init__(self, record: RunRecord, full: bool, zone: tzinfo | None) -> None:
         self._record = record
         self._full = full
-        self._room = None if full else SHORT
+        self._room = None if full else MAX_SHOWN
         self._zone = zone
 
-    def lines(self, events: Sequence[RunEvent], cut_off: bool) -> Iterator[Piece]:
+    def lines(self, events: Sequence[RunEvent], interrupted: bool) -> Iterator[StyledText]:
         rounds = told_rounds(events)
-        yield from self._head(events, rounds, cut_off)
+        yield from self._head(events, rounds, interrupted)
         started = next((event for event in events if isinstance(event, RunStarted)), None)
         if started is not None:
             yield from self._asked(started.messages)
         for round_ in rounds:
             yield from self._round(round_)
-        if cut_off:
+        if interrupted:
             yield _answer_line("")
             yield _answer_line(
-                f"Its process is gone: windlass runs resume {self._record.id}", "warning"
+                f"Its process has exited: windlass runs resume {self._record.id}", "warning"
             )
         record = self._record
-        if record.reason is not None and (words := ended_words(record.reason, record.error)):
+        if record.reason is not None and (text := ending_text(record.reason, record.error)):
             yield _answer_line("")
-            yield _answer_line(visible(words), state_tone(record.reason))
+            yield _answer_line(visible(text), state_tone(record.reason))
 
     def _head(
-        self, events: Sequence[RunEvent], rounds: Sequence[ToldRound], cut_off: bool
-    ) -> Iterator[Piece]:
+        self, events: Sequence[RunEvent], rounds: Sequence[ToldRound], interrupted: bool
+    ) -> Iterator[StyledText]:
         record = self._record
         yield _answer_line(record.id, "strong")
-        state = state_of(record, cut_off=cut_off)
+        state = state_of(record, interrupted=interrupted)
         taken = f" after {duration(record.ended - record.created)}" if record.ended else ""
         yield _field("state", f"{state}{taken}", state_tone(state))
         yield _field("model", shortened(record.model))
@@ -310,7 +312,7 @@ class _Shower:
         yield _field("used", tokens(sum((each.usage for each in rounds), Usage())))
         yield _field("log", f"{record.events} events, {record.size} bytes")
 
-    def _asked(self, messages: Sequence[Message]) -> Iterator[Piece]:
+    def _asked(self, messages: Sequence[Message]) -> Iterator[StyledText]:
         yield _answer_line("")
         others = len(messages) - 1
         before = f", after {others} other message{'s' * (others > 1)}" if others > 0 else ""
@@ -318,7 +320,7 @@ class _Shower:
         asked = [message.text for message in messages if message.role == "user"]
         yield from self._text(asked[-1] if asked else "")
 
-    def _round(self, round_: ToldRound) -> Iterator[Piece]:
+    def _round(self, round_: ToldRound) -> Iterator[StyledText]:
         yield _answer_line("")
         facts = [f"at {self._since(round_.started)}"]
         if round_.ended is not None:
@@ -327,21 +329,21 @@ class _Shower:
         yield _answer_line(f"round {round_.number}: {', '.join(facts)}", "strong")
         if round_.superseded:
             yield _answer_line(
-                "  superseded: it was cut off, and the model was asked again", "warning"
+                "  superseded: it was interrupted, and the model was asked again", "warning"
             )
         if round_.text:
             yield from self._text(round_.text, "quiet" if round_.superseded else "plain")
         for call in round_.calls:
             yield from self._call(call)
 
-    def _call(self, call: ToldCall) -> Iterator[Piece]:
+    def _call(self, call: ToldCall) -> Iterator[StyledText]:
         arguments = shortened(arguments_text(call.arguments), self._room)
         yield _answer_line(f"  {shortened(call.name)} {arguments}", "plain")
         if call.approval is not None:
             yield self._approval(call.approval, call.id)
         if call.outcome is None:
-            since = "" if call.started is None else f", begun at {self._since(call.started)}"
-            yield _answer_line(f"    no answer{since}", "warning")
+            since = "" if call.started is None else f", started at {self._since(call.started)}"
+            yield _answer_line(f"    no result{since}", "warning")
             return
         notes = outcome_notes(
             call.outcome,
@@ -356,131 +358,137 @@ class _Shower:
         result = shortened(response_text(call.response), self._room)
         yield _answer_line(f"    -> {result} ({how})", OUTCOMES[call.outcome][1])
 
-    def _approval(self, approval: ToldApproval, call_id: str) -> Piece:
+    def _approval(self, approval: ToldApproval, call_id: str) -> StyledText:
         if approval.answered is None:
             if self._record.ended is not None:
-                return _answer_line("    nobody decided about it", "warning")
+                return _answer_line("    not decided", "warning")
             how = f"windlass runs approve {self._record.id} {shortened(call_id)}"
-            return _answer_line(f"    waits for an approval: {how}", "warning")
-        words = "approved" if approval.approved else "denied"
+            return _answer_line(f"    needs approval: {how}", "warning")
+        decision = "approved" if approval.approved else "denied"
         after = duration(approval.answered - approval.asked)
         reason = f": {shortened(approval.reason)}" if approval.reason else ""
         given = (
             f", with {shortened(arguments_text(approval.arguments))}" if approval.arguments else ""
         )
         tone: Tone = "quiet" if approval.approved else "warning"
-        return _answer_line(f"    {words} after {after}{given}{reason}", tone)
+        return _answer_line(f"    {decision} after {after}{given}{reason}", tone)
 
-    def _text(self, text: str, tone: Tone = "plain") -> Iterator[Piece]:
+    def _text(self, text: str, tone: Tone = "plain") -> Iterator[StyledText]:
         text = visible(text).strip()
-        for line in (text if self._full else cut(text, _TEXT_ROOM)).split("\n"):
+        for line in (text if self._full else cut(text, MAX_TEXT)).split("\n"):
             yield _answer_line(f"  {line}".rstrip(), tone)
 
     def _since(self, time: float) -> str:
         return duration(time - self._record.created)
 
 
-def _field(name: str, value: str, tone: Tone = "plain") -> Piece:
+def _field(name: str, value: str, tone: Tone = "plain") -> StyledText:
     return _answer_line(f"  {name:<8} {value}", tone)
 
 
-def _answer_line(text: str, tone: Tone = "quiet") -> Piece:
-    return Piece(f"{text}\n", tone, is_answer=True)
+def _answer_line(text: str, tone: Tone = "quiet") -> StyledText:
+    return StyledText(f"{text}\n", tone, is_answer=True)
 
 
 Form = Literal["text", "json", "events"]
 
 
-class Stage(Protocol):
-    """One form in which a run is shown."""
+class RunPrinter(Protocol):
+    """Prints the events of a run in one form."""
 
     def show(self, event: RunEvent) -> None: ...
 
     def close(self) -> None:
-        """No more comes, whether or not the run has ended."""
+        """Prints the rest. The run need not have ended."""
         ...
 
 
-class TextStage:
-    """The answer as it comes, and with `errors` what is told about it."""
+class TextPrinter:
+    """The answer while it arrives, and with `errors` the lines about it."""
 
-    def __init__(self, teller: Teller, output: Output | None, errors: Output | None) -> None:
-        self._teller = teller
+    def __init__(
+        self, formatter: EventFormatter, output: Output | None, errors: Output | None
+    ) -> None:
+        self._formatter = formatter
         self._output = output
         self._errors = errors
 
     def show(self, event: RunEvent) -> None:
-        self._write(self._teller.tell(event))
+        self._write(self._formatter.add(event))
 
     def close(self) -> None:
-        self._write(self._teller.finish())
+        self._write(self._formatter.finish())
 
-    def _write(self, pieces: Iterable[Piece]) -> None:
-        for piece in pieces:
-            where = self._output if piece.is_answer else self._errors
-            if where is not None:
-                where.text(fit(piece, where))
+    def _write(self, texts: Iterable[StyledText]) -> None:
+        for text in texts:
+            target = self._output if text.is_answer else self._errors
+            if target is not None:
+                target.text(rendered(text, target))
 
 
-class EventStage:
+class EventPrinter:
     """Each event as a line of JSON."""
 
-    def __init__(self, output: Output, told: Stage) -> None:
+    def __init__(self, output: Output, lines: RunPrinter) -> None:
         self._output = output
-        self._told = told
+        self._lines = lines
 
     def show(self, event: RunEvent) -> None:
         self._output.bytes(event_to_json_bytes(event) + b"\n")
-        self._told.show(event)
+        self._lines.show(event)
 
     def close(self) -> None:
-        self._told.close()
+        self._lines.close()
 
 
-class JsonStage:
-    """One object when the run has ended. `before` are the events that are not shown again."""
+class JsonPrinter:
+    """One object when the run has ended. `before` are earlier events, which are not shown again."""
 
-    def __init__(self, output: Output, told: Stage, before: Sequence[RunEvent] = ()) -> None:
+    def __init__(self, output: Output, lines: RunPrinter, before: Sequence[RunEvent] = ()) -> None:
         self._output = output
-        self._told = told
+        self._lines = lines
         self._events = list(before)
 
     def show(self, event: RunEvent) -> None:
         self._events.append(event)
-        self._told.show(event)
+        self._lines.show(event)
 
     def close(self) -> None:
-        self._told.close()
+        self._lines.close()
         if self._events and self._events[-1].done:
             self._output.json(result_of(self._events))
 
 
-def stage_for(
-    form: Form, teller: Teller, output: Output, *, quiet: bool, before: Sequence[RunEvent] = ()
-) -> Stage:
-    """The stage of that form: text, json or events."""
+def printer_for(
+    form: Form,
+    formatter: EventFormatter,
+    output: Output,
+    *,
+    quiet: bool,
+    before: Sequence[RunEvent] = (),
+) -> RunPrinter:
     errors = None if quiet else Output(sys.stderr)
     match form:
         case "json":
-            return JsonStage(output, TextStage(teller, None, errors), before)
+            return JsonPrinter(output, TextPrinter(formatter, None, errors), before)
         case "events":
-            return EventStage(output, TextStage(teller, None, errors))
+            return EventPrinter(output, TextPrinter(formatter, None, errors))
         case "text":
-            return TextStage(teller, output, errors)
+            return TextPrinter(formatter, output, errors)
 
 
 def result_of(events: Sequence[RunEvent]) -> dict[str, object]:
-    """What an ended run came to, as `windlass run --json` writes it."""
+    """An ended run as `windlass run --json` prints it."""
     end = events[-1]
     if isinstance(end, RunEnded) and end.reason == "error":
         return {"stop_reason": "error", "error": end.error or "the run failed"}
     return reply_to_dict(History(events).reply())
 
 
-def fit(piece: Piece, output: Output) -> str:
-    """A terminal is not steered by what models say; a pipe gets their text as it is."""
-    text = visible(piece.text) if output.is_terminal else piece.text
+def rendered(styled: StyledText, output: Output) -> str:
+    """The text for this output: safe and coloured on a terminal, unchanged in a pipe."""
+    text = visible(styled.text) if output.is_terminal else styled.text
     if not may_colour(output.is_terminal):
         return text
     line = text.rstrip("\n")
-    return painted(line, piece.tone) + text[len(line) :]
+    return painted(line, styled.tone) + text[len(line) :]

@@ -1,4 +1,4 @@
-"""The file that runs are kept in: where it is, and which run is meant."""
+"""The file with stored runs: where it is, and how a run in it is found."""
 
 import tomllib
 from collections.abc import AsyncGenerator, Callable, Collection
@@ -15,35 +15,35 @@ from windlass.runs.sqlite import SQLiteLog
 
 DEFAULT = Path("windlass.db")
 _PREFIX = "run_"
-_SHORT = 8
-_MOST_SHOWN = 5
+SHORT_ID_LENGTH = 8
+MAX_MATCHES = 5
 
 
 def find_log(given: Path | None) -> Path:
-    """The file: the one given, else that of the `windlass.toml` here, else `windlass.db` here.
+    """The given file, or the `[runs] path` of `windlass.toml` here, or `windlass.db` here.
 
-    Raises `ConfigError` if it is not there.
+    Raises `ConfigError` if the file does not exist.
     """
     if given is not None:
-        return _there(given, "--log names it")
+        return _existing(given, "named by --log")
     config = find_config(Path())
     if config is not None and (named := _configured(config)) is not None:
-        return _there(named, f"{config} names it in [runs] path")
+        return _existing(named, f"named by [runs] path in {config}")
     if DEFAULT.is_file():
         return DEFAULT
     raise ConfigError(
-        f"no runs are kept here: there is no {DEFAULT}, and no {CONFIG_NAME} with a [runs] path;"
+        f"no stored runs here: there is no {DEFAULT}, and no {CONFIG_NAME} with a [runs] path;"
         " name the file with --log FILE"
     )
 
 
 class RunsFile(SQLiteLog):
-    """The file, and what a person asks of it beside what a process does."""
+    """A log that claims only the chosen runs."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.chosen: Collection[str] = ()
-        """The runs that may be taken up."""
+        """The ids of the runs to resume."""
 
     async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
         return await super().claim(lambda record: record.id in self.chosen and wanted(record))
@@ -59,7 +59,7 @@ async def opened(path: Path) -> AsyncGenerator[RunsFile]:
 
 
 async def find_run(log: RunLog, given: str) -> RunRecord:
-    """The run with that id, or the one whose id begins so; `run_` may be left out.
+    """The run whose id is or begins with `given`; `run_` can be omitted.
 
     Raises `RunNotFound`.
     """
@@ -70,31 +70,31 @@ async def find_run(log: RunLog, given: str) -> RunRecord:
     records = await log.list()
     found = [each for each in records if each.id.startswith((given, f"{_PREFIX}{given}"))]
     if not given or not found:
-        raise RunNotFound(f"there is no run {given!r}; `windlass runs list` has those that are")
+        raise RunNotFound(f"unknown run {given!r}; `windlass runs list` lists all runs")
     if len(found) > 1:
-        some = "".join(f"\n  {each.id}  {one_line(each.title)}" for each in found[:_MOST_SHOWN])
-        more = "\n  ..." if len(found) > _MOST_SHOWN else ""
-        raise RunNotFound(f"{given!r} begins the ids of {len(found)} runs:{some}{more}")
+        some = "".join(f"\n  {each.id}  {one_line(each.title)}" for each in found[:MAX_MATCHES])
+        more = "\n  ..." if len(found) > MAX_MATCHES else ""
+        raise RunNotFound(f"{given!r} matches {len(found)} runs:{some}{more}")
     return found[0]
 
 
 def short_id(run_id: str) -> str:
-    """As much of an id as tells runs apart in all likelihood."""
-    return run_id[: len(_PREFIX) + _SHORT]
+    """The beginning of an id, long enough to be unique in practice."""
+    return run_id[: len(_PREFIX) + SHORT_ID_LENGTH]
 
 
-def _there(path: Path, why: str) -> Path:
+def _existing(path: Path, why: str) -> Path:
     if not path.is_file():
-        raise ConfigError(f"{path} is not there ({why}): the first run that is kept makes it")
+        raise ConfigError(f"{path} does not exist ({why}); the first stored run creates it")
     return path
 
 
 def _configured(config: Path) -> Path | None:
-    """Read without the rest of the file: tools need not load for a list of runs."""
+    """Reads only `[runs] path`: a list of runs does not need the tools."""
     try:
         content = tomllib.loads(config.read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{config} cannot be read: {error}; name the file with --log") from error
+        raise ConfigError(f"cannot read {config}: {error}; name the file with --log") from error
     section: Any = content.get("runs")
     named: Any = cast("dict[str, Any]", section).get("path") if isinstance(section, dict) else None
     return config.parent / named if isinstance(named, str) else None

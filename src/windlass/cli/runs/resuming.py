@@ -1,4 +1,4 @@
-"""`windlass runs resume`: goes on in this process with runs whose own process is gone."""
+"""`windlass runs resume`: resumes interrupted runs in this process."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from windlass.cli.model_selection import Chosen, choose_model, load_model, open_client
 from windlass.cli.output import Output
-from windlass.cli.runs.display import Form, Teller, stage_for
+from windlass.cli.runs.display import EventFormatter, Form, printer_for
 from windlass.cli.runs.following import ended, say
 from windlass.cli.runs.log_file import RunsFile, find_run, opened
 from windlass.client import AsyncRun
@@ -22,77 +22,80 @@ from windlass.gateway.config import GatewayConfig, examine_config, find_config, 
 from windlass.loop.approval import ApprovalHook
 from windlass.runs.records import RunRecord
 
-TakeUp: TypeAlias = Callable[[RunRecord], Awaitable[AsyncRun | None]]
-"""Goes on with a run; None if another process was faster."""
+Resume: TypeAlias = Callable[[RunRecord], Awaitable[AsyncRun | None]]
+"""Resumes a run; None if another process has resumed it."""
 
 
 class Resumption(Struct, frozen=True, kw_only=True):
-    """How runs are gone on with."""
+    """How to resume runs."""
 
     model: str | None = None
     tools: Sequence[str] = ()
     config: Path | None = None
     approve: ApprovalHook | None = None
-    """None waits for `windlass runs approve`."""
+    """None: wait for `windlass runs approve`."""
     force: bool = False
     form: Form = "text"
     quiet: bool = False
 
 
 async def resume(path: Path, given: Sequence[str], how: Resumption, output: Output) -> int:
-    """Goes on with these runs one after the other, or with all that were cut off."""
+    """Resumes these runs, or all interrupted runs, one after the other."""
     async with opened(path) as log:
         records = await _chosen(log, given)
     if not records:
-        say("no run is cut off: there is nothing to go on with")
+        say("no interrupted runs")
         return 0
     codes: list[int] = []
-    for model in dict.fromkeys(_home(record) for record in records):
-        of_it = [record for record in records if _home(record) == model]
-        async with _taker(path, of_it, how) as take_up:
-            for record in of_it:
-                codes.append(await _gone_on(take_up, record, how, output))
+    for kind in dict.fromkeys(_kind_and_model(record) for record in records):
+        group = [record for record in records if _kind_and_model(record) == kind]
+        async with _resumer(path, group, how) as resume_run:
+            for record in group:
+                codes.append(await _resume_and_show(resume_run, record, how, output))
     return 1 if 1 in codes else max(codes)
 
 
 async def _chosen(log: RunsFile, given: Sequence[str]) -> list[RunRecord]:
-    """Oldest first. Raises `WindlassError` for a run that needs nobody."""
-    gone = await log.cut_off()
+    """The runs to resume, oldest first. Raises `WindlassError` for an ended or active run."""
+    interrupted = await log.cut_off()
     if not given:
-        return [record for record in reversed(await log.list(open=True)) if record.id in gone]
+        return [
+            record for record in reversed(await log.list(open=True)) if record.id in interrupted
+        ]
     records = [await find_run(log, each) for each in given]
     for record in records:
         if record.reason is not None:
-            raise WindlassError(f"{record.id} has ended already: {record.reason}")
-        if record.id not in gone:
+            raise WindlassError(f"{record.id} has already ended: {record.reason}")
+        if record.id not in interrupted:
             raise WindlassError(
-                f"{record.id} goes in another process: `windlass runs follow {record.id}` shows it"
+                f"{record.id} is running in another process;"
+                f" `windlass runs follow {record.id}` shows it"
             )
     return records
 
 
-def _home(record: RunRecord) -> tuple[str, str]:
+def _kind_and_model(record: RunRecord) -> tuple[str, str]:
     return record.origin.get("kind", ""), record.model
 
 
 @asynccontextmanager
-async def _taker(
+async def _resumer(
     path: Path, records: Sequence[RunRecord], how: Resumption
-) -> AsyncGenerator[TakeUp]:
-    """What goes on with runs of one kind and model. Raises `ConfigError` if they would all fail."""
+) -> AsyncGenerator[Resume]:
+    """Resumes runs of one kind and model. Raises `ConfigError` if all of them would fail."""
     log = RunsFile(path)
     if records[0].origin.get("kind") == KIND:
-        async with _client(log, records, how) as take_up:
-            yield take_up
+        async with _client(log, records, how) as resume_run:
+            yield resume_run
     else:
-        async with _gateway(log, records, how) as take_up:
-            yield take_up
+        async with _gateway(log, records, how) as resume_run:
+            yield resume_run
 
 
 @asynccontextmanager
 async def _client(
     log: RunsFile, records: Sequence[RunRecord], how: Resumption
-) -> AsyncGenerator[TakeUp]:
+) -> AsyncGenerator[Resume]:
     chosen = _model_of(records[0], how)
     if not how.force:
         _check_tools(records, chosen)
@@ -101,27 +104,27 @@ async def _client(
     async with client:
         if client.model.name != records[0].model:
             raise ConfigError(
-                f"{records[0].id} was begun with {records[0].model}, and {client.model.name}"
-                " cannot go on with it"
+                f"{records[0].id} was started with {records[0].model}: {client.model.name} cannot"
+                " resume it"
             )
         await load_model(client.model, quiet=how.quiet)
 
-        async def take_up(record: RunRecord) -> AsyncRun | None:
+        async def resume_run(record: RunRecord) -> AsyncRun | None:
             log.chosen = {record.id}
             return next(iter(await client.resume()), None)
 
-        yield take_up
+        yield resume_run
 
 
 @asynccontextmanager
 async def _gateway(
     log: RunsFile, records: Sequence[RunRecord], how: Resumption
-) -> AsyncGenerator[TakeUp]:
+) -> AsyncGenerator[Resume]:
     try:
         from windlass.gateway.gateway import Gateway
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"{records[0].id} is a gateway's run, and that needs {error.name}:"
+            f"{records[0].id} is a gateway's run: to resume it you need {error.name}:"
             " pip install 'windlass[gateway]'"
         ) from error
     config = load_config(how.config or find_config(Path()), os.environ)
@@ -129,44 +132,46 @@ async def _gateway(
         _check_served(records, config)
     gateway = Gateway(config, log=log)
 
-    async def take_up(record: RunRecord) -> AsyncRun | None:
+    async def resume_run(record: RunRecord) -> AsyncRun | None:
         log.chosen = {record.id}
         runs = await gateway.resume()
         return runs[0].run if runs else None
 
     try:
-        yield take_up
+        yield resume_run
     finally:
         await gateway.aclose()
 
 
-async def _gone_on(take_up: TakeUp, record: RunRecord, how: Resumption, output: Output) -> int:
-    """Shows the run from where it was cut off; the exit code. An interruption leaves it open."""
-    run = await take_up(record)
+async def _resume_and_show(
+    resume_run: Resume, record: RunRecord, how: Resumption, output: Output
+) -> int:
+    """Shows the run from its first new event; returns its exit code. Ctrl-C interrupts it again."""
+    run = await resume_run(record)
     if run is None:
-        say(f"{record.id} is gone on with in another process already")
+        say(f"another process has already resumed {record.id}")
         return 0
     known = run.log.recorded()[: record.events]
-    teller = Teller(record.id, record.created)
-    teller.remember(known)
-    stage = stage_for(how.form, teller, output, quiet=how.quiet, before=known)
-    say(f"going on with {record.id}: {record.title}", quiet=how.quiet)
+    formatter = EventFormatter(record.id, record.created)
+    formatter.remember(known)
+    printer = printer_for(how.form, formatter, output, quiet=how.quiet, before=known)
+    say(f"resuming {record.id}: {record.title}", quiet=how.quiet)
     end = RunEnded("stopped")
     try:
         async for event in run.events(record.events):
-            stage.show(event)
+            printer.show(event)
             end = event if isinstance(event, RunEnded) else end
     except asyncio.CancelledError:
         await run.leave()
-        stage.close()
-        say(f"{record.id} is left open: `windlass runs resume {record.id}` goes on with it")
+        printer.close()
+        say(f"{record.id} is interrupted: `windlass runs resume {record.id}` resumes it")
         raise
-    stage.close()
+    printer.close()
     return ended(end.reason, end.error, quiet=how.quiet)
 
 
 def _model_of(record: RunRecord, how: Resumption) -> Chosen:
-    """The model that the run was begun with: as it is named, or configured, or by itself."""
+    """The model of the run: from --model, from windlass.toml, or by the name in its record."""
     if how.model is not None:
         return choose_model(how.model, how.tools)
     path = how.config or find_config(Path())
@@ -179,17 +184,17 @@ def _model_of(record: RunRecord, how: Resumption) -> Chosen:
 
 
 def _check_tools(records: Sequence[RunRecord], chosen: Chosen) -> None:
-    """A run without its tools would end for good: that is not done for a forgotten option."""
+    """Raises `ConfigError` for a run whose tools are missing: resuming it would end it."""
     known = {tool.name: tool for tool in chosen.tools}
     for record in records:
         try:
-            _, gone = Origin.read(record.origin).offer(known)
+            _, missing = Origin.read(record.origin).offer(known)
         except RunInterrupted:
-            continue  # it says so itself when it is gone on with
-        if gone:
+            continue  # the run reports the reason when it is resumed
+        if missing:
             raise ConfigError(
-                f"{record.id} needs tools that are not here: {', '.join(gone)}; name their file"
-                " with --tools, or let such runs end with --force"
+                f"{record.id} needs missing tools: {', '.join(missing)}; name their file with"
+                " --tools, or end such runs with --force"
             )
 
 
@@ -198,6 +203,6 @@ def _check_served(records: Sequence[RunRecord], config: GatewayConfig) -> None:
         if record.model not in config.models and not config.open_models:
             raise ConfigError(
                 f"{record.id} is a gateway's run of the model {record.model!r}, which"
-                f" {config.path} does not have; name another with --config, or let such runs end"
+                f" {config.path} does not have; name another file with --config, or end such runs"
                 " with --force"
             )
