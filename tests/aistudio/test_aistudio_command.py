@@ -105,7 +105,7 @@ async def test_a_window_that_is_closed_too_early_is_not_a_login(
 @pytest.mark.parametrize(
     ("findings", "code", "said"),
     [
-        ([Finding("prompt", "ok", "textarea")], 0, "The page is as Windlass knows it"),
+        ([Finding("prompt", "ok", "textarea")], 0, "Windlass can read the page"),
         ([Finding("prompt", "missing")], 1, "Missing: prompt."),
     ],
 )

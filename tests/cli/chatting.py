@@ -12,9 +12,9 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
-from windlass.cli.chat.conversation import Conversation
-from windlass.cli.chat.shell import Commands, Shell
-from windlass.cli.chat.terminal import Journal, Prompt
+from windlass.cli.chat.conversation import TerminalChat
+from windlass.cli.chat.shell import Shell, SlashCommands
+from windlass.cli.chat.terminal import InputPrompt, Journal
 from windlass.cli.model_selection import Chosen
 from windlass.gateway.config import ModelConfig
 from windlass.testing import FakeOpenAI
@@ -28,7 +28,7 @@ SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Talk:
     """A chat that is over."""
 
-    conversation: Conversation
+    conversation: TerminalChat
     fake: FakeOpenAI
     written: str
     """All that was written, with the sequences that steer the terminal."""
@@ -52,8 +52,8 @@ def chosen(fake: FakeOpenAI, tools: Sequence[Any] = (), **fields: Any) -> Chosen
 @asynccontextmanager
 async def conversing(
     fake: FakeOpenAI, tools: Sequence[Any] = (), **options: Any
-) -> AsyncIterator[Conversation]:
-    conversation = Conversation(chosen(fake, tools), **options)
+) -> AsyncIterator[TerminalChat]:
+    conversation = TerminalChat(chosen(fake, tools), **options)
     try:
         yield conversation
     finally:
@@ -65,7 +65,7 @@ async def talk(
     keys: str,
     *,
     tools: Sequence[Any] = (),
-    before: Callable[[Conversation], None] = lambda conversation: None,
+    before: Callable[[TerminalChat], None] = lambda conversation: None,
     **options: Any,
 ) -> Talk:
     """Types all of the keys into a chat with a scripted model. They must end by leaving it."""
@@ -74,7 +74,7 @@ async def talk(
     with FakeOpenAI(script) as fake, create_pipe_input() as pipe:
         async with conversing(fake, tools, **options) as conversation:
             before(conversation)
-            prompt = Prompt(Commands.TABLE, pipe, DummyOutput())
+            prompt = InputPrompt(SlashCommands.TABLE, pipe, DummyOutput())
             pipe.send_bytes(keys.encode("utf-8", "surrogateescape"))
             async with asyncio.timeout(30):
                 await Shell(conversation, console, prompt, Journal()).converse()

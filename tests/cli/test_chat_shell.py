@@ -14,7 +14,7 @@ from tests.cli.chatting import ALT_ENTER, CTRL_C, CTRL_D, chosen, conversing, ta
 
 from windlass import tool
 from windlass.cli import main
-from windlass.cli.chat.conversation import Conversation, read_messages
+from windlass.cli.chat.conversation import TerminalChat, read_messages
 from windlass.cli.chat.terminal import Journal
 from windlass.content import FunctionDeclaration, Message
 from windlass.errors import ConfigError
@@ -163,7 +163,7 @@ async def test_ctrl_c_at_the_question_stops_the_run_and_nothing_has_happened() -
     script = [call("delete_file", path="a"), "Hello."]
     chat = await talk(script, f"Delete a\r{CTRL_C}Hi\r{CTRL_D}", tools=[delete_file])
     assert deleted == []
-    assert "Stopped. Never begun: delete_file." in chat.shown
+    assert "Stopped. Not started: delete_file." in chat.shown
     assert "Hello." in chat.shown
 
 
@@ -208,7 +208,7 @@ async def test_a_run_that_cannot_begin_is_one_line() -> None:
     assert chat.fake.requests == []
 
 
-def _twice_the_same_tool(conversation: Conversation) -> None:
+def _twice_the_same_tool(conversation: TerminalChat) -> None:
     conversation._client._tools = (get_weather, get_weather.function, get_weather.function)
 
 
@@ -232,7 +232,7 @@ async def test_calls_of_tools_that_are_only_declared_do_not_break_the_chat() -> 
     declared = FunctionDeclaration("book_flight", "Books a flight.")
     script = [call("book_flight"), "Hello."]
     chat = await talk(script, f"Book\rHi\r{CTRL_D}", tools=[declared])
-    assert "The model asks for tools that cannot be run here." in chat.shown
+    assert "The model called a tool that only the caller can run." in chat.shown
     assert [m["role"] for m in chat.asked(1)] == ["user", "assistant", "tool", "user"]
 
 
@@ -241,17 +241,17 @@ async def test_calls_of_tools_that_are_only_declared_do_not_break_the_chat() -> 
 
 async def test_ctrl_c_twice_at_the_prompt_leaves() -> None:
     chat = await talk([], CTRL_C + CTRL_C)
-    assert chat.shown.count("Ctrl-C again, or Ctrl-D, leaves.") == 1
+    assert chat.shown.count("Ctrl-C again, or Ctrl-D, exits.") == 1
 
 
 async def test_ctrl_c_clears_the_line_and_a_line_in_between_starts_the_count_anew() -> None:
     keys = f"wrong{CTRL_C}Hi\r{CTRL_C}more{CTRL_C}{CTRL_C}"
     chat = await talk(["Hello."], keys)
     assert [m["content"] for m in chat.asked(0)] == ["Hi"]
-    assert chat.shown.count("Ctrl-C again, or Ctrl-D, leaves.") == 3
+    assert chat.shown.count("Ctrl-C again, or Ctrl-D, exits.") == 3
 
 
-# Commands.
+# SlashCommands.
 
 
 async def test_help_names_every_command() -> None:
@@ -270,14 +270,14 @@ async def test_help_names_every_command() -> None:
 
 async def test_an_unknown_command_names_the_nearest() -> None:
     chat = await talk([], "/sav x\r/quit\r")
-    assert "there is no command /sav; did you mean /save? /help lists them" in chat.shown
+    assert "unknown command /sav (did you mean /save?); /help lists all commands" in chat.shown
 
 
 async def test_tools_are_listed_with_what_they_do_and_which_ask() -> None:
     chat = await talk([], "/tools\r/quit\r", tools=[get_weather, delete_file])
     assert "get_weather   The weather of a city" in chat.shown
     assert "It is made up" not in chat.shown
-    assert "Deletes a file. (asks first)" in chat.shown
+    assert "Deletes a file. (needs approval)" in chat.shown
     assert "No tools" in (await talk([], "/tools\r/quit\r")).shown
 
 
@@ -316,7 +316,7 @@ async def test_retry_asks_the_last_question_again_as_if_it_had_not_been_answered
 
 async def test_there_is_nothing_to_retry_at_the_beginning_or_after_a_clear() -> None:
     chat = await talk(["One.", "Two."], "/retry\rHi\r/clear\r/retry\rHi\r/quit\r")
-    assert chat.shown.count("there is nothing to ask again") == 2
+    assert chat.shown.count("no question to ask again") == 2
     assert [m["content"] for m in chat.asked(1)] == ["Hi"]
 
 
@@ -342,11 +342,11 @@ async def test_a_saved_chat_is_gone_on_with(tmp_path: Path) -> None:
     keys = f"Weather?\r/save {file}\r/quit\r"
     await talk(script, keys, tools=[get_weather], system="Be kind.")
 
-    def resume(conversation: Conversation) -> None:
+    def resume(conversation: TerminalChat) -> None:
         conversation.resume(read_messages(file))
 
     chat = await talk(["Sunny!"], "/retry\r/quit\r", before=resume)
-    assert "Going on after 4 messages." in chat.shown
+    assert "Continuing after 4 messages." in chat.shown
     assert [m["content"] for m in chat.asked(0)] == ["Be kind.", "Weather?"]
 
 
@@ -357,7 +357,7 @@ async def test_saving_does_not_overwrite_what_is_not_a_chat(tmp_path: Path) -> N
     keys = "Hi\r" + "".join(f"/save {place}\r" for place in saves)
     chat = await talk(["Hello."], f"{keys}/quit\r")
     assert file.read_text() == "precious"
-    assert "is there and is not a saved chat" in chat.shown.replace("\n", " ")
+    assert "exists and is not a saved chat" in chat.shown.replace("\n", " ")
     assert "cannot write" in chat.shown
     assert "/save needs a file" in chat.shown
     assert chat.shown.count("Saved.") == 2
@@ -383,7 +383,7 @@ async def test_a_number_of_rounds_that_cannot_be_is_refused_at_once() -> None:
 async def test_the_round_limit_is_kept_and_told() -> None:
     script = [call("get_weather", city="Paris"), "I do not know."]
     chat = await talk(script, f"Weather?\r{CTRL_D}", tools=[get_weather], max_rounds=1)
-    assert "last round, tools are off" in chat.shown
+    assert "last round, without tools" in chat.shown
     assert "The round limit was reached" in chat.shown
 
 
@@ -395,7 +395,7 @@ async def test_saved_instructions_stand_over_configured_ones_and_under_ones_own(
     own: str | None, configured: str | None, expected: str
 ) -> None:
     with FakeOpenAI() as fake:
-        conversation = Conversation(chosen(fake, system=configured), system=own)
+        conversation = TerminalChat(chosen(fake, system=configured), system=own)
         conversation.resume([Message.system("saved"), Message.user("Hi")])
         assert conversation.system == expected
         await conversation.aclose()
@@ -425,7 +425,7 @@ def test_without_a_terminal_the_way_to_do_it_is_named(capsys: pytest.CaptureFixt
 async def test_the_runs_of_a_chat_are_kept_together_until_it_is_cleared(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
     with FakeOpenAI(["One.", "Two.", "Three."]) as fake:
-        conversation = Conversation(msgspec.structs.replace(chosen(fake), runs=file))
+        conversation = TerminalChat(msgspec.structs.replace(chosen(fake), runs=file))
         for question in ("First", "Second", "Third"):
             if question == "Third":
                 conversation.clear()

@@ -211,7 +211,7 @@ def test_a_saved_chat_is_gone_on_with(home: Path) -> None:
         environ = {"OPENAI_BASE_URL": fake.base_url, "WINDLASS_MODEL": "openai/gpt-5-mini"}
         command = [sys.executable, "-m", "windlass", "chat", "--resume", "chat.json"]
         with Terminal(command, home, environ) as terminal:
-            terminal.wait_for("Going on after 2 messages.", PROMPT)
+            terminal.wait_for("Continuing after 2 messages.", PROMPT)
             terminal.press("Up")
             terminal.wait_for("> I am Ada")
             terminal.press("Enter")
@@ -254,7 +254,7 @@ def test_commands_are_completed_and_lines_cleared(home: Path) -> None:
         terminal.type("half a line")
         terminal.wait_for("> half a line")
         terminal.press("C-c")
-        terminal.wait_for("Ctrl-C again, or Ctrl-D, leaves.\n>\n")
+        terminal.wait_for("Ctrl-C again, or Ctrl-D, exits.\n>\n")
         terminal.press("C-c")
         terminal.wait_for("exit code 0")
 

@@ -161,8 +161,8 @@ def test_a_stop_says_what_was_cancelled_and_what_may_have_had_an_effect() -> Non
         RunEnded("stopped"),
     )
     assert view.blocks[-1] == Notice(
-        "Stopped. May have had an effect: send_mail. Cancelled without one: get_weather."
-        " Never begun: get_weather.",
+        "Stopped. May have had an effect: send_mail. Cancelled without an effect: get_weather."
+        " Not started: get_weather.",
         "warning",
     )
 
@@ -218,7 +218,7 @@ def test_the_round_budget_is_told_and_that_the_tools_are_off() -> None:
     view = view_of(RoundStarted(2, "awaiting_final_response"), max_rounds=2)
     assert view.budget == "round 2 of 2"
     view.add(RoundStarted(3, "awaiting_final_response"))
-    assert view.budget == "last round, tools are off"
+    assert view.budget == "last round, without tools"
 
 
 def test_an_ended_run_has_its_usage_time_and_reason() -> None:

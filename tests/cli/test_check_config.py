@@ -81,7 +81,7 @@ def test_without_a_file_the_environment_is_checked(
     assert main(["check-config"]) == 0
     assert capsys.readouterr().out == (
         "no windlass.toml here; the environment: 2 models, 1 tool, 0 keys;"
-        " any provider/model is served\n"
+        " serves any provider/model\n"
     )
     monkeypatch.setenv("WINDLASS_PORT", "many")
     assert main(["check-config"]) == 1

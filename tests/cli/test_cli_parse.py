@@ -138,7 +138,7 @@ def test_a_line_that_cannot_be_read_gets_its_error_and_the_rest_go_on(program: P
     assert [error.split(":")[0] for error in said] == [f"line {n}" for n in range(1, 8)]
     assert "not valid JSON" in said[0]
     assert "not a JSON object" in said[2]
-    assert "needs 'text'" in said[3]
+    assert "'text' is missing" in said[3]
     assert "unknown format" in said[4]
     assert "not a tool" in said[6]
     assert all(answer["content"] == "" and answer["calls"] == [] for answer in answers[:-1])

@@ -92,7 +92,7 @@ async def test_the_printed_curl_line_is_answered_with_the_help_of_a_tool(banner:
 async def test_the_page_stands_first_and_the_runs_are_kept(banner: str) -> None:
     address = address_in(banner)
     assert banner.index(f"Open {address} in a browser.") < banner.index("curl ")
-    assert re.search(r"Its runs are kept in .+demo\.db\.", banner)
+    assert re.search(r"Runs are stored in .+demo\.db\.", banner)
     async with aiohttp.ClientSession() as session, session.get(address) as response:
         assert "<!doctype html>" in (await response.text()).lower()
 
@@ -132,7 +132,7 @@ def test_without_a_place_for_its_runs_the_demo_goes_without(
     monkeypatch.setenv("WINDLASS_STATE_DIR", str(tmp_path / "file" / "state"))
     runs, said = demo._runs()
     assert runs.path is None
-    assert said.startswith("Its runs are not kept: ")
+    assert said.startswith("Runs are not stored: ")
 
 
 def test_a_file_that_cannot_be_its_runs_is_left_alone(
@@ -143,7 +143,7 @@ def test_a_file_that_cannot_be_its_runs_is_left_alone(
     damaged.write_text("something else" * 100)
     runs, said = demo._runs()
     assert runs.path is None
-    assert said.startswith(f"Its runs are not kept: {damaged}")
+    assert said.startswith(f"Runs are not stored: {damaged}")
     assert damaged.read_text() == "something else" * 100
 
 

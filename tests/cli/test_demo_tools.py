@@ -57,7 +57,7 @@ async def test_units_are_converted(value: float, given: str, wanted: str, conver
 
 async def test_a_length_is_no_weight() -> None:
     asked = '{"value": 1, "from_unit": "mile", "to_unit": "kg"}'
-    assert await answer_of("convert_units", asked) == "'mile' cannot be converted into 'kg'."
+    assert await answer_of("convert_units", asked) == "Cannot convert 'mile' to 'kg'."
 
 
 @pytest.mark.parametrize("place", ["Tokyo", "new york", "Europe/Paris", "UTC"])

@@ -97,7 +97,7 @@ def test_people_read_a_line_for_each_check_and_the_fix_under_it(
     for name, remedy in REMEDIES.items():
         [place] = [n for n, line in enumerate(lines) if line.startswith(f"missing  {name}: ")]
         assert lines[place + 1] == f"         fix: {remedy}"
-    assert lines[-1].startswith("Nothing can run yet")
+    assert lines[-1].startswith("No model is usable yet")
 
 
 def test_a_key_is_enough_and_its_value_is_not_shown(
@@ -212,7 +212,7 @@ def test_a_cache_that_cannot_be_written_to_is_a_problem(
     else:
         monkeypatch.setattr("os.access", lambda path, mode: False)
     check = doctor()["cache folder"]
-    assert (check["state"], "cannot be written to" in check["detail"]) == ("problem", True)
+    assert (check["state"], "cannot write to" in check["detail"]) == ("problem", True)
 
 
 def test_the_problems_of_the_configuration_are_told_with_their_lines(
@@ -238,8 +238,8 @@ def test_a_default_model_that_cannot_be_used_is_not_called_ready(
 ) -> None:
     (here / "windlass.toml").write_text('[models.fast]\ntarget = "openai/gpt-test"\n')
     last = doctor.lines()[-1]
-    assert last.startswith("These can be used: local/qwen")
-    assert last.endswith("Without --model it is 'fast', which cannot.")
+    assert last.startswith("Usable: local/qwen")
+    assert last.endswith("The default model, 'fast', is not usable.")
 
 
 def test_a_port_that_is_taken_is_a_problem(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:

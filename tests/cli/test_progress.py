@@ -36,9 +36,9 @@ def shown(stream: io.StringIO, *, quiet: bool = False) -> str:
 def test_without_rich_there_is_a_line_for_each_tenth(monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "rich")
     assert shown(Terminal()).splitlines() == [
-        "Joining the model's weights, once: 0%",
-        "Joining the model's weights, once: 50%",
-        "Joining the model's weights, once: 100%",
+        "Joining the model's weights (only once): 0%",
+        "Joining the model's weights (only once): 50%",
+        "Joining the model's weights (only once): 100%",
         "Loading the model: 0%",
         "Loading the model: 100%",
     ]
@@ -47,7 +47,7 @@ def test_without_rich_there_is_a_line_for_each_tenth(monkeypatch: pytest.MonkeyP
 def test_with_rich_there_is_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     text = shown(Terminal())
-    assert "Joining the model's weights, once" in text
+    assert "Joining the model's weights (only once)" in text
     assert "100%" in text
     assert text.endswith("\x1b[2K")
 

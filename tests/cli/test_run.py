@@ -146,7 +146,7 @@ def test_a_failure_is_an_object_too_for_those_who_read_json(upstream: Upstream, 
     ("words", "said"),
     [
         (["Hi", "--tools", "none.py"], "'none.py': there is no file"),
-        (["Hi", "--model", "nobody/gpt"], "a model's name is provider/model"),
+        (["Hi", "--model", "nobody/gpt"], "unknown model 'nobody/gpt': use provider/model"),
         (["Hi", "--image", "tools.py"], "--image: tools.py does not have the name of an image"),
         (["Hi", "--image", "no.png"], "--image: cannot read no.png: No such file"),
         ([""], "the prompt is empty"),
@@ -187,7 +187,7 @@ def test_a_tool_that_asks_first_is_denied_where_nobody_can_be_asked(
     ran = run("Pay 5.", "--tools", "tools.py")
     assert ran.code == 0
     assert "denied" in ran.error
-    assert "nobody to ask" in fake.requests[1].body["messages"][-1]["content"]
+    assert "no terminal to ask" in fake.requests[1].body["messages"][-1]["content"]
 
 
 @pytest.mark.parametrize(("answer", "seen"), [("yes", "paid 5"), ("no", "approvals are off")])
@@ -215,7 +215,7 @@ def test_a_failure_at_once_is_told_without_a_count_of_no_tokens(
     upstream(refuse(400, "too hot today"))
     ran = run("Weather?", "--model", "openai/gpt-test")
     assert ran.error == (
-        "openai/gpt-test (it was asked for); tools: none\nwindlass: too hot today (HTTP 400)\n"
+        "openai/gpt-test (requested); tools: none\nwindlass: too hot today (HTTP 400)\n"
     )
 
 

@@ -167,7 +167,7 @@ def test_an_approval_waits_for_another_process_where_nobody_can_be_asked(
 ) -> None:
     fake = upstream(call("pay", amount=5), "Done.")
     with client() as (process, run_id), beginning("follow", run_id) as follower:
-        read_lines_to(follower.stderr, "waits for an approval: windlass runs approve")
+        read_lines_to(follower.stderr, "needs approval: windlass runs approve")
         process.kill()
         process.wait(30)
         follower.kill()

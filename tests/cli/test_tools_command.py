@@ -117,8 +117,8 @@ def test_without_a_file_the_environment_may_name_them(
 def test_without_any_tools_the_remedy_is_said(tools: Tools) -> None:
     code, out, error = tools.outcome("list")
     assert (code, out) == (2, "")
-    assert "no tools are named: there is no windlass.toml" in error
-    assert "give a file, such as tools.py" in error
+    assert "no tools: there is no windlass.toml" in error
+    assert "name a file, such as tools.py" in error
 
 
 def test_a_schema_is_that_of_the_parameters(tools: Tools) -> None:
@@ -231,10 +231,10 @@ def test_a_tool_that_crashes_is_an_error(tools: Tools) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["call", "get_wether"], "there is no tool 'get_wether'; did you mean 'get_weather'?"),
-        (["schema", "nothing"], "there is no tool 'nothing'; known are: add, crash"),
+        (["call", "get_wether"], "unknown tool 'get_wether'; did you mean 'get_weather'?"),
+        (["schema", "nothing"], "unknown tool 'nothing'; known are: add, crash"),
         (["call", "add", "--arg", "numbers"], "--arg must be name=value, such as city=Paris"),
-        (["call", "add", "[1]", "--arg", "a=1"], "beside --arg the arguments must be a JSON"),
+        (["call", "add", "[1]", "--arg", "a=1"], "with --arg, the arguments must be a JSON"),
     ],
 )
 def test_what_cannot_be_called_exits_with_2(tools: Tools, words: list[str], said: str) -> None:

@@ -129,9 +129,9 @@ async def test_other_hosts_need_a_key_and_may_name_web_pages() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--http", "--host", "0.0.0.0"], "without --key anybody who reaches '0.0.0.0'"),
+        (["--http", "--host", "0.0.0.0"], "without --key, any client that reaches '0.0.0.0'"),
         (["--http", "--key", "secret"], "must be 'sha256:' and 64 hexadecimal digits"),
-        (["--origin", "https://x.example"], "--origin goes with --http"),
+        (["--origin", "https://x.example"], "--origin needs --http"),
         (["--tools", "no_such_file.py"], "there is no file"),
     ],
 )

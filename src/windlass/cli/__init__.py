@@ -1,7 +1,6 @@
-"""The command line: `windlass COMMAND`. Each command is a file of its own, loaded when asked for.
+"""The command line: `windlass COMMAND`. Each command has its own module, which is loaded on demand.
 
-Exit codes: 0 all is well, 1 something could not be done, 2 the command was given wrongly,
-130 interrupted. `windlass run` knows one more: 3, a run without a full answer.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 a run without a full answer, 130 Ctrl-C.
 """
 
 import argparse
@@ -15,40 +14,40 @@ from windlass import __version__
 from windlass.errors import ConfigError, WindlassError
 
 if TYPE_CHECKING:
-    from windlass.cli.arguments import Parser
+    from windlass.cli.arguments import CommandParser
 
 
-class Command(Protocol):
-    """A command's module."""
+class CommandModule(Protocol):
+    """The module of a command."""
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Says what the command takes."""
+        """Adds the arguments of the command to the parser."""
         ...
 
     def run(self, options: argparse.Namespace) -> int:
-        """Does it; the exit code."""
+        """Executes the command; returns the exit code."""
         ...
 
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("windlass.cli.run", "ask a model, with tools, and write its answer"),
-    "chat": ("windlass.cli.chat", "talk with a model in the terminal"),
-    "tools": ("windlass.cli.tools", "list tools, show their schemas, call one by hand"),
-    "models": ("windlass.cli.models", "say which models can be used"),
-    "demo": ("windlass.cli.demo", "serve a model of this machine with a few tools: no key needed"),
-    "serve": ("windlass.cli.serve", "serve models and tools behind the OpenAI wire"),
-    "runs": ("windlass.cli.runs", "list, follow, export and go on with runs that are kept"),
+    "run": ("windlass.cli.run", "ask a model, execute its tools, and print the answer"),
+    "chat": ("windlass.cli.chat", "chat with a model in the terminal"),
+    "tools": ("windlass.cli.tools", "list tools, show their schemas, or call one"),
+    "models": ("windlass.cli.models", "list the usable models"),
+    "demo": ("windlass.cli.demo", "serve a local model with a few tools, without a key"),
+    "serve": ("windlass.cli.serve", "serve models and tools over OpenAI's API"),
+    "runs": ("windlass.cli.runs", "list, follow, export and resume stored runs"),
     "worker": ("windlass.cli.worker", "offer tools to gateways on other machines, over NATS"),
     "mcp": ("windlass.cli.mcp", "offer tools to other programs as an MCP server"),
-    "init": ("windlass.cli.init", "write a windlass.toml and tools to begin with"),
-    "check-config": ("windlass.cli.check_config", "say what is wrong with a windlass.toml"),
-    "doctor": ("windlass.cli.doctor", "say what is here, what is missing, and how to get it"),
-    "keys": ("windlass.cli.keys", "make a key for the gateway"),
-    "aistudio": ("windlass.cli.aistudio", "sign in to AI Studio's page, or check its selectors"),
+    "init": ("windlass.cli.init", "write a windlass.toml and example tools"),
+    "check-config": ("windlass.cli.check_config", "check a windlass.toml for problems"),
+    "doctor": ("windlass.cli.doctor", "check the installation and show how to fix problems"),
+    "keys": ("windlass.cli.keys", "create a key for the gateway"),
+    "aistudio": ("windlass.cli.aistudio", "sign in to the AI Studio page, or check its selectors"),
     "parse": ("windlass.cli.parse", "read the tool calls in a model's text"),
-    "completion": ("windlass.cli.completion", "write a script for your shell's completion"),
+    "completion": ("windlass.cli.completion", "print a completion script for your shell"),
 }
-"""Each command's module and what its help says."""
+"""The module and the help text of each command."""
 
 EPILOG = """\
 examples:
@@ -57,11 +56,11 @@ examples:
   windlass serve
   windlass doctor
 
-`windlass COMMAND --help` has more, with examples."""
+`windlass COMMAND --help` shows the options and examples of a command."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; the exit code. Wrong usage exits with 2."""
+    """Executes the command; returns the exit code. Wrong usage exits with 2."""
     given = list(sys.argv[1:] if argv is None else argv)
     wanted = next((word for word in given if not word.startswith("-")), None)
     parser, modules = _parser_with([wanted] if wanted else [])
@@ -72,30 +71,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     try:
         code = modules[0].run(options)
-        sys.stdout.flush()  # here, where a broken pipe is caught
+        sys.stdout.flush()  # here, because BrokenPipeError is handled below
     except ConfigError as error:
-        return _complain(parser, error, 2)
+        return _report(parser, error, 2)
     except WindlassError as error:
-        return _complain(parser, error, 1)
+        return _report(parser, error, 1)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python must not fail again when it flushes.
+        # The reader of stdout is gone. Python must not fail again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """The parser with what every command takes."""
+    """The parser with the arguments of all commands."""
     return _parser_with(COMMANDS)[0]
 
 
-def _parser_with(wanted: Collection[str]) -> "tuple[Parser, list[Command]]":
-    """The parser, and the modules of those commands: no others are loaded."""
-    from windlass.cli.arguments import Parser
+def _parser_with(wanted: Collection[str]) -> "tuple[CommandParser, list[CommandModule]]":
+    """The parser and the modules of the wanted commands; no other module is loaded."""
+    from windlass.cli.arguments import CommandParser
 
-    parser = Parser(
+    parser = CommandParser(
         prog="windlass",
         description="Automatic tool execution for any language model.",
         epilog=EPILOG,
@@ -103,20 +102,20 @@ def _parser_with(wanted: Collection[str]) -> "tuple[Parser, list[Command]]":
     )
     parser.add_argument("--version", action="version", version=f"windlass {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
-    modules: list[Command] = []
-    for name, (place, said) in COMMANDS.items():
+    modules: list[CommandModule] = []
+    for name, (place, text) in COMMANDS.items():
         command = commands.add_parser(
-            name, help=said, formatter_class=argparse.RawDescriptionHelpFormatter
+            name, help=text, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         if name in wanted:
-            module = cast("Command", cast("object", import_module(place)))
+            module = cast("CommandModule", cast("object", import_module(place)))
             module.configure(command)
             modules.append(module)
     return parser, modules
 
 
-def _complain(parser: argparse.ArgumentParser, error: Exception, code: int) -> int:
-    # The library's advice names a parameter, which the command line does not have.
-    said = str(error).replace("pass api_key= or set ", "set ")
-    sys.stderr.write(f"{parser.prog}: {said}\n")
+def _report(parser: argparse.ArgumentParser, error: Exception, code: int) -> int:
+    # The library's message names a parameter that the command line does not have.
+    text = str(error).replace("pass api_key= or set ", "set ")
+    sys.stderr.write(f"{parser.prog}: {text}\n")
     return code

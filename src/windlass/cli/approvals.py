@@ -1,4 +1,4 @@
-"""Who says yes to a tool that asks first, when a command runs it."""
+"""Approval of tools on the command line: `--approve`, or a question in the terminal."""
 
 import sys
 import threading
@@ -19,39 +19,39 @@ _TERMINAL = Path("/dev/tty")
 
 
 def approval_hook(answering: Answering | None) -> ApprovalHook:
-    """The hook for the answer that was given; without one, a person is asked if one is there.
+    """The hook for `--approve`. Without it, asks on a terminal and denies elsewhere.
 
-    Raises `ConfigError` if somebody is to be asked and there is no terminal.
+    Raises `ConfigError` for `ask` without a terminal.
     """
     match answering:
         case "yes":
             return lambda call: True
         case "no":
-            return _refused("approvals are off: --approve no")
+            return _denied("approvals are off: --approve no")
         case "ask" if not _can_ask():
-            raise ConfigError("--approve ask needs a terminal; without one it is yes or no")
+            raise ConfigError("--approve ask needs a terminal; use yes or no")
         case None if not _can_ask():
-            return _refused("it needs an approval, and there is nobody to ask; see --approve")
+            return _denied("it needs approval, and there is no terminal to ask; see --approve")
         case _:
             return _Asker()
 
 
 class _Asker:
-    """Asks one question at a time, however many tools wait."""
+    """Asks about one call at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
     def __call__(self, call: FunctionCall) -> Approval:
         with self._lock, _terminal() as (questions, answers):
-            # One line: what a model puts into arguments must not look like another question.
+            # One line: arguments of a model must not look like another question.
             questions.write(f"Run {visible(call.name)} {one_line(call.json)}? [y/N] ")
             questions.flush()
-            said = answers.readline().strip().lower()
-        return Approval(said in ("y", "yes"), reason="the user said no")
+            answer = answers.readline().strip().lower()
+        return Approval(answer in ("y", "yes"), reason="the user said no")
 
 
-def _refused(reason: str) -> ApprovalHook:
+def _denied(reason: str) -> ApprovalHook:
     return lambda call: Approval(False, reason=reason)
 
 
@@ -67,7 +67,7 @@ def _can_ask() -> bool:
 
 @contextmanager
 def _terminal() -> Generator[tuple[TextIO, TextIO]]:
-    """Where to ask and where to read: stdin may have been the prompt."""
+    """Where to ask and where to read: stdin may contain the prompt."""
     if sys.stdin.isatty():
         yield sys.stderr, sys.stdin
         return

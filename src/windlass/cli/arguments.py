@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """An `ArgumentParser` that suggests a correction for a mistyped command or option."""
 
     def check_options(self, words: Sequence[str]) -> None:
@@ -31,9 +31,9 @@ class Parser(argparse.ArgumentParser):
             if not any(option.startswith(name) for option in known):
                 parsers[-1].error(f"unknown option {name!r}{_suggestion(name, known)}")
 
-    def _parsers_for(self, words: Sequence[str]) -> "list[Parser] | None":
+    def _parsers_for(self, words: Sequence[str]) -> "list[CommandParser] | None":
         """The parser and its selected sub-parsers; None if a command is missing or unknown."""
-        found: list[Parser] = [self]
+        found: list[CommandParser] = [self]
         plain = [word for word in words if not word.startswith("-")]
         if not plain:
             return found
@@ -45,9 +45,9 @@ class Parser(argparse.ArgumentParser):
             found.append(choices[name])
         return found
 
-    def _commands(self) -> "dict[str, Parser]":
+    def _commands(self) -> "dict[str, CommandParser]":
         groups = [action.choices for action in self._actions if action.nargs == argparse.PARSER]
-        return cast("dict[str, Parser]", groups[0]) if groups else {}
+        return cast("dict[str, CommandParser]", groups[0]) if groups else {}
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = action.choices

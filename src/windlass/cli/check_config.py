@@ -1,4 +1,4 @@
-"""`windlass check-config`: what is wrong with a gateway's configuration."""
+"""`windlass check-config`: checks the configuration of a gateway."""
 
 import argparse
 import os
@@ -9,18 +9,18 @@ from windlass.gateway.config import CONFIG_NAME, GatewayConfig, examine_config, 
 from windlass.gateway.config.tool_loading import load_tools
 
 DESCRIPTION = """\
-Reads windlass.toml, loads its tool modules, and writes each problem on a line of its own:
+Reads windlass.toml, loads its tool modules, and prints each problem on its own line:
   windlass.toml:12: models.fast.target: there is no provider 'gemeni'; did you mean 'gemini'?
-The environment is checked too. No model is called."""
+It also checks the environment. No model is called."""
 
 EPILOG = """\
 examples:
   windlass check-config
   windlass check-config /etc/windlass/windlass.toml
 
-Without FILE it is the windlass.toml of the current directory, and if there is none, what the
-environment alone sets up. The exit code is 0 when it can be served, 1 when it cannot. Warnings
-do not count."""
+Without FILE, it checks windlass.toml in the current directory, or only the environment if there is
+none. The exit code is 0 if the gateway can serve the configuration, 1 if not. Warnings do not
+change it."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +49,7 @@ def _summary(config: GatewayConfig) -> str:
         )
     )
     if config.path is None:
-        return f"no {CONFIG_NAME} here; the environment: {counts}; any provider/model is served"
+        return f"no {CONFIG_NAME} here; the environment: {counts}; serves any provider/model"
     return f"{config.path}: {counts}"
 
 

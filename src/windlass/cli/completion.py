@@ -1,4 +1,4 @@
-"""`windlass completion`: a script that lets a shell complete our commands."""
+"""`windlass completion`: prints a completion script for a shell."""
 
 import argparse
 import sys
@@ -8,10 +8,10 @@ from windlass.errors import ConfigError
 SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
 
 DESCRIPTION = """\
-Writes a script to stdout that completes commands and options after `windlass` and Tab."""
+Prints a script that completes commands and options of `windlass` with Tab."""
 
 EPILOG = """\
-examples, once for all:
+examples, for all shells that you start:
   windlass completion bash > ~/.local/share/bash-completion/completions/windlass
   windlass completion zsh > ~/.zfunc/_windlass
       # and in ~/.zshrc, before compinit: fpath+=~/.zfunc
@@ -21,10 +21,10 @@ examples, once for all:
   windlass completion powershell > windlass.ps1
       # and in $PROFILE: . the path of windlass.ps1
 
-for this shell alone:
+for the current shell only:
   eval "$(windlass completion bash)"
 
-It needs shtab, which is in the extra `cli`: pip install 'windlass[cli]'"""
+It needs shtab, which the extra `cli` installs: pip install 'windlass[cli]'"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

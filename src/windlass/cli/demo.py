@@ -1,4 +1,4 @@
-"""`windlass demo`: the gateway with a model of this machine and a few tools: no key, no network."""
+"""`windlass demo`: the gateway with a local model and a few tools, without a key or a network."""
 
 import argparse
 import asyncio
@@ -16,33 +16,33 @@ from windlass.runs.sqlite.database import connect
 from windlass.settings import state_directory
 
 DESCRIPTION = """\
-Serves a small language model that runs on this machine, with tools for the weather, the time,
-arithmetic and units: on a page for your browser, and behind OpenAI's wire. It needs no key and no
-network. Its runs are kept, and found again when it is started again."""
+Serves a small language model on this machine, with tools for the weather, the time, arithmetic and
+units: in the console in your browser, and over OpenAI's API. It needs no key and no network. Runs
+are stored and are available again after a restart."""
 
 EPILOG = """\
 examples:
   windlass demo
-  windlass demo --model smol --port 8081      # the light model: quick, and not very bright
+  windlass demo --model smol --port 8081      # the small model: faster, but less capable
   MODEL=smol windlass demo"""
 
 BANNER = """
 Open {address} in a browser.
 
 Windlass listens on {address} with the model {model} and the tools {tools}.
-{kept}
+{storage}
 
-Ask it something from here:
+Ask it something in a terminal:
   curl {address}/v1/chat/completions -H 'Content-Type: application/json' \\
     -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "{prompt}"}}]}}'
 
 Or with the openai SDK:
   OpenAI(base_url="{address}/v1", api_key="none")
 
-Ctrl-C ends it. The model reads about its tools now, so that the first answer comes sooner.
+Ctrl-C stops it. The model is reading its tool declarations, which makes the first answer faster.
 """
 PROMPT = "What is the weather in Paris?"
-DEFAULT, LIGHT = "qwen", "smol"
+DEFAULT, SMALL = "qwen", "smol"
 FILE = "demo.db"
 
 
@@ -51,10 +51,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         default=os.environ.get("MODEL") or None,
-        help=f"{DEFAULT}, {LIGHT} or a GGUF file (default: MODEL, else {DEFAULT})",
+        help=f"{DEFAULT}, {SMALL} or a GGUF file (default: MODEL or {DEFAULT})",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="an address of this machine alone")
-    parser.add_argument("--port", type=port_number, default=8080, help="0 takes any that is free")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="the address to listen on (default: only this machine)"
+    )
+    parser.add_argument("--port", type=port_number, default=8080, help="0: any free port")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -69,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         ) from error
     name, model = _model(options.model)
     names = tuple(tool.name for tool in TOOLS)
-    runs, kept = _runs()
+    runs, storage = _runs()
     config = GatewayConfig(
         server=ServerConfig(host=options.host, port=options.port),
         models={name: ModelConfig(name=name, target=model.name, tools=names)},
@@ -80,8 +82,8 @@ def run(options: argparse.Namespace) -> int:
         asyncio.run(model.load(on_progress))
 
     def listening(address: str) -> None:
-        told = {"model": name, "tools": ", ".join(names), "kept": kept, "prompt": PROMPT}
-        sys.stderr.write(BANNER.format(address=address, **told))
+        values = {"model": name, "tools": ", ".join(names), "storage": storage, "prompt": PROMPT}
+        sys.stderr.write(BANNER.format(address=address, **values))
         sys.stderr.flush()
 
     serve(app, listening)
@@ -89,28 +91,28 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _runs() -> tuple[RunsConfig, str]:
-    """Where the demo keeps its runs, and what it says of that."""
+    """Where the demo stores its runs, and the line about it in the banner."""
     file = state_directory() / FILE
     try:
-        connect(file).close()  # one that cannot be had is better known now than at every request
+        connect(file).close()  # report an unusable file now, not at every request
     except StorageError as error:
-        return RunsConfig(), f"Its runs are not kept: {error}."
-    return RunsConfig(path=str(file)), f"Its runs are kept in {file}."
+        return RunsConfig(), f"Runs are not stored: {error}."
+    return RunsConfig(path=str(file)), f"Runs are stored in {file}."
 
 
-def _model(asked: str | None) -> tuple[str, LocalModel]:
-    """The model that is asked for; if none is, the best that is here. Raises `ConfigError`."""
-    if asked is not None:
-        return asked, _created(asked)
+def _model(requested: str | None) -> tuple[str, LocalModel]:
+    """The requested model, or the best installed one. Raises `ConfigError`."""
+    if requested is not None:
+        return requested, _created(requested)
     try:
         return DEFAULT, _created(DEFAULT)
     except ConfigError as error:
         try:
-            light = _created(LIGHT)
+            small = _created(SMALL)
         except ConfigError:
             raise error from None
-        sys.stderr.write(f"{error}\nGoing on with the light model, {LIGHT}.\n")
-        return LIGHT, light
+        sys.stderr.write(f"{error}\nUsing the small model, {SMALL}.\n")
+        return SMALL, small
 
 
 def _created(name: str) -> LocalModel:

@@ -10,22 +10,22 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from windlass import ToolError, tool
 
-UNDERSTOOD = "only numbers, + - * / // % ** and brackets are understood"
+SUPPORTED = "only numbers, + - * / // % ** and brackets are supported"
 _SKIES = ("sunny", "cloudy", "rainy", "windy", "foggy", "snowy")
 
 
 @tool(idempotent=True)
 def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> dict[str, Any]:
-    """Current weather of a city. (In this demo it is made up from the city's name.)
+    """Current weather of a city. (In this demo it is derived from the name of the city.)
 
     Args:
         city: The city's name, such as Paris.
         unit: The unit of the temperature.
     """
-    made_up = zlib.crc32(city.strip().lower().encode())
-    celsius = made_up % 35 - 5
+    checksum = zlib.crc32(city.strip().lower().encode())
+    celsius = checksum % 35 - 5
     degrees = celsius if unit == "celsius" else round(celsius * 9 / 5 + 32)
-    sky = _SKIES[made_up // 35 % len(_SKIES)]
+    sky = _SKIES[checksum // 35 % len(_SKIES)]
     return {"city": city, "temperature": degrees, "unit": unit, "sky": sky}
 
 
@@ -38,14 +38,14 @@ def get_time(place: str = "UTC") -> dict[str, str]:
     """
     zone = _zones().get(_plain(place))
     if zone is None:
-        raise ToolError(f"No time zone is known for {place!r}; try one such as Europe/Paris.")
+        raise ToolError(f"Unknown place {place!r}; try a time zone such as Europe/Paris.")
     now = datetime.now(ZoneInfo(zone))
     return {"place": place, "time": f"{now:%H:%M}", "date": f"{now:%Y-%m-%d}", "zone": zone}
 
 
 @cache
 def _zones() -> dict[str, str]:
-    """Time zones by their whole names and by their cities."""
+    """Time zones by name and by city."""
     names = sorted(available_timezones())
     cities = {_plain(name.rpartition("/")[2]): name for name in names if "/" in name}
     return cities | {_plain(name): name for name in names}
@@ -67,7 +67,7 @@ def calculate(expression: str) -> float:
     try:
         return _value(ast.parse(expression.strip(), mode="eval").body)
     except (SyntaxError, ValueError, ZeroDivisionError, OverflowError) as error:
-        raise ToolError(f"This cannot be calculated: {error}") from None
+        raise ToolError(f"Cannot calculate this: {error}") from None
 
 
 def _value(node: ast.expr) -> float:
@@ -81,7 +81,7 @@ def _value(node: ast.expr) -> float:
         case ast.BinOp(left=left, op=op, right=right):
             return _joined(op, _value(left), _value(right))
         case _:
-            raise ValueError(UNDERSTOOD)
+            raise ValueError(SUPPORTED)
 
 
 def _joined(op: ast.operator, left: float, right: float) -> float:
@@ -103,7 +103,7 @@ def _joined(op: ast.operator, left: float, right: float) -> float:
         case ast.Pow():
             raise ValueError("the power is too large")
         case _:
-            raise ValueError(UNDERSTOOD)
+            raise ValueError(SUPPORTED)
 
 
 _METRES = {
@@ -152,9 +152,9 @@ def convert_units(value: float, from_unit: str, to_unit: str) -> dict[str, Any]:
     """Converts a length, a weight, a volume or a temperature into another unit.
 
     Args:
-        value: How much there is.
-        from_unit: The unit that it is in, such as mile, pound, gallon or fahrenheit.
-        to_unit: The unit that it is wanted in, such as km, kg, litre or celsius.
+        value: The number to convert.
+        from_unit: The unit of the value, such as mile, pound, gallon or fahrenheit.
+        to_unit: The unit of the result, such as km, kg, litre or celsius.
     """
     given, wanted = _unit(from_unit), _unit(to_unit)
     for scale in (_METRES, _GRAMS, _LITRES):
@@ -163,7 +163,7 @@ def convert_units(value: float, from_unit: str, to_unit: str) -> dict[str, Any]:
     if given in _TO_CELSIUS and wanted in _FROM_CELSIUS:
         degrees = _FROM_CELSIUS[wanted](_TO_CELSIUS[given](value))
         return {"value": round(degrees, 2), "unit": wanted}
-    raise ToolError(f"{from_unit!r} cannot be converted into {to_unit!r}.")
+    raise ToolError(f"Cannot convert {from_unit!r} to {to_unit!r}.")
 
 
 _TO_CELSIUS: dict[str, Callable[[float], float]] = {
@@ -193,8 +193,8 @@ def repeat(message: str, count: int = 1) -> str:
     """Repeats a message, to test that tools are called.
 
     Args:
-        message: What to say.
-        count: How often.
+        message: The message.
+        count: How many times.
     """
     return " ".join([message] * max(0, min(count, 100)))
 

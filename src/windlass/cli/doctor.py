@@ -45,21 +45,21 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "opentelemetry.exporter.otlp.proto.http",
     ),
 }
-"""The modules that each extra of Windlass brings. The embedded model has lines of its own."""
+"""The modules that each extra installs. The embedded model has its own checks."""
 
 USES = {
-    "aistudio": "models behind a page of the browser",
-    "cli": "windlass chat, bars and completion",
+    "aistudio": "models of the AI Studio page",
+    "cli": "windlass chat, progress bars and completion",
     "fleet": "workers on other machines",
     "gateway": "windlass serve",
-    "mcp": "tools of MCP servers, and ours as one",
+    "mcp": "MCP servers, as a client and as a server",
     "otel": "traces",
 }
-_SPARE_BYTES = 64 * 1024 * 1024
+SPARE_BYTES = 64 * 1024 * 1024
 
 
 class Check(Struct, frozen=True, omit_defaults=True):
-    """One thing that was looked at, and the command that puts it right if it is not."""
+    """The result of one check, with the command that fixes a problem."""
 
     state: Literal["ok", "missing", "problem"]
     name: str
@@ -97,12 +97,12 @@ def _embedded_model() -> Iterator[Check]:
     if not is_installed(RUNTIME_MODULE):
         yield Check("missing", "local runtime", f"{RUNTIME_MODULE} not installed", QWEN.command)
     elif libgomp_is_missing():
-        detail = f"{RUNTIME_MODULE} is installed, and cannot be loaded without libgomp"
+        detail = f"{RUNTIME_MODULE} is installed, but needs libgomp"
         yield Check("problem", "local runtime", detail, LIBGOMP_COMMAND)
     else:
         yield _loaded_runtime()
     if libgomp_is_missing():
-        yield Check("missing", "libgomp", "the system's library is not there", LIBGOMP_COMMAND)
+        yield Check("missing", "libgomp", "the system library is not installed", LIBGOMP_COMMAND)
     else:
         yield Check("ok", "libgomp", "found, or not needed on this system")
     for weights in EMBEDDED:
@@ -115,7 +115,7 @@ def _loaded_runtime() -> Check:
         module = import_module(RUNTIME_MODULE)
     except ImportError as error:
         again = f"pip install --force-reinstall --no-deps {RUNTIME_MODULE}"
-        return Check("problem", "local runtime", f"it cannot be loaded: {error}", again)
+        return Check("problem", "local runtime", f"cannot load it: {error}", again)
     version = getattr(module, "__version__", "of an unknown version")
     return Check("ok", "local runtime", f"{RUNTIME_MODULE} {version}")
 
@@ -130,33 +130,33 @@ def _weights(weights: Weights) -> Check:
 
 
 def _cache() -> Check:
-    """Whether the default model's pieces are joined already, or could be."""
+    """Whether the cache contains the joined weights of the default model, or has room for them."""
     folder = cache_folder()
     try:
         joined = any(folder.glob(f"{QWEN.name}-*.gguf"))
-        ground = next(each for each in (folder, *folder.absolute().parents) if each.is_dir())
-        free = shutil.disk_usage(ground).free
+        parent = next(each for each in (folder, *folder.absolute().parents) if each.is_dir())
+        free = shutil.disk_usage(parent).free
     except OSError as error:
-        detail = f"{folder} cannot be read: {error.strerror}"
+        detail = f"cannot read {folder}: {error.strerror}"
         return Check("problem", "cache folder", detail, "export WINDLASS_CACHE=/another/folder")
-    said = f"{folder}, {_size(free)} free"
+    summary = f"{folder}, {_size(free)} free"
     if joined:
-        return Check("ok", "cache folder", f"{said}; local/{QWEN.name} is joined there")
-    if not os.access(ground, os.W_OK) or (folder.exists() and not folder.is_dir()):
-        detail = f"{folder} cannot be written to"
+        return Check("ok", "cache folder", f"{summary}; local/{QWEN.name} is joined there")
+    if not os.access(parent, os.W_OK) or (folder.exists() and not folder.is_dir()):
+        detail = f"cannot write to {folder}"
         return Check("problem", "cache folder", detail, "export WINDLASS_CACHE=/another/folder")
-    needed = QWEN.size + _SPARE_BYTES
+    needed = QWEN.size + SPARE_BYTES
     if free < needed:
-        detail = f"{said}; local/{QWEN.name} needs {_size(needed)}"
+        detail = f"{summary}; local/{QWEN.name} needs {_size(needed)}"
         return Check("problem", "cache folder", detail, "export WINDLASS_CACHE=/a/larger/disk")
-    return Check("ok", "cache folder", said)
+    return Check("ok", "cache folder", summary)
 
 
 def _configuration() -> Iterator[Check]:
     path = find_config(Path())
     config, problems = examine_config(path, os.environ)
     if path is None:
-        detail = "none here; the environment alone says what is served"
+        detail = "none here; only the environment configures the gateway"
         yield Check("missing", CONFIG_NAME, detail, "windlass init")
     elif not problems:
         count = len(config.models)
@@ -168,18 +168,18 @@ def _configuration() -> Iterator[Check]:
 
 
 def _port(server: ServerConfig) -> Check:
-    """Whether `windlass serve` could listen there now."""
+    """Whether the port of `windlass serve` is free."""
     where = f"{server.host}:{server.port}"
     try:
         family, kind, _, _, address = socket.getaddrinfo(
             server.host, server.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with socket.socket(family, kind) as listener:
-            if os.name == "posix":  # elsewhere it lets two listen at once
+            if os.name == "posix":  # on Windows, SO_REUSEADDR allows two listeners
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
     except OSError as error:
-        detail = f"{where} cannot be listened on: {error.strerror}"
+        detail = f"cannot listen on {where}: {error.strerror}"
         return Check("problem", "port", detail, "windlass serve --port 0")
     return Check("ok", "port", f"{where} is free")
 
@@ -189,23 +189,23 @@ def _size(count: int) -> str:
 
 
 DESCRIPTION = """\
-Looks at what Windlass can use here: its extras, the providers' keys, the browser and profile for
-aistudio/, the embedded model, the windlass.toml of this directory. Each line is ok, missing or
-problem, and under it is the command that puts it right. No model is called, no browser is started,
-and no key is shown."""
+Checks what Windlass can use here: its extras, the providers' keys, the browser and profile for
+aistudio/, the embedded model, and windlass.toml in this directory. Each line is ok, missing or
+problem, followed by the command that fixes it. No model is called, no browser is started, and no
+key is shown."""
 
 EPILOG = """\
 examples:
   windlass doctor
   windlass doctor --json | jq -r '.checks[] | select(.fix) | .fix'
 
-Not everything that is missing is needed: one model is enough. The exit code is 0 if there is one,
-1 if there is none."""
+You do not need everything that is missing: one usable model is enough. The exit code is 0 if there
+is one, 1 if there is none."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument("--json", action="store_true", help="write one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -228,13 +228,13 @@ def _lines(check: Check) -> str:
 
 def _conclusion(usable: list[KnownModel]) -> str:
     if not usable:
-        return "Nothing can run yet: one of the keys above, or the embedded model, is enough."
+        return "No model is usable yet: set one of the keys above, or install the embedded model."
     names = ", ".join(each.name for each in usable)
     try:
         chosen = choose_model(None)
     except ConfigError as error:
-        return f"These can be used: {names}. Without --model: {error}"
+        return f"Usable: {names}. Without --model: {error}"
     if not any(chosen.config.name in (each.name, each.target) for each in usable):
         name = chosen.config.name
-        return f"These can be used: {names}. Without --model it is {name!r}, which cannot."
+        return f"Usable: {names}. The default model, {name!r}, is not usable."
     return f"Ready: `windlass run` uses {chosen.config.target} ({chosen.because})."

@@ -1,4 +1,4 @@
-"""`windlass init`: a configuration and tools to begin with."""
+"""`windlass init`: writes a configuration and example tools."""
 
 import argparse
 import os
@@ -15,39 +15,39 @@ from windlass.gateway.config.environment import MODEL
 from windlass.models.local.weights import QWEN
 
 DESCRIPTION = """\
-Writes a windlass.toml with comments and a tools.py with working tools. The model is one that can
-be used here: that of WINDLASS_MODEL, else of a key that is set, else the embedded one."""
+Writes a windlass.toml with comments and a tools.py with working tools. The model is one that is
+usable here: WINDLASS_MODEL, otherwise a provider whose key is set, otherwise the embedded one."""
 
 EPILOG = """\
 examples:
   windlass init
   windlass init my-assistant
-  windlass init --force              # over what is there
+  windlass init --force              # overwrite existing files
 
-Nothing is overwritten without --force."""
+Existing files are overwritten only with --force."""
 
 TOOLS_NAME = "tools.py"
 FALLBACK = SERVICES[0].target
 
 CONFIG = """\
 # What `windlass run`, `windlass chat` and `windlass serve` use in this folder.
-# `windlass check-config` names every mistake with its line.
+# `windlass check-config` shows every mistake with its line.
 
 [models.assistant]                  # the name that clients use; the first model is the default
 target = {target}
-tools = ["get_weather", "get_time", "write_note"]   # out of the modules below
-max_rounds = 5                      # how often tools may be run for one answer
+tools = ["get_weather", "get_time", "write_note"]   # from the modules below
+max_rounds = 5                      # maximum number of rounds with tools for one answer
 # system = "Answer in one sentence."
 # mode = "auto"                     # auto, native or emulated function calling
 # api_key_env = "MY_KEY"            # the variable that holds the key, never the key itself
-# base_url = "http://localhost:8000/v1"   # a server of your own that speaks OpenAI's wire
+# base_url = "http://localhost:8000/v1"   # your own server with OpenAI's API
 
 {others}
 [tools]
-modules = ["tools.py"]              # files beside this one, or importable names
+modules = ["tools.py"]              # files next to this one, or importable names
 
 [runs]
-path = "windlass.db"                # runs are kept in this file: windlass runs list
+path = "windlass.db"                # runs are stored in this file: windlass runs list
 
 [server]                            # for `windlass serve`
 host = "127.0.0.1"                  # other addresses need [[keys]]: windlass keys new
@@ -70,22 +70,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
             type=Path,
             default=Path(),
             metavar="DIR",
-            help="where to write them; made if it is not there (default: here)",
+            help="the folder to write to; created if missing (default: this directory)",
         )
     )
-    parser.add_argument("--force", action="store_true", help="overwrite what is there")
+    parser.add_argument("--force", action="store_true", help="overwrite existing files")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises `ConfigError` for files that are there already or cannot be written."""
+    """Raises `ConfigError` for files that exist or cannot be written."""
     found = _available_target()
     written = {
         options.folder / CONFIG_NAME: _config(found or FALLBACK),
         options.folder / TOOLS_NAME: files("windlass.cli").joinpath("starter_tools.py").read_text(),
     }
-    if not options.force and (there := [str(path) for path in written if path.exists()]):
-        are = "are" if len(there) > 1 else "is"
-        raise ConfigError(f"{' and '.join(there)} {are} already there; --force overwrites")
+    if not options.force and (existing := [str(path) for path in written if path.exists()]):
+        exist = "exist" if len(existing) > 1 else "exists"
+        raise ConfigError(f"{' and '.join(existing)} {exist}; --force overwrites")
     try:
         options.folder.mkdir(parents=True, exist_ok=True)
         for path, text in written.items():
@@ -136,4 +136,4 @@ def _next(folder: Path, target: str | None) -> str:
     if target is not None:
         return f"The model is {target}. Next:\n{lines}"
     ways = "".join(f"  {way}\n" for way in remedies())
-    return f"No model can be used yet; one of these is enough:\n{ways}Next:\n{lines}"
+    return f"No model is usable yet. Do one of these:\n{ways}Next:\n{lines}"

@@ -1,4 +1,4 @@
-"""`windlass mcp`: tools for other programs, over MCP."""
+"""`windlass mcp`: offers tools to other programs as an MCP server."""
 
 import argparse
 import asyncio
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from windlass import __version__
-from windlass.cli.arguments import completes_files, port_number
+from windlass.cli.arguments import add_tools_option, port_number
 from windlass.cli.model_selection import find_tools
 from windlass.errors import ConfigError
 from windlass.gateway.config.checks import is_loopback
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 DESCRIPTION = """\
-Offers tools to every program that speaks MCP: over stdin and stdout to the program that starts it,
-or with --http to many at once. Both eras of the protocol are spoken, 2025-11-25 and 2026-07-28."""
+Offers tools to programs that use MCP: over stdin and stdout to the program that starts it, or with
+--http to many programs. It supports the protocol versions 2025-11-25 and 2026-07-28."""
 
 EPILOG = """\
 examples:
@@ -31,54 +31,49 @@ examples:
   windlass mcp --tools tools.py --http --port 8931
   windlass mcp --tools tools.py --http --host 0.0.0.0 --key sha256:...
 
-The configuration of most programs that use such servers then says:
+Most programs that use MCP servers are configured like this:
   {"mcpServers": {"mine": {"command": "windlass", "args": ["mcp", "--tools", "/path/tools.py"]}}}
 
-A tool that is made with approve=True asks the person at the other side before it runs, and does
-not run if their program cannot ask. `windlass keys new` makes a key and its hash."""
+A tool with approve=True asks the user of the other program before it runs, and does not run if that
+program cannot ask. `windlass keys new` creates a key and its hash."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    completes_files(
-        parser.add_argument(
-            "--tools",
-            action="append",
-            default=[],
-            metavar="FILE",
-            help="a file (tools.py) or module (acme.tools) with tools; may be given again"
-            " (default: those of the windlass.toml here, or WINDLASS_TOOLS)",
-        )
+    add_tools_option(parser, "those of windlass.toml in this directory, or WINDLASS_TOOLS")
+    parser.add_argument("--name", default="windlass", help="the name of the server")
+    parser.add_argument(
+        "--http", action="store_true", help="listen over HTTP instead of stdin and stdout"
     )
-    parser.add_argument("--name", default="windlass", help="what the server calls itself")
-    parser.add_argument("--http", action="store_true", help="listen, in place of stdin and stdout")
-    parser.add_argument("--host", default="127.0.0.1", help="other hosts than this one need keys")
-    parser.add_argument("--port", type=port_number, default=8931, help="0 takes any that is free")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="addresses other than this machine need --key"
+    )
+    parser.add_argument("--port", type=port_number, default=8931, help="0: any free port")
     parser.add_argument(
         "--key",
         action="append",
         default=[],
         metavar="HASH",
-        help="the hash of a key that clients must send; may be given again",
+        help="the hash of a key that clients must send; can be repeated",
     )
     parser.add_argument(
         "--origin",
         action="append",
         default=[],
         metavar="URL",
-        help="a web page that may use the server from a browser; may be given again",
+        help="a web page that may use the server from a browser; can be repeated",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serves until its client or a signal ends it. Raises `ConfigError`."""
+    """Serves until its client disconnects or a signal stops it. Raises `ConfigError`."""
     _check(options)
     try:
         from windlass.cli.mcp_server import Executions, serve_http
         from windlass.toolsets.mcp.serving.server import ToolServer
     except ModuleNotFoundError as error:
         raise missing_sdk(error) from error
-    # Over stdio the output is the wire: what a module prints goes to stderr.
+    # With stdio, stdout carries the protocol: output of tool modules goes to stderr.
     with contextlib.redirect_stdout(sys.stderr):
         tools = _offered(options.tools)
     server = ToolServer(tools, Executions(), name=options.name, version=__version__)
@@ -93,27 +88,28 @@ def _check(options: argparse.Namespace) -> None:
     for given in options.key:
         if not is_key_hash(given):
             raise ConfigError(
-                "--key: must be 'sha256:' and 64 hexadecimal digits: `windlass keys new` makes one"
+                "--key: must be 'sha256:' and 64 hexadecimal digits; create one with"
+                " `windlass keys new`"
             )
     for option in ("key", "origin"):
         if getattr(options, option) and not options.http:
-            raise ConfigError(f"--{option} goes with --http")
+            raise ConfigError(f"--{option} needs --http")
     if options.http and not options.key and not is_loopback(options.host):
         raise ConfigError(
-            f"--host: without --key anybody who reaches {options.host!r} could run the tools:"
-            " make a key with `windlass keys new`, or listen on 127.0.0.1"
+            f"--host: without --key, any client that reaches {options.host!r} could run the tools:"
+            " create a key with `windlass keys new`, or listen on 127.0.0.1"
         )
 
 
 def _offered(files: list[str]) -> Callable[[], list[Tool]]:
-    """The tools as they are whenever it is asked: a module may register more while it runs."""
+    """A function that returns the current tools: a module can register more at any time."""
     loaded = find_tools(files)
     before = {tool.name for tool in registry}
 
     def tools() -> list[Tool]:
         new = {tool.name: tool for tool in registry if tool.name not in before}
-        gone = before - {tool.name for tool in registry}
-        kept = {name: tool for name, tool in loaded.items() if name not in gone}
+        removed = before - {tool.name for tool in registry}
+        kept = {name: tool for name, tool in loaded.items() if name not in removed}
         return [*{**kept, **new}.values()]
 
     return tools
@@ -122,7 +118,7 @@ def _offered(files: list[str]) -> Callable[[], list[Tool]]:
 async def _serve_stdio(server: "ToolServer") -> None:
     from mcp.server.stdio import stdio_server
 
-    # The wire is taken first: from then on what tools print goes to stderr.
+    # stdio_server takes stdout first; after that, output of tools goes to stderr.
     async with stdio_server() as (read, write):
         with contextlib.redirect_stdout(sys.stderr):
             await server.run(read, write, server.create_initialization_options())

@@ -26,18 +26,18 @@ from windlass.toolsets.mcp.serving.progress import ProgressRelay
 
 
 class Executions:
-    """Runs tools with their time-outs, retries, caches and dependencies."""
+    """Executes calls of MCP clients, with the timeouts, retries and caches of the tools."""
 
     def __init__(self, policy: Policy | None = None) -> None:
         self._policy = policy or Policy()
-        self._executor = _Executor()
+        self._executor = _McpExecutor()
         self._slots = asyncio.Semaphore(self._policy.max_parallel)
         self._count = 0
 
     async def __call__(
         self, tool: Tool, arguments: str, relay: ProgressRelay
     ) -> FunctionResponse | Result:
-        """The answer. Raises what the tool raises."""
+        """The result of the call. Raises the error of the tool."""
         self._count += 1
         call = FunctionCall(tool.name, arguments, new_call_id())
 
@@ -49,41 +49,41 @@ class Executions:
             f"mcp_{self._count}",
             {tool.name: tool},
             self._policy,
-            approve=yes_to(call),  # whoever is to say that was asked over MCP before this
+            approve=yes_to(call),  # the approval was requested over MCP before this
             emit=emit,
             slots=self._slots,
         ) as run:
             try:
                 answer = await self._executor.execute(ToolJob(call, tool, 1, run))
-            except _Whole as whole:
-                return whole.result
+            except _McpResult as returned:
+                return returned.result
         return answer.response
 
 
-class _Whole(ToolError):
-    """A tool gave a result of MCP's own: it leaves the executor as it is."""
+class _McpResult(ToolError):
+    """A tool returned an MCP result, which passes through the executor unchanged."""
 
     def __init__(self, result: Result) -> None:
-        super().__init__("a result of MCP's own")
+        super().__init__("an MCP result")
         self.result = result
 
 
-class _Executor(ToolExecutor):
+class _McpExecutor(ToolExecutor):
     async def _call(self, job: ToolJob, tool: Tool, arguments: dict[str, Any]) -> object:
         value = await super()._call(job, tool, arguments)
         if isinstance(value, Result):
-            raise _Whole(value)
+            raise _McpResult(value)
         return value
 
 
-LARGEST_BODY = 64 * 2**20
+MAX_BODY_BYTES = 64 * 2**20
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 def serve_http(
     server: Server[Any], host: str, port: int, keys: Sequence[str], origins: Sequence[str]
 ) -> None:
-    """Serves until a signal ends it. Raises `ConfigError` if the address cannot be had."""
+    """Serves until a signal stops it. Raises `ConfigError` if it cannot listen on the address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family)
@@ -92,9 +92,9 @@ def serve_http(
     app = guarded_app(server, host, keys, origins)
     config = uvicorn.Config(app, log_config=None, access_log=False, ws="none", lifespan="on")
     with listener:
-        taken = listener.getsockname()[1]
+        port = listener.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
-        sys.stderr.write(f"Windlass offers its tools at http://{shown}:{taken}/mcp\n")
+        sys.stderr.write(f"Windlass offers its tools at http://{shown}:{port}/mcp\n")
         sys.stderr.flush()
         uvicorn.Server(config).run(sockets=[listener])
 
@@ -102,10 +102,10 @@ def serve_http(
 def guarded_app(
     server: Server[Any], host: str, keys: Sequence[str], origins: Sequence[str]
 ) -> ASGIApp:
-    """The server as an application that asks for a key, if there are any.
+    """The server as an ASGI application that requires a key, if there are any.
 
-    Other web pages are kept out by their `Origin`; on this machine's own addresses, a page that
-    calls itself by them (DNS rebinding) by its `Host`.
+    It refuses other web pages by their `Origin`. On loopback addresses it also checks `Host`,
+    which stops DNS rebinding.
     """
     local = is_loopback(host)
     own = [f"http://{name}:*" for name in LOOPBACK] if local else []
@@ -115,7 +115,7 @@ def guarded_app(
         allowed_origins=[*own, *origins],
     )
     app = server.streamable_http_app(
-        transport_security=security, max_request_body_size=LARGEST_BODY, host=host
+        transport_security=security, max_request_body_size=MAX_BODY_BYTES, host=host
     )
     ring = KeyRing([KeyConfig(name=f"key {at}", hash=key) for at, key in enumerate(keys)])
     return _Guard(app, ring, None if local else frozenset(origins))
@@ -127,20 +127,20 @@ class _Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            # Space around a value is no part of it, and the parser leaves it there.
+            # The HTTP parser leaves spaces around header values.
             scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
             headers: dict[bytes, bytes] = dict(scope["headers"])
             origin = headers.get(b"origin", b"").decode("latin-1")
             if self._origins is not None and origin and origin not in self._origins:
-                await _refuse(send, 403, b"Other web pages may not use this server.")
+                await _refuse(send, 403, b"This origin is not allowed.")
                 return
             if self._ring.required and self._ring.find(presented_key(headers)) is None:
-                await _refuse(send, 401, b"A key is needed: send Authorization: Bearer KEY.")
+                await _refuse(send, 401, b"Missing or wrong key: send Authorization: Bearer KEY.")
                 return
         await self._app(scope, receive, send)
 
 
-async def _refuse(send: Send, status: int, words: bytes) -> None:
+async def _refuse(send: Send, status: int, text: bytes) -> None:
     headers = [(b"content-type", b"text/plain"), (b"www-authenticate", b"Bearer")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": words})
+    await send({"type": "http.response.body", "body": text})

@@ -33,17 +33,20 @@ from windlass.models.local.weights import OnProgress, Progress
 from windlass.tool import Tool
 from windlass.toolsets.mcp.options import server_from
 
-WORDS = {
-    "joining": "Joining the model's weights, once",
+STAGES = {
+    "joining": "Joining the model's weights (only once)",
     "checking": "Checking the model's weights",
     "loading": "Loading the model",
 }
-_TENTHS = 10
+_STEPS = 10
 
 
 @contextmanager
 def progress_shown(stream: TextIO, *, quiet: bool = False) -> Generator[OnProgress | None]:
-    """What to call with each step; None if nobody watches. It may be called in any thread."""
+    """The callback for progress: a bar with rich, lines without it; None without a terminal.
+
+    It can be called in any thread.
+    """
     if quiet or not stream.isatty():
         yield None
         return
@@ -64,8 +67,8 @@ def progress_shown(stream: TextIO, *, quiet: bool = False) -> Generator[OnProgre
 
         def show(progress: Progress) -> None:
             if progress.stage not in tasks:
-                tasks[progress.stage] = bars.add_task(WORDS[progress.stage], total=None)
-            # Loading has no measure: its bar moves to and fro until it is done.
+                tasks[progress.stage] = bars.add_task(STAGES[progress.stage], total=None)
+            # Loading reports no progress: its bar is indeterminate until the end.
             measured = progress.stage != "loading" or progress.done == progress.total
             total = progress.total if measured else None
             bars.update(tasks[progress.stage], completed=progress.done, total=total)
@@ -74,23 +77,23 @@ def progress_shown(stream: TextIO, *, quiet: bool = False) -> Generator[OnProgre
 
 
 def _lines(stream: TextIO) -> OnProgress:
-    """A line when a stage begins, and at each tenth of it."""
-    told: set[tuple[str, int]] = set()
+    """Writes a line at the start and at each tenth of a stage."""
+    written: set[tuple[str, int]] = set()
 
     def show(progress: Progress) -> None:
-        tenth = _TENTHS * progress.done // max(progress.total, 1)
-        if (progress.stage, tenth) in told:
+        tenth = _STEPS * progress.done // max(progress.total, 1)
+        if (progress.stage, tenth) in written:
             return
-        told.add((progress.stage, tenth))
-        stream.write(f"{WORDS[progress.stage]}: {tenth * 100 // _TENTHS}%\n")
+        written.add((progress.stage, tenth))
+        stream.write(f"{STAGES[progress.stage]}: {tenth * 100 // _STEPS}%\n")
         stream.flush()
 
     return show
 
 
 HELP = (
-    "an MCP server whose tools to use: a command in quotes, or an http address; NAME=... says what"
-    " their names begin with; may be given again"
+    "an MCP server with tools: a command in quotes, or an http address; NAME=... sets the prefix of"
+    " their names; can be repeated"
 )
 _NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,31})=(.*)", re.DOTALL)
 
@@ -100,7 +103,10 @@ def add_mcp_option(parser: argparse.ArgumentParser) -> None:
 
 
 def servers_from(given: Iterable[str]) -> list[McpConfig]:
-    """Reads `"npx some-server"`, `https://...` and `NAME=` either. Raises `ConfigError`."""
+    """Reads `"npx some-server"` and `https://...`, each with an optional `NAME=`.
+
+    Raises `ConfigError`.
+    """
     return [_server(target) for target in given]
 
 
@@ -114,21 +120,21 @@ def _server(target: str) -> McpConfig:
 
 
 class Chosen(Struct, frozen=True):
-    """A model, why it was chosen, and the tools that it gets."""
+    """A model, the reason for the choice, and its tools."""
 
     config: ModelConfig
     because: str
     tools: tuple[Tool, ...] = ()
     runs: Path | None = None
-    """Where runs are kept: the `[runs] path` of the `windlass.toml` that the model is from."""
+    """The file for runs: the `[runs] path` of the `windlass.toml` that contains the model."""
 
 
 def choose_model(name: str | None, tool_files: Sequence[str | McpConfig] = ()) -> Chosen:
-    """The model of that name: `provider/model`, or one of the `windlass.toml` here.
+    """The model with this name: `provider/model`, or a name from `windlass.toml` here.
 
-    Without a name it is the first of `WINDLASS_MODEL`, else of `windlass.toml`, else that of the
-    first provider whose key is set, else the embedded one. The tools of the files and MCP servers
-    that are given stand in for those that are configured. Raises `ConfigError`.
+    Without a name: `WINDLASS_MODEL`, otherwise the first model of `windlass.toml`, otherwise the
+    first provider whose key is set, otherwise the embedded model. The tools of the given files and
+    MCP servers replace the configured ones. Raises `ConfigError`.
     """
     files = tuple(load_tools(tool_files, Path()).values())
     chosen = _configured(name) if name is None or not _is_target(name) else _named(name)
@@ -136,18 +142,18 @@ def choose_model(name: str | None, tool_files: Sequence[str | McpConfig] = ()) -
 
 
 def find_tools(tool_files: Sequence[str | McpConfig] = ()) -> dict[str, Tool]:
-    """The tools of the files; without any, of `windlass.toml` here, or of `WINDLASS_TOOLS`.
+    """The tools of the files; without files, of `windlass.toml` here or `WINDLASS_TOOLS`.
 
     Raises `ConfigError`.
     """
     if tool_files:
         return load_tools(tool_files, Path())
     path = find_config(Path())
-    config = _examined(path)
+    config = _checked_config(path)
     if not config.tool_modules:
-        where = f"{path} names none in [tools] modules" if path else f"there is no {CONFIG_NAME}"
+        where = f"{path} has no [tools] modules" if path else f"there is no {CONFIG_NAME}"
         raise ConfigError(
-            f"no tools are named: {where} and {TOOLS} is not set; give a file, such as tools.py"
+            f"no tools: {where} and {TOOLS} is not set; name a file, such as tools.py"
         )
     return load_tools(config.tool_modules, config.base)
 
@@ -155,9 +161,9 @@ def find_tools(tool_files: Sequence[str | McpConfig] = ()) -> dict[str, Tool]:
 def open_client(
     chosen: Chosen, log: Path | None = None, **options: Unpack[RunOptions]
 ) -> AsyncClient:
-    """A client for it, which keeps its runs in `log`. An option overrides what is configured.
+    """A client for the model that stores runs in `log`. Options override the configuration.
 
-    Raises `ConfigError` if the model cannot be used.
+    Raises `ConfigError` if the model is not usable.
     """
     config = chosen.config
     configured: dict[str, Any] = {
@@ -189,9 +195,9 @@ class _Loadable(Protocol):
 
 
 async def load_model(model: Model, *, quiet: bool = False) -> None:
-    """Loads a model that runs in this process, and shows on a terminal how far it is.
+    """Loads a model that runs in this process, and shows the progress on a terminal.
 
-    Raises `ConfigError` if it cannot be loaded.
+    Raises `ConfigError` if the model cannot be loaded.
     """
     if not isinstance(model, _Loadable):
         return
@@ -205,63 +211,63 @@ def _is_target(name: str) -> bool:
 
 def _named(target: str) -> Chosen:
     tools = tuple(load_tools(modules_in(os.environ), Path()).values())
-    return Chosen(ModelConfig(name=target, target=target), "it was asked for", tools)
+    return Chosen(ModelConfig(name=target, target=target), "requested", tools)
 
 
 def _configured(name: str | None) -> Chosen:
     if name is None and os.environ.get(MODEL):
-        return _first(_examined(None), f"{MODEL} is set")
+        return _first_model(_checked_config(None), f"{MODEL} is set")
     path = find_config(Path())
     if path is None:
-        return _found(name)
-    config = _examined(path)
+        return _default(name)
+    config = _checked_config(path)
     if name is not None:
         if name not in config.models:
             raise ConfigError(
-                f"{path} has no model {name!r}{nearest(name, config.models)};"
-                " any provider/model can be named too"
+                f"{path} has no model {name!r}{nearest(name, config.models)}"
+                " (you can also use any provider/model)"
             )
-        return _of(config, config.models[name], "it was asked for")
-    return _first(config, f"the first model of {path}")
+        return _configured_model(config, config.models[name], "requested")
+    return _first_model(config, f"the first model of {path}")
 
 
-def _found(name: str | None) -> Chosen:
+def _default(name: str | None) -> Chosen:
     if name is not None:
         raise ConfigError(
-            f"a model's name is provider/model, such as 'openai/gpt-5-mini', not {name!r}; a name"
-            f" alone is one of {CONFIG_NAME}, and there is none here"
+            f"unknown model {name!r}: use provider/model, such as 'openai/gpt-5-mini', or a name"
+            f" from {CONFIG_NAME}, which does not exist here"
         )
     default = default_target()
     if default is None:
-        raise ConfigError(_nothing_found())
+        raise ConfigError(_no_model())
     target, because = default
     named = _named(target)
     return Chosen(named.config, because, named.tools)
 
 
-def _nothing_found() -> str:
+def _no_model() -> str:
     ways = "".join(f"\n  {way}" for way in remedies())
-    which = "; OPENAI_BASE_URL is set, but not which of its models is meant"
+    hint = "; OPENAI_BASE_URL is set, but no model is named"
     return (
-        f"there is no model to use{which if os.environ.get('OPENAI_BASE_URL') else ''}."
+        f"no usable model{hint if os.environ.get('OPENAI_BASE_URL') else ''}."
         f" Name one with --model provider/model or {MODEL}, or do one of these:{ways}\n"
-        "`windlass doctor` says what is there."
+        "`windlass doctor` checks the installation."
     )
 
 
-def _first(config: GatewayConfig, because: str) -> Chosen:
-    return _of(config, next(iter(config.models.values())), because)
+def _first_model(config: GatewayConfig, because: str) -> Chosen:
+    return _configured_model(config, next(iter(config.models.values())), because)
 
 
-def _of(config: GatewayConfig, model: ModelConfig, because: str) -> Chosen:
+def _configured_model(config: GatewayConfig, model: ModelConfig, because: str) -> Chosen:
     tools = load_tools(config.tool_modules, config.base)
     named = named_tools(model.tools if model.function_calling else (), tools)
     runs = None if config.runs.path is None else config.base / config.runs.path
     return Chosen(model, because, tuple(named.values()), runs)
 
 
-def _examined(path: Path | None) -> GatewayConfig:
-    """Warnings are about what a gateway would serve: whoever asks one model can do without them."""
+def _checked_config(path: Path | None) -> GatewayConfig:
+    """The configuration without its warnings, which concern only a gateway."""
     config, problems = examine_config(path, os.environ)
     if errors := [str(problem) for problem in problems if problem.severity == "error"]:
         raise ConfigError("\n".join(errors))

@@ -1,4 +1,4 @@
-"""`windlass models`: which models can be used from here, and what the others lack."""
+"""`windlass models`: lists models and providers, and why some are not usable."""
 
 import argparse
 import os
@@ -22,22 +22,22 @@ from windlass.gateway.config import examine_config, find_config
 from windlass.gateway.config.environment import MODEL
 
 DESCRIPTION = """\
-Lists the models that windlass.toml or WINDLASS_MODEL names, and every provider: whether it can be
-used from here, and if not, why. No model is called, and no key is shown."""
+Lists the models of windlass.toml and WINDLASS_MODEL, and every provider, with the reason if one is
+not usable. No model is called, and no key is shown."""
 
 EPILOG = """\
 examples:
   windlass models
   windlass models --json | jq '.[] | select(.usable) | .name'
 
-The one with a star is what `windlass run` and `windlass chat` use when none is named. NAME/... is
-a provider: any of its models can be named, such as openai/gpt-5-mini. aistudio/ has no key: it
-drives the page of Google AI Studio in a browser in which you have signed in by hand, once, with
-`windlass aistudio login`; aistudio/default is the model that the page shows."""
+The star marks the default of `windlass run` and `windlass chat`. NAME/... is a provider: you can
+use any of its models, such as openai/gpt-5-mini. aistudio/ needs no key: it controls the page of
+Google AI Studio in a browser, after you have signed in once with `windlass aistudio login`;
+aistudio/default is the model that the page shows."""
 
 
 class KnownModel(Struct, frozen=True):
-    """A name that can be given to --model, or a provider."""
+    """A name for --model, or a provider."""
 
     name: str
     target: str
@@ -50,11 +50,11 @@ class KnownModel(Struct, frozen=True):
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument("--json", action="store_true", help="write a JSON list")
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
 
 
 def run(options: argparse.Namespace) -> int:
-    """The configuration's own problems are told by `windlass check-config`."""
+    """Problems of the configuration are left to `windlass check-config`."""
     with own_stdout() as output:
         models, default = list(known_models()), _default()
     if options.json:
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def known_models() -> Iterator[KnownModel]:
-    """Those that are named here, then the providers."""
+    """The configured models, then the providers."""
     if os.environ.get(MODEL):
         yield from _configured(None)
     if (path := find_config(Path())) is not None:
@@ -110,7 +110,7 @@ def _configured(path: Path | None) -> Iterator[KnownModel]:
 
 
 def _default() -> str | None:
-    """What is used when none is named."""
+    """The model that commands use without --model."""
     try:
         return choose_model(None).config.name
     except ConfigError:

@@ -12,8 +12,8 @@ from typing import Any, Literal, TextIO
 import msgspec
 
 
-class Output:
-    """Writes to what was stdout, at once and whole. A pipe gets UTF-8, whatever the locale says."""
+class CommandOutput:
+    """Writes to the original stdout without buffering. A pipe receives UTF-8 in every locale."""
 
     def __init__(self, stream: TextIO) -> None:
         self._bytes = stream.buffer
@@ -23,7 +23,7 @@ class Output:
         self.bytes(text.encode("utf-8", "replace"))
 
     def json(self, value: Any) -> None:
-        """On one line for programs, on several for people."""
+        """One line in a pipe, indented on a terminal."""
         data = msgspec.json.encode(value, enc_hook=str)
         self.bytes((msgspec.json.format(data, indent=2) if self.is_terminal else data) + b"\n")
 
@@ -33,34 +33,34 @@ class Output:
 
 
 @contextmanager
-def own_stdout() -> Generator[Output]:
-    """stdout, which nobody else writes to meanwhile: a tool may use `print`."""
-    output = Output(sys.stdout)
+def own_stdout() -> Generator[CommandOutput]:
+    """stdout for the command alone: `print` in a tool writes to stderr."""
+    output = CommandOutput(sys.stdout)
     with redirect_stdout(sys.stderr):
         yield output
 
 
-# The control characters of both sets but newline and tab, the characters that turn the direction
-# of writing, the separators that some terminals take for newlines, and halves of characters.
-_STEERING = re.compile(
+# C0 and C1 control characters except newline and tab, bidirectional controls, the separators that
+# some terminals treat as newlines, and surrogates.
+_CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff]"
 )
 _PICTURES = 0x2400
-"""Where Unicode has a picture of each control character: U+241B is the one of Escape."""
+"""The first of Unicode's symbols for control characters: U+241B is the symbol for Escape."""
 
 
 def visible(text: str) -> str:
-    """The text with nothing in it that a terminal would obey. Newlines and tabs stay."""
-    return _STEERING.sub(_shown, text.replace("\r\n", "\n"))
+    """The text with control characters made visible. Newlines and tabs stay."""
+    return _CONTROL.sub(_shown, text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
-    """The text on one line, however many it had."""
+    """The text on one line, safe for a terminal."""
     return " ".join(visible(text).split())
 
 
 def cut(text: str, width: int) -> str:
-    """The text, or as much of its beginning as fits, with a mark that says so."""
+    """The text, cut to `width` characters with an ellipsis."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
@@ -74,11 +74,11 @@ def _shown(match: re.Match[str]) -> str:
 
 
 _GAP = "  "
-_NARROWEST = 16
+MIN_COLUMN_WIDTH = 16
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
-    """The rows under their heads. Columns give way to each other if there is no room for all."""
+    """A table of text. Wide columns wrap if the table does not fit the width."""
     width = width or shutil.get_terminal_size().columns
     plain = [tuple(" ".join(cell.split()) for cell in row) for row in (tuple(heads), *rows)]
     wanted = [max(map(len, column)) for column in zip(*plain, strict=True)]
@@ -96,11 +96,11 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
 
 
 def _fitting(wanted: list[int], room: int) -> list[int]:
-    """The first column keeps its width; the widest of the others is narrowed until all fit."""
+    """Keeps the width of the first column, and narrows the widest others until all fit."""
     widths = list(wanted)
     while sum(widths) > room:
         widest = max(range(1, len(widths)), key=lambda index: widths[index], default=0)
-        if widest == 0 or widths[widest] <= _NARROWEST:
+        if widest == 0 or widths[widest] <= MIN_COLUMN_WIDTH:
             break
         widths[widest] -= 1
     return widths
@@ -123,11 +123,11 @@ _CODES: dict[Tone, str] = {
 
 
 def may_colour(is_terminal: bool) -> bool:
-    """Whether colours are welcome: at a terminal that knows them, unless `NO_COLOR` is set."""
+    """Whether to use colours: on a terminal that supports them, unless `NO_COLOR` is set."""
     return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def painted(text: str, tone: Tone) -> str:
-    """The text in its colour. It must be free of control characters itself."""
+    """The text in its colour. It must not contain control characters."""
     code = _CODES[tone]
     return f"\x1b[{code}m{text}\x1b[0m" if code and text else text

@@ -1,4 +1,4 @@
-"""`windlass parse`: a model's text in, its calls out."""
+"""`windlass parse`: reads the tool calls in the text of a model."""
 
 import argparse
 import io
@@ -16,9 +16,9 @@ from windlass.errors import ConfigError
 from windlass.tool.declarations import declarations_in, in_json_schema
 
 DESCRIPTION = """\
-Reads a model's text on stdin and writes one JSON object on stdout:
-  {"content": the text that is no call, "calls": [{"name", "arguments"}, ...]}
-and "errors" if a call could not be read. Such a call is not among the calls."""
+Reads the text of a model from stdin and prints one JSON object:
+  {"content": the text without calls, "calls": [{"name", "arguments"}, ...]}
+and "errors" for calls that could not be read. Such a call is not in "calls"."""
 
 EPILOG = """\
 examples:
@@ -27,12 +27,12 @@ examples:
   echo '{"id": 1, "text": "<tool_call>{\\"name\\": \\"f\\", \\"arguments\\": {}}</tool_call>"}' \\
       | windlass parse --jsonl
 
-With --jsonl each line is {"id"?, "text", "format"?, "tools"?} and is answered by one line
-{"id", "content", "calls", "errors"}. A line that cannot be read is answered by its error, and the
-rest go on; the exit code is then 1.
+With --jsonl, each input line is {"id"?, "text", "format"?, "tools"?}, and each output line is
+{"id", "content", "calls", "errors"}. For an invalid line, the output contains the error, the next
+lines are still read, and the exit code is 1.
 
-Tools are in OpenAI's form: [{"type": "function", "function": {"name", "parameters"}}]. With them,
-only their names are calls, and values without quotes get the types of their parameters."""
+Tools have OpenAI's form: [{"type": "function", "function": {"name", "parameters"}}]. With tools,
+only their names count as calls, and unquoted values get the types of the parameters."""
 
 _CHUNK = 65536
 
@@ -43,16 +43,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--format", default="auto", metavar="NAME", help="the format of the calls (default: auto)"
     )
     parser.add_argument(
-        "--tools", type=Path, metavar="FILE", help="a JSON file with the tools that may be called"
+        "--tools",
+        type=Path,
+        metavar="FILE",
+        help="a JSON file with the tools that the model can call",
     )
-    parser.add_argument("--jsonl", action="store_true", help="read one JSON object a line")
-    parser.add_argument(
-        "--list-formats", action="store_true", help="write the names of all formats"
-    )
+    parser.add_argument("--jsonl", action="store_true", help="read one JSON object per line")
+    parser.add_argument("--list-formats", action="store_true", help="list all formats")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises `ConfigError` for a format or a file of tools that cannot be used."""
+    """Raises `ConfigError` for an unknown format or an invalid file of tools."""
     if options.list_formats:
         sys.stdout.write("".join(f"{name}\n" for name in FORMATS))
         return 0
@@ -97,9 +98,9 @@ def _parsed_line(
 ) -> dict[str, Any]:
     text, own_format, own_tools = (fields.get(key) for key in ("text", "format", "tools"))
     if not isinstance(text, str):
-        raise ConfigError("it needs 'text', a string")
+        raise ConfigError("'text' is missing or not a string")
     known = format if own_format is None else _known_format(own_format)
-    # An empty list says as little as none at all: the tools are not known.
+    # An empty list means the same as no list: the tools are unknown.
     return _parsed(text, _declared(own_tools) if own_tools else tools, known)
 
 
@@ -115,7 +116,7 @@ def _parsed(
 def _known_format(name: object) -> str:
     if isinstance(name, str) and (name == "auto" or name in FORMATS):
         return name
-    raise ConfigError(f"unknown format {name!r}; `windlass parse --list-formats` names them all")
+    raise ConfigError(f"unknown format {name!r}; `windlass parse --list-formats` lists all formats")
 
 
 def _tools_in(file: Path) -> list[FunctionDeclaration]:
@@ -128,7 +129,7 @@ def _tools_in(file: Path) -> list[FunctionDeclaration]:
 
 
 def _declared(value: Any) -> list[FunctionDeclaration]:
-    """The functions in a list of tools, in one tool, or in a request that has `tools`."""
+    """The functions of a list of tools, of one tool, or of a request with `tools`."""
     if isinstance(value, dict) and "tools" in value:
         value = cast("dict[str, Any]", value)["tools"]
     items = cast("list[Any]", value if isinstance(value, list) else [value])

@@ -23,17 +23,17 @@ LIBGOMP_COMMAND = "apt-get install libgomp1"
 
 
 class Service(Struct, frozen=True):
-    """A provider that is reached over the network."""
+    """A provider that is used over the network."""
 
     name: str
     keys: tuple[str, ...]
-    """The variables that may hold its key."""
+    """The environment variables for its key."""
     model: str
-    """What is asked when nobody says which model."""
+    """The default model."""
     needs: tuple[str, ...] = ()
-    """Variables that must be set besides."""
+    """Other variables that must be set."""
     address: str | None = None
-    """The variable with the address of a server of one's own, which may need no key."""
+    """The variable with the address of another server, which may need no key."""
 
     @property
     def target(self) -> str:
@@ -41,13 +41,13 @@ class Service(Struct, frozen=True):
 
 
 class Readiness(Struct, frozen=True):
-    """Whether something can be used, why or why not, and the command that changes it."""
+    """Whether something is usable, the reason, and the command that makes it usable."""
 
     ready: bool
     because: str
     remedy: str | None = None
     wrong: bool = False
-    """Whether it is there, and cannot be used as it is."""
+    """Whether it is configured, but wrongly."""
 
 
 SERVICES = (
@@ -60,14 +60,14 @@ SERVICES = (
         needs=("GOOGLE_CLOUD_PROJECT",),
     ),
 )
-"""In the order in which they are preferred."""
+"""In order of preference."""
 
 EMBEDDED = (QWEN, SMOL)
-"""The weights that run in this process, the better ones first."""
+"""The embedded models, best first."""
 
 
 def service_readiness(service: Service) -> Readiness:
-    """Reads the environment alone: whether a key is a good one is known to the service."""
+    """Checks only the environment; the service is not asked whether the key is valid."""
     keys = [name for name in service.keys if os.environ.get(name)][:1]
     missing = [name for name in service.needs if not os.environ.get(name)]
     addresses = [name for name in (service.address,) if name and os.environ.get(name)]
@@ -85,11 +85,11 @@ def service_readiness(service: Service) -> Readiness:
 def creation_problem(
     target: str, *, base_url: str | None = None, api_key: Key | None = None, **options: Any
 ) -> str | None:
-    """Why the model cannot be made, in the words that a run of it would fail with."""
+    """The error that a run of the model would fail with, or None."""
     try:
         create_model(target, base_url=base_url, api_key=api_key, **options)
     except ConfigError as error:
-        # An address may hold a secret, or be a key that was put in the wrong place.
+        # An address can contain a secret, or be a key in the wrong variable.
         address = base_url or os.environ.get("OPENAI_BASE_URL")
         return str(error).replace(repr(address), "this one") if address else str(error)
     return None
@@ -99,7 +99,7 @@ def embedded_readiness(weights: Weights) -> Readiness:
     if not is_installed(RUNTIME_MODULE):
         return Readiness(False, f"its runtime, {RUNTIME_MODULE}, is not installed", weights.command)
     if libgomp_is_missing():
-        return Readiness(False, "the system's library libgomp is not installed", LIBGOMP_COMMAND)
+        return Readiness(False, "the system library libgomp is not installed", LIBGOMP_COMMAND)
     try:
         installed_pieces(weights)
     except ConfigError:
@@ -110,10 +110,10 @@ def embedded_readiness(weights: Weights) -> Readiness:
 
 
 def default_target() -> tuple[str, str] | None:
-    """The model that is used when nobody names one, and why it: a key that is set, else weights."""
+    """The default model and the reason: a provider whose key is set, or installed weights."""
     for service in SERVICES:
         readiness = service_readiness(service)
-        # A server of one's own has models that nobody here knows the names of.
+        # The models of another server are unknown here.
         if readiness.ready and any(os.environ.get(name) for name in service.keys):
             return service.target, readiness.because
     for weights in EMBEDDED:
@@ -124,7 +124,7 @@ def default_target() -> tuple[str, str] | None:
 
 
 def remedies() -> list[str]:
-    """Ways to come to a model, each a command with what it is for."""
+    """Commands that make a model usable, each with a comment."""
     keys = [
         f"{_export([service.keys[0], *service.needs])}  # {service.name}/" for service in SERVICES
     ]
@@ -132,7 +132,7 @@ def remedies() -> list[str]:
 
 
 def is_installed(module: str) -> bool:
-    """Whether it could be imported. It is not imported, though a package around it may be."""
+    """Whether the module can be found. Only its parent packages are imported."""
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):
@@ -157,15 +157,15 @@ def _export(names: Sequence[str]) -> str:
     return f"export {' '.join(f'{name}=...' for name in names)}"
 
 
-_OWN_BROWSERS = {
+PLAYWRIGHT_BROWSERS = {
     "darwin": "Library/Caches/ms-playwright",
     "win32": "AppData/Local/ms-playwright",
 }
-"""Where Playwright keeps the browsers that it has installed, if not in the usual cache."""
+"""Where Playwright installs browsers on systems without ~/.cache."""
 
 
 def aistudio_readiness() -> Readiness:
-    """Playwright, a browser, a profile in which somebody could be signed in."""
+    """Checks for Playwright, a browser, and a profile. The page is not opened."""
     if not is_installed("playwright"):
         return Readiness(False, "playwright is not installed", "pip install 'windlass[aistudio]'")
     try:
@@ -174,10 +174,12 @@ def aistudio_readiness() -> Readiness:
         named = re.search(r"WINDLASS_AISTUDIO_\w+", str(error))
         remedy = f"export {named[0]}=..." if named else None
         return Readiness(False, str(error), remedy, wrong=True)
-    if config.program is None and not _has_own_browser():
-        return Readiness(False, "there is no Chrome or Chromium", "playwright install chromium")
+    if config.program is None and not _has_playwright_browser():
+        return Readiness(
+            False, "Chrome or Chromium is not installed", "playwright install chromium"
+        )
     if not _is_used(config.profile):
-        return Readiness(False, "nobody has signed in by hand yet", "windlass aistudio login")
+        return Readiness(False, "not signed in yet", "windlass aistudio login")
     return Readiness(True, f"AI Studio's page in {_browser(config)}, profile {config.profile}")
 
 
@@ -185,9 +187,9 @@ def _browser(config: BrowserConfig) -> str:
     return "Playwright's own browser" if config.program is None else config.program.name
 
 
-def _has_own_browser() -> bool:
+def _has_playwright_browser() -> bool:
     given = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "")
-    folder = Path.home() / _OWN_BROWSERS.get(sys.platform, ".cache/ms-playwright")
+    folder = Path.home() / PLAYWRIGHT_BROWSERS.get(sys.platform, ".cache/ms-playwright")
     return any((Path(given) if given else folder).glob("chromium-*"))
 
 

@@ -34,7 +34,7 @@ from windlass.cli.model_selection import (
     open_client,
     servers_from,
 )
-from windlass.cli.output import Output, own_stdout, visible
+from windlass.cli.output import CommandOutput, own_stdout, visible
 from windlass.client import AsyncRun
 from windlass.content import FunctionCall, FunctionResponse, Part, Usage, guessed_type
 from windlass.errors import ConfigError, RoundLimitExceeded
@@ -152,7 +152,7 @@ class AnswerOutput(Protocol):
 class StreamedText:
     """The model's text while it arrives. The texts of different rounds are on separate lines."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: CommandOutput) -> None:
         self._output = output
         self._safe: Callable[[str], str] = visible if output.is_terminal else str
         self._line_is_open = False
@@ -179,7 +179,7 @@ class StreamedText:
 class EventLines:
     """Each event as a line of JSON."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: CommandOutput) -> None:
         self._output = output
 
     def add(self, event: RunEvent) -> None:
@@ -192,7 +192,7 @@ class EventLines:
 class JsonAnswer:
     """One object at the end. For a failed run it contains the error instead of an answer."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: CommandOutput) -> None:
         self._output = output
 
     def add(self, event: RunEvent) -> None:

@@ -1,4 +1,4 @@
-"""`windlass serve`: the gateway."""
+"""`windlass serve`: starts the gateway."""
 
 import argparse
 import os
@@ -12,8 +12,8 @@ from windlass.gateway.config import CONFIG_NAME, WorkersConfig, find_config, loa
 from windlass.gateway.observe.access_log import configure_logging
 
 DESCRIPTION = """\
-Serves the configured models to every client that speaks OpenAI's chat completions, and runs the
-configured tools by itself. Without a file, the environment says what is served."""
+Serves the configured models to clients of OpenAI's chat completions, and executes the configured
+tools. Without a file, the environment configures the gateway."""
 
 EPILOG = """\
 examples:
@@ -31,26 +31,28 @@ ALL_INTERFACES = ("http://0.0.0.0", "http://[::]")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help=f"default: {CONFIG_NAME} of this directory"
+        "--config", type=Path, metavar="FILE", help=f"default: {CONFIG_NAME} in this directory"
     )
-    parser.add_argument("--host", help="where to listen; other hosts than this one need keys")
-    parser.add_argument("--port", type=int, help="0 takes any that is free")
+    parser.add_argument(
+        "--host", help="the address to listen on; addresses other than this machine need keys"
+    )
+    parser.add_argument("--port", type=int, help="0: any free port")
     parser.add_argument(
         "--runs",
         type=Path,
         metavar="FILE",
-        help="keep runs in this file, so that they outlive a crash",
+        help="store runs in this file, so that they survive a crash",
     )
     parser.add_argument(
         "--workers",
         action="store_true",
-        help="take tools from workers, over a NATS server that is started here if none is named",
+        help="accept tools of workers, over a NATS server (started here if none is configured)",
     )
     parser.add_argument("--log-level", default="INFO", metavar="LEVEL", help="default: INFO")
     parser.add_argument(
         "--log-format",
         choices=("json", "text"),
-        help="default: text on a terminal, else json",
+        help="default: text on a terminal, otherwise json",
     )
 
 
@@ -83,6 +85,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def console_address(address: str) -> str:
-    """The address for a browser on this machine: one for all interfaces is none that it opens."""
+    """The address for a browser on this machine, which cannot open 0.0.0.0 or [::]."""
     host, _, port = address.rpartition(":")
     return f"http://localhost:{port}/" if host in ALL_INTERFACES else f"{address}/"

@@ -1,7 +1,7 @@
-"""Tools to begin with. Each function with @tool can be called by a model.
+"""Example tools. A model can call each function with @tool.
 
-The model is told the function's name, its parameters with their types, and what the docstring says
-of them. Try one by hand:  windlass tools call get_weather --arg city=Paris
+The model receives the name of the function, its parameters with their types, and their descriptions
+from the docstring. Try a tool:  windlass tools call get_weather --arg city=Paris
 """
 
 from datetime import datetime
@@ -23,8 +23,8 @@ def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -
         unit: The unit of the temperature.
     """
     if city.lower() not in WEATHER:
-        # What a ToolError says is read by the model, which can then do better.
-        raise ToolError(f"no weather for {city!r}; known are: {', '.join(WEATHER)}")
+        # The model receives the text of a ToolError and can correct its call.
+        raise ToolError(f"no weather for {city!r}; known cities: {', '.join(WEATHER)}")
     sky, celsius = WEATHER[city.lower()]
     temperature = celsius if unit == "celsius" else round(celsius * 9 / 5 + 32)
     return {"city": city, "sky": sky, "temperature": temperature, "unit": unit}
@@ -40,10 +40,10 @@ def get_time(zone: str = "UTC") -> str:
     try:
         return f"{datetime.now(ZoneInfo(zone)):%Y-%m-%d %H:%M}"
     except (ZoneInfoNotFoundError, ValueError):
-        raise ToolError(f"there is no time zone {zone!r}; try one such as Europe/Paris") from None
+        raise ToolError(f"unknown time zone {zone!r}; try one such as Europe/Paris") from None
 
 
-@tool(approve=True)  # somebody is asked before it runs
+@tool(approve=True)  # asks for approval before it runs
 def write_note(text: str) -> str:
     """Adds a line to notes.txt.
 

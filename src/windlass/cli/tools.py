@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from windlass.cli.arguments import completes_files
+from windlass.cli.arguments import add_action, add_tools_option, completes_files
 from windlass.cli.model_selection import find_tools
-from windlass.cli.output import Output, own_stdout, table
+from windlass.cli.output import CommandOutput, own_stdout, table
 from windlass.content import FunctionCall, FunctionDeclaration, new_call_id
 from windlass.errors import ConfigError
 from windlass.gateway.config.problems import nearest
@@ -24,8 +24,8 @@ from windlass.wires.chat import write_request as openai_wire
 from windlass.wires.gemini import write_request as gemini_wire
 
 DESCRIPTION = """\
-Works with the tools of files and modules. Without any named, they are those of the windlass.toml
-here, else those of WINDLASS_TOOLS. No model is called."""
+Lists, shows and calls the tools of files and modules. Without files, the tools are those of
+windlass.toml in this directory, otherwise those of WINDLASS_TOOLS. No model is called."""
 
 EPILOG = """\
 examples:
@@ -42,7 +42,7 @@ examples:
 SCHEMA_EPILOG = """\
 examples:
   windlass tools schema get_weather
-  windlass tools schema --format openai > tools.json    # of all, for windlass parse --tools
+  windlass tools schema --format openai > tools.json    # all tools, for windlass parse --tools
 
 formats:
   json     the JSON Schema of the parameters (default)
@@ -55,9 +55,9 @@ examples:
   windlass tools call get_weather --arg city=Paris --arg unit=f
   windlass tools call report --arg 'rows=[1, 2, 3]' --json
 
-The arguments are checked as a model's are, and the tool's own timeout holds. Its result goes to
-stdout: a text as it is, other values as JSON. After an error, which goes to stderr, the exit code
-is 1. A tool that asks for an approval has it: you are calling it."""
+The arguments are validated like those of a model, and the timeout of the tool applies. The result
+goes to stdout: strings unchanged, other values as JSON. An error goes to stderr, and the exit code
+is 1. A tool that needs approval runs without a question."""
 
 SchemaFormat = Literal["json", "openai", "gemini"]
 FORMATS: tuple[SchemaFormat, ...] = ("json", "openai", "gemini")
@@ -68,17 +68,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
 
-    listing = _action(actions, "list", "say what there is", LIST_EPILOG)
+    listing = _action(actions, "list", "list tools", LIST_EPILOG)
     completes_files(
         listing.add_argument("files", nargs="*", metavar="FILE", help="tools.py, or acme.tools")
     )
-    listing.add_argument("--json", action="store_true", help="write a JSON list")
+    listing.add_argument("--json", action="store_true", help="print a JSON list")
 
-    schema = _action(actions, "schema", "write what a model is told", SCHEMA_EPILOG)
-    schema.add_argument("name", nargs="?", metavar="NAME", help="the tool (default: a list of all)")
+    schema = _action(
+        actions, "schema", "print the declaration that a model receives", SCHEMA_EPILOG
+    )
+    schema.add_argument("name", nargs="?", metavar="NAME", help="the tool (default: all tools)")
     schema.add_argument("--format", choices=FORMATS, default="json", help="default: json")
 
-    call = _action(actions, "call", "call one", CALL_EPILOG)
+    call = _action(actions, "call", "call a tool", CALL_EPILOG)
     call.add_argument("name", metavar="NAME", help="the tool")
     call.add_argument("arguments", nargs="?", metavar="JSON", help="an object with the arguments")
     call.add_argument(
@@ -87,13 +89,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="pairs",
         metavar="NAME=VALUE",
-        help="one argument; may be given again",
+        help="one argument; can be repeated",
     )
-    call.add_argument("--json", action="store_true", help="write texts as JSON too")
+    call.add_argument("--json", action="store_true", help="print strings as JSON, too")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises `ConfigError` for files, names and arguments that are none."""
+    """Raises `ConfigError` for unknown files and tools, and for invalid arguments."""
     with own_stdout() as output:
         tools = find_tools([*options.tools, *getattr(options, "files", ())])
         match options.action:
@@ -107,26 +109,13 @@ def run(options: argparse.Namespace) -> int:
                 return _call(tool, json, output, as_json=options.json)
 
 
-def _action(actions: Any, name: str, said: str, epilog: str) -> argparse.ArgumentParser:
-    action: argparse.ArgumentParser = actions.add_parser(
-        name,
-        help=said,
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    completes_files(
-        action.add_argument(
-            "--tools",
-            action="append",
-            default=[],
-            metavar="FILE",
-            help="a file or module with tools; may be given again",
-        )
-    )
+def _action(actions: Any, name: str, text: str, epilog: str) -> argparse.ArgumentParser:
+    action = add_action(actions, name, text, epilog)
+    add_tools_option(action)
     return action
 
 
-def _list(tools: dict[str, Tool], output: Output, *, as_json: bool) -> int:
+def _list(tools: dict[str, Tool], output: CommandOutput, *, as_json: bool) -> int:
     declared = [_declaration(tool) for tool in tools.values()]
     if as_json:
         output.json(declared)
@@ -136,7 +125,9 @@ def _list(tools: dict[str, Tool], output: Output, *, as_json: bool) -> int:
     return 0
 
 
-def _schema(tools: dict[str, Tool], name: str | None, format: SchemaFormat, output: Output) -> int:
+def _schema(
+    tools: dict[str, Tool], name: str | None, format: SchemaFormat, output: CommandOutput
+) -> int:
     if name is None:
         output.json([_in_format(tool, format) for tool in tools.values()])
     else:
@@ -144,7 +135,7 @@ def _schema(tools: dict[str, Tool], name: str | None, format: SchemaFormat, outp
     return 0
 
 
-def _call(tool: Tool, json: str, output: Output, *, as_json: bool) -> int:
+def _call(tool: Tool, json: str, output: CommandOutput, *, as_json: bool) -> int:
     if not tool.runnable:
         raise ConfigError(f"{tool.name} is only declared: there is no function to call")
     answer = asyncio.run(_executed(tool, json))
@@ -170,14 +161,14 @@ async def _executed(tool: Tool, json: str) -> ToolAnswer:
 
 def _named(name: str, tools: dict[str, Tool]) -> Tool:
     if name not in tools:
-        raise ConfigError(f"there is no tool {name!r}{nearest(name, tools)}")
+        raise ConfigError(f"unknown tool {name!r}{nearest(name, tools)}")
     return tools[name]
 
 
 def _declaration(tool: Tool) -> FunctionDeclaration:
     if isinstance(tool.declaration, FunctionDeclaration):
         return tool.declaration
-    return FunctionDeclaration(tool.name, "The provider's own search.")
+    return FunctionDeclaration(tool.name, "The search of the provider.")
 
 
 def _in_format(tool: Tool, format: SchemaFormat) -> Json:
@@ -187,7 +178,9 @@ def _in_format(tool: Tool, format: SchemaFormat) -> Json:
         case "openai":
             encoded = openai_wire.encode_tools((tool.declaration,))
             if encoded is None:
-                raise ConfigError(f"{tool.name} is the provider's own: OpenAI has no form for it")
+                raise ConfigError(
+                    f"{tool.name} is a tool of the provider: OpenAI has no format for it"
+                )
             return msgspec.json.decode(encoded, type=list[Json])[0]
         case "gemini":
             (made,) = msgspec.json.decode(
@@ -197,7 +190,7 @@ def _in_format(tool: Tool, format: SchemaFormat) -> Json:
 
 
 def _parameters(schema: Json) -> str:
-    """`city, unit?`: a parameter that may be left out has a question mark."""
+    """`city, unit?`: an optional parameter has a question mark."""
     required = schema.get("required", ())
     names = (
         f"{name}: {_type_name(each)}" if name in required else f"{name}?: {_type_name(each)}"
@@ -225,10 +218,10 @@ def _type_name(schema: Any) -> str:
 
 
 def arguments_json(tool: Tool, text: str | None, pairs: Sequence[str]) -> str:
-    """The arguments: the JSON text as it is, with each `name=value` put into it.
+    """The JSON text of the arguments, with each `name=value` added.
 
-    A value is a text where the tool takes one, else JSON if it can be read as such. Raises
-    `ConfigError` for a pair that is none, and for pairs beside a text that is no JSON object.
+    A value is text if the tool takes text, otherwise JSON if it is valid JSON. Raises
+    `ConfigError` for an invalid pair, and for pairs with a text that is not a JSON object.
     """
     if not pairs:
         return text or "{}"
@@ -245,7 +238,7 @@ def _object(text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise ConfigError(f"beside --arg the arguments must be a JSON object: {error}") from error
+        raise ConfigError(f"with --arg, the arguments must be a JSON object: {error}") from error
 
 
 def _takes_text(tool: Tool, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""`windlass worker`: offers the tools of a file to gateways, over NATS."""
+"""`windlass worker`: offers the tools of a file to gateways over NATS."""
 
 import argparse
 import os
@@ -6,15 +6,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from windlass.cli.arguments import whole_number
+from windlass.cli.arguments import add_tools_option, whole_number
 from windlass.cli.model_selection import find_tools
 from windlass.errors import ConfigError
 
 NATS = "WINDLASS_NATS"
 
 DESCRIPTION = """\
-Registers the tools of a file with every gateway on a NATS server, and runs them when they are
-called. Several workers with the same tools share the calls. It runs until it is stopped."""
+Registers the tools of a file with every gateway on a NATS server, and executes their calls. Workers
+with the same tools share the calls. The worker runs until you stop it."""
 
 EPILOG = f"""\
 examples:
@@ -25,26 +25,23 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
+    add_tools_option(parser)
     parser.add_argument(
-        "--tools",
+        "--nats",
         action="append",
-        default=[],
-        metavar="FILE",
-        help="a file of tools; may be repeated",
+        metavar="URL",
+        help=f"the NATS server (default: {NATS}, or this machine)",
     )
     parser.add_argument(
-        "--nats", action="append", metavar="URL", help=f"default: {NATS}, or this machine"
+        "--session", default="default", help="the session of the tools (default: default)"
     )
-    parser.add_argument(
-        "--session", default="default", help="whose tools they are; default: default"
-    )
-    parser.add_argument("--id", help="the worker's name; default: a new one")
+    parser.add_argument("--id", help="the name of the worker (default: a new one)")
     parser.add_argument(
         "--max-running",
         type=whole_number(1),
         default=16,
         metavar="N",
-        help="calls at once; default: 16",
+        help="maximum number of concurrent calls (default: 16)",
     )
     parser.add_argument("--creds", type=Path, metavar="FILE", help="NATS credentials")
 
@@ -52,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     tools = list(find_tools(options.tools).values())
     if not tools:
-        raise ConfigError("there are no tools: name a file with --tools")
+        raise ConfigError("no tools: name a file with --tools")
     try:
         from windlass.toolsets.remote.toolset import DEFAULT_SERVER
         from windlass.worker import serve
@@ -62,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     connection: dict[str, Any] = {}
     if options.creds is not None:
         if not options.creds.is_file():
-            raise ConfigError(f"--creds: there is no file {options.creds}")
+            raise ConfigError(f"--creds: no such file: {options.creds}")
         connection["user_credentials"] = str(options.creds)
     serve(
         tools,
@@ -76,6 +73,6 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _started(said: str) -> None:
-    sys.stderr.write(f"{said}\n")
+def _started(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`windlass chat`: a conversation at the terminal, with tools."""
+"""`windlass chat`: a conversation in the terminal, with tools."""
 
 import argparse
 import asyncio
@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from windlass.cli.arguments import completes_files, whole_number
-from windlass.cli.chat.conversation import Conversation, read_messages
+from windlass.cli.chat.conversation import TerminalChat, read_messages
 from windlass.cli.model_selection import add_mcp_option, choose_model, servers_from
 from windlass.errors import ConfigError
 
 DESCRIPTION = """\
-A conversation with a model at the terminal. Tools run as the model asks for them, each on a card
-with its arguments, time and result; those with approve=True ask you first."""
+A conversation with a model in the terminal. Each tool call is a card with its arguments, time and
+result. Tools with approve=True ask you before they run."""
 
 EPILOG = """\
 examples:
@@ -22,16 +22,14 @@ examples:
   windlass chat --system "Answer in one sentence." --max-rounds 3
   windlass chat --resume chat.json       # written by /save chat.json
 
-/help lists the commands. Ctrl-C stops an answer and not the chat; Ctrl-D leaves. Without --model
-it is WINDLASS_MODEL, the first model of windlass.toml, or one whose key is set. Runs are kept in
-the [runs] path of the windlass.toml, where that is read: see `windlass runs`."""
+/help lists the commands. Ctrl-C stops an answer, not the chat; Ctrl-D exits. Without --model, the
+chat uses WINDLASS_MODEL, the first model of windlass.toml, or a provider whose key is set. If the
+model comes from windlass.toml, runs are stored in its [runs] path: see `windlass runs`."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument(
-        "--model", metavar="M", help="provider/model, or a name out of windlass.toml"
-    )
+    parser.add_argument("--model", metavar="M", help="provider/model, or a name from windlass.toml")
     tools = parser.add_argument(
         "--tools",
         nargs="+",
@@ -47,16 +45,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--max-rounds",
         type=whole_number(),
         metavar="N",
-        help="how many rounds of tools an answer may take",
+        help="maximum number of rounds with tools for an answer",
     )
     resume = parser.add_argument(
-        "--resume", type=Path, metavar="FILE", help="go on with a saved chat"
+        "--resume", type=Path, metavar="FILE", help="continue a saved chat"
     )
     completes_files(resume)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises `ConfigError` for what cannot be talked with, and where nobody can talk."""
+    """Raises `ConfigError`, also without a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(
             "a chat needs a terminal for its input and output; in scripts and pipes use"
@@ -68,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(f"the chat needs {error.name}: pip install 'windlass[cli]'") from error
     earlier = read_messages(options.resume) if options.resume else ()
     tools = [*options.tools, *servers_from(options.mcp)]
-    conversation = Conversation(
+    conversation = TerminalChat(
         choose_model(options.model, tools),
         tool_files=tools,
         system=options.system,
@@ -80,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _talk(
-    conversation: Conversation, chat: Callable[[Conversation], Awaitable[None]]
+    conversation: TerminalChat, chat: Callable[[TerminalChat], Awaitable[None]]
 ) -> None:
     try:
         await conversation.load()

@@ -1,4 +1,4 @@
-"""A conversation with a model that can change on the way: what was said, and how it goes on."""
+"""The conversation of a chat: its messages, its model, and how it is saved and resumed."""
 
 import os
 import secrets
@@ -19,16 +19,16 @@ from windlass.loop.policy import Policy
 from windlass.reply import Reply
 from windlass.tool import Tool
 
-_PATIENCE = 24 * 60 * 60.0
-"""Seconds that an approval may take: whoever sits here answers when they are back."""
+APPROVAL_TIMEOUT = 24 * 60 * 60.0
+"""Seconds. Long, because the user may be away from the terminal."""
 
-_NOT_HERE = "This tool is only declared: it cannot be run in this chat."
+NOT_RUNNABLE = "This tool is only declared: it cannot be run in this chat."
 
 
-class Conversation:
-    """What was said so far and the model that hears it. A failure leaves it as it was.
+class TerminalChat:
+    """The messages of a chat and its model. A failed run leaves both unchanged.
 
-    Raises `ConfigError` for a model that cannot be used. `aclose` it: it owns connections.
+    Raises `ConfigError` for an unusable model. It owns connections: call `aclose`.
     """
 
     def __init__(
@@ -44,15 +44,15 @@ class Conversation:
         self._own_system = system is not None
         self.messages: tuple[Message, ...] = ()
         self.usage = Usage()
-        """Of all replies together."""
+        """The sum of all replies."""
         self.replies = 0
         self._client = open_client(chosen, chosen.runs)
         self._id = _new_id()
         self._tool_files = tuple(tool_files)
         self._max_rounds = max_rounds
-        Policy(max_rounds=self.max_rounds)  # a number that cannot be is found now
+        Policy(max_rounds=self.max_rounds)  # raises for an invalid number
         self._asked: tuple[tuple[Message, ...], Message] | None = None
-        """The last question and what had been said before it."""
+        """The messages before the last question, and the question."""
 
     @property
     def model(self) -> str:
@@ -68,7 +68,7 @@ class Conversation:
         return configured if self._max_rounds is None else self._max_rounds
 
     def stream(self, question: Message, approve: ApprovalHook) -> AsyncStream:
-        """The run that answers the question; `remember` its reply."""
+        """The run that answers the question. Pass its reply to `remember`."""
         self._asked = (self.messages, question)
         prompt = [*self.messages, question]
         options = RunOptions(
@@ -76,32 +76,32 @@ class Conversation:
             max_rounds=self.max_rounds,
             on_limit="final_answer",
             approve=approve,
-            approval_timeout=_PATIENCE,
+            approval_timeout=APPROVAL_TIMEOUT,
         )
         return AsyncStream(lambda: self._client.launch(prompt, None, options, chat=self._id))
 
     def remember(self, reply: Reply) -> None:
-        """Goes on from the reply. Calls of tools that nobody can run here are told so."""
-        messages = reply.follow_up({call.id: _NOT_HERE for call in reply.pending})
+        """Continues after the reply. A call of a tool that cannot run here receives an error."""
+        messages = reply.follow_up({call.id: NOT_RUNNABLE for call in reply.pending})
         self.messages = tuple(m for m in messages if m.role != "system")
         self.usage += reply.usage
         self.replies += 1
 
-    def taken_back(self) -> Message | None:
-        """The last question, which is no longer part of what was said; None if there is none."""
+    def take_back(self) -> Message | None:
+        """Removes the last question and its answer; returns the question, or None."""
         if self._asked is None:
             return None
         self.messages, question = self._asked
         return question
 
     def clear(self) -> None:
-        """Forgets what was said. The model, its tools and the instructions stay."""
+        """Removes all messages. The model, its tools and the instructions stay."""
         self.messages, self._asked, self._id = (), None, _new_id()
 
     async def use(self, name: str) -> None:
-        """Goes on with another model, and the same tools unless it is configured with its own.
+        """Switches to another model; the tools stay unless the model has its own.
 
-        Raises `ConfigError`, and then nothing has changed.
+        Raises `ConfigError` and then changes nothing.
         """
         chosen = choose_model(name, self._tool_files)
         chosen = msgspec.structs.replace(chosen, tools=chosen.tools or self.tools)
@@ -118,12 +118,12 @@ class Conversation:
         await self._client.aclose()
 
     def save(self, file: Path) -> None:
-        """Writes what was said. Raises `ConfigError`, also rather than overwrite something else."""
+        """Writes the messages. Raises `ConfigError`, also if the file contains something else."""
         instructions = (Message.system(self.system),) if self.system else ()
         write_messages(file.expanduser(), (*instructions, *self.messages))
 
     def resume(self, messages: Sequence[Message]) -> None:
-        """Goes on from a conversation that was saved. Instructions of one's own stand over its."""
+        """Continues a saved conversation. `--system` overrides its instructions."""
         for message in messages:
             if message.role == "system" and not self._own_system:
                 self.system = message.text
@@ -135,19 +135,17 @@ class Conversation:
 
 
 def _new_id() -> str:
-    """The id under which the runs of one chat are kept."""
+    """The id of a chat in stored runs."""
     return f"chat_{secrets.token_hex(12)}"
 
 
 def write_messages(file: Path, messages: Sequence[Message]) -> None:
-    """Raises `ConfigError` if it cannot be written, or holds something that is not a chat."""
+    """Raises `ConfigError` if the file cannot be written or contains something else."""
     if file.exists():
         try:
             read_messages(file)
         except ConfigError as error:
-            raise ConfigError(
-                f"{file} is there and is not a saved chat: not overwritten"
-            ) from error
+            raise ConfigError(f"not overwritten: {file} exists and is not a saved chat") from error
     data = msgspec.json.encode([message.to_dict() for message in messages])
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -158,7 +156,7 @@ def write_messages(file: Path, messages: Sequence[Message]) -> None:
 
 
 def read_messages(file: Path) -> tuple[Message, ...]:
-    """The messages that `write_messages` wrote. Raises `ConfigError`."""
+    """The messages of a saved chat. Raises `ConfigError`."""
     try:
         items: list[dict[str, Any]] = msgspec.json.decode(
             file.read_bytes(), type=list[dict[str, Any]]

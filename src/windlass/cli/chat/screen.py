@@ -1,4 +1,8 @@
-"""The terminal screen of a chat: how blocks are drawn with rich, printed and redrawn."""
+"""The screen of a chat: draws blocks with rich, prints finished blocks, and redraws the others.
+
+Text of models and tools passes `visible`. The output of the Markdown renderer passes it again,
+because Markdown can encode characters.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,21 +32,21 @@ STATES: dict[CardState, tuple[str, str]] = {
     "stopped": ("■", "yellow"),
     "not run": ("■", "dim"),
 }
-"""The sign and the colour of each state."""
+"""The symbol and the colour of each state."""
 
 _TONES = {"quiet": "dim", "warning": "yellow", "error": "red"}
-_NARROWEST_CARD = 38
-_MOST_LINES = 4
+MIN_CARD_WIDTH = 38
+MAX_LINES = 4
 """Of the arguments, and of the result, on a card."""
-_LINES_OF_THOUGHT = 3
+MAX_THOUGHT_LINES = 3
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 def draw_block(shown: Block, now: float) -> RenderableType:
-    """The block as it is at this time (Unix seconds)."""
+    """The block at the time `now` (Unix seconds)."""
     match shown:
         case Speech(text=text):
-            return _Harmless(Markdown(visible(text), hyperlinks=False))
+            return _SafeMarkdown(Markdown(visible(text), hyperlinks=False))
         case Thinking():
             return _thinking(shown)
         case CardRow(cards=cards):
@@ -54,7 +58,7 @@ def draw_block(shown: Block, now: float) -> RenderableType:
 
 
 def draw_live_line(view: View, now: float, hint: str) -> RenderableType:
-    """The line under a run that goes: which round, for how long, and what Ctrl-C does."""
+    """The line under an active run: round, time, and what Ctrl-C does."""
     sign = _SPINNER[int(now * 10) % len(_SPINNER)]
     if not view.began:
         return _dim_line(sign, "starting", hint)
@@ -62,14 +66,14 @@ def draw_live_line(view: View, now: float, hint: str) -> RenderableType:
 
 
 def draw_ending(view: View) -> RenderableType:
-    """The line under a run that has ended: rounds, tokens, time and model."""
+    """The line under an ended run: rounds, tokens, time and model."""
     unused = view.reason == "error" and not view.usage.total_tokens
     used = [] if unused else [token_summary(view.usage)]
     return _dim_line(view.budget, *used, f"{view.seconds or 0.0:.1f} s", view.model)
 
 
 def token_summary(usage: Usage) -> str:
-    """The usage in words."""
+    """Input and output tokens, with cached and thought tokens if there are any."""
     more = [
         f"{count} {what}"
         for count, what in ((usage.cached_tokens, "cached"), (usage.thought_tokens, "thought"))
@@ -80,7 +84,7 @@ def token_summary(usage: Usage) -> str:
 
 
 def draw_full_card(card: Card) -> RenderableType:
-    """A card with nothing left out."""
+    """A card with complete arguments and results."""
     parts = [
         Text(visible(card.arguments_text)),
         Text("→", style="dim"),
@@ -105,27 +109,27 @@ def _panel(card: Card, body: RenderableType, now: float) -> Panel:
         body,
         title=title,
         title_align="left",
-        subtitle=Text(_how_it_stands(card, now), style=style),
+        subtitle=Text(_card_state(card, now), style=style),
         subtitle_align="right",
         border_style=style,
     )
 
 
-def _how_it_stands(card: Card, now: float) -> str:
-    words = [card.state]
+def _card_state(card: Card, now: float) -> str:
+    parts = [card.state]
     if card.state == "running":
-        words.append(f"{max(now - card.began, 0.0):.1f} s")
+        parts.append(f"{max(now - card.began, 0.0):.1f} s")
     elif card.seconds:
-        words.append(f"{card.seconds:.2f} s" if card.seconds < 10 else f"{card.seconds:.0f} s")
+        parts.append(f"{card.seconds:.2f} s" if card.seconds < 10 else f"{card.seconds:.0f} s")
     if card.effect_unknown:
-        words.append("may have had an effect")
+        parts.append("may have had an effect")
     if card.crashed:
-        words.append("/last shows the traceback")
+        parts.append("/last shows the traceback")
     if card.attempts > 1:
-        words.append(f"{card.attempts} attempts")
+        parts.append(f"{card.attempts} attempts")
     if card.cached:
-        words.append("cached")
-    return " · ".join(words)
+        parts.append("cached")
+    return " · ".join(parts)
 
 
 def _arguments(card: Card) -> Iterator[Text]:
@@ -137,13 +141,13 @@ def _arguments(card: Card) -> Iterator[Text]:
 
 
 def _fields(values: Mapping[str, object]) -> Iterator[Text]:
-    """A line for each value, up to a few."""
-    for name, value in list(values.items())[:_MOST_LINES]:
+    """A line for each value, up to `MAX_LINES`."""
+    for name, value in list(values.items())[:MAX_LINES]:
         line = _cut_line(f"{name}: {compact_json(value)}")
         line.stylize("dim", 0, len(visible(name)) + 1)
         yield line
-    if len(values) > _MOST_LINES:
-        yield Text(f"… {len(values) - _MOST_LINES} more: /last", style="dim")
+    if len(values) > MAX_LINES:
+        yield Text(f"… {len(values) - MAX_LINES} more: /last", style="dim")
 
 
 def _progress(card: Card) -> Iterator[Text]:
@@ -165,13 +169,13 @@ def _result(card: Card) -> Iterator[Text]:
 
 def _result_lines(result: str) -> Iterator[Text]:
     lines = visible(result).strip().splitlines() or ["(nothing)"]
-    yield from (_cut_line(line) for line in lines[:_MOST_LINES])
-    if len(lines) > _MOST_LINES:
-        yield Text(f"… {len(lines) - _MOST_LINES} more lines: /last", style="dim")
+    yield from (_cut_line(line) for line in lines[:MAX_LINES])
+    if len(lines) > MAX_LINES:
+        yield Text(f"… {len(lines) - MAX_LINES} more lines: /last", style="dim")
 
 
 def _cut_line(text: str) -> Text:
-    # A line of a megabyte would be measured cell by cell before it is cut.
+    # rich would measure a very long line cell by cell before it cuts it.
     return Text(cut(visible(text).replace("\n", " "), 500), no_wrap=True, overflow="ellipsis")
 
 
@@ -180,7 +184,7 @@ def _thinking(thinking: Thinking) -> RenderableType:
         took = f"{thinking.seconds or 0.0:.1f} s"
         folded = f"✻ thought for {took}: {cut(one_line(thinking.text), 500)}"
         return Text(folded, style="dim italic", no_wrap=True, overflow="ellipsis")
-    tail = visible(thinking.text[-2000:]).strip().splitlines()[-_LINES_OF_THOUGHT:]
+    tail = visible(thinking.text[-2000:]).strip().splitlines()[-MAX_THOUGHT_LINES:]
     lines = [Text(cut(line, 500), no_wrap=True, overflow="ellipsis") for line in tail]
     for line in lines:
         line.stylize("dim italic")
@@ -193,13 +197,13 @@ def _dim_line(*words: str) -> Text:
 
 
 class _SideBySide:
-    """As many in a row as there is room for."""
+    """Places items side by side as the width allows."""
 
     def __init__(self, items: list[RenderableType]) -> None:
         self._items = items
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        columns = min(len(self._items), max(1, options.max_width // _NARROWEST_CARD))
+        columns = min(len(self._items), max(1, options.max_width // MIN_CARD_WIDTH))
         grid = Table.grid(expand=True)
         for _ in range(columns):
             grid.add_column(ratio=1)
@@ -212,8 +216,8 @@ def _rows(items: list[RenderableType], columns: int) -> Iterable[list[Renderable
     return (items[start : start + columns] for start in range(0, len(items), columns))
 
 
-class _Harmless:
-    """What Markdown makes of a text, with no character in it that steers the terminal."""
+class _SafeMarkdown:
+    """Rendered Markdown without control characters."""
 
     def __init__(self, markdown: Markdown) -> None:
         self._markdown = markdown
@@ -224,33 +228,33 @@ class _Harmless:
 
 
 class Screen:
-    """Shows one run after the other, and what is said between them."""
+    """Shows runs one after the other, and notices between them."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self._drawn: list[int] = []
-        """The widths of the lines that are drawn and will be drawn over."""
+        """The widths of the lines that will be redrawn."""
         self._printed = 0
 
     def begin(self) -> None:
-        """A new run is going to be shown."""
+        """Prepares the screen for a new run."""
         self._printed = 0
         self.console.print()
         self.console.show_cursor(False)
 
     def show(self, view: View, now: float, hint: str = "") -> None:
-        """Brings the screen to where the run is."""
+        """Draws the current state of the run."""
         with self.console:
             self.clear()
             for block in self._newly_done(view):
                 self.say(draw_block(block, now))
-            going = [draw_block(block, now) for block in view.blocks[self._printed :]]
+            active = [draw_block(block, now) for block in view.blocks[self._printed :]]
             if view.seconds is None:
-                going.append(draw_live_line(view, now, hint))
-            self._draw(going)
+                active.append(draw_live_line(view, now, hint))
+            self._draw(active)
 
     def end(self, view: View) -> None:
-        """The run has ended: what is left of it, and its last line."""
+        """Prints the rest of an ended run and its last line."""
         self.show(view, 0.0)
         self.clear()
         if view.reason not in (None, "error"):
@@ -258,13 +262,13 @@ class Screen:
         self.console.show_cursor(True)
 
     def say(self, part: RenderableType) -> None:
-        """Prints something for good, and an empty line."""
-        # In a group a text keeps its own rules for what is too long.
+        """Prints a part that will not be redrawn, and an empty line."""
+        # In a group, a text keeps its own overflow rules.
         self.console.print(Group(part, Text()))
 
     def clear(self) -> None:
-        """Takes away what is drawn, so that others may write."""
-        # A terminal that has become narrower has broken the lines that are too long for it.
+        """Erases the lines that would be redrawn."""
+        # A terminal that became narrower has wrapped the longer lines.
         width = self.console.width
         rows = sum(max(1, math.ceil(drawn / width)) for drawn in self._drawn)
         self._drawn = []
@@ -282,7 +286,7 @@ class Screen:
         return done
 
     def _draw(self, parts: list[RenderableType]) -> None:
-        """Draws as much of the end as fits on the screen."""
+        """Draws the last lines that fit on the screen."""
         spaced = [piece for part in parts for piece in (Text(), part)][1:]
         lines = self.console.render_lines(Group(*spaced), pad=False)
         lines = lines[-max(self.console.height - 2, 1) :] if spaced else []

@@ -20,13 +20,13 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from windlass.cli.chat.conversation import Conversation
+from windlass.cli.chat.conversation import TerminalChat
 from windlass.cli.chat.screen import Screen, draw_full_card, token_summary
 from windlass.cli.chat.terminal import (
+    InputPrompt,
     Interrupted,
     Journal,
     Printed,
-    Prompt,
     captured,
     interrupts,
     without_echo,
@@ -38,42 +38,42 @@ from windlass.content import FunctionCall, FunctionDeclaration, Message
 from windlass.errors import ConfigError
 from windlass.loop.approval import Approval
 
-Next: TypeAlias = Message | Literal["leave"] | None
-"""What follows a command: a question to be asked, the end of the chat, or the next prompt."""
+Next: TypeAlias = Message | Literal["exit"] | None
+"""The step after a command: a question to ask, the end of the chat, or the next prompt."""
 
 _COMMAND = re.compile(r"/[a-z]*(?:\s|$)")
 
 
 def is_command(line: str) -> bool:
-    """Whether the line is a command: a path, such as /etc/hosts, is not."""
+    """Whether the line is a command; a path such as /etc/hosts is not."""
     return _COMMAND.match(line) is not None
 
 
-class Command(Struct, frozen=True):
+class SlashCommand(Struct, frozen=True):
     takes: str
     help: str
-    do: Callable[["Commands", str], Awaitable[Next]]
+    do: Callable[["SlashCommands", str], Awaitable[Next]]
 
 
-class Commands:
-    """What the commands do, to one conversation."""
+class SlashCommands:
+    """The slash commands of one chat."""
 
-    def __init__(self, conversation: Conversation, screen: Screen, journal: Journal) -> None:
+    def __init__(self, conversation: TerminalChat, screen: Screen, journal: Journal) -> None:
         self._conversation = conversation
         self._screen = screen
         self._journal = journal
         self.last: View | None = None
-        """The run that was shown last."""
+        """The last run."""
 
-    async def obey(self, line: str) -> Next:
-        """Does what the line says; what cannot be done is said, and nothing else happens."""
+    async def execute(self, line: str) -> Next:
+        """Executes the command. An error is shown and changes nothing."""
         name, _, argument = line.strip().partition(" ")
         command = self.TABLE.get(name)
         try:
             if command is None:
                 near = difflib.get_close_matches(name, self.TABLE, n=1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                raise ConfigError(f"there is no command {name}{hint} /help lists them")
+                hint = f" (did you mean {near[0]}?)" if near else ""
+                raise ConfigError(f"unknown command {name}{hint}; /help lists all commands")
             return await command.do(self, argument.strip())
         except ConfigError as error:
             self._say(Text(visible(str(error)), style="red"))
@@ -95,9 +95,9 @@ class Commands:
         for tool in self._conversation.tools:
             declaration = tool.declaration
             known = isinstance(declaration, FunctionDeclaration)
-            said = one_line(declaration.description).partition(". ")[0] if known else ""
-            asks = " (asks first)" if tool.options.approve else ""
-            table.add_row(Text(tool.name), Text(said + asks))
+            summary = one_line(declaration.description).partition(". ")[0] if known else ""
+            asks = " (needs approval)" if tool.options.approve else ""
+            table.add_row(Text(tool.name), Text(summary + asks))
         self._say(table)
 
     async def _model(self, argument: str) -> Next:
@@ -115,16 +115,16 @@ class Commands:
         if not argument:
             raise ConfigError("/save needs a file: /save chat.json")
         self._conversation.save(Path(argument))
-        self._say(f"Saved. Go on with: windlass chat --resume {argument}")
+        self._say(f"Saved. Continue with: windlass chat --resume {argument}")
 
     async def _clear(self, argument: str) -> Next:
         self._conversation.clear()
-        self._say("What was said is forgotten.")
+        self._say("The conversation is cleared.")
 
     async def _retry(self, argument: str) -> Next:
-        question = self._conversation.taken_back()
+        question = self._conversation.take_back()
         if question is None:
-            raise ConfigError("there is nothing to ask again")
+            raise ConfigError("no question to ask again")
         self._say(f"> {question.text}")
         return question
 
@@ -149,29 +149,29 @@ class Commands:
             self._say("The last answer had no tools and no thoughts.")
 
     async def _quit(self, argument: str) -> Next:
-        return "leave"
+        return "exit"
 
     def _say(self, shown: RenderableType) -> None:
         self._screen.say(Text(visible(shown)) if isinstance(shown, str) else shown)
 
-    TABLE: ClassVar[dict[str, Command]] = {
-        "/help": Command("", "this list", _help),
-        "/tools": Command("", "the tools that the model may call", _tools),
-        "/model": Command("NAME", "go on with another model, or say which it is", _model),
-        "/system": Command("TEXT", "new instructions for the model; - is none", _system),
-        "/save": Command("FILE", "write the chat to a file that --resume reads", _save),
-        "/clear": Command("", "forget what was said", _clear),
-        "/retry": Command("", "ask the last question again", _retry),
-        "/usage": Command("", "the tokens of this chat", _usage),
-        "/last": Command("", "the last answer's tools and thoughts in full", _last),
-        "/quit": Command("", "leave", _quit),
+    TABLE: ClassVar[dict[str, SlashCommand]] = {
+        "/help": SlashCommand("", "this list", _help),
+        "/tools": SlashCommand("", "the tools that the model may call", _tools),
+        "/model": SlashCommand("NAME", "switch to another model, or show the current one", _model),
+        "/system": SlashCommand("TEXT", "new instructions for the model; - removes them", _system),
+        "/save": SlashCommand("FILE", "write the chat to a file that --resume reads", _save),
+        "/clear": SlashCommand("", "clear the conversation", _clear),
+        "/retry": SlashCommand("", "ask the last question again", _retry),
+        "/usage": SlashCommand("", "the tokens of this chat", _usage),
+        "/last": SlashCommand("", "the tools and thoughts of the last answer in full", _last),
+        "/quit": SlashCommand("", "exit", _quit),
     }
 
     KEYS = (
         ("Alt-Enter, or \\ at the end", "a new line in the same question"),
         ("Up, Down", "earlier questions"),
-        ("Ctrl-C", "stops an answer; at the prompt clears the line, twice leaves"),
-        ("Ctrl-D", "leaves"),
+        ("Ctrl-C", "stops an answer; at the prompt clears the line, twice exits"),
+        ("Ctrl-D", "exits"),
     )
 
 
@@ -182,22 +182,22 @@ def _table() -> Table:
     return table
 
 
-_FRAME = 0.08
-"""Seconds between two looks at a run."""
-_INTERRUPTS_TO_LEAVE = 3
+FRAME_SECONDS = 0.08
+"""The time between two drawings of a run."""
+INTERRUPTS_TO_EXIT = 3
 
 
 class ShownRun:
-    """A run, drawn while it goes. Ctrl-C stops it; tools that need a yes are asked about."""
+    """A run on the screen. Ctrl-C stops it; tools that need approval ask the user."""
 
     def __init__(
         self,
-        conversation: Conversation,
+        conversation: TerminalChat,
         screen: Screen,
-        prompt: Prompt,
+        prompt: InputPrompt,
         always: set[str],
     ) -> None:
-        """`always`: the tools that need no question; a person's answer may add to it."""
+        """`always`: the tools that are approved for the whole chat; an answer can add to it."""
         self.view = View(conversation.max_rounds)
         self._conversation = conversation
         self._screen = screen
@@ -207,11 +207,11 @@ class ShownRun:
         self._interrupts = 0
         self._screen_free = asyncio.Lock()
         self._terminal = contextlib.ExitStack()
-        """The terminal's settings that are given back at the end."""
+        """The terminal settings, which are restored at the end."""
         self._stopping: asyncio.Task[None] | None = None
 
-    async def go(self, question: Message) -> None:
-        """Asks and shows the answer. Whatever it fails with is said, and the chat goes on."""
+    async def show(self, question: Message) -> None:
+        """Asks the question and shows the answer. Shows an error instead of raising it."""
         self._screen.begin()
         with self._terminal as terminal:
             terminal.enter_context(without_echo())
@@ -220,14 +220,14 @@ class ShownRun:
             painting = asyncio.create_task(self._paint(printed))
             try:
                 await self._follow(question, printed)
-            except Exception as error:  # noqa: BLE001 - a chat outlives whatever a run fails with
+            except Exception as error:  # noqa: BLE001 - a failed run must not end the chat
                 if self.view.seconds is None:
                     self.view.say(str(error) or type(error).__name__, "error")
             finally:
                 painting.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await painting
-                self._take_in(printed, all=True)
+                self._add_printed(printed, all=True)
         self._screen.end(self.view)
 
     async def _follow(self, question: Message, printed: Printed) -> None:
@@ -236,40 +236,40 @@ class ShownRun:
             if self._interrupts:
                 self._stop()
             async for event in stream:
-                self._take_in(printed)
+                self._add_printed(printed)
                 self.view.add(event)
             self._conversation.remember(stream.reply)
 
     async def _paint(self, printed: Printed) -> None:
         while True:
             async with self._screen_free:
-                self._take_in(printed)
+                self._add_printed(printed)
                 self._screen.show(self.view, time.time(), self._hint)
-            await asyncio.sleep(_FRAME)
+            await asyncio.sleep(FRAME_SECONDS)
 
     @property
     def _hint(self) -> str:
-        left = _INTERRUPTS_TO_LEAVE - self._interrupts
-        return (
-            f"stopping; {left} more Ctrl-C to leave at once" if self._interrupts else "Ctrl-C stops"
-        )
+        left = INTERRUPTS_TO_EXIT - self._interrupts
+        if self._interrupts:
+            return f"stopping; {left} more Ctrl-C to exit immediately"
+        return "Ctrl-C stops"
 
-    def _take_in(self, printed: Printed, *, all: bool = False) -> None:
+    def _add_printed(self, printed: Printed, *, all: bool = False) -> None:
         if lines := printed.take(all=all):
             self.view.say("\n".join(f"printed: {line}" for line in lines))
 
     def _interrupt(self) -> None:
         self._interrupts += 1
-        if self._interrupts >= _INTERRUPTS_TO_LEAVE:
-            self._leave_at_once()
+        if self._interrupts >= INTERRUPTS_TO_EXIT:
+            self._exit_immediately()
         self._stop()
 
     def _stop(self) -> None:
         if self._stream is not None and self._stopping is None:
             self._stopping = asyncio.create_task(self._stream.run.stop())
 
-    def _leave_at_once(self) -> None:
-        """A tool that does not let itself be cancelled must not hold the terminal for ever."""
+    def _exit_immediately(self) -> None:
+        """Exits although a tool cannot be cancelled."""
         self._screen.console.show_cursor(True)
         self._terminal.close()
         os._exit(130)
@@ -278,7 +278,7 @@ class ShownRun:
         if call.name in self._always:
             return Approval(True)
         async with self._screen_free:
-            # The answer to another call may have been: always.
+            # The user may have answered another call with "always".
             if call.name in self._always:
                 return Approval(True)
             self._screen.clear()
@@ -306,7 +306,7 @@ class ShownRun:
                 return Approval(False, reason=_reason(True))
 
     def _about(self, call: FunctionCall) -> str:
-        """All of the arguments: nobody can agree to what they have not seen."""
+        """All arguments: an approval needs to see them completely."""
         text = visible(Card(call.name, call.id, call.json).arguments_text)
         console = self._screen.console
         rows = sum(math.ceil(cell_len(line) / console.width) or 1 for line in text.splitlines())
@@ -320,16 +320,16 @@ def _reason(denied: bool) -> str | None:
     return "the user said no" if denied else None
 
 
-async def chat_at_terminal(conversation: Conversation) -> None:
-    """Talks until the person leaves. What the log has to say waits for `/last`."""
+async def chat_at_terminal(conversation: TerminalChat) -> None:
+    """Runs the chat until the user exits. `/last` shows log messages."""
     journal = Journal()
-    # Their own file: what tools print goes elsewhere while a run is shown.
+    # The real stdout: while a run is shown, sys.stdout captures the output of tools.
     console = Console(file=sys.stdout, highlight=False)
-    prompt = Prompt(Commands.TABLE, output=create_output(sys.stdout))
+    prompt = InputPrompt(SlashCommands.TABLE, output=create_output(sys.stdout))
     root = logging.getLogger()
     root.addHandler(journal)
     try:
-        # Between an answer and the prompt, a Ctrl-C that comes late must not end the chat.
+        # A late Ctrl-C, between an answer and the prompt, must not end the chat.
         with interrupts(lambda: None):
             await Shell(conversation, console, prompt, journal).converse()
     finally:
@@ -337,16 +337,16 @@ async def chat_at_terminal(conversation: Conversation) -> None:
 
 
 class Shell:
-    """One chat. `converse` returns when the person leaves."""
+    """One chat. `converse` returns when the user exits."""
 
     def __init__(
-        self, conversation: Conversation, console: Console, prompt: Prompt, journal: Journal
+        self, conversation: TerminalChat, console: Console, prompt: InputPrompt, journal: Journal
     ) -> None:
         self._conversation = conversation
         self._screen = Screen(console)
         self._prompt = prompt
         self._journal = journal
-        self._commands = Commands(conversation, self._screen, journal)
+        self._commands = SlashCommands(conversation, self._screen, journal)
         self._always: set[str] = set()
 
     async def converse(self) -> None:
@@ -360,35 +360,35 @@ class Shell:
                 if interrupted and not interruption.text:
                     return
                 interrupted = True
-                self._screen.console.print(Text("Ctrl-C again, or Ctrl-D, leaves.", style="dim"))
+                self._screen.console.print(Text("Ctrl-C again, or Ctrl-D, exits.", style="dim"))
                 continue
             interrupted = False
-            if line is None or not await self._heed(line):
+            if line is None or not await self._execute(line):
                 return
 
-    async def _heed(self, line: str) -> bool:
-        """Does what a line asks for; False if that is to leave."""
+    async def _execute(self, line: str) -> bool:
+        """Executes a line; False if it ends the chat."""
         if not line.strip():
             return True
         if not is_command(line):
             await self._answer(Message.user(line))
             return True
-        following = await self._commands.obey(line)
+        following = await self._commands.execute(line)
         if isinstance(following, Message):
             await self._answer(following)
-        return following != "leave"
+        return following != "exit"
 
     async def _answer(self, question: Message) -> None:
         self._journal.entries.clear()
         run = ShownRun(self._conversation, self._screen, self._prompt, self._always)
         self._commands.last = run.view
-        await run.go(question)
+        await run.show(question)
 
     def _greet(self) -> None:
         conversation = self._conversation
         count = len(conversation.tools)
         tools = f"{count} tool{'' if count == 1 else 's'}" if count else "no tools"
-        said = f"{conversation.model} ({conversation.chosen.because}) · {tools} · /help"
-        self._screen.say(Text(visible(said), style="dim"))
+        greeting = f"{conversation.model} ({conversation.chosen.because}) · {tools} · /help"
+        self._screen.say(Text(visible(greeting), style="dim"))
         if messages := len(conversation.messages):
-            self._screen.say(Text(f"Going on after {messages} messages.", style="dim"))
+            self._screen.say(Text(f"Continuing after {messages} messages.", style="dim"))

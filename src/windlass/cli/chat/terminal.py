@@ -36,7 +36,7 @@ if sys.platform == "win32":
     def without_echo() -> Generator[None]:
         yield
 
-    def forget_typed() -> None:
+    def discard_typed() -> None:
         pass
 
 else:
@@ -44,7 +44,7 @@ else:
 
     @contextlib.contextmanager
     def without_echo() -> Generator[None]:
-        """What is typed during a run does not show in the middle of it; the next prompt gets it."""
+        """Hides typed text during a run; the next prompt receives it."""
         if not sys.stdin.isatty():
             yield
             return
@@ -57,15 +57,15 @@ else:
         finally:
             termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
-    def forget_typed() -> None:
-        """A yes must be an answer to the question: keys from before it was asked do not count."""
+    def discard_typed() -> None:
+        """Discards typed keys: an approval must answer the question that is shown."""
         if sys.stdin.isatty():
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 @contextlib.contextmanager
 def interrupts(act: Callable[[], None]) -> Generator[None]:
-    """Ctrl-C calls `act` in the event loop, and nothing else happens."""
+    """Ctrl-C only calls `act` in the event loop."""
     loop = asyncio.get_running_loop()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -79,7 +79,7 @@ def interrupts(act: Callable[[], None]) -> Generator[None]:
 
 
 class Printed(io.TextIOBase):
-    """Stands in for stdout: keeps what tools print, line by line, from any thread."""
+    """Replaces stdout: stores the output of tools, from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -91,7 +91,7 @@ class Printed(io.TextIOBase):
         return len(text)
 
     def take(self, *, all: bool = False) -> list[str]:
-        """The lines since the last time; `all` takes one that has no end, too."""
+        """The lines since the last call; with `all`, also an incomplete line."""
         with self._lock:
             whole, newline, rest = self._text.rpartition("\n")
             self._text = "" if all else rest
@@ -101,30 +101,30 @@ class Printed(io.TextIOBase):
 
 @contextlib.contextmanager
 def captured() -> Generator[Printed]:
-    """What is printed meanwhile does not reach the terminal."""
+    """Captures stdout and stderr."""
     printed = Printed()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         yield printed
 
 
 class Journal(logging.Handler):
-    """Keeps what the log says of trouble, so that it can be asked for and does not interrupt."""
+    """Stores warnings and errors of the log for `/last`, so that they do not disturb the screen."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.setFormatter(_ToolsOwn())
+        self.setFormatter(_ToolTraceback())
         self.entries: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         own = copy.copy(record)
-        own.exc_text = None  # another handler's way of writing it
+        own.exc_text = None  # cached by another handler's formatter
         self.entries.append(self.format(own))
 
 
-class _ToolsOwn(logging.Formatter):
-    """Shows the lines of a tool that failed, without those of ours that lead to it."""
+class _ToolTraceback(logging.Formatter):
+    """Formats tracebacks without the frames of Windlass."""
 
-    def formatException(self, ei: Any) -> str:  # noqa: N802 - the base's name
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name of the base class
         kind, error, trace = ei
         frames = traceback.TracebackException(kind, error, trace)
         home = str(Path(windlass.__file__).parent)
@@ -138,15 +138,15 @@ CHOICES = "Run it? [y]es, [N]o, [e]dit the arguments, [a]lways in this chat: "
 
 
 class Interrupted(Exception):
-    """Ctrl-C at a prompt; `text` is what stood there."""
+    """Ctrl-C at a prompt; `text` is the input so far."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__()
         self.text = text
 
 
-class Prompt:
-    """Reads lines from the terminal. Every reader raises `Interrupted` for Ctrl-C."""
+class InputPrompt:
+    """Reads questions, decisions and arguments. Every method raises `Interrupted` for Ctrl-C."""
 
     def __init__(
         self, commands: Iterable[str], input: Input | None = None, output: Output | None = None
@@ -156,7 +156,7 @@ class Prompt:
             multiline=True,
             prompt_continuation=" " * len(MARK),
             history=InMemoryHistory(),
-            completer=_Commands(tuple(commands)),
+            completer=_CommandCompleter(tuple(commands)),
             key_bindings=_bindings(),
             interrupt_exception=Interrupted,
             reserve_space_for_menu=4,
@@ -171,22 +171,22 @@ class Prompt:
         )
 
     def recall(self, texts: Sequence[str]) -> None:
-        """Puts earlier questions where the up key finds them."""
+        """Adds earlier questions to the history of the up key."""
         for text in texts:
             self._lines.history.append_string(text)
 
     async def question(self) -> str | None:
-        """What was typed; None at Ctrl-D."""
+        """The typed text; None for Ctrl-D."""
         try:
-            return _whole(await self._lines.prompt_async(handle_sigint=False))
+            return _valid_text(await self._lines.prompt_async(handle_sigint=False))
         except EOFError:
             return None
         except Interrupted:
             raise Interrupted(self._lines.default_buffer.text) from None
 
     async def decision(self, call: FunctionCall, about: str) -> str:
-        """`y`, `n`, `e` or `a`. Whatever is none of them asks again; nothing, or Ctrl-D, is no."""
-        forget_typed()
+        """`y`, `n`, `e` or `a`; asks again after any other input. Enter and Ctrl-D mean no."""
+        discard_typed()
         asked = _asked(call, about)
         while True:
             try:
@@ -196,17 +196,20 @@ class Prompt:
             choice = _CHOICES.get(answer.strip().lower())
             if choice is not None:
                 return choice
-            asked = [*_asked(call, about), ("ansired", f"{one_line(answer)[:40]!r} is no answer. ")]
+            asked = [
+                *_asked(call, about),
+                ("ansired", f"{one_line(answer)[:40]!r} is invalid. "),
+            ]
 
     async def arguments(
         self, call: FunctionCall, check: Callable[[str], object]
     ) -> dict[str, Any] | None:
-        """The arguments as somebody changes them; None at Ctrl-D. `check` refuses wrong ones."""
+        """The edited arguments; None for Ctrl-D. `check` refuses invalid ones."""
         try:
             text = await self._ask(
                 [("bold", f"{one_line(call.name)} with: ")],
                 default=visible(compact_json(call.arguments)),
-                validator=_Arguments(check),
+                validator=_ArgumentsValidator(check),
             )
         except EOFError:
             return None
@@ -219,7 +222,7 @@ class Prompt:
         validator: Validator | None = None,
     ) -> str:
         self._decisions.validator = validator
-        return _whole(
+        return _valid_text(
             await self._decisions.prompt_async(
                 FormattedText(cast("list[Any]", message)),
                 default=default,
@@ -244,13 +247,13 @@ def _asked(call: FunctionCall, about: str) -> list[tuple[str, str]]:
     ]
 
 
-def _whole(text: str) -> str:
-    """Bytes that are no text come as halves of characters, which nothing can be sent with."""
+def _valid_text(text: str) -> str:
+    """Replaces surrogates: invalid bytes are read as surrogates, which cannot be encoded."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _bindings() -> KeyBindings:
-    """Enter sends, or goes on to a new line behind a backslash. So does Alt-Enter."""
+    """Enter sends the text. Enter after a backslash, and Alt-Enter, start a new line."""
     bindings = KeyBindings()
 
     def enter(event: KeyPressEvent) -> None:
@@ -269,8 +272,8 @@ def _bindings() -> KeyBindings:
     return bindings
 
 
-class _Commands(Completer):
-    """Completes the commands, at the beginning of a line that is one."""
+class _CommandCompleter(Completer):
+    """Completes commands at the beginning of a line."""
 
     def __init__(self, commands: tuple[str, ...]) -> None:
         self._commands = commands
@@ -285,19 +288,19 @@ class _Commands(Completer):
                     yield Completion(command, start_position=-len(typed))
 
 
-class _Arguments(Validator):
-    """Refuses what the tool would refuse, and says why."""
+class _ArgumentsValidator(Validator):
+    """Refuses arguments that the tool would refuse, with the reason."""
 
     def __init__(self, check: Callable[[str], object]) -> None:
         self._check = check
 
     def validate(self, document: Document) -> None:
         text = document.text
-        refused = FunctionCall("", text).error
-        if refused is None:
+        problem = FunctionCall("", text).error
+        if problem is None:
             try:
                 self._check(text)
             except InvalidArguments as error:
-                refused = str(error)
-        if refused is not None:
-            raise ValidationError(document.cursor_position, one_line(refused))
+                problem = str(error)
+        if problem is not None:
+            raise ValidationError(document.cursor_position, one_line(problem))

@@ -1,4 +1,7 @@
-"""A run as blocks to show, and a card for each tool call. Pure: events in, blocks out."""
+"""A run as blocks to show, with a card for each tool call. Pure: events in, blocks out.
+
+A block that is `done` does not change any more and can be printed; the others are redrawn.
+"""
 
 import math
 import re
@@ -35,14 +38,14 @@ from windlass.events import (
 from windlass.jsontext import compact_json
 
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
-_GOES_ON = re.compile(r"\s|[-*+>|]|\d+[.)]")
-"""How a line begins that may belong to the block above it: lists have gaps between their items."""
+_CONTINUES = re.compile(r"\s|[-*+>|]|\d+[.)]")
+"""The start of a line that may belong to the block above: list items can have gaps between them."""
 
 
 def settled_length(text: str) -> int:
-    """How much of the text's beginning is whole paragraphs, whatever comes after it.
+    """The length of the complete paragraphs at the beginning of Markdown that is still growing.
 
-    A line whose end has not been seen decides nothing: it may yet be an item of a list.
+    An incomplete line is not considered: it may become an item of a list.
     """
     settled = position = 0
     fence: str | None = None
@@ -50,7 +53,7 @@ def settled_length(text: str) -> int:
     for line in text.splitlines(keepends=True):
         if not line.endswith("\n"):
             break
-        if fence is None and after_blank and line.strip() and not _GOES_ON.match(line):
+        if fence is None and after_blank and line.strip() and not _CONTINUES.match(line):
             settled = position
         fence = _fence_after(line, fence)
         after_blank = not line.strip()
@@ -59,7 +62,7 @@ def settled_length(text: str) -> int:
 
 
 def _fence_after(line: str, fence: str | None) -> str | None:
-    """The fence that is open behind this line, if one is."""
+    """The code fence that is open after this line, if any."""
     marker = _FENCE.match(line)
     if marker is None:
         return fence
@@ -71,9 +74,9 @@ def _fence_after(line: str, fence: str | None) -> str | None:
 
 
 CardState = Literal[
-    "writing",  # the model still writes the arguments
+    "writing",  # the model is writing the arguments
     "waiting",  # for its turn
-    "asking",  # for a person's yes
+    "asking",  # for approval
     "running",
     "done",
     "failed",
@@ -97,21 +100,21 @@ OUTCOME_STATES: dict[Outcome, CardState] = {
 
 @dataclass(slots=True)
 class Card:
-    """What is known of a call so far."""
+    """One tool call as it is displayed."""
 
     name: str
     id: str
     json: str = ""
     state: CardState = "writing"
     began: float = 0.0
-    """When the tool itself began (Unix seconds)."""
+    """When the tool started (Unix seconds)."""
     seconds: float | None = None
-    """How long it took; None until it has ended."""
+    """None until the call has ended."""
     progress: float | None = None
     message: str | None = None
     result: str = ""
     value: object = None
-    """The result before it became a text."""
+    """The result as a value."""
     outcome: Outcome | None = None
     attempts: int = 1
     cached: bool = False
@@ -124,31 +127,31 @@ class Card:
 
     @property
     def arguments(self) -> dict[str, object] | str:
-        """The arguments by name, or their text while it cannot be read."""
+        """The arguments by name, or their text while it is not valid JSON."""
         return FunctionCall(self.name, self.json).arguments
 
     @property
     def fields(self) -> dict[str, object]:
-        """The result's values by name; none if it is not an object."""
+        """The fields of the result; empty if it is not an object."""
         return cast("dict[str, object]", self.value) if isinstance(self.value, dict) else {}
 
     @property
     def arguments_text(self) -> str:
-        """The arguments as JSON on several lines, or their text as it is."""
+        """The arguments as indented JSON, or their text."""
         arguments = self.arguments
         return arguments if isinstance(arguments, str) else _indented(arguments)
 
     @property
     def result_text(self) -> str:
-        """The result whole; an object or a list as JSON on several lines."""
+        """The complete result; objects and lists as indented JSON."""
         return self.result if isinstance(self.value, str) else _indented(self.value)
 
     def written(self, call: FunctionCall) -> None:
-        """The model has written the whole call."""
+        """The model has finished writing the call."""
         self.id, self.name, self.json, self.state = call.id, call.name, call.json, "waiting"
 
     def run_started(self, call: FunctionCall, time: float) -> None:
-        """The tool begins, perhaps with arguments that a person has put in place."""
+        """The tool starts, with the arguments of the approval if it changed them."""
         self.json, self.state, self.began = call.json, "running", time
 
     def run_progressed(self, event: ToolRunProgress) -> None:
@@ -167,9 +170,9 @@ class Card:
         self.result = response.text if response.error is None else response.error
 
     def never_ran(self) -> None:
-        """The run is over and the call has no answer: it was cut off, or is not ours to run."""
+        """The run has ended and the call has no result: it did not start or runs elsewhere."""
         self.outcome, self.state = "not_run", "not run"
-        self.result = self.value = "never begun"
+        self.result = self.value = "not started"
 
 
 def _indented(value: object) -> str:
@@ -181,7 +184,7 @@ LIMIT_OPTIONS = ("--max-rounds",)
 
 @dataclass(slots=True)
 class Speech:
-    """Markdown of the model: one paragraph or more."""
+    """Markdown text of the model: one or more paragraphs."""
 
     text: str = ""
     done: bool = False
@@ -189,7 +192,7 @@ class Speech:
 
 @dataclass(slots=True)
 class Thinking:
-    """What the model says to itself."""
+    """Thoughts of the model."""
 
     began: float
     text: str = ""
@@ -202,11 +205,11 @@ class Thinking:
 
 @dataclass(slots=True)
 class CardRow:
-    """The calls of one turn, which may run side by side."""
+    """The calls of one turn."""
 
     cards: list[Card] = field(default_factory=list[Card])
     whole: bool = False
-    """Whether the turn is over, so that no other call joins."""
+    """Whether the turn has ended, so that no call is added."""
 
     @property
     def done(self) -> bool:
@@ -215,7 +218,7 @@ class CardRow:
 
 @dataclass(slots=True)
 class Notice:
-    """A sentence of ours."""
+    """A message of the chat itself."""
 
     text: str
     tone: Literal["quiet", "warning", "error"] = "quiet"
@@ -226,7 +229,7 @@ Block: TypeAlias = Speech | Thinking | CardRow | Notice
 
 
 class View:
-    """The blocks of one run, in order, and where the run stands."""
+    """The blocks of one run in order, with its round, usage and times."""
 
     def __init__(self, max_rounds: int) -> None:
         self.blocks: list[Block] = []
@@ -235,7 +238,7 @@ class View:
         self.round = 0
         self.began = 0.0
         self.seconds: float | None = None
-        """How long the run took; None while it goes."""
+        """None while the run is active."""
         self.usage = Usage()
         self.reason: StopReason | None = None
         self._turn: dict[int, Card] = {}
@@ -252,19 +255,19 @@ class View:
 
     @property
     def budget(self) -> str:
-        """Which round it is, of how many."""
+        """The current round and the round limit."""
         if self.round > self.max_rounds:
-            return "last round, tools are off"
+            return "last round, without tools"
         return f"round {self.round} of {self.max_rounds}"
 
     def add(self, event: RunEvent) -> None:
-        """Takes the next event of the run."""
+        """Adds the next event of the run."""
         self._now = event.time
         match event:
             case TextDelta(text=text):
-                self._speak(text)
+                self._add_text(text)
             case ThoughtDelta(text=text):
-                self._think(text)
+                self._add_thought(text)
             case PartReceived():
                 self.say(_label(event))
             case RunStarted(model=model):
@@ -273,11 +276,11 @@ class View:
                 self.round, self._turn = number, {}
             case RoundRestarted(round=number):
                 self.round, self._turn = number, {}
-                self.say("The model is asked again: what it said last does not count.", "warning")
+                self.say("The round restarts: ignore its earlier text.", "warning")
             case RunResumed():
-                self.say("The run goes on in another process.")
+                self.say("Another process resumed the run.")
             case Status(message=message):
-                # Of tools that are about to run, their cards say more.
+                # The cards of running tools show more than the status.
                 if all(card.ended for card in self.cards):
                     self.say(message)
             case TurnEnded():
@@ -288,7 +291,7 @@ class View:
                 self._add_to_cards(event)
 
     def say(self, text: str, tone: Literal["quiet", "warning", "error"] = "quiet") -> None:
-        """Adds a sentence of ours."""
+        """Adds a notice."""
         self._end_speech()
         self.blocks.append(Notice(text, tone))
 
@@ -305,33 +308,33 @@ class View:
     ) -> None:
         match event:
             case ToolCallStarted(index=index, id=call_id, name=name):
-                self._deal(index, Card(name, call_id))
+                self._add_card(index, Card(name, call_id))
             case ToolCallDelta(index=index, json=json):
                 if index in self._turn:
                     self._turn[index].json += json
             case ToolCallEnded(index=index, call=call):
                 if index not in self._turn:
-                    self._deal(index, Card(call.name, call.id))
+                    self._add_card(index, Card(call.name, call.id))
                 self._turn[index].written(call)
             case ToolRunStarted(call=call):
-                if card := self._open(call.id):
+                if card := self._open_card(call.id):
                     card.run_started(call, event.time)
             case ToolRunProgress(call_id=call_id):
-                if card := self._open(call_id):
+                if card := self._open_card(call_id):
                     card.run_progressed(event)
             case ToolRunEnded(response=response):
-                if card := self._open(response.id):
+                if card := self._open_card(response.id):
                     card.run_ended(event)
             case ApprovalRequested(call=call):
-                if card := self._open(call.id):
+                if card := self._open_card(call.id):
                     card.state = "asking"
             case ApprovalResolved(call_id=call_id):
-                if card := self._open(call_id):
+                if card := self._open_card(call_id):
                     card.state = "waiting"
             case _:
                 assert_never(event)
 
-    def _speak(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         if not text:
             return
         self._end_thinking()
@@ -339,18 +342,18 @@ class View:
             speech = Speech()
             self.blocks.append(speech)
         speech.text += text
-        # Paragraphs that are whole are done: what is drawn anew stays short.
+        # Complete paragraphs are done: the redrawn part stays short.
         if "\n" in text:
-            self._settle(speech)
+            self._split_done(speech)
 
-    def _settle(self, speech: Speech) -> None:
+    def _split_done(self, speech: Speech) -> None:
         length = settled_length(speech.text)
         if length:
             rest = Speech(speech.text[length:])
             speech.text, speech.done = speech.text[:length], True
             self.blocks.append(rest)
 
-    def _think(self, text: str) -> None:
+    def _add_thought(self, text: str) -> None:
         if not text:
             return
         if isinstance(speech := self._last(), Speech):
@@ -360,7 +363,7 @@ class View:
             self.blocks.append(thinking)
         thinking.text += text
 
-    def _deal(self, index: int, card: Card) -> None:
+    def _add_card(self, index: int, card: Card) -> None:
         self._end_speech()
         self._turn[index] = card
         if not isinstance(row := self._last(), CardRow) or row.whole:
@@ -368,8 +371,8 @@ class View:
             self.blocks.append(row)
         row.cards.append(card)
 
-    def _open(self, call_id: str) -> Card | None:
-        """The card of a call without an answer; a confused model may give two calls one id."""
+    def _open_card(self, call_id: str) -> Card | None:
+        """The first card with this id and no result: two calls of a model can have the same id."""
         return next((card for card in self.cards if card.id == call_id and not card.ended), None)
 
     def _last(self) -> Block | None:
@@ -413,13 +416,13 @@ def _effects(cards: list[Card]) -> str:
     """Which tools may have had an effect before the stop, and which had none."""
     unknown = [card.name for card in cards if card.effect_unknown]
     cancelled = [c.name for c in cards if c.outcome == "stopped" and not c.effect_unknown]
-    unbegun = [card.name for card in cards if card.outcome == "not_run"]
+    not_started = [card.name for card in cards if card.outcome == "not_run"]
     parts = (
         ("May have had an effect", unknown),
-        ("Cancelled without one", cancelled),
-        ("Never begun", unbegun),
+        ("Cancelled without an effect", cancelled),
+        ("Not started", not_started),
     )
-    return " ".join(f"{said}: {', '.join(names)}." for said, names in parts if names)
+    return " ".join(f"{text}: {', '.join(names)}." for text, names in parts if names)
 
 
 def _label(event: PartReceived) -> str:

@@ -20,7 +20,7 @@ from windlass.cli.arguments import (
     size,
     whole_number,
 )
-from windlass.cli.output import Output, may_colour, own_stdout, painted
+from windlass.cli.output import CommandOutput, may_colour, own_stdout, painted
 from windlass.cli.runs.control import approve, stop
 from windlass.cli.runs.display import Form, Listed, list_json, list_table, rendered, run_details
 from windlass.cli.runs.following import follow, replay, say
@@ -293,7 +293,7 @@ def run(options: argparse.Namespace) -> int:
         return asyncio.run(_execute(options, output))
 
 
-async def _execute(options: argparse.Namespace, output: Output) -> int:
+async def _execute(options: argparse.Namespace, output: CommandOutput) -> int:
     if options.action == "replay":
         return await replay(
             options.file,
@@ -330,7 +330,7 @@ def _form(options: argparse.Namespace) -> Form:
     return "json" if options.json else "events" if options.events else "text"
 
 
-async def _list(path: Path, options: argparse.Namespace, output: Output) -> int:
+async def _list(path: Path, options: argparse.Namespace, output: CommandOutput) -> int:
     async with opened(path) as log:
         records = await log.list(chat=options.chat, open=True if options.open else None)
         wanted = [r for r in records if not options.failed or r.reason == "error"]
@@ -359,7 +359,7 @@ async def _end(log: RunLog, record: RunRecord) -> RunEnded | None:
     return events[-1] if events and isinstance(events[-1], RunEnded) else None
 
 
-async def _show(path: Path, options: argparse.Namespace, output: Output) -> int:
+async def _show(path: Path, options: argparse.Namespace, output: CommandOutput) -> int:
     async with opened(path) as log:
         record, events = await _read(log, options.id)
         interrupted = record.id in await log.cut_off()
@@ -371,7 +371,7 @@ async def _show(path: Path, options: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-async def _export(path: Path, given: str, target: Path | None, output: Output) -> int:
+async def _export(path: Path, given: str, target: Path | None, output: CommandOutput) -> int:
     async with opened(path) as log:
         record, events = await _read(log, given)
     data = encode_json(_exported(record, events)) + b"\n"
@@ -400,7 +400,7 @@ def _exported(record: RunRecord, events: Sequence[RunEvent]) -> dict[str, Any]:
     return exported(record, events, History(events).reply().messages)
 
 
-async def _resume(path: Path, options: argparse.Namespace, output: Output) -> int:
+async def _resume(path: Path, options: argparse.Namespace, output: CommandOutput) -> int:
     # Imported here: the other actions need no model and no gateway.
     from windlass.cli.runs.resuming import Resumption, resume
 

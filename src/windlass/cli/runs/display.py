@@ -24,7 +24,16 @@ from windlass.cli.formatting import (
     state_tone,
     tokens,
 )
-from windlass.cli.output import Output, Tone, cut, may_colour, one_line, painted, table, visible
+from windlass.cli.output import (
+    CommandOutput,
+    Tone,
+    cut,
+    may_colour,
+    one_line,
+    painted,
+    table,
+    visible,
+)
 from windlass.cli.runs.log_file import short_id
 from windlass.content import FileData, FunctionCall, InlineData, Message, Usage
 from windlass.events import (
@@ -407,7 +416,7 @@ class TextPrinter:
     """The answer while it arrives, and with `errors` the lines about it."""
 
     def __init__(
-        self, formatter: EventFormatter, output: Output | None, errors: Output | None
+        self, formatter: EventFormatter, output: CommandOutput | None, errors: CommandOutput | None
     ) -> None:
         self._formatter = formatter
         self._output = output
@@ -429,7 +438,7 @@ class TextPrinter:
 class EventPrinter:
     """Each event as a line of JSON."""
 
-    def __init__(self, output: Output, lines: RunPrinter) -> None:
+    def __init__(self, output: CommandOutput, lines: RunPrinter) -> None:
         self._output = output
         self._lines = lines
 
@@ -444,7 +453,9 @@ class EventPrinter:
 class JsonPrinter:
     """One object when the run has ended. `before` are earlier events, which are not shown again."""
 
-    def __init__(self, output: Output, lines: RunPrinter, before: Sequence[RunEvent] = ()) -> None:
+    def __init__(
+        self, output: CommandOutput, lines: RunPrinter, before: Sequence[RunEvent] = ()
+    ) -> None:
         self._output = output
         self._lines = lines
         self._events = list(before)
@@ -462,12 +473,12 @@ class JsonPrinter:
 def printer_for(
     form: Form,
     formatter: EventFormatter,
-    output: Output,
+    output: CommandOutput,
     *,
     quiet: bool,
     before: Sequence[RunEvent] = (),
 ) -> RunPrinter:
-    errors = None if quiet else Output(sys.stderr)
+    errors = None if quiet else CommandOutput(sys.stderr)
     match form:
         case "json":
             return JsonPrinter(output, TextPrinter(formatter, None, errors), before)
@@ -485,7 +496,7 @@ def result_of(events: Sequence[RunEvent]) -> dict[str, object]:
     return reply_to_dict(History(events).reply())
 
 
-def rendered(styled: StyledText, output: Output) -> str:
+def rendered(styled: StyledText, output: CommandOutput) -> str:
     """The text for this output: safe and coloured on a terminal, unchanged in a pipe."""
     text = visible(styled.text) if output.is_terminal else styled.text
     if not may_colour(output.is_terminal):

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from windlass.cli.exit_codes import INCOMPLETE, ending_text, exit_code
-from windlass.cli.output import Output, visible
+from windlass.cli.output import CommandOutput, visible
 from windlass.cli.runs.display import EventFormatter, Form, RunPrinter, printer_for
 from windlass.cli.runs.log_file import RunsFile, find_run, opened
 from windlass.errors import ConfigError
@@ -23,7 +23,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 async def follow(
-    path: Path, given: str, after: int, form: Form, output: Output, *, quiet: bool
+    path: Path, given: str, after: int, form: Form, output: CommandOutput, *, quiet: bool
 ) -> int:
     """Shows a run from the event after number `after` to its end; returns its exit code."""
     async with opened(path) as log:
@@ -57,7 +57,13 @@ def say(text: str, *, quiet: bool = False) -> None:
 
 
 async def replay(
-    name: str, speed: float, max_pause: float | None, form: Form, output: Output, *, quiet: bool
+    name: str,
+    speed: float,
+    max_pause: float | None,
+    form: Form,
+    output: CommandOutput,
+    *,
+    quiet: bool,
 ) -> int:
     """Shows an exported run with its original pauses; returns the exit code of the run."""
     export = _read(name)

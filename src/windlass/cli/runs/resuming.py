@@ -10,7 +10,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from windlass.cli.model_selection import Chosen, choose_model, load_model, open_client
-from windlass.cli.output import Output
+from windlass.cli.output import CommandOutput
 from windlass.cli.runs.display import EventFormatter, Form, printer_for
 from windlass.cli.runs.following import ended, say
 from windlass.cli.runs.log_file import RunsFile, find_run, opened
@@ -39,7 +39,7 @@ class Resumption(Struct, frozen=True, kw_only=True):
     quiet: bool = False
 
 
-async def resume(path: Path, given: Sequence[str], how: Resumption, output: Output) -> int:
+async def resume(path: Path, given: Sequence[str], how: Resumption, output: CommandOutput) -> int:
     """Resumes these runs, or all interrupted runs, one after the other."""
     async with opened(path) as log:
         records = await _chosen(log, given)
@@ -144,7 +144,7 @@ async def _gateway(
 
 
 async def _resume_and_show(
-    resume_run: Resume, record: RunRecord, how: Resumption, output: Output
+    resume_run: Resume, record: RunRecord, how: Resumption, output: CommandOutput
 ) -> int:
     """Shows the run from its first new event; returns its exit code. Ctrl-C interrupts it again."""
     run = await resume_run(record)
