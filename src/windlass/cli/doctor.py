@@ -29,9 +29,7 @@ from windlass.cli.providers import (
 )
 from windlass.errors import ConfigError
 from windlass.gateway.config import CONFIG_NAME, ServerConfig, examine_config, find_config
-from windlass.models.local.cache import cache_folder
-from windlass.models.local.catalog import QWEN, Weights
-from windlass.models.local.weights import installed_pieces
+from windlass.models.local.weights import QWEN, Weights, cache_folder, installed_pieces
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "aistudio": ("playwright",),

@@ -22,7 +22,7 @@ from windlass.loop.executor import ToolExecutor, ToolJob
 from windlass.loop.outside import outside_a_run, yes_to
 from windlass.loop.policy import Policy
 from windlass.tool import Tool
-from windlass.toolsets.mcp.serving.progress import ProgressRelay
+from windlass.toolsets.mcp.serving.server import ProgressRelay
 
 
 class Executions:

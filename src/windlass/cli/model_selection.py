@@ -29,7 +29,7 @@ from windlass.gateway.config.problems import nearest
 from windlass.gateway.config.tool_loading import load_tools, named_tools
 from windlass.model import Model
 from windlass.models import PROVIDERS
-from windlass.models.local.weights import OnProgress, Progress
+from windlass.models.local.weights import OnProgress, WeightsProgress
 from windlass.tool import Tool
 from windlass.toolsets.mcp.options import server_from
 
@@ -65,7 +65,7 @@ def progress_shown(stream: TextIO, *, quiet: bool = False) -> Generator[OnProgre
     with Bars(*columns, console=Console(file=stream), transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
-        def show(progress: Progress) -> None:
+        def show(progress: WeightsProgress) -> None:
             if progress.stage not in tasks:
                 tasks[progress.stage] = bars.add_task(STAGES[progress.stage], total=None)
             # Loading reports no progress: its bar is indeterminate until the end.
@@ -80,7 +80,7 @@ def _lines(stream: TextIO) -> OnProgress:
     """Writes a line at the start and at each tenth of a stage."""
     written: set[tuple[str, int]] = set()
 
-    def show(progress: Progress) -> None:
+    def show(progress: WeightsProgress) -> None:
         tenth = _STEPS * progress.done // max(progress.total, 1)
         if (progress.stage, tenth) in written:
             return

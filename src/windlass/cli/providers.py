@@ -13,10 +13,8 @@ from msgspec import Struct
 
 from windlass.errors import ConfigError
 from windlass.models import Key, create_model
-from windlass.models.local.weights import QWEN, SMOL, Weights, installed_pieces
 from windlass.models.aistudio.config import BrowserConfig, browser_config
-from windlass.models.local.catalog import QWEN, SMOL, Weights
-from windlass.models.local.weights import installed_pieces
+from windlass.models.local.weights import QWEN, SMOL, Weights, installed_pieces
 
 RUNTIME_MODULE = "xllamacpp"
 LIBGOMP_COMMAND = "apt-get install libgomp1"
