@@ -194,17 +194,17 @@ async def test_a_result_of_a_call_that_the_chat_does_not_know_is_refused(places:
     assert "'call_0'" in answer.error["message"]
 
 
-async def test_a_chat_whose_run_goes_is_busy_for_every_process(places: Places) -> None:
+async def test_a_chat_with_an_active_run_is_busy_for_every_process(places: Places) -> None:
     gate = Gate()
     there, here = places.open([slow("Done.", gate), "Now."]), places.open([])
     run_id = await there.start("Go.", chat_id="c")
     for place in (there, here):
         for path in ("/v1/runs", "/v1/chat/completions"):
             busy = await post(place.app, asking("And?", chat_id="c"), path)
-            assert (busy.status, busy.error["code"]) == (409, "chat_is_busy")
+            assert (busy.status, busy.error["code"]) == (409, "chat_busy")
             assert busy.error["param"] == "chat_id"
         refused = await delete(place, "/v1/chats/c")
-        assert (refused.status, refused.error["code"]) == (409, "run_goes")
+        assert (refused.status, refused.error["code"]) == (409, "run_in_progress")
         shown = (await place.get("/v1/chats/c")).json
         assert (shown["status"], len(shown["messages"])) == ("running", 1)
         assert shown["running"] == run_id

@@ -189,7 +189,7 @@ async def test_a_run_that_goes_cannot_be_replaced(places: Places) -> None:
     run_id = await there.start("Go.", chat_id="c")
     for place in (there, here):
         refused = await post(place.app, asking("No.", chat_id="c", replaces=run_id))
-        assert (refused.status, refused.error["code"]) == (409, "chat_is_busy")
+        assert (refused.status, refused.error["code"]) == (409, "chat_busy")
     gate.open()
     await there.ended(run_id)
 

@@ -171,7 +171,7 @@ def test_a_client_that_leaves_calls_its_running_tools_off(
 
 
 @streaming
-def test_a_background_run_goes_on_without_its_client(
+def test_a_background_run_continues_without_its_client(
     serving: Serving,
     client: httpx2.Client,
     scripts: Scripts,

@@ -174,7 +174,7 @@ async def test_a_run_that_goes_is_not_deleted(places: Places) -> None:
     run_id = await there.start()
     for place in (there, here):
         refused = await request(place.app, "DELETE", f"/v1/runs/{run_id}")
-        assert (refused.status, refused.error["code"]) == (409, "run_goes")
+        assert (refused.status, refused.error["code"]) == (409, "run_in_progress")
     gate.open()
     assert content(await there.ended(run_id)) == TEXT
 

@@ -18,7 +18,7 @@ from windlass import Depends, ToolError, tool
 from windlass.gateway import App
 from windlass.gateway.config import LimitsConfig, ModelConfig
 from windlass.gateway.gateway import Gateway
-from windlass.gateway.routes.completions import A_MOMENT
+from windlass.gateway.routes.completions import WATCH_DELAY
 from windlass.model import ModelRequest
 from windlass.models import create_model
 from windlass.models.retry import Retry
@@ -216,7 +216,7 @@ async def test_a_slow_answer_leaves_no_garbage(app: App, waiting: asyncio.Event)
         asked = asyncio.create_task(post(app, asking("waits", stream=True)))
         await waiting.wait()
         loop, watched = asyncio.get_running_loop(), asyncio.Event()
-        loop.call_later(A_MOMENT, watched.set)
+        loop.call_later(WATCH_DELAY, watched.set)
         await watched.wait()
         [run] = app.gateway.runs.running()
         await post(app, {}, f"/v1/runs/{run.id}/stop")

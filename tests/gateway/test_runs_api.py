@@ -206,7 +206,7 @@ def test_a_number_that_is_none_is_refused(
     assert (response.status_code, response.json()["error"]["param"]) == (400, "after")
 
 
-def test_two_readers_see_the_same_while_the_run_goes(
+def test_two_readers_see_the_same_while_the_run_is_active(
     client: httpx2.Client, scripts: Scripts
 ) -> None:
     gate = Gate()

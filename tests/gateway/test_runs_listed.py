@@ -86,7 +86,7 @@ async def test_a_list_goes_on_where_the_last_one_ended(place: Listed) -> None:
 async def test_a_list_is_read_in_pieces_but_for_what_stands_in_events(
     place: Listed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "LISTED", 2)
+    monkeypatch.setattr(listing, "MAX_LISTED", 2)
     assert await place.ids("q=weather") == [place.oslo, place.rome]
     assert await place.ids("tool=lookup") == [place.oslo]
     assert await place.ids("model=other") == []
@@ -95,8 +95,8 @@ async def test_a_list_is_read_in_pieces_but_for_what_stands_in_events(
 async def test_a_run_that_is_deleted_while_others_are_looked_at_is_no_trouble(
     place: Listed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "LISTED", 2)
-    told = listing._told
+    monkeypatch.setattr(listing, "MAX_LISTED", 2)
+    told = listing._matching_fields
 
     async def deleting(gateway: Any, run: Any, query: Any) -> Any:
         fields = await told(gateway, run, query)
@@ -104,7 +104,7 @@ async def test_a_run_that_is_deleted_while_others_are_looked_at_is_no_trouble(
             await gateway.forget(run.id)
         return fields
 
-    monkeypatch.setattr(listing, "_told", deleting)
+    monkeypatch.setattr(listing, "_matching_fields", deleting)
     assert await place.ids("q=weather") == [place.oslo, place.rome]
 
 

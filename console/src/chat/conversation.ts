@@ -105,7 +105,7 @@ export class Conversation {
       return true;
     } catch (error) {
       this.problem.value = refusal(error);
-      if (error instanceof ApiError && error.code === "chat_is_busy") void this.refresh();
+      if (error instanceof ApiError && error.code === "chat_busy") void this.refresh();
       return false;
     } finally {
       this.sending.value = false;

@@ -1,4 +1,4 @@
-"""`/v1/chats`: conversations of many runs that the log keeps."""
+"""`/v1/chats`: stored conversations of many runs."""
 
 import contextlib
 from collections.abc import Sequence
@@ -18,28 +18,26 @@ from windlass.wires.chat.messages import encode_message
 from windlass.wires.errors import InvalidRequest, Problem
 from windlass.wires.fields import JsonObject
 
-__all__ = ["ChatRoutes"]
-
 
 class ChatRoutes:
-    """A chat is begun and gone on with by `chat_id` in a request; here it is listed and read."""
+    """Lists, shows and deletes chats. A request starts or continues a chat with `chat_id`."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
     async def list(self, request: Request) -> Response:
-        """Those whose last runs began last come first."""
-        given = request.query_params
-        limit, before = read_limit(given), given.get("before", "")
+        """Lists the chats of the key; the chat with the newest run comes first."""
+        query = request.query_params
+        limit, before = read_limit(query), query.get("before", "")
         chats: dict[str, list[RunRecord]] = {}
         for record in await self._runs_of(exchange_of(request.scope).owner):
             if record.chat:
                 chats.setdefault(record.chat, []).append(record)
         if before and before not in chats:
-            raise InvalidRequest(f"before: no chat {before[:100]!r} is known here", "before")
+            raise InvalidRequest(f"before: chat {before[:100]!r} does not exist", "before")
         ids = list(chats)
-        begin = ids.index(before) + 1 if before else 0
-        data = [chat_fields(chats[each]) for each in ids[begin : begin + limit]]
+        start = ids.index(before) + 1 if before else 0
+        data = [chat_fields(chats[chat]) for chat in ids[start : start + limit]]
         return json_response({"object": "list", "data": data})
 
     async def show_or_delete(self, request: Request) -> Response:
@@ -47,18 +45,19 @@ class ChatRoutes:
         if request.method == "DELETE":
             return await self._delete(runs)
         fields = chat_fields(runs)
-        # While a run of it goes, the conversation is what that run began with.
-        told = line(runs)
-        messages = await durable.chats.seen(told)
+        # While a run of the chat is active, its messages are those that the run started with.
+        current = line(runs)
+        messages = await durable.chats.seen(current)
         fields["messages"] = [fields for message in messages for fields in encode_message(message)]
-        fields["run_ids"] = [record.id for record in reversed(told)]
+        fields["run_ids"] = [record.id for record in reversed(current)]
         return json_response(fields)
 
     async def _delete(self, runs: Sequence[RunRecord]) -> Response:
-        if going := next((record.id for record in runs if record.ended is None), None):
-            raise Refused(Problem(409, f"Its run {going} has not ended: stop it.", "run_goes"))
+        if active := next((record.id for record in runs if record.ended is None), None):
+            message = f"The chat's run {active} is still active. Stop it first."
+            raise Refused(Problem(409, message, "run_in_progress"))
         for record in runs:
-            with contextlib.suppress(RunNotFound):  # it was deleted meanwhile
+            with contextlib.suppress(RunNotFound):  # deleted by another request
                 await self._gateway.forget(record.id)
         return json_response({"id": runs[0].chat, "object": "chat.deleted", "deleted": True})
 
@@ -66,7 +65,7 @@ class ChatRoutes:
         chat, owner = request.path_params["chat_id"], exchange_of(request.scope).owner
         durable, runs = self._gateway.durable, await self._runs_of(owner, chat)
         if durable is None or not runs:
-            raise Refused(Problem(404, f"No chat {chat[:100]!r} is known here.", "chat_not_found"))
+            raise Refused(Problem(404, f"Chat {chat[:100]!r} does not exist.", "chat_not_found"))
         return durable, runs
 
     async def _runs_of(self, owner: str, chat: str | None = None) -> Sequence[RunRecord]:
@@ -75,10 +74,10 @@ class ChatRoutes:
 
 
 def chat_fields(runs: Sequence[RunRecord]) -> JsonObject:
-    """What is told of a chat: these are all of its runs, the newest first."""
-    told = line(runs)
-    first, last = told[-1], told[0]
-    going = last.ended is None
+    """A chat as JSON; `runs` are all of its runs, newest first."""
+    current = line(runs)
+    first, last = current[-1], current[0]
+    active = last.ended is None
     return {
         "id": last.chat,
         "object": "chat",
@@ -86,7 +85,7 @@ def chat_fields(runs: Sequence[RunRecord]) -> JsonObject:
         "updated": int(last.ended or last.created),
         "title": first.title,
         "model": last.model,
-        "status": "running" if going else "ended",
-        "running": last.id if going else None,
-        "runs": len(told),
+        "status": "running" if active else "ended",
+        "running": last.id if active else None,
+        "runs": len(current),
     }

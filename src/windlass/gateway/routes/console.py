@@ -1,4 +1,4 @@
-"""The console: a page at `/`, served out of the package. It holds no secrets, and asks for none."""
+"""The console: a web page at `/`, served from the package. Its files contain no secrets."""
 
 import functools
 import gzip
@@ -12,10 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-__all__ = ["PAGES", "Console"]
-
 PAGES = ("/", "/chats/{chat_id}", "/runs", "/runs/{run_id}", "/tools", "/tools/{name}", "/replay")
-"""The addresses of the page's own views: a link to one of them begins with the whole page."""
+"""Paths of the console's views. Each of them serves the same page."""
 INDEX = "index.html"
 
 TYPES = {
@@ -26,7 +24,7 @@ TYPES = {
     ".txt": "text/plain; charset=utf-8",
 }
 
-SAFETY = {
+SECURITY_HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:;"
         " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
@@ -38,28 +36,27 @@ SAFETY = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-"""What a model or a tool has written stands on the page: whatever it is, it runs nothing."""
+"""The page shows text of models and tools; these headers keep it from running as a script."""
 
-_NEVER = re.compile(r"q=0(\.0*)?")
+_ZERO_WEIGHT = re.compile(r"q=0(\.0*)?")
 
 
 class Asset(Struct, frozen=True):
-    """A file of the page, as it goes over the wire."""
+    """A file of the page, plain and compressed."""
 
     plain: bytes
-    packed: bytes
+    gzipped: bytes
     kind: str
     hash: str
 
 
 class Console:
-    """The page's files, which a process reads and packs once."""
+    """Serves the page's files, which a process reads and compresses once."""
 
     def __init__(self) -> None:
         self._assets = _assets()
 
     def routes(self) -> list[Route]:
-        """Everything that belongs to the page."""
         pages = [Route(path, self.page, include_in_schema=False) for path in PAGES]
         return [*pages, Route("/console/{path:path}", self.asset, include_in_schema=False)]
 
@@ -87,26 +84,27 @@ def _assets() -> dict[str, Asset]:
 
 
 def _answer(asset: Asset, request: Request) -> Response:
-    packed = accepts_gzip(request.headers.get("accept-encoding", ""))
-    tag = f'"{asset.hash}{"-gzip" if packed else ""}"'
-    headers = {**SAFETY, "cache-control": "no-cache", "etag": tag, "vary": "Accept-Encoding"}
-    if is_known(tag, request.headers.get("if-none-match", "")):
+    gzipped = accepts_gzip(request.headers.get("accept-encoding", ""))
+    tag = f'"{asset.hash}{"-gzip" if gzipped else ""}"'
+    caching = {"cache-control": "no-cache", "etag": tag, "vary": "Accept-Encoding"}
+    headers = {**SECURITY_HEADERS, **caching}
+    if matches_tag(tag, request.headers.get("if-none-match", "")):
         return Response(None, 304, headers)
     headers["content-type"] = asset.kind
-    if packed:
+    if gzipped:
         headers["content-encoding"] = "gzip"
-    return Response(asset.packed if packed else asset.plain, 200, headers)
+    return Response(asset.gzipped if gzipped else asset.plain, 200, headers)
 
 
 def accepts_gzip(header: str) -> bool:
-    """Whether an `Accept-Encoding` takes gzip: named, or as one of any, and not ruled out."""
+    """Whether an `Accept-Encoding` header allows gzip, by name or by `*`, with a weight above 0."""
     offers = (each.replace(" ", "").partition(";") for each in header.lower().split(","))
     weights = {coding: weight for coding, _, weight in offers}
     weight = weights.get("gzip", weights.get("*"))
-    return weight is not None and _NEVER.fullmatch(weight) is None
+    return weight is not None and _ZERO_WEIGHT.fullmatch(weight) is None
 
 
-def is_known(tag: str, header: str) -> bool:
-    """Whether an `If-None-Match` names this entity tag."""
+def matches_tag(tag: str, header: str) -> bool:
+    """Whether an `If-None-Match` header names this entity tag."""
     tags = [each.strip().removeprefix("W/") for each in header.split(",")]
     return tag in tags or tags == ["*"]

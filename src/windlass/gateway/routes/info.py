@@ -1,4 +1,4 @@
-"""What the gateway says of itself: its models, its health, its metrics, its document."""
+"""`/v1/models`, `/health`, `/metrics` and `/openapi.json`: information about the gateway."""
 
 import time
 
@@ -14,11 +14,9 @@ from windlass.jsontext import encode_json
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
 
-__all__ = ["InfoRoutes"]
-
 
 class InfoRoutes:
-    """The short answers."""
+    """Endpoints that answer from the gateway's state, without a run."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -51,7 +49,7 @@ class InfoRoutes:
     async def metrics(self, request: Request) -> Response:
         key = exchange_of(request.scope).key
         if key is not None and not (key.models is None if key.metrics is None else key.metrics):
-            message = "This key may not read the metrics: they name all keys and models."
+            message = "This key may not read /metrics, which names all keys and models."
             raise Refused(Problem(403, message, "metrics_not_allowed"))
         body, kind = self._gateway.metrics.render(request.headers.get("accept"))
         return Response(body, media_type=kind)
@@ -60,7 +58,7 @@ class InfoRoutes:
         return Response(self._openapi, media_type="application/json")
 
     async def _model(self, served: ServedModel) -> JsonObject:
-        """As OpenAI's clients know a model, with a field of our own."""
+        """A model as OpenAI's clients expect it, with one more field, `windlass`."""
         config = served.config
         tools = await self._gateway.catalog.tools_of(served)
         return {

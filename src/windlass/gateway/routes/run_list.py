@@ -1,4 +1,4 @@
-"""The runs of a key, and which of them are asked for."""
+"""Lists of runs: the query string, and the runs of a key that match it."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,38 +16,36 @@ from windlass.runs.records import RunRecord
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject
 
-__all__ = ["Newest", "RunQuery", "listed_runs", "read_limit", "read_query"]
-
-LISTED = 1_000
-"""How many a list has at most, unless it is asked for fewer."""
-LARGEST_PIECE = 16 * LISTED
-"""Of what is looked through at once: the more there is, the larger are the pieces."""
-AT_A_STRETCH = 500
-"""So many runs are looked at before others get their turn."""
+MAX_LISTED = 1_000
+"""The default and the maximum of `limit`."""
+MAX_PAGE = 16 * MAX_LISTED
+"""The largest number of runs that one read of the log returns; pages grow up to it."""
+YIELD_EVERY = 500
+"""The event loop gets control after this number of runs."""
 
 
 class RunQuery(Struct, frozen=True, kw_only=True):
-    """What a list of runs is asked for. What is empty does not choose."""
+    """The query of a list of runs. An empty field means no filter."""
 
-    limit: int = LISTED
+    limit: int = MAX_LISTED
     before: str = ""
-    """The run that the list begins after: the last of the list before."""
+    """The list starts after this run, usually the last one of the previous list."""
     status: str = ""
     reason: str = ""
     model: str = ""
     tool: str = ""
-    """One that the run has called."""
+    """A tool that the run has called."""
     q: str = ""
-    """What its title has in it, in capitals or not."""
+    """A part of the title; the case does not matter."""
     summary: bool = False
 
     @property
-    def chooses(self) -> bool:
-        """Whether only some of the runs are wanted that there are."""
+    def filters(self) -> bool:
+        """Whether the query has any filter."""
         return any((self.status, self.reason, self.model, self.tool, self.q))
 
-    def wants(self, run: JsonObject) -> bool:
-        """Whether a run is one of them, as far as its fields tell."""
+    def matches(self, run: JsonObject) -> bool:
+        """Whether the run's fields match all filters except `tool`."""
         return (
             self.status in ("", run["status"])
             and self.reason in ("", run.get("stop_reason"))
@@ -56,47 +54,50 @@ class RunQuery(Struct, frozen=True, kw_only=True):
         )
 
 
-def read_query(given: Mapping[str, str]) -> RunQuery:
-    """The query string. Raises `Refused`, which names the parameter."""
+def read_query(parameters: Mapping[str, str]) -> RunQuery:
+    """Parses the query string. Raises `InvalidRequest` with the name of the parameter."""
     return RunQuery(
-        limit=read_limit(given),
-        before=given.get("before", ""),
-        status=_word(given, "status", get_args(RunStatus)),
-        reason=_word(given, "reason", get_args(StopReason)),
-        model=given.get("model", ""),
-        tool=given.get("tool", ""),
-        q=given.get("q", ""),
-        summary=_word(given, "summary", ("true", "false")) == "true",
+        limit=read_limit(parameters),
+        before=parameters.get("before", ""),
+        status=_choice(parameters, "status", get_args(RunStatus)),
+        reason=_choice(parameters, "reason", get_args(StopReason)),
+        model=parameters.get("model", ""),
+        tool=parameters.get("tool", ""),
+        q=parameters.get("q", ""),
+        summary=_choice(parameters, "summary", ("true", "false")) == "true",
     )
 
 
-def read_limit(given: Mapping[str, str]) -> int:
-    """How many a list is to have. Raises `Refused`."""
-    return min(query_number(given.get("limit"), "limit") or LISTED, LISTED)
+def read_limit(parameters: Mapping[str, str]) -> int:
+    """The `limit` of a list, at most `MAX_LISTED`. Raises `InvalidRequest`."""
+    return min(query_number(parameters.get("limit"), "limit") or MAX_LISTED, MAX_LISTED)
 
 
-def _word(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
-    word = given.get(name, "")
-    if word and word not in words:
-        raise InvalidRequest(f"{name}: must be {', '.join(words[:-1])} or {words[-1]}", name)
-    return word
+def _choice(parameters: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    value = parameters.get(name, "")
+    if value and value not in choices:
+        raise InvalidRequest(f"{name}: must be {', '.join(choices[:-1])} or {choices[-1]}", name)
+    return value
 
 
-class Newest:
-    """The runs of a key, newest first, in pieces. They go here, or the log knows them."""
+class NewestRuns:
+    """Reads the runs of a key in pages, newest first: those of this process and of the log."""
 
     def __init__(
         self, gateway: Gateway, owner: str, before: str = "", *, running: bool = False
     ) -> None:
-        """They begin after the run `before`; `running` leaves out those that have long ended."""
+        """Starts after the run `before`; `running` leaves out runs that the log has as ended."""
         self._gateway, self._owner, self._running = gateway, owner, running
         self._before = before
         self._last: RunRecord | None = None
-        """The last run of the piece before."""
+        """The last run of the previous page."""
         self._rest: Iterator[FoundRun] | None = None
 
-    async def some(self, size: int) -> list[FoundRun]:
-        """The next so many; fewer, and these are the last. Raises `RunNotFound` for `before`."""
+    async def page(self, size: int) -> list[FoundRun]:
+        """The next `size` runs; a shorter page is the last.
+
+        Raises `RunNotFound` if the run `before` does not exist.
+        """
         runs = self._gateway.runs.all()
         here = {run.id: known_here(run) for run in runs if run.owner == self._owner}
         durable = self._gateway.durable
@@ -122,34 +123,34 @@ class Newest:
 
 
 async def listed_runs(gateway: Gateway, owner: str, query: RunQuery) -> list[JsonObject]:
-    """What is told of the runs that are asked for. Raises `Refused`."""
-    size = LISTED if query.chooses else query.limit
-    newest = Newest(gateway, owner, query.before, running=query.status == "running")
+    """The runs that match the query, as JSON. Raises `InvalidRequest` for an unknown `before`."""
+    size = MAX_LISTED if query.filters else query.limit
+    newest = NewestRuns(gateway, owner, query.before, running=query.status == "running")
     listed: list[JsonObject] = []
     while True:
         try:
-            runs = await newest.some(size)
+            runs = await newest.page(size)
         except RunNotFound:
-            unknown = f"before: no run {query.before[:100]!r} is known here"
-            raise InvalidRequest(unknown, "before") from None
+            message = f"before: run {query.before[:100]!r} does not exist"
+            raise InvalidRequest(message, "before") from None
         for number, run in enumerate(runs):
-            if number % AT_A_STRETCH == 0:
+            if number % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
-            fields = await _told(gateway, run, query)
+            fields = await _matching_fields(gateway, run, query)
             if fields is not None:
                 listed.append(fields)
             if len(listed) == query.limit:
                 return listed
-        # Whether a tool was called stands in a run's events: not all that are kept can be read.
+        # The filter `tool` reads the events of each run, so it looks at the first page only.
         if len(runs) < size or query.tool:
             return listed
-        size = min(2 * size, LARGEST_PIECE)
+        size = min(2 * size, MAX_PAGE)
 
 
-async def _told(gateway: Gateway, run: FoundRun, query: RunQuery) -> JsonObject | None:
-    """What is told of the run, if it is one of those that are asked for."""
+async def _matching_fields(gateway: Gateway, run: FoundRun, query: RunQuery) -> JsonObject | None:
+    """The run as JSON; None if it does not match the query."""
     fields = await run.fields(whole=False)
-    if not query.wants(fields):
+    if not query.matches(fields):
         return None
     if query.tool or query.summary:
         summary = await gateway.summaries.of(run)

@@ -1,4 +1,4 @@
-"""`/v1/runs`: runs that are started, followed from anywhere, stopped and decided about."""
+"""`/v1/runs`: starts, lists, follows, approves, stops, exports and deletes runs."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ from windlass.gateway.http.context import (
     read_body,
 )
 from windlass.gateway.http.errors import Refused
-from windlass.gateway.routes.completions import SSE_HEADERS, ask
+from windlass.gateway.routes.completions import SSE_HEADERS, read_chat_request
 from windlass.gateway.routes.run_list import listed_runs, read_query
 from windlass.gateway.runs.lookup import Decision, FoundRun, KeptHere, KnownHere
 from windlass.gateway.runs.run import run_fields
@@ -32,11 +32,9 @@ from windlass.wires.body import read_as
 from windlass.wires.chat.write_events import HEARTBEAT
 from windlass.wires.errors import Problem
 
-__all__ = ["RunEvents", "RunRoutes"]
-
 
 class RunRoutes:
-    """Endpoints that answer with a run, or a list of them."""
+    """Endpoints that return a run or a list of runs."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -48,17 +46,16 @@ class RunRoutes:
         return await (self.delete(request) if request.method == "DELETE" else self.show(request))
 
     async def start(self, request: Request) -> Response:
-        """The same body as a chat completion's; the answer is the run, at once."""
-        asked = await ask(self._gateway, request.scope, request.receive)
+        """Starts a background run from the body of a chat completion and returns the run."""
+        chat_request = await read_chat_request(self._gateway, request.scope, request.receive)
         exchange = exchange_of(request.scope)
         run = await self._gateway.start(
-            asked, exchange, request.receive, live=True, background=True
+            chat_request, exchange, request.receive, live=True, background=True
         )
         await run.settled()
         return json_response(run_fields(run), 202, {"location": f"/v1/runs/{run.id}"})
 
     async def list(self, request: Request) -> Response:
-        """Newest first: those that go here, and those that the log knows."""
         owner, query = exchange_of(request.scope).owner, read_query(request.query_params)
         data = await listed_runs(self._gateway, owner, query)
         return json_response({"object": "list", "data": data})
@@ -71,10 +68,10 @@ class RunRoutes:
         await run.stop()
         if isinstance(run, KnownHere):
             run = await self._run(request)
-            if isinstance(run, KeptHere):  # its log has failed on the way
+            if isinstance(run, KeptHere):  # its log failed in the meantime
                 await run.stop()
         fields = await (await self._run(request)).fields()
-        # The stop is stored, but the process that has the run has not obeyed it yet.
+        # 202: the stop is stored, and the run's process has not acted on it yet.
         return json_response(fields, 202 if fields["status"] == "running" else 200)
 
     async def approve(self, request: Request) -> Response:
@@ -85,14 +82,14 @@ class RunRoutes:
             len(body), read_as, Decision, body, "a decision", limits.max_json_depth
         )
         if not await run.approve(decision):
-            message = f"No call {decision.call_id[:100]!r} of this run waits for a decision."
+            message = f"Call {decision.call_id[:100]!r} of this run is not waiting for approval."
             raise Refused(Problem(409, message, "nothing_to_approve", "call_id"))
         return json_response(await run.fields(whole=False))
 
     async def export(self, request: Request) -> Response:
-        """The whole run as a file to be kept."""
+        """Sends the whole run as a file to download."""
         run, durable = await self._run(request), self._gateway.durable
-        if durable is not None:  # the log knows more of it
+        if durable is not None:  # the log has the complete run
             run = KeptHere(await durable.find(run.id, exchange_of(request.scope).owner), durable)
         events = await run.events()
         history = History(events)
@@ -105,7 +102,8 @@ class RunRoutes:
         run = await self._run(request)
         is_open = isinstance(run, KeptHere) and run.open
         if is_open or (await run.fields(whole=False))["status"] == "running":
-            raise Refused(Problem(409, "The run has not ended: stop it first.", "run_goes"))
+            message = "The run is still active. Stop it first."
+            raise Refused(Problem(409, message, "run_in_progress"))
         await self._gateway.forget(run.id)
         return json_response({"id": run.id, "object": "run.deleted", "deleted": True})
 
@@ -115,7 +113,7 @@ class RunRoutes:
 
 
 class RunEvents:
-    """`GET /v1/runs/{id}/events`: every event after a number, then each as it comes."""
+    """`GET /v1/runs/{id}/events`: the stored events after a number, then new ones as they occur."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -127,7 +125,7 @@ class RunEvents:
         after = query_number(request.headers.get("last-event-id"), "Last-Event-ID") or after
         events = run.follow(after)
         if events is None:
-            # Browsers come back for more until they are told that there is none.
+            # 204 makes a browser's EventSource stop reconnecting.
             return await no_content(send)
         headers = [*SSE_HEADERS, (b"x-windlass-run-id", run.id.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -143,14 +141,14 @@ class RunEvents:
             gone.cancel()
 
     async def _follow(self, events: Follower, gone: asyncio.Task[None], send: Send) -> None:
-        """Sends a page at a time: a slow client costs no more memory than that."""
+        """Sends one page at a time, so that a slow client uses the memory of one page only."""
         heartbeat = self._gateway.config.server.heartbeat
         more = True
         while more and not gone.done():
             drained = self._gateway.drained
             try:
                 batch = await events.some(0.0 if drained else heartbeat)
-                # A log that is closed before its end is continued elsewhere: clients come back.
+                # On shutdown another gateway resumes the run, and the client reconnects there.
                 more = not (events.over or (drained and not batch))
             except StorageError:
                 batch, more = [], False
@@ -160,18 +158,18 @@ class RunEvents:
                 if size >= PAGE_BYTES:
                     page = b"".join(pieces)
                     pieces, size = [], 0
-                    await send(_part_of_body(page, more=True))
-                pieces.append(_server_sent(event))
+                    await send(_body_message(page, more=True))
+                pieces.append(_sse_message(event))
                 size += len(pieces[-1])
             page = b"".join(pieces) or HEARTBEAT
-            del batch, pieces  # they are not needed while the client takes its time
-            await send(_part_of_body(page, more=more))
+            del batch, pieces  # frees their memory while a slow client reads
+            await send(_body_message(page, more=more))
 
 
-def _server_sent(event: RunEvent) -> bytes:
+def _sse_message(event: RunEvent) -> bytes:
     name = str(event.__struct_config__.tag).encode()
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, name, event_to_json_bytes(event))
 
 
-def _part_of_body(data: bytes, *, more: bool) -> dict[str, object]:
+def _body_message(data: bytes, *, more: bool) -> dict[str, object]:
     return {"type": "http.response.body", "body": data, "more_body": more}

@@ -1,4 +1,4 @@
-"""The tools that a key may use: those of its models, and those of workers that these may use."""
+"""The tools that a key may use: those of its models and of their workers."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -15,13 +15,11 @@ from windlass.toolsets.mcp.names import SEPARATOR
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
 
-__all__ = ["OfferedTool", "offered_tool", "offered_tools"]
-
-OURS = "gateway"
+GATEWAY_ORIGIN = "gateway"
 
 
 class OfferedTool(Struct):
-    """A tool, where it lives, and who offers it."""
+    """A tool with its origin and the models that offer it."""
 
     tool: Tool
     origin: str
@@ -29,7 +27,6 @@ class OfferedTool(Struct):
     models: list[ServedModel]
 
     def fields(self) -> JsonObject:
-        """What is told of it."""
         declared = self.tool.declaration
         assert isinstance(declared, FunctionDeclaration)
         return {
@@ -47,19 +44,20 @@ class OfferedTool(Struct):
 async def offered_tools(
     gateway: Gateway, exchange: Exchange, only: str | None = None
 ) -> dict[str, OfferedTool]:
-    """Each by its name, or `only` that one; of two with one name, that of the first model.
+    """The tools of this key by name; with `only`, just the tool of that name.
 
-    Raises `Refused` for a session of workers that cannot be had.
+    If two tools have the same name, the tool of the first model wins. Raises `Refused` if the
+    request names a session that its key may not use, or the gateway has no workers.
     """
     session = gateway.sessions.named(exchange)
     catalog = gateway.catalog
     models = [catalog.models[name] for name in catalog.names(exchange.key)]
     models = [served for served in models if served.config.function_calling]
-    sessions = [each for served in models for each in sessions_of(served, session)]
-    theirs = await gateway.sessions.by_session(sessions)
+    sessions = [name for served in models for name in sessions_of(served, session)]
+    remote = await gateway.sessions.by_session(sessions)
     found: dict[str, OfferedTool] = {}
     for served in models:
-        workers = {each: theirs.get(each, ()) for each in sessions_of(served, session)}
+        workers = {name: remote.get(name, ()) for name in sessions_of(served, session)}
         for tool, origin in await _tools_of(gateway, served, workers, only):
             known = found.get(tool.name)
             if known is None:
@@ -70,7 +68,7 @@ async def offered_tools(
 
 
 async def offered_tool(gateway: Gateway, exchange: Exchange, name: str) -> OfferedTool:
-    """Raises `Refused` (404) if this key has no such tool."""
+    """The tool of that name. Raises `Refused` (404) if this key has none."""
     found = (await offered_tools(gateway, exchange, name)).get(name)
     if found is None:
         message = f"The tool {name[:200]!r} does not exist, or this key may not use it."
@@ -84,23 +82,23 @@ async def _tools_of(
     workers: Mapping[str, Iterable[Tool]],
     only: str | None,
 ) -> list[tuple[Tool, str]]:
-    """As a run of this model would have them: the gateway's own stand before those of workers."""
-    ours = _named(await gateway.catalog.tools_of(served), only)
-    names = {tool.name for tool in ours}
+    """The tools and origins that a run of this model gets; the gateway's own take precedence."""
+    own = _selected(await gateway.catalog.tools_of(served), only)
+    names = {tool.name for tool in own}
     tools = [
-        (tool, _home(tool.name, gateway))
-        for tool in ours
+        (tool, _origin(tool.name, gateway))
+        for tool in own
         if isinstance(tool.declaration, FunctionDeclaration)
     ]
-    for session, theirs in workers.items():
-        tools += [(tool, f"worker:{session}") for tool in _named(theirs, only, but=names)]
+    for session, remote in workers.items():
+        tools += [(tool, f"worker:{session}") for tool in _selected(remote, only, names)]
     return tools
 
 
-def _named(tools: Iterable[Tool], only: str | None, but: Collection[str] = ()) -> list[Tool]:
-    return [tool for tool in tools if only in (None, tool.name) and tool.name not in but]
+def _selected(tools: Iterable[Tool], only: str | None, taken: Collection[str] = ()) -> list[Tool]:
+    return [tool for tool in tools if only in (None, tool.name) and tool.name not in taken]
 
 
-def _home(name: str, gateway: Gateway) -> str:
+def _origin(name: str, gateway: Gateway) -> str:
     server, separator, _ = name.partition(SEPARATOR)
-    return f"mcp:{server}" if separator and server in gateway.config.mcp else OURS
+    return f"mcp:{server}" if separator and server in gateway.config.mcp else GATEWAY_ORIGIN

@@ -90,4 +90,4 @@ def _is_before(run: RunRecord, number: int, since: float) -> bool:
 
 
 def _busy(message: str) -> Refused:
-    return Refused(Problem(409, message, "chat_is_busy", "chat_id"))
+    return Refused(Problem(409, message, "chat_busy", "chat_id"))
