@@ -111,4 +111,7 @@ def test_a_method_that_an_address_does_not_take_is_told_those_that_it_takes(
         answer = gateway.request("DELETE", path)
         assert answer.status == 405
         assert set(answer.headers["allow"].split(", ")) == methods
-        assert answer.error["message"] == "This address takes another method."
+        assert (
+            answer.error["message"]
+            == "Method not allowed. The header `Allow` lists the methods of this path."
+        )

@@ -17,7 +17,7 @@ from windlass.gateway import App
 from windlass.gateway.config import LimitsConfig, ModelConfig
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.runs.finished import MAX_COMPACT_BYTES, FinishedRun
-from windlass.gateway.serve import COLLECTOR
+from windlass.gateway.serve import GC_THRESHOLDS
 from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, Step, Turn, call, calls, last_prompt
 
@@ -162,7 +162,7 @@ def test_cycles_of_an_operators_tool_do_not_pile_up() -> None:
     thresholds, most = gc.get_threshold(), 0
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*COLLECTOR)
+    gc.set_threshold(*GC_THRESHOLDS)
     try:
         for _ in range(1_000_000):
             first = Node(None)

@@ -1,4 +1,4 @@
-"""The gateway as an ASGI application: its routes, and what goes around every exchange."""
+"""The gateway as an ASGI application: routes, authentication, errors and the access log."""
 
 import asyncio
 import logging
@@ -46,19 +46,17 @@ from windlass.model import Model
 from windlass.wires.chat.write_events import error_body
 from windlass.wires.errors import Problem
 
-__all__ = ["App", "create_app"]
-
 log = logging.getLogger("windlass.gateway")
 
 CLIENT_GONE = 499
-"""What the log says of a client that did not wait for its answer."""
+"""The logged status of a request whose client disconnected before its answer."""
 OTHER_WIRES = {
     "/v1/responses": "OpenAI's Responses API",
     "/v1/messages": "Anthropic's Messages API",
     "/v1/completions": "OpenAI's legacy completions API",
     "/v1beta": "Gemini's generateContent API",
 }
-"""Wires that clients of other services try, by the addresses that they use."""
+"""APIs of other services that this gateway does not serve, by path."""
 EXPOSED = ("X-Request-Id", "X-Windlass-Run-Id", "X-Function-Calling-Mode", "Retry-After")
 
 
@@ -69,22 +67,22 @@ def create_app(
     tools: Iterable[Any] | None = None,
     executor: ToolExecutor | None = None,
 ) -> "App":
-    """The gateway, ready to be served. `models`, `tools` and `executor` replace the config's.
+    """Creates the gateway's ASGI app. `models`, `tools` and `executor` replace the config's.
 
-    Raises `ConfigError` for what cannot work.
+    Raises `ConfigError` if the configuration cannot work.
     """
     return App(Gateway(config, models=models, tools=tools, executor=executor))
 
 
 class App:
-    """What an ASGI server calls."""
+    """The ASGI application of a gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         self._chat = Route("/v1/chat/completions", ChatCompletions(gateway), methods=["POST"])
         info = InfoRoutes(gateway)
-        self._open = _open_routes(gateway, info)
-        self.routes = [self._chat, *_guarded_routes(gateway, info), *self._open]
+        self._public = _public_routes(gateway, info)
+        self.routes = [self._chat, *_guarded_routes(gateway, info), *self._public]
         self._router = Router(self.routes, redirect_slashes=False, lifespan=_lifespan(gateway))
         self._answer = self._exchange
         origins = gateway.config.server.cors_origins
@@ -108,10 +106,10 @@ class App:
 
     async def _exchange(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = scope["windlass.exchange"] = Exchange(scope)
-        scope["app"] = self  # so that the router raises what it does not find
+        scope["app"] = self  # makes the router raise for unknown paths and methods
         request_id = (b"x-request-id", exchange.id.encode())
 
-        async def told(message: MutableMapping[str, Any]) -> None:
+        async def send_and_record(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
                 message["headers"] = [*message["headers"], request_id]
@@ -121,54 +119,56 @@ class App:
 
         try:
             self._admit(scope, exchange)
-            if scope["path"] == self._chat.path:  # where nearly all come to
+            if scope["path"] == self._chat.path:  # nearly all requests: skip the router
                 scope["route"] = self._chat
-                await self._chat.handle(scope, receive, told)
+                await self._chat.handle(scope, receive, send_and_record)
             else:
-                await self._router(scope, receive, told)
+                await self._router(scope, receive, send_and_record)
         except ClientGone:
             exchange.status = CLIENT_GONE
-        except Exception as error:  # noqa: BLE001 - whatever happens, the client is told
-            await self._failed(error, scope, told)
+        except Exception as error:  # noqa: BLE001 - the client receives an answer for every error
+            await self._send_error(error, scope, send_and_record)
         finally:
-            self._note(scope, exchange)
+            self._record(scope, exchange)
 
     def _admit(self, scope: Scope, exchange: Exchange) -> None:
-        """Raises `Refused` for who may not come in."""
+        """Sets the exchange's key. Raises `Refused` if the request is not allowed."""
         limit = self.gateway.config.limits.max_header_bytes
         if sum(len(name) + len(value) for name, value in scope["headers"]) > limit:
             self.gateway.metrics.refused("headers_too_large")
             raise Refused(headers_too_large(limit))
         path = scope["path"]
-        if path != self._chat.path and self._is_open(scope):
+        if path != self._chat.path and self._is_public(scope):
             return
         if self.gateway.keys.required:
             exchange.key = self.gateway.keys.find(presented_key(exchange.headers))
             if exchange.key is None:
                 self.gateway.metrics.refused("unauthorized")
-                message = "A key is needed: send `Authorization: Bearer KEY` or `X-API-Key: KEY`."
+                message = (
+                    "Invalid or missing key: send `Authorization: Bearer KEY` or `X-API-Key: KEY`."
+                )
                 raise Refused(Problem(401, message, "invalid_api_key"))
-        elif _is_strange(exchange, self.gateway.config):
+        elif _is_foreign(exchange, self.gateway.config):
             self.gateway.metrics.refused("foreign_origin")
-            message = "Other web pages may not use a gateway that asks for no key."
+            message = "Web pages of other origins may not use a gateway without keys."
             raise Refused(Problem(403, message, "foreign_origin"))
-        if self.gateway.draining and scope["method"] == "POST" and not _is_steering(path):
+        if self.gateway.draining and scope["method"] == "POST" and not _controls_run(path):
             raise Refused(SHUTTING_DOWN)
 
-    def _is_open(self, scope: Scope) -> bool:
-        """Asked of the routes themselves: wherever we are mounted, they see what a router sees."""
-        return any(route.matches(scope)[0] is not Match.NONE for route in self._open)
+    def _is_public(self, scope: Scope) -> bool:
+        """Whether the path needs no key. The routes match as the router does, also if mounted."""
+        return any(route.matches(scope)[0] is not Match.NONE for route in self._public)
 
-    async def _failed(self, error: Exception, scope: Scope, send: Send) -> None:
+    async def _send_error(self, error: Exception, scope: Scope, send: Send) -> None:
         exchange = exchange_of(scope)
         if isinstance(error, HTTPException):
             problem = _http_problem(error, scope)
         else:
             problem = problem_of(error)
             if problem.code == INTERNAL:
-                log.error("A request failed", exc_info=error, extra={"request_id": exchange.id})
+                log.error("request failed", exc_info=error, extra={"request_id": exchange.id})
         if exchange.status:
-            return  # its answer has begun: nothing more can be said
+            return  # the response has started: its status cannot change
         headers = problem_headers(problem)
         if isinstance(error, HTTPException) and error.headers:
             headers += [(n.lower().encode(), v.encode()) for n, v in error.headers.items()]
@@ -176,7 +176,7 @@ class App:
             headers.append((b"x-windlass-run-id", exchange.run_id.encode()))
         await respond_json(send, error_body(problem), headers, problem.status)
 
-    def _note(self, scope: Scope, exchange: Exchange) -> None:
+    def _record(self, scope: Scope, exchange: Exchange) -> None:
         seconds = time.perf_counter() - exchange.started
         route = scope.get("route")
         self.gateway.metrics.request_done(
@@ -188,7 +188,7 @@ class App:
             model=exchange.model,
         )
         if self.gateway.access_log is not None:
-            self.gateway.access_log.line(_record(scope, exchange, seconds))
+            self.gateway.access_log.line(_access_record(scope, exchange, seconds))
 
 
 def _guarded_routes(gateway: Gateway, info: InfoRoutes) -> list[Route]:
@@ -212,8 +212,8 @@ def _guarded_routes(gateway: Gateway, info: InfoRoutes) -> list[Route]:
     ]
 
 
-def _open_routes(gateway: Gateway, info: InfoRoutes) -> list[Route]:
-    """What is there for everybody: it asks for no key, and tells nothing that needs one."""
+def _public_routes(gateway: Gateway, info: InfoRoutes) -> list[Route]:
+    """The routes that need no key: health checks and the console's files."""
     return [
         Route("/health", info.ready),
         Route("/health/live", info.live),
@@ -235,13 +235,16 @@ def _lifespan(gateway: Gateway) -> Any:
     return lifespan
 
 
-def _is_steering(path: str) -> bool:
-    """Runs that still go can be stopped and decided about."""
+def _controls_run(path: str) -> bool:
+    """Whether the request controls an active run: these are served during a shutdown too."""
     return path.endswith(("/stop", "/approve"))
 
 
-def _is_strange(exchange: Exchange, config: GatewayConfig) -> bool:
-    """Whether a web page of another origin asks, or one that has renamed its own host to ours."""
+def _is_foreign(exchange: Exchange, config: GatewayConfig) -> bool:
+    """Whether a web page of another origin sends this request.
+
+    A foreign `Host` on a loopback address is a page that resolves its own name to this machine.
+    """
     try:
         host = urlsplit(f"//{exchange.header(b'host')}").hostname or ""
         origin = exchange.header(b"origin")
@@ -261,7 +264,7 @@ def _http_problem(error: HTTPException, scope: Scope) -> Problem:
         case 404:
             return _not_found(path)
         case 405:
-            message = "This address takes another method."
+            message = "Method not allowed. The header `Allow` lists the methods of this path."
             return Problem(405, message, "method_not_allowed")
         case status:
             return Problem(status, error.detail, "http_error")
@@ -270,13 +273,12 @@ def _http_problem(error: HTTPException, scope: Scope) -> Problem:
 def _not_found(path: str) -> Problem:
     for prefix, wire in OTHER_WIRES.items():
         if path == prefix or path.startswith(f"{prefix}/"):
-            message = f"{wire} ({prefix}) is not served here: use POST /v1/chat/completions."
+            message = f"This gateway does not serve {wire} ({prefix}): use /v1/chat/completions."
             return Problem(404, message, "wire_not_served")
-    message = "Not found: this gateway serves /v1/chat/completions. See /openapi.json for the rest."
-    return Problem(404, message, "unknown_url")
+    return Problem(404, "Not found. See /openapi.json for the endpoints.", "unknown_url")
 
 
-def _record(scope: Scope, exchange: Exchange, seconds: float) -> AccessRecord:
+def _access_record(scope: Scope, exchange: Exchange, seconds: float) -> AccessRecord:
     reply, client = exchange.reply, scope.get("client")
     return AccessRecord(
         method=scope["method"],

@@ -1,4 +1,4 @@
-"""The gateway as a process: uvicorn, and an end that loses nothing it need not lose."""
+"""The gateway as a process: uvicorn with limits and a graceful shutdown."""
 
 import asyncio
 import gc
@@ -17,24 +17,22 @@ from windlass.gateway.app import App
 from windlass.gateway.config import GatewayConfig
 from windlass.gateway.http.protocol import BoundedProtocol, Connections
 
-__all__ = ["GatewayServer", "address_of", "serve"]
-
 log = logging.getLogger("windlass.gateway")
 
-COLLECTOR = (10_000, 5, 5)
+GC_THRESHOLDS = (10_000, 5, 5)
 """Thresholds of the garbage collector.
 
-A request leaves no reference cycles, so collections are rare. A tool of the operator's may leave
-some: what survives its request is found after 250,000 new objects at the latest.
+A request creates no reference cycles, so collections are rare. The tools of an operator may create
+cycles: those that outlive their request are collected after 250,000 new objects at the latest.
 """
 CONNECTIONS_PER_ADDRESS = 512
-"""More than `max_running` and `max_queued` together, so that they decide first."""
-AFTER_DRAINING = 5
-"""Seconds for the last words to reach clients, before their connections are cut."""
+"""More than the default `max_running` and `max_queued` together: those limits apply first."""
+DRAIN_GRACE = 5
+"""Seconds after draining in which clients can read their answers before connections close."""
 
 
 class GatewayServer(uvicorn.Server):
-    """Listens; before it goes it stops accepting, waits for runs, and calls off the rest."""
+    """Serves the app. A shutdown stops accepting, waits for active runs and cancels the rest."""
 
     def __init__(self, app: App) -> None:
         server, limits = app.gateway.config.server, app.gateway.config.limits
@@ -52,15 +50,15 @@ class GatewayServer(uvicorn.Server):
                 server_header=False,
                 h11_max_incomplete_event_size=limits.max_header_bytes,
                 timeout_keep_alive=cast("int", server.keep_alive_timeout),
-                timeout_graceful_shutdown=int(server.shutdown_timeout) + AFTER_DRAINING,
+                timeout_graceful_shutdown=int(server.shutdown_timeout) + DRAIN_GRACE,
             )
         )
         self.gateway = app.gateway
         self.on_listening: Callable[[], None] = lambda: None
-        """Called when it accepts requests."""
+        """Called when the server accepts requests."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Opens the gateway before uvicorn does: uvicorn would log a failure with its traceback."""
+        """Opens the gateway here, because uvicorn would log a failure with its traceback."""
         try:
             await self.gateway.open()
         except BaseException:
@@ -70,7 +68,7 @@ class GatewayServer(uvicorn.Server):
         self.on_listening()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A termination that ends in order is a success: uvicorn would be killed by it at last."""
+        """Makes the process exit with 0 after SIGTERM; uvicorn would raise the signal again."""
         if sig == signal.SIGTERM:
             self.should_exit = True
         else:
@@ -86,16 +84,16 @@ class GatewayServer(uvicorn.Server):
 
 
 def serve(app: App, started: Callable[[str], None]) -> None:
-    """Serves until a signal ends it; calls `started` with its address when it listens.
+    """Serves until a signal; calls `started` with its address when the server listens.
 
-    Raises `ConfigError` if the address, or a NATS server, cannot be had.
+    Raises `ConfigError` if the address is in use or the NATS server cannot be reached.
     """
     server = GatewayServer(app)
     listener = _listener(server.config)
-    # What is loaded by now stays: the collector need not look through it again and again.
+    # Loaded modules stay for the life of the process: the collector can skip them.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*COLLECTOR)
+    gc.set_threshold(*GC_THRESHOLDS)
     with listener:
         address = address_of(listener)
         server.on_listening = lambda: started(address)
@@ -112,19 +110,18 @@ def _connections(app: App) -> Connections:
 
 
 def _per_address(config: GatewayConfig) -> int | None:
-    """How many connections one address may have open.
+    """How many connections one address may have open; None is no limit.
 
-    Without keys any local program can connect, so one of them must not take all descriptors. With
-    keys the address is often that of a proxy in front, and is not bounded unless it is configured.
+    Without keys any local program can connect, and must not use up all file descriptors. With keys
+    the address is often that of a reverse proxy, so there is no limit unless one is configured.
     """
     configured = config.limits.max_connections_per_address
     if configured is not None or config.keys:
         return configured
-    return max(1, min(CONNECTIONS_PER_ADDRESS, _descriptors() // 2))
+    return max(1, min(CONNECTIONS_PER_ADDRESS, _max_descriptors() // 2))
 
 
-def _descriptors() -> int:
-    """How many files and sockets this process may have open."""
+def _max_descriptors() -> int:
     try:
         import resource
     except ModuleNotFoundError:  # Windows has no such limit
@@ -139,11 +136,11 @@ def address_of(listener: socket.socket) -> str:
 
 
 def _listener(config: uvicorn.Config) -> socket.socket:
-    """The socket, bound before anything is printed: a port that is taken is said in words."""
+    """Binds the socket. Raises `ConfigError` if the port is in use."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     try:
         return socket.create_server((config.host, config.port), family=family, backlog=2048)
     except OSError as error:
-        # `create_server` says the address once more.
+        # `create_server` adds the address to its message.
         reason = (error.strerror or str(error)).partition(" (while")[0]
         raise ConfigError(f"cannot listen on {config.host}:{config.port}: {reason}") from None

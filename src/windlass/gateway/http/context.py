@@ -1,4 +1,4 @@
-"""One HTTP exchange: what is known of it, its body, its answer. Plain ASGI."""
+"""One HTTP request and its answer: context, body and responses. Plain ASGI."""
 
 import asyncio
 import secrets
@@ -16,23 +16,6 @@ from windlass.reply import Reply
 from windlass.settings import Mode
 from windlass.wires.errors import InvalidRequest, Problem
 
-__all__ = [
-    "ClientGone",
-    "Exchange",
-    "Header",
-    "Receive",
-    "Scope",
-    "Send",
-    "disconnected",
-    "exchange_of",
-    "json_response",
-    "no_content",
-    "query_number",
-    "read_body",
-    "respond",
-    "respond_json",
-]
-
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -41,16 +24,16 @@ Header: TypeAlias = tuple[bytes, bytes]
 JSON_TYPE: Header = (b"content-type", b"application/json")
 BODY_SECONDS = 60.0
 """How long a client may take to send a body."""
-LONGEST_NUMBER = 15
-"""Digits of a number in a header or a query string."""
+MAX_DIGITS = 15
+"""The longest number that is read from a header or a query string."""
 
 
 class ClientGone(WindlassError):
-    """The client went away before it had its answer."""
+    """The client disconnected before it received its answer."""
 
 
 class Exchange:
-    """A request and what became of it, gathered for the log line and the metrics."""
+    """A request and its outcome, recorded for the access log and the metrics."""
 
     __slots__ = (
         "bytes_out",
@@ -78,13 +61,13 @@ class Exchange:
         self.reply: Reply | None = None
         self.stream = False
         self.status = 0
-        """0 until an answer has begun."""
+        """0 until the response starts."""
         self.bytes_out = 0
         self.client_gone = False
 
     @property
     def owner(self) -> str:
-        """Whose runs and turns this request may see."""
+        """The name of the request's key: it may see the runs and turns of this key only."""
         return self.key.name if self.key else ""
 
     def header(self, name: bytes) -> str:
@@ -96,30 +79,34 @@ def exchange_of(scope: Scope) -> Exchange:
 
 
 async def disconnected(receive: Receive) -> None:
-    """Ends when the client has gone away. Its body must have been read."""
+    """Returns when the client disconnects. Call it only after the body has been read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
-    """The JSON body. Raises `Refused` for one of another kind or size, and `ClientGone`."""
+async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
+    """Reads the JSON body.
+
+    Raises `Refused` for another content type, for more than `limit` bytes and for a slow client,
+    and `ClientGone` if the client disconnects.
+    """
     headers = exchange_of(scope).headers
-    # A form of a web page is no request, whatever is in its fields.
+    # A web page can post a form to any host without asking: no form is accepted.
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind and kind != b"application/json" and not kind.endswith(b"+json"):
         message = "The body must be sent with the header `Content-Type: application/json`."
         raise Refused(Problem(415, message, "unsupported_media_type"))
     length = headers.get(b"content-length", b"")
-    if length.isdigit() and (len(length) > LONGEST_NUMBER or int(length) > most):
-        raise _too_large(most)
+    if length.isdigit() and (len(length) > MAX_DIGITS or int(length) > limit):
+        raise _too_large(limit)
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await _whole(receive, most)
+            return await _receive_all(receive, limit)
     except TimeoutError:
-        raise Refused(Problem(408, "The body did not come in time.", "body_timeout")) from None
+        raise Refused(Problem(408, "The body did not arrive in time.", "body_timeout")) from None
 
 
-async def _whole(receive: Receive, most: int) -> bytes:
+async def _receive_all(receive: Receive, limit: int) -> bytes:
     pieces: list[bytes] = []
     size = 0
     while True:
@@ -128,18 +115,18 @@ async def _whole(receive: Receive, most: int) -> bytes:
             raise ClientGone
         pieces.append(message.get("body", b""))
         size += len(pieces[-1])
-        if size > most:
-            raise _too_large(most)
+        if size > limit:
+            raise _too_large(limit)
         if not message.get("more_body"):
             return b"".join(pieces)
 
 
-def _too_large(most: int) -> Refused:
-    return Refused(Problem(413, f"The body is larger than {most} bytes.", "body_too_large"))
+def _too_large(limit: int) -> Refused:
+    return Refused(Problem(413, f"The body is larger than {limit} bytes.", "body_too_large"))
 
 
 async def respond(send: Send, status: int, body: bytes, headers: Iterable[Header] = ()) -> None:
-    """A whole answer."""
+    """Sends a complete response."""
     length = (b"content-length", str(len(body)).encode())
     start = {"type": "http.response.start", "status": status, "headers": [*headers, length]}
     await send(start)
@@ -147,7 +134,7 @@ async def respond(send: Send, status: int, body: bytes, headers: Iterable[Header
 
 
 async def no_content(send: Send) -> None:
-    """An answer that says there is nothing to say: it has no length either."""
+    """Sends a 204. It has no `Content-Length`, as HTTP requires."""
     await send({"type": "http.response.start", "status": 204, "headers": []})
     await send({"type": "http.response.body", "body": b""})
 
@@ -161,14 +148,14 @@ async def respond_json(
 def json_response(
     fields: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
-    """The same for endpoints that return their answer."""
+    """A JSON response, for endpoints that return their response."""
     return Response(encode_json(fields), status, headers, "application/json")
 
 
 def query_number(text: str | None, name: str) -> int:
-    """A count in a query string or a header; 0 if it is absent. Raises `Refused`."""
+    """A number in a query string or a header; 0 if it is missing. Raises `InvalidRequest`."""
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER):
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
         raise InvalidRequest(f"{name}: must be a whole number, 0 or more", name)
     return int(text)

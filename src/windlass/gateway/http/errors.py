@@ -1,4 +1,4 @@
-"""Errors as HTTP problems, whichever wire writes them. Pure."""
+"""Exceptions as HTTP problems, for every wire. Pure."""
 
 import math
 import re
@@ -20,9 +20,9 @@ from windlass.wires.errors import InvalidRequest, Problem
 
 INTERNAL = "internal"
 _PASSED_ON = frozenset({400, 404, 408, 409, 413, 422, 429, 503, 504})
-"""An upstream's statuses that mean the same to our client. Its refusal of our key does not."""
+"""Statuses of an upstream that the client receives too. 401 and 403 are about our own key."""
 
-_PLACE = re.compile(r"([a-z_]+(?:\[\d+\]|\.[a-z_]+)*): ")
+_FIELD = re.compile(r"([a-z_]+(?:\[\d+\]|\.[a-z_]+)*): ")
 
 
 SHUTTING_DOWN = Problem(503, "The gateway is shutting down.", "shutting_down", retry_after=5)
@@ -31,14 +31,14 @@ NATS_UNREACHABLE = Problem(
 )
 MALFORMED_CALL = Problem(
     502,
-    "The model's call could not be read, and its turn was lost.",
+    "The model made a malformed function call, and its turn was lost.",
     "malformed_function_call",
     type="upstream_error",
 )
 
 
 class Refused(WindlassError):
-    """A request that is answered with a problem."""
+    """The gateway refuses a request and answers with `problem`."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -46,7 +46,6 @@ class Refused(WindlassError):
 
 
 def problem_headers(problem: Problem) -> list[tuple[bytes, bytes]]:
-    """The headers that an answer with this problem has."""
     headers: list[tuple[bytes, bytes]] = []
     if problem.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
@@ -60,7 +59,7 @@ def headers_too_large(limit: int) -> Problem:
 
 
 def problem_of(error: BaseException) -> Problem:
-    """The problem that an error stands for. What nobody expected is not told in detail."""
+    """The problem that the client receives for an error; an unexpected error gives no details."""
     match error:
         case Refused(problem=problem):
             return problem
@@ -78,15 +77,15 @@ def problem_of(error: BaseException) -> Problem:
             return Problem(500, str(error), "run_interrupted")
         case NatsUnreachable():
             return NATS_UNREACHABLE
-        case StorageError():  # where the file is, is the operator's to know
+        case StorageError():  # its message names the file, which is not for clients
             return Problem(500, "The log of runs cannot be read or written.", "storage_failed")
         case TooManyRuns():
             return Problem(429, str(error), "too_many_runs", retry_after=1)
         case ConfigError():
-            place = _PLACE.match(str(error))
-            return Problem(400, str(error), param=place[1] if place else None)
+            field = _FIELD.match(str(error))
+            return Problem(400, str(error), param=field[1] if field else None)
         case _:
-            return Problem(500, "The server failed while it answered this request.", INTERNAL)
+            return Problem(500, "Internal error. The gateway's log has the details.", INTERNAL)
 
 
 def _upstream(error: ModelError) -> Problem:

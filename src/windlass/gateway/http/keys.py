@@ -1,4 +1,4 @@
-"""The gateway's keys: looked up by their hashes, and read from a request's headers."""
+"""API keys: read from a request's headers and looked up by their hashes."""
 
 import hmac
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ __all__ = ["KeyRing", "is_key_hash", "key_hash", "new_key", "presented_key"]
 
 
 class KeyRing:
-    """The keys of a gateway. An empty ring asks nobody for a key."""
+    """The keys of a gateway. A gateway without keys accepts every request."""
 
     def __init__(self, keys: Sequence[KeyConfig]) -> None:
         self._keys = [(key.hash.encode(), key) for key in keys]
@@ -20,7 +20,7 @@ class KeyRing:
         return bool(self._keys)
 
     def find(self, presented: str | None) -> KeyConfig | None:
-        """Whose key it is. Takes the same time whichever key it is, and if it is none."""
+        """The entry of a presented key, or None. Takes the same time for every key."""
         if not presented or not presented.isascii():
             return None
         hashed = key_hash(presented).encode()
@@ -32,10 +32,9 @@ class KeyRing:
 
 
 def presented_key(headers: Mapping[bytes, bytes]) -> str | None:
-    """The key in a request's headers, whose names are in small letters.
+    """The key of `Authorization: Bearer KEY`, else of `X-API-Key: KEY`; None if it is malformed.
 
-    It is in `Authorization: Bearer KEY`, else in `X-API-Key: KEY`; None if it is in neither, or is
-    malformed.
+    The names of `headers` are in lower case.
     """
     scheme, _, credentials = headers.get(b"authorization", b"").strip().partition(b" ")
     bearer = credentials.strip() if scheme.lower() == b"bearer" else b""

@@ -1,4 +1,4 @@
-"""HTTP as uvicorn reads it, with bounds on what a client may leave unfinished."""
+"""uvicorn's HTTP protocol with limits: header timeout, header size, connections per address."""
 
 import asyncio
 import ipaddress
@@ -14,17 +14,15 @@ from windlass.gateway.http.errors import headers_too_large, problem_headers
 from windlass.wires.chat.write_events import error_body
 from windlass.wires.errors import Problem
 
-__all__ = ["BoundedProtocol", "Connections", "address_key"]
-
 log = logging.getLogger("windlass.gateway")
 
 HEADER_TIMEOUT = Problem(408, "The headers did not arrive in time.", "header_timeout")
 WARNING_SECONDS = 60.0
-"""How often a crowded address is logged, at most."""
+"""The shortest time between two warnings about too many connections."""
 
 
 class Connections:
-    """The open connections of one server: how many an address has, and which of them wait."""
+    """Counts the open connections of one server by address, and knows which are idle."""
 
     def __init__(
         self,
@@ -39,19 +37,19 @@ class Connections:
         self._per_address = per_address
         self._open: Counter[str] = Counter()
         self._waiting: dict[str, dict[BoundedProtocol, None]] = {}
-        """The connections whose client owes something, by address, oldest first."""
+        """The connections that wait for their client to send, by address, oldest first."""
         self._warned = -WARNING_SECONDS
 
     def enter(self, address: str) -> Problem | None:
-        """Counts a connection; the problem if its address has too many.
+        """Counts a connection; returns a problem if its address has too many.
 
-        If one of those is waiting for its client, it is closed to make room: a client that sends
-        half of its requests must not lock out others at the same address.
+        If one of them waits for its client, it is closed to make room: a client that leaves its
+        requests incomplete must not lock out others at the same address.
         """
         if self._per_address is not None and self._open[address] >= self._per_address:
             self._warn(address)
             if address not in self._waiting:
-                message = f"This address has {self._per_address} connections open already."
+                message = f"This address already has {self._per_address} open connections."
                 return Problem(429, message, "too_many_connections", retry_after=1)
             next(iter(self._waiting[address])).give_way()
         self._open[address] += 1
@@ -79,7 +77,7 @@ class Connections:
 
 
 def address_key(host: str) -> str:
-    """What counts as one address: of IPv6 the first 64 bits, since a host has all of the others."""
+    """The part of an address that is counted: of IPv6 the first 64 bits, a host's own network."""
     if ":" not in host:
         return host
     try:
@@ -94,18 +92,18 @@ class BoundedProtocol(HttpToolsProtocol):
     """Closes a connection whose client does not finish what it sends.
 
     The headers must be complete within `header_timeout` of the connection, or of the first byte
-    after the last request. Their size is bounded by uvicorn's `h11_max_incomplete_event_size`. A
-    body that arrives while its request is handled is the application's to wait for; what remains of
-    it after the response has the same time as headers. More bytes do not extend any of these times.
+    after the last request. uvicorn's `h11_max_incomplete_event_size` limits their size. The
+    application waits for a body while it handles the request; the rest of a body that arrives after
+    the response has the same timeout as headers. More bytes do not extend any of these times.
     """
 
-    _heading = False
-    """Whether the headers of a request have begun, and are not complete yet."""
-    _head_bytes = 0
+    _in_headers = False
+    """Whether the headers of a request have started and are incomplete."""
+    _header_bytes = 0
     _in_body = False
-    """Whether the body of the last request is not complete yet."""
+    """Whether the body of the last request is incomplete."""
     _address = ""
-    """The address that this connection counts for; empty if it was refused."""
+    """The address that this connection is counted under; empty if it was refused."""
     _deadline: asyncio.TimerHandle | None = None
 
     def __init__(self, open_connections: Connections, **given: Any) -> None:
@@ -118,12 +116,12 @@ class BoundedProtocol(HttpToolsProtocol):
         problem = self._open_connections.enter(address)
         if problem is None:
             self._address = address
-            self._expect()
+            self._start_deadline()
         else:
-            self._hang_up(problem)
+            self._refuse(problem)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._relax()
+        self._clear_deadline()
         if self._address:
             self._open_connections.leave(self._address)
         super().connection_lost(exc)
@@ -131,23 +129,23 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        went_on = self._heading
+        was_in_headers = self._in_headers
         super().data_received(data)
-        if went_on and self._heading:
-            self._head_bytes += len(data)
+        if was_in_headers and self._in_headers:
+            self._header_bytes += len(data)
             limit = self.config.h11_max_incomplete_event_size or 0
-            if self._head_bytes > limit:
-                self._hang_up(headers_too_large(limit))
-        if self._heading or not self._busy:
-            self._expect()
+            if self._header_bytes > limit:
+                self._refuse(headers_too_large(limit))
+        if self._in_headers or not self._busy:
+            self._start_deadline()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._heading, self._head_bytes = True, 0
+        self._in_headers, self._header_bytes = True, 0
 
     def on_headers_complete(self) -> None:
-        self._relax()
-        self._heading, self._in_body = False, True
+        self._clear_deadline()
+        self._in_headers, self._in_body = False, True
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -157,7 +155,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self._in_body:
-            self._expect()
+            self._start_deadline()
 
     @property
     def _busy(self) -> bool:
@@ -165,35 +163,35 @@ class BoundedProtocol(HttpToolsProtocol):
         return bool(self.cycle) and not self.cycle.response_complete
 
     def give_way(self) -> None:
-        """Closes a connection that is waiting for its client; says why if it has begun to send."""
-        self._relax()
-        if self._heading:
-            self._hang_up(HEADER_TIMEOUT)
+        """Closes a waiting connection; answers 408 if its client has started a request."""
+        self._clear_deadline()
+        if self._in_headers:
+            self._refuse(HEADER_TIMEOUT)
         else:
             self.transport.close()
 
-    def _expect(self) -> None:
-        """Begins to wait for what the client owes, unless that has begun before."""
+    def _start_deadline(self) -> None:
+        """Starts the timeout for the client's next bytes, unless it is already running."""
         if self._deadline is None and not self.transport.is_closing():
             seconds = self._open_connections.header_timeout
             self._deadline = self.loop.call_later(seconds, self._overdue)
             if not self._busy:
                 self._open_connections.wait(self, self._address)
 
-    def _relax(self) -> None:
+    def _clear_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
             self._open_connections.end_wait(self, self._address)
 
     def _overdue(self) -> None:
-        if self._busy:  # the headers of the next request: this one has its answer first
+        if self._busy:  # the late headers belong to the next request: finish this one first
             self.cycle.keep_alive = False
-            self._relax()
+            self._clear_deadline()
         else:
             self.give_way()
 
-    def _hang_up(self, problem: Problem) -> None:
+    def _refuse(self, problem: Problem) -> None:
         self._open_connections.refused(problem.code or "")
         body = error_body(problem)
         lines = [
