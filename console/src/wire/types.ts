@@ -1,13 +1,13 @@
 // Made by scripts/console_types.py of the gateway's OpenAPI document. Do not edit.
 
-/** OpenAI's request. Fields that are not named here go to models that know them. */
+/** An OpenAI request. Other fields are passed to models that accept them. */
 export type ChatCompletionRequest = {
-  /** A name out of `GET /v1/models`. */
+  /** The name of a model; `GET /v1/models` lists them. */
   model: string;
   messages: Array<ChatMessage>;
-  /** The client's own tools. Calls of them come back as `tool_calls`. */
+  /** Client tools. Their calls are returned as `tool_calls`. */
   tools?: Array<ChatTool> | null;
-  /** A forced choice holds until its call is made: of the client's tools if it allows any, else of the gateway's. */
+  /** A forced choice applies until the call is made. It means a client tool if it allows one, else a server tool. */
   tool_choice?: ToolChoice | null;
   /** The older form of `tools`. */
   functions?: Array<ChatFunction> | null;
@@ -19,14 +19,14 @@ export type ChatCompletionRequest = {
   stream?: boolean | null;
   stream_options?: {
     include_usage?: boolean;
-    /** Shows what the gateway's own tools do, in the field `windlass` of chunks. The header `Accept: text/event-stream; events=windlass` asks for it, too. */
+    /** Adds events of the gateway's tools to chunks, in the field `windlass`. The header `Accept: text/event-stream; events=windlass` has the same effect. */
     include_tool_events?: boolean;
   } | null;
-  /** Lets the run go on when its client goes away. */
+  /** Whether the run continues after its client disconnects. */
   background?: boolean | null;
-  /** Goes on with a stored chat, or begins one; for a gateway that keeps its runs. */
+  /** Continues a stored chat, or starts it. The gateway needs a log of runs (`[runs]`). */
   chat_id?: string | null;
-  /** A run of the chat: this one takes its place and that of all after it, and the conversation goes on from before. With `chat_id` alone. */
+  /** The id of a run of the chat. The new run replaces it and all later runs of the chat. Only with `chat_id`. */
   replaces?: string | null;
   n?: 1 | null;
   temperature?: number | null;
@@ -136,12 +136,12 @@ export type ResponseFormat = ({
   };
 });
 
-/** Every error, also one in the middle of a stream. */
+/** The body of every error, and the last chunk of a stream that fails. */
 export type Error = {
   error: {
     message: string;
     type: string;
-    /** The field of the request that is wrong. */
+    /** The invalid field of the request. */
     param: string | null;
     code: string | null;
   };
@@ -152,7 +152,7 @@ export type Model = {
   object: "model";
   created: number;
   owned_by: string;
-  /** What the gateway adds to it. */
+  /** The gateway's settings for the model. */
   windlass: {
     tools: Array<string>;
     mode: Mode;
@@ -189,7 +189,7 @@ export type AssistantMessage = {
   content: string | null;
   refusal: string | null;
   tool_calls?: Array<ChatToolCall>;
-  /** In place of `tool_calls` where the request had `functions`. */
+  /** Replaces `tool_calls` if the request has `functions`. */
   function_call?: {
     name: string;
     arguments: string;
@@ -230,7 +230,7 @@ export type ChatDelta = {
       arguments?: string;
     };
   }>;
-  /** In place of `tool_calls` where the request had `functions`. */
+  /** Replaces `tool_calls` if the request has `functions`. */
   function_call?: {
     name?: string;
     arguments?: string;
@@ -239,7 +239,7 @@ export type ChatDelta = {
 
 export type FinishReason = "stop" | "tool_calls" | "length" | "content_filter" | "function_call";
 
-/** Of all rounds together. */
+/** The sum of all rounds. */
 export type TokenUsage = {
   prompt_tokens: number;
   completion_tokens: number;
@@ -260,13 +260,13 @@ export type Run = {
   model: string;
   status: "running" | "ended" | "failed";
   phase: "awaiting_model_call" | "executing_tools" | "awaiting_final_response" | "ended";
-  /** Null where it is not known. */
+  /** Null if it is unknown. */
   mode: Mode | null;
-  /** How many events it has had so far. */
+  /** The number of events so far. */
   events: number;
-  /** The first words of what was asked. */
+  /** The first words of the prompt. */
   title: string;
-  /** The stored chat that it is a part of. */
+  /** The stored chat that the run belongs to. */
   chat_id: string | null;
   stop_reason?: ("answer" | "calls" | "max_rounds" | "repetition" | "length" | "content_filter" | "malformed_call" | "deadline" | "stopped" | "error") | null;
   error?: {
@@ -278,7 +278,7 @@ export type Run = {
   summary?: RunSummary;
 };
 
-/** What a run has come to so far. */
+/** Figures of a run so far. */
 export type RunSummary = {
   seconds: number;
   rounds: number;
@@ -304,10 +304,10 @@ export type Chat = {
   title: string;
   model: string;
   status: "running" | "ended";
-  /** The id of its run that goes. */
+  /** The id of the chat's active run. */
   running: string | null;
   runs: number;
-  /** In OpenAI's form. */
+  /** The messages in OpenAI's format. */
   messages?: Array<Record<string, unknown>>;
   run_ids?: Array<string>;
 };
@@ -323,14 +323,14 @@ export type Tool = {
   description: string;
   /** A JSON Schema. */
   parameters: Record<string, unknown>;
-  /** Whether each call needs somebody's yes. */
+  /** Whether each call needs approval. */
   approve: boolean;
   idempotent: boolean;
-  /** Those that offer it. */
+  /** The models that offer the tool. */
   models: Array<string>;
   /** `gateway`, `mcp:SERVER` or `worker:SESSION`. */
   origin: string;
-  /** Those of this key's newest 200 runs, and by its own hand. */
+  /** The calls of this key: its newest 200 runs and its manual calls. */
   calls: {
     count: number;
     failures: number;
@@ -344,14 +344,14 @@ export type ToolList = {
 };
 
 export type LastCall = {
-  /** Null for a call by hand. */
+  /** Null for a manual call. */
   run_id: string | null;
   call_id: string;
   time: number;
   seconds: number;
   outcome: Outcome;
   arguments: Record<string, unknown> | string;
-  /** Cut where it is long. */
+  /** Shortened if it is long. */
   response: Record<string, unknown> | null;
   by_hand: boolean;
 };
@@ -370,7 +370,7 @@ export type ToolAnswer = {
     message: string | null;
     data: unknown;
   }>;
-  /** The tool's traceback is in the gateway's log. */
+  /** Whether the tool crashed; its traceback is in the gateway's log. */
   crashed?: boolean;
 };
 
@@ -709,6 +709,7 @@ export type RunRecord = {
   id: string;
   model: string;
   created: number;
+  number?: number;
   owner?: string;
   chat?: string;
   title?: string;

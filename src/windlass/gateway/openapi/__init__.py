@@ -1,18 +1,16 @@
-"""The OpenAPI document of the gateway's own endpoints. Pure."""
+"""The OpenAPI document of the gateway's endpoints. Pure."""
 
 import functools
 
-from windlass.gateway.openapi.operations import MODE_WORDS, Operation, json_answer
+from windlass.gateway.openapi.operations import MODE_SCHEMA, Operation, json_answer
 from windlass.gateway.openapi.paths import PATHS
 from windlass.gateway.openapi.schemas import ERROR, schemas
 from windlass.wires.fields import JsonObject
 
-__all__ = ["PATHS", "PROBLEMS", "openapi_document"]
-
 INFO: JsonObject = {
     "title": "Windlass gateway",
     "version": "1",
-    "description": "Chat completions whose tools run on the server, and the runs behind them.",
+    "description": "Chat completions with tools that run on the server, and the runs behind them.",
 }
 
 SECURITY_SCHEMES: JsonObject = {
@@ -20,39 +18,39 @@ SECURITY_SCHEMES: JsonObject = {
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
 }
 ANY_KEY: list[JsonObject] = [{"bearer": []}, {"apiKey": []}, {}]
-"""The last: a gateway without keys, which only its own machine can reach, asks for none."""
+"""The last entry is for a gateway without keys, which only its own machine can reach."""
 
 PROBLEMS: dict[int, str] = {
-    400: "The request cannot be read; `param` names the field.",
-    401: "No key, or not one of this gateway.",
-    403: "A web page of another origin without a key, or a session that is not this key's.",
-    404: "There is nothing of this name for this key.",
-    405: "The address takes another method.",
-    408: "The body, or the upstream's answer, did not come in time.",
-    409: "Nothing waits for this decision, a tool asks for a yes, a run must end first, or the"
-    " upstream was in conflict with the request.",
+    400: "The request is invalid; `param` names the field.",
+    401: "The key is missing or invalid.",
+    403: "The request comes from a web page of another origin, or the key may not use the session.",
+    404: "No such resource exists, or this key may not use it.",
+    405: "Method not allowed; the header `Allow` lists the methods of the path.",
+    408: "The body or the upstream's answer did not arrive in time.",
+    409: "The call is not waiting for approval, the tool needs approval, a run is still active, or"
+    " the upstream reported a conflict.",
     413: "The body is too large.",
-    415: "The body is not sent as JSON.",
-    422: "The upstream could not work with the request.",
+    415: "The content type of the body is not JSON.",
+    422: "The upstream could not process the request.",
     429: "Too many requests or runs.",
     431: "The headers are too large.",
     500: "The gateway failed, a tool limit was reached, or native function calling failed.",
     502: "The upstream failed.",
-    503: "The gateway or the upstream is full, or the gateway is shutting down.",
-    504: "The run, or the upstream, took too long.",
+    503: "The gateway or the upstream is overloaded, or the gateway is shutting down.",
+    504: "The run or the upstream took too long.",
 }
 HEADERS: JsonObject = {
     "X-Request-Id": {"schema": {"type": "string"}},
     "X-Windlass-Run-Id": {
-        "description": "The run, which can be read at /v1/runs while it is known.",
+        "description": "The id of the run; `GET /v1/runs/{run_id}` returns the run.",
         "schema": {"type": "string"},
     },
     "X-Function-Calling-Mode": {
-        "description": "How tools were brought to the model.",
-        "schema": MODE_WORDS,
+        "description": "The function calling mode that was used.",
+        "schema": MODE_SCHEMA,
     },
     "Retry-After": {
-        "description": "Seconds after which it is worth trying again.",
+        "description": "Seconds to wait before a retry.",
         "schema": {"type": "integer", "minimum": 1},
     },
     "Content-Disposition": {"schema": {"type": "string"}},
@@ -60,12 +58,12 @@ HEADERS: JsonObject = {
     "Allow": {"schema": {"type": "string"}},
 }
 
-ON_PROBLEMS: dict[int, str] = {405: "Allow", 429: "Retry-After", 503: "Retry-After"}
+PROBLEM_HEADERS: dict[int, str] = {405: "Allow", 429: "Retry-After", 503: "Retry-After"}
 
 
 @functools.cache
 def openapi_document() -> JsonObject:
-    """The document, as OpenAPI 3.1 has it."""
+    """The document, in OpenAPI 3.1."""
     return {
         "openapi": "3.1.0",
         "info": INFO,
@@ -84,7 +82,7 @@ def openapi_document() -> JsonObject:
 
 def _operation(operation: Operation) -> JsonObject:
     answer = {
-        "description": operation.says,
+        "description": operation.summary,
         "headers": _headers("X-Request-Id", *operation.headers),
         "content": operation.answer,
     }
@@ -95,7 +93,7 @@ def _operation(operation: Operation) -> JsonObject:
     }
     return {
         "operationId": operation.id,
-        "summary": operation.says,
+        "summary": operation.summary,
         "security": ANY_KEY if operation.guarded else [],
         **({"parameters": list(operation.parameters)} if operation.parameters else {}),
         **({"requestBody": _body(operation.body)} if operation.body else {}),
@@ -108,7 +106,7 @@ def _body(name: str) -> JsonObject:
 
 
 def _problem(status: int) -> JsonObject:
-    names = ("X-Request-Id", *filter(None, [ON_PROBLEMS.get(status)]))
+    names = ("X-Request-Id", *filter(None, [PROBLEM_HEADERS.get(status)]))
     return {
         "description": PROBLEMS[status],
         "headers": _headers(*names),

@@ -1,4 +1,4 @@
-"""Every address of the gateway, and what its methods do. Pure."""
+"""Every path of the gateway with its operations. Pure."""
 
 from typing import get_args
 
@@ -8,9 +8,9 @@ from windlass.gateway.openapi.operations import (
     EVENT_STREAM,
     GUARDED,
     JSON,
-    MODE_WORDS,
+    MODE_SCHEMA,
     STARTING,
-    WAITED_FOR,
+    WAITING,
     WITH_BODY,
     Operation,
     json_answer,
@@ -21,38 +21,36 @@ from windlass.gateway.openapi.words import FLAG, TEXT, one_of, ref
 from windlass.gateway.runs.lookup import RunStatus
 from windlass.wires.fields import JsonObject
 
-__all__ = ["PATHS"]
-
 _TEXT: JsonObject = {"type": "string", "minLength": 1}
 _NUMBER: JsonObject = {"type": "integer", "minimum": 0, "maximum": 10**15 - 1}
 _MODE = parameter(
-    "X-Function-Calling-Mode", "header", "How tools are brought to the model.", MODE_WORDS
+    "X-Function-Calling-Mode", "header", "The function calling mode of this request.", MODE_SCHEMA
 )
 _SESSION = parameter(
     "X-Windlass-Session",
     "header",
-    "A session of workers whose tools the run gets.",
+    "A worker session; its tools are available to the run.",
     {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
 )
 _RUN_ID = parameter("run_id", "path", "The run's id.", _TEXT)
 _CHAT_ID = parameter("chat_id", "path", "The chat's id.", _TEXT)
 _TOOL_NAME = parameter("name", "path", "The tool's name.", _TEXT)
-_STOPPED_AT = "The number of the last event that was read; those after it are sent."
+_LAST_READ = "The number of the last event that the client has; the later ones are sent."
 _CHAT_QUERY = (
-    parameter("limit", "query", "How many, at most 1,000.", _NUMBER),
-    parameter("before", "query", "A chat: those that come after it in the list.", TEXT),
+    parameter("limit", "query", "The maximum number of entries, at most 1,000.", _NUMBER),
+    parameter("before", "query", "The id of a chat; the list starts after it.", TEXT),
 )
 _RUN_QUERY = tuple(
-    parameter(name, "query", says, schema)
-    for name, says, schema in (
-        ("limit", "How many, at most 1,000.", _NUMBER),
-        ("before", "A run: those that began before it.", TEXT),
-        ("status", "How it stands with them.", one_of(*get_args(RunStatus))),
-        ("reason", "Why they ended.", one_of(*get_args(StopReason))),
-        ("model", "The model that was asked.", TEXT),
-        ("tool", "A tool that they have called; the newest 1,000 are looked through.", TEXT),
-        ("q", "What their title has in it, in capitals or not.", TEXT),
-        ("summary", "Whether each comes with its summary.", FLAG),
+    parameter(name, "query", description, schema)
+    for name, description, schema in (
+        ("limit", "The maximum number of entries, at most 1,000.", _NUMBER),
+        ("before", "The id of a run; only runs that started before it are listed.", TEXT),
+        ("status", "Only runs with this status.", one_of(*get_args(RunStatus))),
+        ("reason", "Only runs that ended for this reason.", one_of(*get_args(StopReason))),
+        ("model", "Only runs of this model.", TEXT),
+        ("tool", "Only runs that called this tool, of the newest 1,000.", TEXT),
+        ("q", "Only runs whose title contains this text; the case does not matter.", TEXT),
+        ("summary", "Whether to include the summary of each run.", FLAG),
     )
 )
 
@@ -60,12 +58,12 @@ _RUN_QUERY = tuple(
 def _ready(id: str) -> Operation:
     return Operation(
         id=id,
-        says="Whether the gateway takes requests.",
+        summary="Returns whether the gateway accepts requests.",
         answer=json_answer("Health"),
         problems=ALWAYS,
         more={
             "503": {
-                "description": "It is shutting down, or the log of runs cannot be written.",
+                "description": "The gateway is shutting down, or cannot write the log of runs.",
                 "content": json_answer("Health"),
             }
         },
@@ -77,7 +75,7 @@ PATHS: dict[str, dict[str, Operation]] = {
     "/v1/chat/completions": {
         "post": Operation(
             id="createChatCompletion",
-            says="Answers a conversation; the gateway's tools run on the way.",
+            summary="Returns the model's answer to a conversation. The gateway runs its tools.",
             body="ChatCompletionRequest",
             parameters=(_MODE, _SESSION),
             answer={
@@ -87,22 +85,22 @@ PATHS: dict[str, dict[str, Operation]] = {
                 },
             },
             headers=("X-Windlass-Run-Id", "X-Function-Calling-Mode"),
-            problems=(*STARTING, *WAITED_FOR),
+            problems=(*STARTING, *WAITING),
         )
     },
     "/v1/models": {
         "get": Operation(
             id="listModels",
-            says="The models that this key may use.",
+            summary="Lists the models that this key may use.",
             answer=json_answer("ModelList"),
         )
     },
     "/v1/models/{name}": {
         "get": Operation(
             id="getModel",
-            says="One model.",
+            summary="Returns one model.",
             parameters=(
-                parameter("name", "path", "The model's name; it may have slashes.", _TEXT),
+                parameter("name", "path", "The model's name; it may contain slashes.", _TEXT),
             ),
             answer=json_answer("Model"),
             problems=(404, *GUARDED),
@@ -111,7 +109,7 @@ PATHS: dict[str, dict[str, Operation]] = {
     "/v1/runs": {
         "post": Operation(
             id="startRun",
-            says="Starts a run, and does not wait for it. The body is a chat completion's.",
+            summary="Starts a run in the background. The body is that of a chat completion.",
             body="ChatCompletionRequest",
             parameters=(_MODE, _SESSION),
             status=202,
@@ -121,7 +119,7 @@ PATHS: dict[str, dict[str, Operation]] = {
         ),
         "get": Operation(
             id="listRuns",
-            says="The runs of this key, newest first.",
+            summary="Lists the runs of this key, newest first.",
             parameters=_RUN_QUERY,
             answer=json_answer("RunList"),
             problems=(400, *GUARDED),
@@ -130,14 +128,14 @@ PATHS: dict[str, dict[str, Operation]] = {
     "/v1/runs/{run_id}": {
         "get": Operation(
             id="getRun",
-            says="A run, with its answer when it has ended.",
+            summary="Returns a run; after its end, with its answer.",
             parameters=(_RUN_ID,),
             answer=json_answer("Run"),
             problems=(404, *GUARDED),
         ),
         "delete": Operation(
             id="deleteRun",
-            says="Forgets a run that has ended.",
+            summary="Deletes a run that has ended.",
             parameters=(_RUN_ID,),
             answer=json_answer("Deleted"),
             problems=(404, 409, *GUARDED),
@@ -146,28 +144,28 @@ PATHS: dict[str, dict[str, Operation]] = {
     "/v1/runs/{run_id}/events": {
         "get": Operation(
             id="followRun",
-            says="Every event of a run after a number, then each as it comes.",
+            summary="Streams the events of a run: the stored ones, then new ones as they occur.",
             parameters=(
                 _RUN_ID,
-                parameter("after", "query", _STOPPED_AT, _NUMBER),
-                parameter("Last-Event-ID", "header", _STOPPED_AT, _NUMBER),
+                parameter("after", "query", _LAST_READ, _NUMBER),
+                parameter("Last-Event-ID", "header", _LAST_READ, _NUMBER),
             ),
             answer={EVENT_STREAM: {"schema": event_stream(ref(RUN_EVENT))}},
             headers=("X-Windlass-Run-Id",),
             problems=(400, 404, *GUARDED),
-            more={"204": {"description": "The run has ended, and there is no event after that."}},
+            more={"204": {"description": "The run has ended and has no later events."}},
         )
     },
     "/v1/runs/{run_id}/stop": {
         "post": Operation(
             id="stopRun",
-            says="Ends a run now, with its tools. One that has ended stays as it is.",
+            summary="Stops a run and its tools. A run that has ended does not change.",
             parameters=(_RUN_ID,),
             answer=json_answer("Run"),
             problems=(404, *GUARDED),
             more={
                 "202": {
-                    "description": "The stop is stored; the run's process has not obeyed it yet.",
+                    "description": "The stop is stored; the run's process has not acted on it yet.",
                     "content": json_answer("Run"),
                 }
             },
@@ -176,8 +174,8 @@ PATHS: dict[str, dict[str, Operation]] = {
     "/v1/runs/{run_id}/approve": {
         "post": Operation(
             id="decideCall",
-            says="Says yes or no to a call that waits for a person. A call that has a decision or"
-            " an answer already is a 409.",
+            summary="Approves or rejects a call that waits for approval. Returns 409 if the call"
+            " already has a decision or a result.",
             parameters=(_RUN_ID,),
             body="Decision",
             answer=json_answer("Run"),
@@ -187,7 +185,7 @@ PATHS: dict[str, dict[str, Operation]] = {
     "/v1/runs/{run_id}/export": {
         "get": Operation(
             id="exportRun",
-            says="A run as one file: what was said and done, and the events themselves.",
+            summary="Returns a run as one file, with its messages and its events.",
             parameters=(_RUN_ID,),
             answer=json_answer("Export"),
             headers=("Content-Disposition",),
@@ -197,7 +195,7 @@ PATHS: dict[str, dict[str, Operation]] = {
     "/v1/tools": {
         "get": Operation(
             id="listTools",
-            says="The tools of the models that this key may use.",
+            summary="Lists the tools of the models that this key may use.",
             parameters=(_SESSION,),
             answer=json_answer("ToolList"),
             problems=(400, 404, *GUARDED),
@@ -206,7 +204,7 @@ PATHS: dict[str, dict[str, Operation]] = {
     "/v1/tools/{name}": {
         "get": Operation(
             id="getTool",
-            says="One tool, with its last calls.",
+            summary="Returns one tool with its last calls.",
             parameters=(_TOOL_NAME, _SESSION),
             answer=json_answer("Tool"),
             problems=(400, 404, *GUARDED),
@@ -215,7 +213,7 @@ PATHS: dict[str, dict[str, Operation]] = {
     "/v1/tools/{name}/call": {
         "post": Operation(
             id="callTool",
-            says="Runs a tool by hand, by the same rules as for a model, and waits for it.",
+            summary="Runs a tool and returns its result, by the same rules as for a model's call.",
             parameters=(_TOOL_NAME, _SESSION),
             body="HandCall",
             answer=json_answer("ToolAnswer"),
@@ -225,7 +223,7 @@ PATHS: dict[str, dict[str, Operation]] = {
     "/v1/chats": {
         "get": Operation(
             id="listChats",
-            says="The stored chats of this key; that with the newest run is the first.",
+            summary="Lists the stored chats of this key; the chat with the newest run comes first.",
             parameters=_CHAT_QUERY,
             answer=json_answer("ChatList"),
             problems=(400, *GUARDED),
@@ -234,14 +232,14 @@ PATHS: dict[str, dict[str, Operation]] = {
     "/v1/chats/{chat_id}": {
         "get": Operation(
             id="getChat",
-            says="A stored chat with its messages. A request goes on with it by `chat_id`.",
+            summary="Returns a stored chat with its messages. `chat_id` in a request continues it.",
             parameters=(_CHAT_ID,),
             answer=json_answer("Chat"),
             problems=(404, *GUARDED),
         ),
         "delete": Operation(
             id="deleteChat",
-            says="Forgets a chat and its runs.",
+            summary="Deletes a chat and its runs.",
             parameters=(_CHAT_ID,),
             answer=json_answer("Deleted"),
             problems=(404, 409, *GUARDED),
@@ -251,7 +249,7 @@ PATHS: dict[str, dict[str, Operation]] = {
     "/health/live": {
         "get": Operation(
             id="live",
-            says="Whether the process answers at all.",
+            summary="Returns 200 while the process is alive.",
             answer=json_answer("Health"),
             problems=ALWAYS,
             guarded=False,
@@ -261,7 +259,8 @@ PATHS: dict[str, dict[str, Operation]] = {
     "/metrics": {
         "get": Operation(
             id="metrics",
-            says="What is counted and measured, for Prometheus: for keys that are not restricted.",
+            summary="Returns the metrics in Prometheus format. A key that is limited to some models"
+            " needs the setting `metrics = true`.",
             answer={
                 kind: {"schema": {"type": "string"}}
                 for kind in ("text/plain", "application/openmetrics-text")
@@ -270,7 +269,9 @@ PATHS: dict[str, dict[str, Operation]] = {
     },
     "/openapi.json": {
         "get": Operation(
-            id="openapi", says="This document.", answer={JSON: {"schema": {"type": "object"}}}
+            id="openapi",
+            summary="Returns this document.",
+            answer={JSON: {"schema": {"type": "object"}}},
         )
     },
 }

@@ -1,11 +1,11 @@
-"""A chat completion's request, as the OpenAPI document describes it. Pure."""
+"""The schemas of a chat completion request. Pure."""
 
 from windlass.gateway.openapi.words import (
     FLAG,
+    INTEGER,
     NUMBER,
     OBJECT,
     TEXT,
-    WHOLE,
     an_object,
     any_of,
     list_of,
@@ -15,34 +15,32 @@ from windlass.gateway.openapi.words import (
 )
 from windlass.wires.fields import JsonObject
 
-__all__ = ["REQUEST_SCHEMAS"]
-
 _NAME: JsonObject = {**TEXT, "pattern": "^[A-Za-z_][A-Za-z0-9_-]*$", "maxLength": 64}
 _SOME_TEXT: JsonObject = {**TEXT, "minLength": 1}
-_LIMIT: JsonObject = {**WHOLE, "minimum": 1}
+_LIMIT: JsonObject = {**INTEGER, "minimum": 1}
 _BASE64: JsonObject = {**TEXT, "contentEncoding": "base64"}
 _CONTENT = any_of(TEXT, list_of(ref("ContentPart")))
 _NAMED_FUNCTION = an_object({"function": an_object({"name": TEXT})}, type=one_of("function"))
 
 _TOOL_EVENTS: JsonObject = {
     **FLAG,
-    "description": "Shows what the gateway's own tools do, in the field `windlass` of chunks."
-    " The header `Accept: text/event-stream; events=windlass` asks for it, too.",
+    "description": "Adds events of the gateway's tools to chunks, in the field `windlass`."
+    " The header `Accept: text/event-stream; events=windlass` has the same effect.",
 }
 
 _REQUEST = an_object(
     {
-        "model": {**_SOME_TEXT, "description": "A name out of `GET /v1/models`."},
+        "model": {**_SOME_TEXT, "description": "The name of a model; `GET /v1/models` lists them."},
         "messages": list_of(ref("ChatMessage"), minItems=1),
     },
-    "OpenAI's request. Fields that are not named here go to models that know them.",
+    "An OpenAI request. Other fields are passed to models that accept them.",
     tools=or_null(
-        list_of(ref("ChatTool")), "The client's own tools. Calls of them come back as `tool_calls`."
+        list_of(ref("ChatTool")), "Client tools. Their calls are returned as `tool_calls`."
     ),
     tool_choice=or_null(
         ref("ToolChoice"),
-        "A forced choice holds until its call is made: of the client's tools if it allows any,"
-        " else of the gateway's.",
+        "A forced choice applies until the call is made. It means a client tool if it allows one,"
+        " else a server tool.",
     ),
     functions=or_null(list_of(ref("ChatFunction")), "The older form of `tools`."),
     function_call=or_null(
@@ -52,26 +50,26 @@ _REQUEST = an_object(
     parallel_tool_calls=or_null(FLAG),
     stream=or_null(FLAG),
     stream_options=or_null(an_object({}, include_usage=FLAG, include_tool_events=_TOOL_EVENTS)),
-    background=or_null(FLAG, "Lets the run go on when its client goes away."),
+    background=or_null(FLAG, "Whether the run continues after its client disconnects."),
     chat_id=or_null(
         {**TEXT, "pattern": "^[A-Za-z0-9_-]{1,64}$"},
-        "Goes on with a stored chat, or begins one; for a gateway that keeps its runs.",
+        "Continues a stored chat, or starts it. The gateway needs a log of runs (`[runs]`).",
     ),
     replaces=or_null(
         TEXT,
-        "A run of the chat: this one takes its place and that of all after it, and the conversation"
-        " goes on from before. With `chat_id` alone.",
+        "The id of a run of the chat. The new run replaces it and all later runs of the chat."
+        " Only with `chat_id`.",
     ),
     n=or_null(one_of(1)),
     temperature=or_null(NUMBER),
     top_p=or_null(NUMBER),
-    top_k=or_null(WHOLE),
+    top_k=or_null(INTEGER),
     max_tokens=or_null(_LIMIT),
     max_completion_tokens=or_null(_LIMIT),
     stop=or_null(any_of(TEXT, list_of(TEXT))),
-    seed=or_null(WHOLE),
+    seed=or_null(INTEGER),
     logprobs=or_null(FLAG),
-    top_logprobs=or_null({**WHOLE, "minimum": 0}),
+    top_logprobs=or_null({**INTEGER, "minimum": 0}),
     service_tier=or_null(TEXT),
     response_format=or_null(ref("ResponseFormat")),
 )
@@ -89,7 +87,7 @@ _MESSAGE = any_of(
     ),
     an_object(
         {"role": one_of("tool"), "tool_call_id": _SOME_TEXT, "content": or_null(_CONTENT)},
-        "The result of a call that an earlier message has.",
+        "The result of a call in an earlier message.",
     ),
     an_object(
         {"role": one_of("function"), "name": _SOME_TEXT, "content": or_null(_CONTENT)},
@@ -110,7 +108,7 @@ _CONTENT_PART = any_of(
     an_object({"type": one_of("file"), "file": OBJECT}),
     an_object(
         {"type": {**_SOME_TEXT, "not": one_of(*_KINDS)}},
-        "A kind that only the model's provider knows.",
+        "A type of part that is specific to the model's provider.",
     ),
 )
 

@@ -1,7 +1,6 @@
 """The schemas of the OpenAPI document. Pure.
 
-Events and decisions are described by the values themselves, so that their description cannot
-differ from them.
+The schemas of events, decisions, manual calls and exports are derived from their types.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from windlass.gateway.openapi.words import (
     FLAG,
     NUMBER,
     OBJECT,
-    PLACE,
+    SCHEMAS_PATH,
     TEXT,
     an_object,
     any_of,
@@ -32,17 +31,12 @@ from windlass.settings import Mode
 from windlass.wires.chat.write_events import FINISH_REASONS
 from windlass.wires.fields import JsonObject
 
-__all__ = ["ERROR", "RUN_EVENT", "event_stream", "schemas"]
-
 ERROR = "Error"
 RUN_EVENT = "RunEvent"
 
 
 def event_stream(*kinds: JsonObject, last: str | None = None) -> JsonObject:
-    """What each server-sent event of a stream is.
-
-    Its data is JSON of one of these kinds; that of the `last` one is this text.
-    """
+    """The schema of a server-sent event: its data is JSON of one of `kinds`, or the text `last`."""
     data = {**TEXT, "contentMediaType": "application/json", "contentSchema": any_of(*kinds)}
     if last is not None:
         data = any_of(one_of(last), data)
@@ -50,11 +44,10 @@ def event_stream(*kinds: JsonObject, last: str | None = None) -> JsonObject:
 
 
 def schemas() -> JsonObject:
-    """Every schema by its name."""
     return {**REQUEST_SCHEMAS, **_ANSWER, **_RUNS, **_value_schemas()}
 
 
-_LEGACY = "In place of `tool_calls` where the request had `functions`."
+_LEGACY = "Replaces `tool_calls` if the request has `functions`."
 
 _ANSWER: JsonObject = {
     ERROR: an_object(
@@ -63,12 +56,12 @@ _ANSWER: JsonObject = {
                 {
                     "message": TEXT,
                     "type": TEXT,
-                    "param": or_null(TEXT, "The field of the request that is wrong."),
+                    "param": or_null(TEXT, "The invalid field of the request."),
                     "code": or_null(TEXT),
                 }
             )
         },
-        "Every error, also one in the middle of a stream.",
+        "The body of every error, and the last chunk of a stream that fails.",
     ),
     "Model": an_object(
         {
@@ -83,7 +76,7 @@ _ANSWER: JsonObject = {
                     "max_rounds": COUNT,
                     "sessions": list_of(TEXT),
                 },
-                "What the gateway adds to it.",
+                "The gateway's settings for the model.",
             ),
         }
     ),
@@ -159,7 +152,7 @@ _ANSWER: JsonObject = {
     "FinishReason": one_of(*dict.fromkeys(FINISH_REASONS.values()), "function_call"),
     "TokenUsage": an_object(
         {"prompt_tokens": COUNT, "completion_tokens": COUNT, "total_tokens": COUNT},
-        "Of all rounds together.",
+        "The sum of all rounds.",
         prompt_tokens_details=an_object({"cached_tokens": COUNT}),
         completion_tokens_details=an_object({"reasoning_tokens": COUNT}),
     ),
@@ -175,10 +168,10 @@ _RUNS: JsonObject = {
             "model": TEXT,
             "status": one_of(*get_args(RunStatus)),
             "phase": one_of(*get_args(Phase)),
-            "mode": or_null(ref("Mode"), "Null where it is not known."),
-            "events": {**COUNT, "description": "How many events it has had so far."},
-            "title": {**TEXT, "description": "The first words of what was asked."},
-            "chat_id": or_null(TEXT, "The stored chat that it is a part of."),
+            "mode": or_null(ref("Mode"), "Null if it is unknown."),
+            "events": {**COUNT, "description": "The number of events so far."},
+            "title": {**TEXT, "description": "The first words of the prompt."},
+            "chat_id": or_null(TEXT, "The stored chat that the run belongs to."),
         },
         stop_reason=or_null(one_of(*get_args(StopReason))),
         error=an_object({"message": TEXT, "type": TEXT}, param=or_null(TEXT)),
@@ -198,7 +191,7 @@ _RUNS: JsonObject = {
                 ),
             },
         },
-        "What a run has come to so far.",
+        "Figures of a run so far.",
     ),
     "RunList": an_object({"object": one_of("list"), "data": list_of(ref("Run"))}),
     "Chat": an_object(
@@ -210,10 +203,10 @@ _RUNS: JsonObject = {
             "title": TEXT,
             "model": TEXT,
             "status": one_of("running", "ended"),
-            "running": or_null(TEXT, "The id of its run that goes."),
+            "running": or_null(TEXT, "The id of the chat's active run."),
             "runs": COUNT,
         },
-        messages=list_of(OBJECT, description="In OpenAI's form."),
+        messages=list_of(OBJECT, description="The messages in OpenAI's format."),
         run_ids=list_of(TEXT),
     ),
     "ChatList": an_object({"object": one_of("list"), "data": list_of(ref("Chat"))}),
@@ -223,26 +216,26 @@ _RUNS: JsonObject = {
             "object": one_of("tool"),
             "description": TEXT,
             "parameters": {**OBJECT, "description": "A JSON Schema."},
-            "approve": {**FLAG, "description": "Whether each call needs somebody's yes."},
+            "approve": {**FLAG, "description": "Whether each call needs approval."},
             "idempotent": FLAG,
-            "models": list_of(TEXT, description="Those that offer it."),
+            "models": list_of(TEXT, description="The models that offer the tool."),
             "origin": {**TEXT, "description": "`gateway`, `mcp:SERVER` or `worker:SESSION`."},
             "calls": an_object(
                 {"count": COUNT, "failures": COUNT, "last": list_of(ref("LastCall"), maxItems=20)},
-                "Those of this key's newest 200 runs, and by its own hand.",
+                "The calls of this key: its newest 200 runs and its manual calls.",
             ),
         }
     ),
     "ToolList": an_object({"object": one_of("list"), "data": list_of(ref("Tool"))}),
     "LastCall": an_object(
         {
-            "run_id": or_null(TEXT, "Null for a call by hand."),
+            "run_id": or_null(TEXT, "Null for a manual call."),
             "call_id": TEXT,
             "time": NUMBER,
             "seconds": NUMBER,
             "outcome": ref("Outcome"),
             "arguments": any_of(OBJECT, TEXT),
-            "response": or_null(OBJECT, "Cut where it is long."),
+            "response": or_null(OBJECT, "Shortened if it is long."),
             "by_hand": FLAG,
         }
     ),
@@ -266,7 +259,10 @@ _RUNS: JsonObject = {
                 )
             ),
         },
-        crashed={**FLAG, "description": "The tool's traceback is in the gateway's log."},
+        crashed={
+            **FLAG,
+            "description": "Whether the tool crashed; its traceback is in the gateway's log.",
+        },
     ),
     "Outcome": one_of(*get_args(Outcome)),
     "Deleted": an_object(
@@ -279,9 +275,9 @@ _RUNS: JsonObject = {
 def _value_schemas() -> JsonObject:
     kinds: tuple[type[Event], ...] = get_args(RunEvent)
     values = (*kinds, Decision, HandCall, Export)
-    _, made = msgspec.json.schema_components(values, ref_template=PLACE + "{name}")
+    _, made = msgspec.json.schema_components(values, ref_template=SCHEMAS_PATH + "{name}")
     events = {kind.__name__: _as_sent(made[kind.__name__], kind) for kind in kinds}
-    tags = {str(kind.__struct_config__.tag): f"{PLACE}{kind.__name__}" for kind in kinds}
+    tags = {str(kind.__struct_config__.tag): f"{SCHEMAS_PATH}{kind.__name__}" for kind in kinds}
     any_event = {
         "oneOf": [{"$ref": place} for place in tags.values()],
         "discriminator": {"propertyName": "event", "mapping": tags},
@@ -290,10 +286,10 @@ def _value_schemas() -> JsonObject:
 
 
 def _as_sent(schema: Mapping[str, Any], kind: type[Event]) -> JsonObject:
-    """With what is the same for every event of a kind, and spelled out for readers."""
-    spelled = {"type": one_of(kind.type), "done": one_of(kind.done)}
+    """Adds the fields that are constant for each kind of event, as clients receive them."""
+    constant = {"type": one_of(kind.type), "done": one_of(kind.done)}
     return {
         **schema,
-        "properties": {**schema["properties"], **spelled},
-        "required": [*schema["required"], *spelled, "seq", "time"],
+        "properties": {**schema["properties"], **constant},
+        "required": [*schema["required"], *constant, "seq", "time"],
     }

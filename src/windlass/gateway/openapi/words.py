@@ -1,29 +1,13 @@
-"""Short words for JSON Schemas. Pure."""
+"""Builders of JSON Schemas. Pure."""
 
 from typing import Any
 
 from windlass.wires.fields import JsonObject
 
-__all__ = [
-    "COUNT",
-    "FLAG",
-    "NUMBER",
-    "OBJECT",
-    "PLACE",
-    "TEXT",
-    "WHOLE",
-    "any_of",
-    "an_object",
-    "list_of",
-    "one_of",
-    "or_null",
-    "ref",
-]
-
-PLACE = "#/components/schemas/"
+SCHEMAS_PATH = "#/components/schemas/"
 
 TEXT: JsonObject = {"type": "string"}
-WHOLE: JsonObject = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
+INTEGER: JsonObject = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
 COUNT: JsonObject = {"type": "integer", "minimum": 0}
 NUMBER: JsonObject = {"type": "number"}
 FLAG: JsonObject = {"type": "boolean"}
@@ -31,7 +15,7 @@ OBJECT: JsonObject = {"type": "object"}
 
 
 def ref(name: str) -> JsonObject:
-    return {"$ref": f"{PLACE}{name}"}
+    return {"$ref": f"{SCHEMAS_PATH}{name}"}
 
 
 def list_of(item: JsonObject, **more: Any) -> JsonObject:
@@ -46,19 +30,19 @@ def any_of(*schemas: JsonObject) -> JsonObject:
     return {"anyOf": list(schemas)}
 
 
-def or_null(schema: JsonObject, says: str = "") -> JsonObject:
-    return {**_described(says), **any_of(schema, {"type": "null"})}
+def or_null(schema: JsonObject, description: str = "") -> JsonObject:
+    return {**_described(description), **any_of(schema, {"type": "null"})}
 
 
-def an_object(required: JsonObject, says: str = "", **optional: JsonObject) -> JsonObject:
-    """Fields beside these are allowed: both sides may know more than is said here."""
+def an_object(required: JsonObject, description: str = "", /, **optional: JsonObject) -> JsonObject:
+    """An object, which may have further fields: later versions can add some."""
     return {
-        **_described(says),
+        **_described(description),
         "type": "object",
         "properties": {**required, **optional},
         **({"required": list(required)} if required else {}),
     }
 
 
-def _described(says: str) -> JsonObject:
-    return {"description": says} if says else {}
+def _described(description: str) -> JsonObject:
+    return {"description": description} if description else {}
