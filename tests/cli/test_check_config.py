@@ -43,10 +43,10 @@ def test_each_problem_is_a_line_with_file_line_and_place(
     (here / "windlass.toml").write_text(text)
     assert main(["check-config"]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "windlass.toml:2: models.fast.target: there is no provider 'opnai'; did you mean 'openai'?",
+        "windlass.toml:2: models.fast.target: unknown provider 'opnai' (did you mean 'openai'?)",
         (
-            "windlass.toml:3: models.fast.tools[0]: no tool module has a tool 'gte_weather';"
-            " did you mean 'get_weather'?"
+            "windlass.toml:3: models.fast.tools[0]: unknown tool 'gte_weather'"
+            " (did you mean 'get_weather'?)"
         ),
     ]
 

@@ -36,7 +36,7 @@ def test_a_name_that_the_file_does_not_have_is_answered_with_those_it_has(
     (here / "windlass.toml").write_text('[models.fast]\ntarget = "openai/gpt-test"\n')
     ran = run("Hi", "--model", "fats")
     assert ran.code == 2
-    assert "windlass.toml has no model 'fats'; did you mean 'fast'?" in ran.error
+    assert "windlass.toml has no model 'fats' (did you mean 'fast'?)" in ran.error
 
 
 def test_the_environment_names_a_model_before_the_file_does(

@@ -231,8 +231,8 @@ def test_a_tool_that_crashes_is_an_error(tools: Tools) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["call", "get_wether"], "unknown tool 'get_wether'; did you mean 'get_weather'?"),
-        (["schema", "nothing"], "unknown tool 'nothing'; known are: add, crash"),
+        (["call", "get_wether"], "unknown tool 'get_wether' (did you mean 'get_weather'?)"),
+        (["schema", "nothing"], "unknown tool 'nothing' (known: add, crash"),
         (["call", "add", "--arg", "numbers"], "--arg must be name=value, such as city=Paris"),
         (["call", "add", "[1]", "--arg", "a=1"], "with --arg, the arguments must be a JSON"),
     ],

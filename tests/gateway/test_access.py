@@ -220,7 +220,7 @@ async def test_without_keys_this_machine_and_its_own_page_may_come(
 
 def test_without_keys_only_this_machine_is_listened_to() -> None:
     environ = {"WINDLASS_MODEL": "openai/m", "OPENAI_API_KEY": "k"}
-    with pytest.raises(ConfigError, match="without \\[\\[keys\\]\\] anybody who reaches"):
+    with pytest.raises(ConfigError, match="without \\[\\[keys\\]\\] everyone who can reach"):
         load_config(None, environ, host="0.0.0.0")
     assert load_config(None, environ, host="::1").server.host == "::1"
 

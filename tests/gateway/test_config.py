@@ -282,7 +282,7 @@ def test_every_problem_is_a_line_of_one_error(tmp_path: Path) -> None:
             " not 'x'"
         ),
         f"{file}:5: server.port: must be a whole number from 0 to 65535, not -1",
-        "--heartbeat: must be a number of seconds above 0, at most a year's, not 0.0",
+        "--heartbeat: must be a number of seconds above 0, at most one year, not 0.0",
         "environment: FC_DEBUG_LOGS must be true or false, not 'perhaps'",
     ]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass.gateway.config import Problem, check_config, load_config
+from windlass.gateway.config import ConfigProblem, check_config, load_config
 from windlass.models import PROVIDERS
 
 MODEL = '[models.fast]\ntarget = "openai/gpt-5-mini"\n'
@@ -32,7 +32,7 @@ class Checked:
     def write(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text)
 
-    def __call__(self, text: str, environ: dict[str, str] | None = None) -> list[Problem]:
+    def __call__(self, text: str, environ: dict[str, str] | None = None) -> list[ConfigProblem]:
         self.write("windlass.toml", text)
         return check_config(self.folder / "windlass.toml", environ or {})
 
@@ -53,15 +53,15 @@ def test_nothing_is_wrong_with_what_is_right(checked: Checked) -> None:
 
 
 def test_a_problem_is_a_line_with_file_place_and_words() -> None:
-    assert str(Problem("models.fast", "wrong", "error", 12, "w.toml")) == (
+    assert str(ConfigProblem("models.fast", "wrong", "error", 12, "w.toml")) == (
         "w.toml:12: models.fast: wrong"
     )
-    assert str(Problem("models.fast", "odd", "warning", 12, "w.toml")) == (
+    assert str(ConfigProblem("models.fast", "odd", "warning", 12, "w.toml")) == (
         "w.toml:12: warning: models.fast: odd"
     )
-    assert str(Problem("", "cannot be read", file="w.toml")) == "w.toml: cannot be read"
-    assert str(Problem("WINDLASS_PORT", "wrong")) == "WINDLASS_PORT: wrong"
-    assert str(Problem("tools", "one\n  two\n")) == "tools: one two"
+    assert str(ConfigProblem("", "cannot be read", file="w.toml")) == "w.toml: cannot be read"
+    assert str(ConfigProblem("WINDLASS_PORT", "wrong")) == "WINDLASS_PORT: wrong"
+    assert str(ConfigProblem("tools", "one\n  two\n")) == "tools: one two"
 
 
 @pytest.mark.parametrize(
@@ -118,51 +118,51 @@ def test_a_file_that_breaks_the_parser_is_a_problem(checked: Checked, text: str)
 def test_an_unknown_name_is_an_error_with_the_nearest(
     checked: Checked, text: str, place: str, line: int, meant: str
 ) -> None:
-    said = f"there is no such setting; did you mean {meant!r}?"
+    said = f"unknown setting (did you mean {meant!r}?)"
     assert checked.one(text) == (place, line, said)
 
 
 def test_a_name_that_is_near_to_nothing_is_answered_with_all_of_them(checked: Checked) -> None:
     _, _, message = checked.one(f"{MODEL}[tools]\nxyz = 1\n")
-    assert message == "there is no such setting; known are: executor, modules"
+    assert message == "unknown setting (known: executor, modules)"
 
 
 def test_the_name_of_a_model_is_not_the_tables_to_say(checked: Checked) -> None:
     place, _, message = checked.one(f'{MODEL}name = "other"\n')
-    assert (place, message.split(";")[0]) == ("models.fast.name", "there is no such setting")
+    assert (place, message.split(" (")[0]) == ("models.fast.name", "unknown setting")
 
 
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ('server.port = "8080"', "a whole number from 0 to 65535, not the text '8080'"),
+        ('server.port = "8080"', "a whole number from 0 to 65535, not the string '8080'"),
         ("server.port = 65536", "a whole number from 0 to 65535, not 65536"),
         ("server.port = 9223372036854775808", "from 0 to 65535, not 9223372036854775808"),
         ("server.port = true", "a whole number from 0 to 65535, not true"),
         ("server.port = 8080.0", "a whole number from 0 to 65535, not 8080.0"),
-        ('server.host = ""', "a text that is not empty, not the text ''"),
-        ("server.host = 2026-01-01", "a text that is not empty, not a date or a time"),
-        ('server.access_log = "yes"', "true or false, not the text 'yes'"),
-        ("server.heartbeat = 0", "a number of seconds above 0, at most a year's, not 0"),
-        ("server.keep_alive_timeout = 0", "a number of seconds above 0, at most a year's, not 0"),
-        ("limits.header_timeout = 0", "a number of seconds above 0, at most a year's, not 0"),
+        ('server.host = ""', "a non-empty string, not the string ''"),
+        ("server.host = 2026-01-01", "a non-empty string, not a date or a time"),
+        ('server.access_log = "yes"', "true or false, not the string 'yes'"),
+        ("server.heartbeat = 0", "a number of seconds above 0, at most one year, not 0"),
+        ("server.keep_alive_timeout = 0", "a number of seconds above 0, at most one year, not 0"),
+        ("limits.header_timeout = 0", "a number of seconds above 0, at most one year, not 0"),
         ("limits.max_connections_per_address = 0", "a whole number, 1 or more, not 0"),
-        ("server.heartbeat = nan", "a number of seconds above 0, at most a year's, not nan"),
-        ("server.heartbeat = inf", "a number of seconds above 0, at most a year's, not inf"),
-        ("server.shutdown_timeout = -1", "0 or more, at most a year's, not -1"),
-        ('server.cors_origins = "*"', "a list of texts, not the text '*'"),
-        ("server.cors_origins = ['*', 3]", "a list of texts, not ['*', 3]"),
+        ("server.heartbeat = nan", "a number of seconds above 0, at most one year, not nan"),
+        ("server.heartbeat = inf", "a number of seconds above 0, at most one year, not inf"),
+        ("server.shutdown_timeout = -1", "0 or more, at most one year, not -1"),
+        ('server.cors_origins = "*"', "a list of strings, not the string '*'"),
+        ("server.cors_origins = ['*', 3]", "a list of strings, not ['*', 3]"),
         ("models.fast.max_rounds = -1", "a whole number, 0 or more, not -1"),
         ("models.fast.max_parallel = 0", "a whole number, 1 or more, not 0"),
         ("models.fast.max_running = {}", "a whole number, 1 or more, not a table"),
-        ("models.fast.on_limit = 'stop'", "'final_answer' or 'error', not the text 'stop'"),
+        ("models.fast.on_limit = 'stop'", "'final_answer' or 'error', not the string 'stop'"),
         ("models.fast.mode = 'magic'", "'auto', 'native' or 'emulated', not 'magic'"),
         ("models.fast.mode = []", "'auto', 'native' or 'emulated', not []"),
-        ("models.fast.headers = 3", "a table of names and texts, not a number"),
-        ("models.fast.tools = 'get_weather'", "a list of texts, not the text 'get_weather'"),
+        ("models.fast.headers = 3", "a table of strings, not a number"),
+        ("models.fast.tools = 'get_weather'", "a list of strings, not the string 'get_weather'"),
         ("limits.max_tools = 0", "a whole number, 1 or more, not 0"),
         ("limits.max_queued = -1", "a whole number, 0 or more, not -1"),
-        ("tools.modules = 'tools.py'", "a list of texts, not the text 'tools.py'"),
+        ("tools.modules = 'tools.py'", "a list of strings, not the string 'tools.py'"),
     ],
 )
 def test_a_wrong_value_is_answered_with_what_was_expected_and_what_was_there(
@@ -205,7 +205,7 @@ def test_the_name_of_a_model_is_not_empty_and_has_no_control_characters(
     place, line, message = checked.one(f'[models."{name}"]\ntarget = "openai/x"\n')
     assert place.startswith('models."')
     assert (line, "\n" in place) == (1, False)
-    assert message == "a name must not be empty or have control characters"
+    assert message == "a name must not be empty or contain control characters"
 
 
 def test_a_model_needs_a_target(checked: Checked) -> None:
@@ -221,14 +221,14 @@ def test_a_target_is_a_provider_and_a_model(checked: Checked, target: str) -> No
 
 def test_an_unknown_provider_is_an_error_with_the_nearest(checked: Checked) -> None:
     *_, message = checked.one('[models.fast]\ntarget = "gemeni/flash"\n')
-    assert message == "there is no provider 'gemeni'; did you mean 'gemini'?"
+    assert message == "unknown provider 'gemeni' (did you mean 'gemini'?)"
 
 
 def test_a_provider_is_known_when_the_models_know_it(
     checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = '[models.fast]\ntarget = "galaxy/x"\n'
-    assert "there is no provider 'galaxy'" in checked.one(text)[2]
+    assert "unknown provider 'galaxy'" in checked.one(text)[2]
     monkeypatch.setitem(PROVIDERS, "galaxy", ("windlass.models.galaxy", "GalaxyModel"))
     assert checked(text) == []
 
@@ -278,7 +278,7 @@ def test_a_secret_in_the_wrong_place_is_never_repeated(checked: Checked, text: s
 def test_an_address_begins_with_http(checked: Checked, url: str) -> None:
     place, line, message = checked.one(f'{MODEL}base_url = "{url}"\n')
     assert (place, line) == ("models.fast.base_url", 3)
-    assert message == "must be an address that begins with http:// or https://"
+    assert message == "must be a URL that starts with http:// or https://"
 
 
 @pytest.mark.parametrize("header", ['"X Team" = "x"', '"" = "x"', '"X:" = "x"', 'X = "a\\r\\nb"'])
@@ -298,7 +298,7 @@ def test_an_origin_has_a_scheme_and_no_path(checked: Checked, origin: str) -> No
 def test_a_host_is_an_address_or_a_name(checked: Checked, host: str) -> None:
     place, line, message = checked.one(f'{MODEL}[server]\nhost = "{host}"\n')
     assert (place, line) == ("server.host", 4)
-    assert message.startswith("must be an address or a host's name")
+    assert message.startswith("must be an IP address or a host name")
     (problem,) = check_config(None, {"WINDLASS_HOST": host})
     assert problem.place == "WINDLASS_HOST"
 
@@ -345,7 +345,7 @@ def test_two_keys_of_one_name_or_one_hash_are_an_error(checked: Checked) -> None
 
 
 def test_a_key_for_a_model_that_is_none_is_an_error_with_the_nearest(checked: Checked) -> None:
-    said = "there is no model 'fats'; did you mean 'fast'?"
+    said = "unknown model 'fats' (did you mean 'fast'?)"
     text = f'{MODEL}{KEY}models = ["fast", "fats"]\n'
     assert checked.one(text) == ("keys[0].models[1]", 6, said)
     wrong = "models = 3\nkeys = [{ name = 'a', hash = 'b', models = ['c'] }]\n"
@@ -354,7 +354,7 @@ def test_a_key_for_a_model_that_is_none_is_an_error_with_the_nearest(checked: Ch
 
 @pytest.mark.parametrize("given", ["", "command = 'x'\nurl = 'http://x'\n"])
 def test_a_server_of_tools_has_a_command_or_an_address(checked: Checked, given: str) -> None:
-    said = "needs either command or url"
+    said = "set either command or url"
     assert checked.one(f"{MODEL}[mcp.files]\n{given}") == ("mcp.files", 3, said)
 
 
@@ -364,14 +364,14 @@ def test_a_tool_that_no_module_has_is_an_error_with_the_nearest(checked: Checked
     assert checked.one(text) == (
         "models.fast.tools[1]",
         3,
-        "no tool module has a tool 'get_wether'; did you mean 'get_weather'?",
+        "unknown tool 'get_wether' (did you mean 'get_weather'?)",
     )
 
 
 def test_a_tool_that_is_named_twice_is_an_error(checked: Checked) -> None:
     checked.write("tools.py", TOOL)
     text = f"{MODEL}tools = ['get_weather', 'get_weather']\n[tools]\nmodules = ['tools.py']\n"
-    assert checked.one(text)[2] == "names 'get_weather' twice"
+    assert checked.one(text)[2] == "lists 'get_weather' twice"
 
 
 def test_tools_for_a_model_that_gets_none_are_a_warning(checked: Checked) -> None:
@@ -410,7 +410,7 @@ def test_every_broken_variable_of_function_calling_is_an_error(checked: Checked)
 @pytest.mark.parametrize(
     ("environ", "place", "said"),
     [
-        ({"WINDLASS_PORT": "http"}, "WINDLASS_PORT", "from 0 to 65535, not the text 'http'"),
+        ({"WINDLASS_PORT": "http"}, "WINDLASS_PORT", "from 0 to 65535, not the string 'http'"),
         ({"WINDLASS_PORT": "70000"}, "WINDLASS_PORT", "from 0 to 65535, not 70000"),
         ({"WINDLASS_PORT": "9" * 5000}, "WINDLASS_PORT", "9999"),
         ({"WINDLASS_MODEL": "gpt-5"}, "WINDLASS_MODEL", "must be provider/model"),

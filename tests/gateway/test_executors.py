@@ -218,13 +218,13 @@ def test_an_executor_in_a_module_of_its_own_needs_no_entry_in_modules(folder: Pa
         ('"nowhere.py:Counting"', "there is no file"),
         ('"executor_home.py:Countin"', "did you mean 'Counting'"),
         ('"executor_home.py:number"', "not 3"),
-        ('"executor_home.py:Stranger"', "derived from windlass.ToolExecutor"),
+        ('"executor_home.py:Stranger"', "subclass of windlass.ToolExecutor"),
         ('"executor_home.py:Needy"', "cannot be called without arguments"),
         ('"executor_home.py:lazy"', "must return a windlass.ToolExecutor, not 7"),
         ('"executor_home.py:broken"', "ValueError: no database"),
         ('"executor_home.py:late"', "is async"),
-        ("3", "must be a text that is not empty"),
-        ('""', "must be a text that is not empty"),
+        ("3", "must be a non-empty string"),
+        ('""', "must be a non-empty string"),
     ],
 )
 def test_each_mistake_in_the_import_path_is_a_config_error(

@@ -211,7 +211,7 @@ def test_two_tools_of_one_name_are_refused_with_both_modules(folder: Folder) -> 
         ("import toolbox_nothing", ", line 1: ModuleNotFoundError: No module named"),
         ("\nimport toolbox_bad", ", line 2: SyntaxError: invalid syntax (toolbox_bad.py, line 1)"),
         ("from windlass import tool\ntool(print, name='a b')", ", line 2: ConfigError: "),
-        ("x = 1", " has no tools: put @windlass.tool over its functions, or list them in TOOLS"),
+        ("x = 1", " has no tools: decorate functions with @windlass.tool or list them in TOOLS"),
         ("TOOLS = 3", ": tools must be a list"),
         ("TOOLS = [3]", ": not a tool: 3"),
         ("def f(): ...\nTOOLS = [f, f]", ": two tools are named 'f'"),
@@ -243,4 +243,4 @@ def test_what_is_not_there_is_refused(folder: Folder) -> None:
     assert folder.refusal("toolbox_nowhere") == "there is no module 'toolbox_nowhere'"
     assert folder.refusal("toolbox_no.where") == "there is no module 'toolbox_no.where'"
     for entry in ("tools/", "a b", "./tools", ""):
-        assert "is neither a file of Python" in folder.refusal(entry)
+        assert "is neither a Python file" in folder.refusal(entry)

@@ -43,7 +43,7 @@ def test_a_server_whose_tools_nobody_names_is_not_started(tmp_path: Path) -> Non
 
 def test_a_tool_that_the_server_has_not_is_said_with_the_nearest(tmp_path: Path) -> None:
     (said,) = problems(tmp_path, ["tiny__ad"])
-    assert "models.m.tools[0]: no tool module has a tool 'tiny__ad'" in said
+    assert "models.m.tools[0]: unknown tool 'tiny__ad'" in said
     assert "'tiny__add'" in said
 
 
@@ -56,10 +56,10 @@ def test_a_server_that_cannot_be_started_is_said_where_it_is_configured(tmp_path
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ('[mcp."a b"]\nurl = "http://x"\n', "a letter comes first"),
-        ('[mcp.x]\ncommand = "x"\nheaders = { A = "b" }\n', "mcp.x.headers: goes with url"),
-        ('[mcp.x]\nurl = "http://x"\nenv = { A = "b" }\n', "mcp.x.env: goes with command"),
-        ('[mcp.x]\ncommand = "x"\napprove = "all"\n', "must be true, false or a list of texts"),
+        ('[mcp."a b"]\nurl = "http://x"\n', "a name must be a letter, then"),
+        ('[mcp.x]\ncommand = "x"\nheaders = { A = "b" }\n', "mcp.x.headers: works only with url"),
+        ('[mcp.x]\nurl = "http://x"\nenv = { A = "b" }\n', "mcp.x.env: works only with command"),
+        ('[mcp.x]\ncommand = "x"\napprove = "all"\n', "must be true, false or a list of strings"),
         ('[mcp.x]\ncommand = "x"\non_change = "ask"\n', "'approve', 'refuse' or 'allow'"),
         ('[mcp.x]\nurl = "http://x"\ntoken_env = "NOT_SET"\n', "NOT_SET"),
     ],

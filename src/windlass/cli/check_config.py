@@ -10,7 +10,7 @@ from windlass.gateway.config.tool_loading import load_tools
 
 DESCRIPTION = """\
 Reads windlass.toml, loads its tool modules, and prints each problem on its own line:
-  windlass.toml:12: models.fast.target: there is no provider 'gemeni'; did you mean 'gemini'?
+  windlass.toml:12: models.fast.target: unknown provider 'gemeni' (did you mean 'gemini'?)
 It also checks the environment. No model is called."""
 
 EPILOG = """\

@@ -1,8 +1,8 @@
-"""The gateway's configuration: out of `windlass.toml`, the environment and the command line.
+"""The gateway's configuration, from `windlass.toml`, the environment and the command line.
 
-The command line stands over the file, the file over the environment, and all over the defaults.
-Without a file, `WINDLASS_MODEL` and `WINDLASS_TOOLS` say what is served, and any `provider/model`
-is served besides.
+The command line overrides the file, and the file overrides the environment. Without a file,
+`WINDLASS_MODEL` and `WINDLASS_TOOLS` name the models and tools, and the gateway serves every other
+`provider/model` too.
 """
 
 import functools
@@ -29,7 +29,7 @@ from windlass.gateway.config.environment import (
 )
 from windlass.gateway.config.executors import load_executor
 from windlass.gateway.config.lines import Lines
-from windlass.gateway.config.problems import Problem, Problems, nearest
+from windlass.gateway.config.problems import ConfigProblem, ConfigProblems, nearest
 from windlass.gateway.config.sections import Document
 from windlass.gateway.config.tool_loading import ALL_OF_IT, Toolbox, named_tools
 from windlass.gateway.config.values import (
@@ -52,7 +52,7 @@ __all__ = [
     "McpConfig",
     "ModelConfig",
     "Overrides",
-    "Problem",
+    "ConfigProblem",
     "RunsConfig",
     "ServerConfig",
     "WorkersConfig",
@@ -70,7 +70,7 @@ _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 class Overrides(TypedDict, total=False):
-    """What the command line may say: fields of `ServerConfig`. None is not said."""
+    """The fields of `ServerConfig` that the command line can set; None means not set."""
 
     host: str | None
     port: int | None
@@ -83,7 +83,7 @@ class Overrides(TypedDict, total=False):
 
 
 def find_config(cwd: Path) -> Path | None:
-    """The `windlass.toml` of that directory, if there is one."""
+    """The `windlass.toml` of a directory, or None."""
     path = cwd / CONFIG_NAME
     return path if path.is_file() else None
 
@@ -91,9 +91,9 @@ def find_config(cwd: Path) -> Path | None:
 def load_config(
     path: Path | None, environ: Mapping[str, str], **overrides: Unpack[Overrides]
 ) -> GatewayConfig:
-    """The configuration, checked; its tool modules are loaded on the way. Warnings are logged.
+    """Loads and checks the configuration and its tool modules, and logs warnings.
 
-    Raises `ConfigError` that lists every problem, one a line.
+    Raises `ConfigError` with all problems, one per line.
     """
     config, problems = examine_config(path, environ, **overrides)
     if errors := [problem for problem in problems if problem.severity == "error"]:
@@ -103,27 +103,27 @@ def load_config(
     return config
 
 
-def check_config(path: Path | None, environ: Mapping[str, str]) -> list[Problem]:
-    """Everything that is wrong with a configuration, as `load_config` would find it."""
+def check_config(path: Path | None, environ: Mapping[str, str]) -> list[ConfigProblem]:
+    """All errors and warnings that `load_config` would find."""
     return examine_config(path, environ)[1]
 
 
 def examine_config(
     path: Path | None, environ: Mapping[str, str], **overrides: Unpack[Overrides]
-) -> tuple[GatewayConfig, list[Problem]]:
-    """The configuration with defaults in place of what is wrong with it, and what that is."""
+) -> tuple[GatewayConfig, list[ConfigProblem]]:
+    """The configuration with defaults for invalid settings, and all errors and warnings."""
     if path is None:
-        problems = Problems(None, lambda place: None)
+        problems = ConfigProblems(None, lambda place: None)
         config = _from_environment(environ, overrides, problems)
         return config, problems.found
     try:
-        # A file of Windows may begin with a mark of its encoding.
+        # Editors on Windows may write a byte order mark.
         text = path.read_text("utf-8-sig")
         content = tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         return GatewayConfig(path=path), [_unreadable(path, error)]
     lines = functools.cache(lambda: Lines(text))
-    problems = Problems(str(path), lambda place: lines().of(place))
+    problems = ConfigProblems(str(path), lambda place: lines().of(place))
     config = _from_file(path, content, environ, overrides, problems)
     return config, problems.found
 
@@ -133,7 +133,7 @@ def _from_file(
     content: Mapping[str, Any],
     environ: Mapping[str, str],
     overrides: Overrides,
-    problems: Problems,
+    problems: ConfigProblems,
 ) -> GatewayConfig:
     document = Document(content, problems)
     tools = document.tools()
@@ -155,7 +155,7 @@ def _from_file(
 
 
 def _from_environment(
-    environ: Mapping[str, str], overrides: Overrides, problems: Problems
+    environ: Mapping[str, str], overrides: Overrides, problems: ConfigProblems
 ) -> GatewayConfig:
     modules = modules_in(environ)
     box = Toolbox(Path())
@@ -166,28 +166,28 @@ def _from_environment(
             problems.add_outside(TOOLS, str(error))
     models = models_in(environ, box.tools, problems)
     if modules and not environ.get(MODEL):
-        said = f"no model gets these tools: name the models in {MODEL}"
-        problems.add_outside(TOOLS, said, "warning")
+        message = f"no model uses these tools: name the models in {MODEL}"
+        problems.add_outside(TOOLS, message, "warning")
     server = _server(Document({}, problems), environ, overrides, problems)
     check_function_calling(environ, problems)
     return GatewayConfig(server=server, models=models, tool_modules=modules, open_models=True)
 
 
 def _server(
-    document: Document, environ: Mapping[str, str], overrides: Overrides, problems: Problems
+    document: Document, environ: Mapping[str, str], overrides: Overrides, problems: ConfigProblems
 ) -> ServerConfig:
-    """The command line over the file over the environment; without keys, on this machine alone."""
-    said = server_overrides(overrides, problems)
+    """`[server]` with overrides. Without keys, only loopback addresses are allowed."""
+    overridden = server_overrides(overrides, problems)
     in_file = document.server()
-    outside = server_fields_in(environ, {**in_file, **said}, problems)
-    server = ServerConfig(**{**outside, **in_file, **said})
+    in_environment = server_fields_in(environ, {**in_file, **overridden}, problems)
+    server = ServerConfig(**{**in_environment, **in_file, **overridden})
     if document.has_keys or is_loopback(server.host) or host_problem(server.host):
         return server
     message = (
-        f"without [[keys]] anybody who reaches {server.host!r} could use the models:"
+        f"without [[keys]] everyone who can reach {server.host!r} could use the models:"
         " make a key with `windlass keys new`, or listen on 127.0.0.1"
     )
-    if "host" in said:
+    if "host" in overridden:
         problems.add_outside("--host", message)
     elif "host" in in_file:
         problems.add(("server", "host"), message)
@@ -196,8 +196,8 @@ def _server(
     return server
 
 
-def _with_tools(config: GatewayConfig, problems: Problems) -> GatewayConfig:
-    """Loads the modules, starts the MCP servers that are used, and looks for the models' tools."""
+def _with_tools(config: GatewayConfig, problems: ConfigProblems) -> GatewayConfig:
+    """Loads the modules, starts the MCP servers in use, and checks the models' tool names."""
     box = Toolbox(config.base)
     failed = False
     for position, module in enumerate(config.tool_modules):
@@ -214,14 +214,14 @@ def _with_tools(config: GatewayConfig, problems: Problems) -> GatewayConfig:
             except ConfigError as error:
                 problems.add(("mcp", server.name), str(error))
                 failed = True
-    if failed:  # nobody knows which tools it would have had
+    if failed:  # the tools of what failed are unknown, so names cannot be checked
         return config
     config = replace(config, tool_modules=(*config.tool_modules, *servers))
     _check_names(config, box, problems)
     return config
 
 
-def _with_executor(config: GatewayConfig, problems: Problems) -> GatewayConfig:
+def _with_executor(config: GatewayConfig, problems: ConfigProblems) -> GatewayConfig:
     """Loads the executor that the file names."""
     if not isinstance(config.executor, str):
         return config
@@ -238,33 +238,32 @@ def _is_used(server: McpConfig, config: GatewayConfig) -> bool:
     return any(name.startswith(f"{server.name}{SEPARATOR}") for name in names)
 
 
-def _check_names(config: GatewayConfig, box: Toolbox, problems: Problems) -> None:
-    """A server may have no tools for now; what is named by itself must be there."""
+def _check_names(config: GatewayConfig, box: Toolbox, problems: ConfigProblems) -> None:
+    """Adds a problem for each unknown tool of a model. `SERVER__*` may match no tools."""
     servers = {f"{server}{ALL_OF_IT}" for server in box.servers}
     for model in config.models.values():
         for position, name in enumerate(model.tools):
             if name not in servers and not named_tools([name], box.tools):
                 place = ("models", model.name, "tools", position)
-                said = f"no tool module has a tool {name!r}{nearest(name, box.tools)}"
-                problems.add(place, said)
+                problems.add(place, f"unknown tool {name!r}{nearest(name, box.tools)}")
 
 
-def _unreadable(path: Path, error: Exception) -> Problem:
-    """A file that cannot be read, or is no TOML: the line and the column, in words."""
+def _unreadable(path: Path, error: Exception) -> ConfigProblem:
+    """The problem of a file that cannot be read, or is not UTF-8 or TOML."""
     match error:
         case OSError():
-            said = f"cannot be read: {error.strerror}"
+            message = f"cannot be read: {error.strerror}"
         case UnicodeDecodeError():
-            said = f"is not UTF-8: byte {error.start} cannot be read"
+            message = f"is not UTF-8: invalid byte at position {error.start}"
         case _:
             return _invalid_toml(path, str(error))
-    return Problem("", said, file=str(path))
+    return ConfigProblem("", message, file=str(path))
 
 
-def _invalid_toml(path: Path, said: str) -> Problem:
-    found = _POSITION.search(said)
-    words = _POSITION.sub("", said)
+def _invalid_toml(path: Path, reason: str) -> ConfigProblem:
+    found = _POSITION.search(reason)
+    reason = _POSITION.sub("", reason)
     if found is None or found[1] is None:
-        return Problem("", f"not valid TOML at the end of the file: {words}", file=str(path))
-    message = f"not valid TOML at line {found[1]}, column {found[2]}: {words}"
-    return Problem("", message, line=int(found[1]), file=str(path))
+        return ConfigProblem("", f"not valid TOML at the end of the file: {reason}", file=str(path))
+    message = f"not valid TOML at line {found[1]}, column {found[2]}: {reason}"
+    return ConfigProblem("", message, line=int(found[1]), file=str(path))

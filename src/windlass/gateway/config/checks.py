@@ -1,6 +1,6 @@
-"""What a value must be beyond its type. Each check says what is wrong, or nothing.
+"""Checks of values beyond their types. Each returns an error message or None.
 
-Values that may hold a secret are never repeated.
+A message never repeats a value that may be a secret.
 """
 
 import ipaddress
@@ -10,18 +10,6 @@ from urllib.parse import urlsplit
 
 from windlass.gateway.config.problems import nearest
 from windlass.models import PROVIDERS
-
-__all__ = [
-    "header_problem",
-    "host_problem",
-    "is_loopback",
-    "origin_problem",
-    "repeated",
-    "session_problem",
-    "target_problem",
-    "url_problem",
-    "variable_problem",
-]
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_.])?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -34,18 +22,18 @@ def target_problem(target: str) -> str | None:
     if not (provider and slash and model) or not target.isprintable():
         return f"must be provider/model, such as 'openai/gpt-5-mini', not {target!r}"
     if provider not in PROVIDERS:
-        return f"there is no provider {provider!r}{nearest(provider, PROVIDERS)}"
+        return f"unknown provider {provider!r}{nearest(provider, PROVIDERS)}"
     return None
 
 
 def host_problem(host: str) -> str | None:
     if _address(host) or _HOST_NAME.fullmatch(host):
         return None
-    return f"must be an address or a host's name, without scheme, port and brackets, not {host!r}"
+    return f"must be an IP address or a host name, without scheme, port or brackets, not {host!r}"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Whether only this machine can reach the host."""
     address = _address(host)
     return address.is_loopback if address else host.lower() == "localhost"
 
@@ -55,27 +43,27 @@ def origin_problem(origin: str) -> str | None:
         return None
     parts = _split(origin)
     if parts is None or f"{parts[0]}://{parts[1]}" != origin or "@" in origin:
-        return "an origin is '*' or scheme://host, such as 'https://chat.example.com', with no path"
+        return "must be '*' or scheme://host without a path, such as 'https://chat.example.com'"
     return None
 
 
 def url_problem(url: str) -> str | None:
     parts = _split(url)
     if parts is None or parts[0] not in ("http", "https"):
-        return "must be an address that begins with http:// or https://"
+        return "must be a URL that starts with http:// or https://"
     return None
 
 
 def header_problem(name: str, value: str) -> str | None:
     if not _HEADER_NAME.fullmatch(name):
-        return "this cannot be the name of a header"
+        return "not a valid header name"
     if not (value.isascii() and value.isprintable()):
-        return "the value of a header has printable ASCII characters alone"
+        return "the value of a header must be printable ASCII"
     return None
 
 
 def variable_problem(name: str, environ: Mapping[str, str]) -> str | None:
-    """An unusual name is not repeated: it may be the key itself, put in the wrong place."""
+    """Does not repeat an unusual name: it may be the key itself, in the wrong place."""
     if environ.get(name):
         return None
     if _USUAL_VARIABLE.fullmatch(name):
@@ -87,24 +75,24 @@ def variable_problem(name: str, environ: Mapping[str, str]) -> str | None:
 
 
 def session_problem(pattern: str) -> str | None:
-    """A pattern that no session's name can match is a mistake."""
+    """Rejects a pattern that cannot match the name of any session."""
     if _SESSION_PATTERN.fullmatch(pattern):
         return None
     return (
-        "a session's name has letters, digits, `-` and `_`, and a pattern `*`, `?` and `[...]`"
-        f" besides; {pattern!r} matches none"
+        f"{pattern!r} matches no session: names have letters, digits, `-` and `_`,"
+        " and patterns may also use `*`, `?` and `[...]`"
     )
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """The names that come again, once each."""
+    """The names that occur more than once, each once."""
     seen: set[str] = set()
-    again: dict[str, None] = {}
+    duplicates: dict[str, None] = {}
     for name in names:
         if name in seen:
-            again[name] = None
+            duplicates[name] = None
         seen.add(name)
-    return list(again)
+    return list(duplicates)
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -115,11 +103,11 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _split(url: str) -> tuple[str, str] | None:
-    """The scheme and the host with its port, if both can be read."""
+    """The scheme and the host with its port; None if the URL is invalid."""
     try:
         parts = urlsplit(url)
-        readable = bool(parts.scheme and parts.hostname) and (parts.port or 1) > 0
+        complete = bool(parts.scheme and parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         return None
-    whole = url.isprintable() and " " not in url
-    return (parts.scheme, parts.netloc) if readable and whole else None
+    printable = url.isprintable() and " " not in url
+    return (parts.scheme, parts.netloc) if complete and printable else None

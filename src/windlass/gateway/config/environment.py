@@ -1,4 +1,4 @@
-"""What the environment and the command line say about a gateway."""
+"""Settings of a gateway from the environment and the command line."""
 
 import os
 import re
@@ -7,22 +7,10 @@ from typing import Any
 
 from windlass.errors import ConfigError
 from windlass.gateway.config.checks import host_problem, target_problem
-from windlass.gateway.config.problems import Problems
+from windlass.gateway.config.problems import ConfigProblems
 from windlass.gateway.config.tables import fields_from
 from windlass.gateway.config.values import ModelConfig, ServerConfig
 from windlass.settings import function_calling_settings
-
-__all__ = [
-    "HOST",
-    "MODEL",
-    "PORT",
-    "TOOLS",
-    "check_function_calling",
-    "models_in",
-    "modules_in",
-    "server_fields_in",
-    "server_overrides",
-]
 
 HOST = "WINDLASS_HOST"
 PORT = "WINDLASS_PORT"
@@ -31,43 +19,43 @@ TOOLS = "WINDLASS_TOOLS"
 
 
 def server_fields_in(
-    environ: Mapping[str, str], known: Mapping[str, Any], problems: Problems
+    environ: Mapping[str, str], known: Mapping[str, Any], problems: ConfigProblems
 ) -> dict[str, Any]:
-    """The fields of `ServerConfig` that the environment gives, beyond those that are known.
+    """The fields of `ServerConfig` in the environment, except those in `known`.
 
-    An empty value is none.
+    An empty variable counts as not set.
     """
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if "host" not in known and (host := environ.get(HOST, "").strip()):
-        given["host"] = host
+        values["host"] = host
     if "port" not in known and (port := environ.get(PORT, "").strip()):
-        given["port"] = int(port) if re.fullmatch("[0-9]{1,9}", port) else port
-    return _fields(given, {"host": HOST, "port": PORT}, problems)
+        values["port"] = int(port) if re.fullmatch("[0-9]{1,9}", port) else port
+    return _fields(values, {"host": HOST, "port": PORT}, problems)
 
 
-def server_overrides(given: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    """The fields of `ServerConfig` that the command line gives. None is not given."""
-    said = {name: value for name, value in given.items() if value is not None}
-    return _fields(said, {name: f"--{name.replace('_', '-')}" for name in said}, problems)
+def server_overrides(options: Mapping[str, Any], problems: ConfigProblems) -> dict[str, Any]:
+    """The fields of `ServerConfig` on the command line; None means not set."""
+    values = {name: value for name, value in options.items() if value is not None}
+    return _fields(values, {name: f"--{name.replace('_', '-')}" for name in values}, problems)
 
 
 def modules_in(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The tool modules that the environment names."""
+    """The tool modules in `WINDLASS_TOOLS`."""
     separators = f"[,{re.escape(os.pathsep)}]"
-    return tuple(_filled(re.split(separators, environ.get(TOOLS, ""))))
+    return tuple(_non_empty(re.split(separators, environ.get(TOOLS, ""))))
 
 
 def models_in(
-    environ: Mapping[str, str], tools: Iterable[str], problems: Problems
+    environ: Mapping[str, str], tools: Iterable[str], problems: ConfigProblems
 ) -> dict[str, ModelConfig]:
-    """The models that the environment names, `provider/model` or `name=provider/model`."""
+    """The models in `WINDLASS_MODEL`, each `provider/model` or `name=provider/model`."""
     models: dict[str, ModelConfig] = {}
-    for entry in _filled(environ.get(MODEL, "").split(",")):
+    for entry in _non_empty(environ.get(MODEL, "").split(",")):
         name, target = _name_and_target(entry)
-        if said := target_problem(target):
-            problems.add_outside(MODEL, said)
+        if message := target_problem(target):
+            problems.add_outside(MODEL, message)
         elif not name or not name.isprintable():
-            problems.add_outside(MODEL, "a name must not be empty or have control characters")
+            problems.add_outside(MODEL, "a name must not be empty or contain control characters")
         elif name in models:
             problems.add_outside(MODEL, f"two models are named {name!r}")
         else:
@@ -75,8 +63,8 @@ def models_in(
     return models
 
 
-def check_function_calling(environ: Mapping[str, str], problems: Problems) -> None:
-    """Adds a problem for each setting of function calling that cannot be read."""
+def check_function_calling(environ: Mapping[str, str], problems: ConfigProblems) -> None:
+    """Adds a problem for each invalid function calling variable."""
     for name, value in environ.items():
         try:
             function_calling_settings({name: value})
@@ -85,25 +73,25 @@ def check_function_calling(environ: Mapping[str, str], problems: Problems) -> No
 
 
 def _fields(
-    given: Mapping[str, Any], sources: Mapping[str, str], problems: Problems
+    values: Mapping[str, Any], sources: Mapping[str, str], problems: ConfigProblems
 ) -> dict[str, Any]:
-    """The fields that fit; a problem has the place that the value came from."""
-    here = Problems(None, lambda place: None)
-    fields = fields_from(ServerConfig, given, (), here)
-    for problem in here.found:
+    """The valid fields; a problem names the variable or the option of its value."""
+    invalid = ConfigProblems(None, lambda place: None)
+    fields = fields_from(ServerConfig, values, (), invalid)
+    for problem in invalid.found:
         problems.add_outside(sources[problem.place], problem.message)
-    if said := host_problem(fields.get("host", "localhost")):
-        problems.add_outside(sources["host"], said)
+    if message := host_problem(fields.get("host", "localhost")):
+        problems.add_outside(sources["host"], message)
     return fields
 
 
 def _name_and_target(entry: str) -> tuple[str, str]:
-    """A model's own name may have an equals sign too, behind its provider."""
+    """Splits `name=target`. The target itself may contain an equals sign after its slash."""
     name, equals, target = entry.partition("=")
     if not equals or "/" in name:
         return entry, entry
     return name.strip(), target.strip()
 
 
-def _filled(items: Iterable[str]) -> list[str]:
+def _non_empty(items: Iterable[str]) -> list[str]:
     return [item.strip() for item in items if item.strip()]

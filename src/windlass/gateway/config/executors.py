@@ -1,4 +1,4 @@
-"""The executor that answers tool calls: the default one, or the operator's own."""
+"""Loads a custom `ToolExecutor` by its import path."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -10,18 +10,16 @@ from windlass.gateway.config.problems import nearest
 from windlass.gateway.config.tool_loading import load_module
 from windlass.loop.executor import ToolExecutor
 
-__all__ = ["load_executor", "made_executor"]
-
 FORM = "must be 'module:name', such as 'my_tools:MyExecutor' or 'tools.py:MyExecutor'"
 
 
 def load_executor(path: str, base: Path, modules: Iterable[object] = ()) -> ToolExecutor:
-    """The executor at an import path, `module:name`: a class, an instance, or a factory.
+    """Loads the executor at `module:name`: a class, an instance or a factory.
 
-    The module is found as `[tools] modules` are: a file, relative to `base`, or an importable name.
-    A name whose file is one of `modules` is that module, and is not loaded twice.
+    The module is a file, relative to `base`, or an importable name, as in `[tools] modules`. If
+    `modules` contain the file of that name, the module is not loaded twice.
 
-    Raises `ConfigError` for a path that leads to no executor.
+    Raises `ConfigError` if there is no executor at the path.
     """
     module_name, colon, name = path.rpartition(":")
     if not (module_name and colon and name.isidentifier()):
@@ -35,19 +33,19 @@ def load_executor(path: str, base: Path, modules: Iterable[object] = ()) -> Tool
 
 
 def made_executor(value: Any, path: str = "executor") -> ToolExecutor:
-    """The executor that an instance, a class or a factory stands for. Raises `ConfigError`."""
+    """The executor of an instance, a class or a factory. Raises `ConfigError` for other values."""
     if isinstance(value, ToolExecutor):
         return value
     if not callable(value):
         raise ConfigError(f"{path!r} must be a ToolExecutor, its class or a factory, not {value!r}")
     if isinstance(value, type) and not issubclass(value, ToolExecutor):
-        raise ConfigError(f"the class of {path!r} must be derived from windlass.ToolExecutor")
+        raise ConfigError(f"the class {path!r} must be a subclass of windlass.ToolExecutor")
     make = cast("Callable[[], object]", value)
     try:
         made = make()
     except (Exception, SystemExit) as error:
-        said = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise ConfigError(f"{path!r} cannot be called without arguments: {said}") from error
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise ConfigError(f"{path!r} cannot be called without arguments: {reason}") from error
     if inspect.iscoroutine(made):
         made.close()
         raise ConfigError(f"{path!r} is async; a factory must return the executor directly")

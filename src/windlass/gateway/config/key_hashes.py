@@ -1,10 +1,8 @@
-"""Keys as text: made here, and stored as hashes. This module knows nothing of the configuration."""
+"""Creates API keys and their hashes, which the configuration stores."""
 
 import hashlib
 import re
 import secrets
-
-__all__ = ["is_key_hash", "key_hash", "new_key"]
 
 PREFIX = "wl_"
 _ALGORITHM = "sha256:"
@@ -12,20 +10,19 @@ _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def new_key() -> tuple[str, str]:
-    """A key, which is shown once, and its hash, which is kept."""
+    """A new key, which is shown once, and its hash, which is stored."""
     key = PREFIX + secrets.token_urlsafe(32)
     return key, key_hash(key)
 
 
 def key_hash(key: str) -> str:
-    """What the configuration holds in place of a key.
+    """The hash of a key, as the configuration stores it.
 
-    A plain SHA-256: slow hashes are there for passwords that people choose. A key is 32 random
-    bytes, which nobody can guess however fast the guesses are, and it is checked at each request.
+    It is plain SHA-256. Slow hashes protect passwords that people choose; a key is 32 random bytes,
+    which cannot be guessed, and it is checked for each request.
     """
     return _ALGORITHM + hashlib.sha256(key.encode()).hexdigest()
 
 
 def is_key_hash(text: str) -> bool:
-    """Whether it has the form of a key's hash."""
     return _HASH.fullmatch(text) is not None

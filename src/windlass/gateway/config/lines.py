@@ -1,4 +1,4 @@
-"""On which line of a TOML text a value stands. The TOML parser itself does not tell."""
+"""The line numbers of values in a TOML file, which `tomllib` does not report."""
 
 import tomllib
 from collections.abc import Iterator
@@ -6,15 +6,13 @@ from typing import Any, cast
 
 from windlass.gateway.config.problems import Place
 
-__all__ = ["Lines"]
-
 
 class Lines:
-    """The lines of a text that is valid TOML, with newlines as the ends of its lines."""
+    """The line numbers of a text that is valid TOML."""
 
     def __init__(self, text: str) -> None:
         self._first: dict[Place, int] = {}
-        self._seen: dict[Place, int] = {}  # tables of each [[list]]
+        self._counts: dict[Place, int] = {}  # tables of each [[list]]
         table: Place = ()
         for line, statement, is_header in _statements(text):
             if is_header:
@@ -25,7 +23,7 @@ class Lines:
                     self._note((*table, *place), line)
 
     def of(self, place: Place) -> int | None:
-        """The line of the value, or of the nearest thing around it."""
+        """The line of the value, or of the innermost table or list around it."""
         for end in range(len(place), 0, -1):
             if (line := self._first.get(place[:end])) is not None:
                 return line
@@ -36,15 +34,15 @@ class Lines:
             self._first.setdefault(place[:end], line)
 
     def _table(self, header: dict[str, Any]) -> Place:
-        """The place that a header opens; a list's header opens the next table of its list."""
+        """The place of a header; each `[[list]]` header is the next table of its list."""
         place: Place = ()
         value: Any = header
         while isinstance(value, dict) and value:
             name, value = next(iter(cast("dict[str, Any]", value).items()))
             place = (*place, name)
             if isinstance(value, list):
-                position = self._seen.get(place, 0)
-                self._seen[place] = position + 1
+                position = self._counts.get(place, 0)
+                self._counts[place] = position + 1
                 return (*place, position)
         return place
 
@@ -54,7 +52,7 @@ def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
 
     A statement ends with the first line that makes it valid TOML by itself.
     """
-    # `splitlines` knows more ends of lines than TOML has.
+    # `splitlines` splits at characters that are no line ends in TOML.
     lines = text.split("\n")
     start = 0
     for end in range(1, len(lines) + 1):
@@ -67,12 +65,12 @@ def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
         start = end
 
 
-def _places(value: Any, around: Place = ()) -> Iterator[Place]:
-    if around:
-        yield around
+def _places(value: Any, outer: Place = ()) -> Iterator[Place]:
+    if outer:
+        yield outer
     if isinstance(value, dict):
         for name, inner in cast("dict[str, Any]", value).items():
-            yield from _places(inner, (*around, name))
+            yield from _places(inner, (*outer, name))
     elif isinstance(value, list):
         for position, inner in enumerate(cast("list[Any]", value)):
-            yield from _places(inner, (*around, position))
+            yield from _places(inner, (*outer, position))

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: said in words, with the place and the line."""
+"""Errors and warnings about a configuration, with their setting, file and line."""
 
 import difflib
 import re
@@ -7,58 +7,56 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["Place", "Problem", "Problems", "nearest", "written"]
-
 Place: TypeAlias = tuple[str | int, ...]
-"""The names and the positions that lead to a value."""
+"""The path of a value in the file: names of tables and settings, positions in lists."""
 
 Severity = Literal["error", "warning"]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class Problem(Struct, frozen=True):
-    """One thing that is wrong. As a text it is a line: where, and what would be right."""
+class ConfigProblem(Struct, frozen=True):
+    """One error or warning. `str()` is one line: `file:line: place: message`."""
 
     place: str
     message: str
     severity: Severity = "error"
     line: int | None = None
     file: str | None = None
-    """None if the file has nothing to do with it."""
+    """None for a problem of the environment or the command line."""
 
     def __str__(self) -> str:
         where = self.file and (f"{self.file}:{self.line}" if self.line else self.file)
         kind = "warning" if self.severity == "warning" else None
-        # An exception of a tool module may have several lines.
-        said = " ".join(line.strip() for line in self.message.splitlines())
-        return ": ".join(part for part in (where, kind, self.place, said) if part)
+        # The message of a tool module's exception may have several lines.
+        message = " ".join(line.strip() for line in self.message.splitlines())
+        return ": ".join(part for part in (where, kind, self.place, message) if part)
 
 
-class Problems:
+class ConfigProblems:
     """Collects problems."""
 
     def __init__(self, file: str | None, line_of: Callable[[Place], int | None]) -> None:
         self._file, self._line_of = file, line_of
-        self._found: list[Problem] = []
+        self._found: list[ConfigProblem] = []
 
     @property
-    def found(self) -> list[Problem]:
-        """Those of the file by line, then the others."""
-        return sorted(self._found, key=lambda each: (each.file is None, each.line or 0))
+    def found(self) -> list[ConfigProblem]:
+        """The problems of the file by line, then the others."""
+        return sorted(self._found, key=lambda found: (found.file is None, found.line or 0))
 
     def add(self, place: Place, message: str, severity: Severity = "error") -> None:
-        """A problem of the file, at that place in it."""
+        """Adds a problem at a place in the file."""
         line = self._line_of(place)
-        self._found.append(Problem(written(place), message, severity, line, self._file))
+        self._found.append(ConfigProblem(written(place), message, severity, line, self._file))
 
     def add_outside(self, place: str, message: str, severity: Severity = "error") -> None:
-        """A problem of the environment or the command line."""
-        self._found.append(Problem(place, message, severity))
+        """Adds a problem of the environment or the command line."""
+        self._found.append(ConfigProblem(place, message, severity))
 
 
 def written(place: Place) -> str:
-    """A place as TOML would write it: `models."gpt 5".target`, `keys[0].hash`."""
+    """A place in TOML notation: `models."gpt 5".target`, `keys[0].hash`."""
     text = ""
     for step in place:
         if isinstance(step, int):
@@ -69,18 +67,18 @@ def written(place: Place) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: which one was meant, or which there are."""
+    """The end of a message about an unknown name: the most similar name, or all names."""
     names = sorted(known)
     if near := difflib.get_close_matches(name, names, n=1):
-        return f"; did you mean {near[0]!r}?"
-    return f"; known are: {', '.join(names)}" if names else ""
+        return f" (did you mean {near[0]!r}?)"
+    return f" (known: {', '.join(names)})" if names else ""
 
 
 def _quoted(name: str) -> str:
-    return '"' + "".join(_escaped(letter) for letter in name) + '"'
+    return '"' + "".join(_escaped(char) for char in name) + '"'
 
 
-def _escaped(letter: str) -> str:
-    if letter in '"\\':
-        return f"\\{letter}"
-    return letter if letter.isprintable() else f"\\u{ord(letter):04x}"
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return f"\\{char}"
+    return char if char.isprintable() else f"\\u{ord(char):04x}"

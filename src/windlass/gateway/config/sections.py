@@ -1,4 +1,4 @@
-"""The sections of `windlass.toml`, read into values. What is wrong with them is collected."""
+"""Reads the sections of `windlass.toml` and collects their problems."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from windlass.gateway.config.checks import (
     variable_problem,
 )
 from windlass.gateway.config.key_hashes import is_key_hash
-from windlass.gateway.config.problems import Problems, nearest
+from windlass.gateway.config.problems import ConfigProblems, nearest
 from windlass.gateway.config.tables import (
     as_table,
     built,
@@ -36,32 +36,30 @@ from windlass.gateway.config.values import (
 )
 from windlass.settings import mode_from
 
-__all__ = ["Document"]
-
 MCP_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 
 _SECTIONS = ("server", "models", "tools", "mcp", "keys", "limits", "runs", "workers")
 
 
 class Document:
-    """A file's content, section by section."""
+    """The content of a file by section."""
 
-    def __init__(self, content: Mapping[str, Any], problems: Problems) -> None:
+    def __init__(self, content: Mapping[str, Any], problems: ConfigProblems) -> None:
         self._content, self._problems = content, problems
         unknown_names(content, _SECTIONS, (), problems)
 
     @property
     def has_keys(self) -> bool:
-        """Whether there are keys, be they right or wrong."""
+        """Whether the file has any keys, valid or not."""
         return bool(self._content.get("keys"))
 
     def server(self) -> dict[str, Any]:
-        """The fields of `ServerConfig` that the file gives."""
+        """The fields of `ServerConfig` that the file sets."""
         fields = fields_from(ServerConfig, self._table("server"), ("server",), self._problems)
         if "host" in fields:
-            self._note(host_problem(fields["host"]), "server", "host")
+            self._error(host_problem(fields["host"]), "server", "host")
         for position, origin in enumerate(fields.get("cors_origins", ())):
-            self._note(origin_problem(origin), "server", "cors_origins", position)
+            self._error(origin_problem(origin), "server", "cors_origins", position)
         return fields
 
     def limits(self) -> LimitsConfig:
@@ -71,7 +69,7 @@ class Document:
     def runs(self) -> RunsConfig:
         table = self._table("runs")
         if "path" in table and "nats" in table:
-            self._note("runs are kept in a file or in NATS, not in both", "runs", "nats")
+            self._error("set either path or nats, not both", "runs", "nats")
         return RunsConfig(**fields_from(RunsConfig, table, ("runs",), self._problems))
 
     def workers(self) -> WorkersConfig | None:
@@ -90,7 +88,9 @@ class Document:
             if (model := self._model(name, table, environ)) is not None:
                 models[name] = model
         if not self._content.get("models"):
-            self._note('no model is set up: add [models.NAME] with target = "provider/model"')
+            self._error(
+                'no models are configured: add [models.NAME] with target = "provider/model"'
+            )
         return models
 
     def mcp(self, environ: Mapping[str, str]) -> dict[str, McpConfig]:
@@ -100,16 +100,16 @@ class Document:
         return servers
 
     def keys(self) -> tuple[KeyConfig, ...]:
-        """The keys, checked against the models that the file names."""
+        """The valid keys; an unknown model of a key is a problem."""
         value: Any = self._content.get("keys", [])
         if not isinstance(value, list):
-            self._note("must be a list of tables, each written [[keys]]", "keys")
+            self._error("must be a list of tables [[keys]]", "keys")
             return ()
         tables = cast("list[Any]", value)
         keys = [self._key(table, position) for position, table in enumerate(tables)]
-        self._note_repeated_keys(keys)
-        whole = (built(KeyConfig, fields) for fields in keys)
-        return tuple(key for key in whole if key is not None)
+        self._check_unique(keys)
+        complete = (built(KeyConfig, fields) for fields in keys)
+        return tuple(key for key in complete if key is not None)
 
     def _mcp_server(
         self, name: str, table: Mapping[str, Any], environ: Mapping[str, str]
@@ -117,17 +117,17 @@ class Document:
         place = ("mcp", name)
         fields = fields_from(McpConfig, table, place, self._problems, name=name)
         if not MCP_NAME.fullmatch(name):
-            said = "a letter comes first, then letters, digits, _ and -: tools' names begin with it"
-            self._note(said, *place)
+            message = "a name must be a letter, then up to 31 letters, digits, _ and -"
+            self._error(message, *place)
         if ("command" in table) == ("url" in table):
-            self._note("needs either command or url", *place)
+            self._error("set either command or url", *place)
         if "url" in fields:
-            self._note(url_problem(fields["url"]), *place, "url")
+            self._error(url_problem(fields["url"]), *place, "url")
         for field, kind in (("env", "command"), ("headers", "url"), ("token_env", "url")):
             if field in fields and kind not in table:
-                self._note(f"goes with {kind}", *place, field)
+                self._error(f"works only with {kind}", *place, field)
         for header, value in fields.get("headers", {}).items():
-            self._note(header_problem(header, value), *place, "headers", header)
+            self._error(header_problem(header, value), *place, "headers", header)
         if "token_env" in fields:
             self._warn(variable_problem(fields["token_env"], environ), *place, "token_env")
         return McpConfig(**fields)
@@ -136,70 +136,67 @@ class Document:
         self, name: str, table: Mapping[str, Any], environ: Mapping[str, str]
     ) -> ModelConfig | None:
         place = ("models", name)
-        given = self._with_mode(table, name)
-        fields = fields_from(ModelConfig, given, place, self._problems, name=name)
+        settings = self._with_mode(table, name)
+        fields = fields_from(ModelConfig, settings, place, self._problems, name=name)
         if "target" in fields:
-            self._note(target_problem(fields["target"]), *place, "target")
+            self._error(target_problem(fields["target"]), *place, "target")
         if "base_url" in fields:
-            self._note(url_problem(fields["base_url"]), *place, "base_url")
+            self._error(url_problem(fields["base_url"]), *place, "base_url")
         for header, value in fields.get("headers", {}).items():
-            self._note(header_problem(header, value), *place, "headers", header)
+            self._error(header_problem(header, value), *place, "headers", header)
         for tool in repeated(fields.get("tools", ())):
-            self._note(f"names {tool!r} twice", *place, "tools")
+            self._error(f"lists {tool!r} twice", *place, "tools")
         if "api_key_env" in fields:
-            said = variable_problem(fields["api_key_env"], environ)
-            self._warn(said, *place, "api_key_env")
+            message = variable_problem(fields["api_key_env"], environ)
+            self._warn(message, *place, "api_key_env")
         if fields.get("tools") and not fields.get("function_calling", True):
-            said = "the model gets none of these tools, because function_calling is false"
-            self._warn(said, *place, "tools")
+            message = "the model gets none of these tools, because function_calling is false"
+            self._warn(message, *place, "tools")
         return built(ModelConfig, fields)
 
     def _with_mode(self, table: Mapping[str, Any], name: str) -> dict[str, Any]:
-        """The table with its mode as it is meant: it may be written in any case."""
-        given = dict(table)
-        if "mode" in given:
+        """The table with its mode in lower case; without it if the mode is invalid."""
+        settings = dict(table)
+        if "mode" in settings:
             try:
-                given["mode"] = mode_from(given["mode"])
+                settings["mode"] = mode_from(settings["mode"])
             except ConfigError as error:
-                del given["mode"]
-                self._note(str(error), "models", name, "mode")
-        return given
+                del settings["mode"]
+                self._error(str(error), "models", name, "mode")
+        return settings
 
     def _key(self, value: object, position: int) -> dict[str, Any]:
         place = ("keys", position)
         table = as_table(value, place, "[[keys]]", self._problems)
         fields = fields_from(KeyConfig, table, place, self._problems)
         if not fields.get("name", "").isprintable():
-            self._note("a name must not have control characters", *place, "name")
+            self._error("a name must not contain control characters", *place, "name")
         if "hash" in fields and not is_key_hash(fields["hash"]):
-            said = "must be 'sha256:' and 64 hexadecimal digits: `windlass keys new` makes one"
-            self._note(said, *place, "hash")
+            message = "must be 'sha256:' and 64 hexadecimal digits: `windlass keys new` prints one"
+            self._error(message, *place, "hash")
         models = self._content.get("models")
         known = cast("dict[str, Any]", models) if isinstance(models, dict) else {}
         for entry, name in enumerate(fields.get("models", ())):
             if name not in known:
-                said = f"there is no model {name!r}{nearest(name, known)}"
-                self._note(said, *place, "models", entry)
+                message = f"unknown model {name!r}{nearest(name, known)}"
+                self._error(message, *place, "models", entry)
         for entry, pattern in enumerate(fields.get("sessions", ())):
-            self._note(session_problem(pattern), *place, "sessions", entry)
+            self._error(session_problem(pattern), *place, "sessions", entry)
         return fields
 
-    def _note_repeated_keys(self, keys: list[dict[str, Any]]) -> None:
-        for field, said in (
-            ("name", "another key has this name"),
-            ("hash", "another key has this hash"),
-        ):
+    def _check_unique(self, keys: list[dict[str, Any]]) -> None:
+        for field in ("name", "hash"):
             seen: set[str] = set()
             for position, fields in enumerate(keys):
                 if (value := fields.get(field)) in seen:
-                    self._note(said, "keys", position, field)
+                    self._error(f"another key has this {field}", "keys", position, field)
                 seen.update([value] if value else [])
 
     def _table(self, section: str) -> dict[str, Any]:
         value = self._content.get(section, {})
         return as_table(value, (section,), f"[{section}]", self._problems)
 
-    def _note(self, message: str | None, *place: str | int) -> None:
+    def _error(self, message: str | None, *place: str | int) -> None:
         if message:
             self._problems.add(place, message)
 

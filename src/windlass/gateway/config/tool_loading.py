@@ -1,8 +1,8 @@
-"""The operator's tools, out of files, importable modules and MCP servers.
+"""Loads tools from files, importable modules and MCP servers.
 
-What a module offers: the list `TOOLS`, if it has one; else every `Tool` that it names, defined
-there or imported, and what it puts into `windlass.registry` while it loads. Names that begin with
-an underscore are its own business.
+A module offers its list `TOOLS`. Without this list it offers every `Tool` among its names, defined
+there or imported, except names that start with an underscore, and every tool that it adds to
+`windlass.registry` while it loads.
 """
 
 import contextlib
@@ -29,21 +29,20 @@ if TYPE_CHECKING:
     from windlass.gateway.config.values import McpConfig
     from windlass.toolsets.mcp.toolset import McpToolset
 
-__all__ = ["ALL_OF_IT", "Toolbox", "load_module", "load_tools", "named_tools"]
 
 ALL_OF_IT = f"{SEPARATOR}*"
 
 _registered: dict[str, list[Tool]] = {}
-"""What each module has put into the registry. It is loaded once, and registers once."""
+"""The tools that each module has added to the registry; a module is loaded only once."""
 _servers: "dict[bytes, McpToolset]" = {}
-"""The MCP servers that were started, by all that is configured of them."""
+"""The MCP servers of this process by their encoded configuration."""
 
 
 def load_tools(modules: "Sequence[str | McpConfig]", base: Path) -> dict[str, Tool]:
-    """The tools of all modules and servers by name. What was loaded before is not loaded again.
+    """The tools of all modules and servers by name. Each is loaded once per process.
 
     Raises `ConfigError` for a module that cannot be loaded or has no tools and for a server that
-    cannot be started, and `DuplicateTool` when two of them have a tool of one name.
+    cannot be started, and `DuplicateTool` if two of them have a tool of the same name.
     """
     box = Toolbox(base)
     for entry in modules:
@@ -52,35 +51,35 @@ def load_tools(modules: "Sequence[str | McpConfig]", base: Path) -> dict[str, To
 
 
 def named_tools(names: Iterable[str], tools: Mapping[str, Tool]) -> dict[str, Tool]:
-    """Those of the tools that are named: one by one, or as all of a server, `files__*`."""
+    """The tools that `names` select: by name, or all of a server with `files__*`."""
     found: dict[str, Tool] = {}
     for name in names:
         if name in tools:
             found[name] = tools[name]
         elif name.endswith(ALL_OF_IT):
-            beginning = name.removesuffix("*")
-            found.update((each, tools[each]) for each in tools if each.startswith(beginning))
+            prefix = name.removesuffix("*")
+            found.update((tool, tools[tool]) for tool in tools if tool.startswith(prefix))
     return found
 
 
 class Toolbox:
-    """Tools by name, gathered module by module."""
+    """Collects the tools of modules and MCP servers by name."""
 
     def __init__(self, base: Path) -> None:
-        """Files are looked for relative to `base`."""
+        """Paths of files are relative to `base`."""
         self.tools: dict[str, Tool] = {}
-        """As they are when they are added."""
+        """All tools at the time when they were added."""
         self.own: dict[str, Tool] = {}
-        """Those of the modules, which stay as they are."""
+        """The tools of modules, which do not change."""
         self.servers: dict[str, McpToolset] = {}
-        """The MCP servers among them, whose tools come and go."""
+        """The MCP servers, whose tools can change."""
         self._base = base
         self._homes: dict[str, str] = {}
 
     def add(self, entry: "str | McpConfig") -> None:
-        """Adds the tools of a file, `tools/weather.py`, a dotted name, `acme.tools`, or a server.
+        """Adds the tools of a file (`tools/weather.py`), a module (`acme.tools`) or a server.
 
-        Raises `ConfigError`, and `DuplicateTool` for names that another module has taken.
+        Raises `ConfigError`, and `DuplicateTool` for names that are already in use.
         """
         taken: list[str] = []
         if isinstance(entry, str):
@@ -100,7 +99,7 @@ class Toolbox:
 
 
 def _server(config: "McpConfig") -> "McpToolset":
-    """Started by the first who asks for its tools; it stays until the process ends."""
+    """The server, started on first use. It runs until the process exits."""
     key = msgspec.json.encode(config)
     if key not in _servers:
         from windlass.toolsets.mcp import mcp
@@ -129,12 +128,12 @@ def _tools_of(entry: str, base: Path) -> list[Tool]:
     try:
         tools = as_tools(_offered(module) if listed is None else listed)
         for tool in tools:
-            _ = tool.declaration  # a signature that no model can be told of is found now
+            _ = tool.declaration  # raises now for a signature that cannot be declared
     except ConfigError as error:
         raise ConfigError(f"{entry!r}: {error}") from error
     if not tools and listed is None:
         raise ConfigError(
-            f"{entry!r} has no tools: put @windlass.tool over its functions, or list them in TOOLS"
+            f"{entry!r} has no tools: decorate functions with @windlass.tool or list them in TOOLS"
         )
     return tools
 
@@ -145,12 +144,12 @@ def _offered(module: ModuleType) -> list[Tool]:
         for name, value in vars(module).items()
         if isinstance(value, Tool) and not name.startswith("_")
     ]
-    # One tool may go by several names, and be registered besides.
+    # One tool may have several names in the module and be in the registry too.
     return list({id(tool): tool for tool in [*named, *_registered[module.__name__]]}.values())
 
 
 def load_module(entry: str, base: Path) -> ModuleType:
-    """The module of a file, relative to `base`, or of an importable name. Raises `ConfigError`."""
+    """Loads a file, relative to `base`, or an importable name. Raises `ConfigError`."""
     name, file, folder = _location(entry, base)
     before = {tool.name: tool for tool in registry}
     try:
@@ -164,9 +163,9 @@ def load_module(entry: str, base: Path) -> ModuleType:
 
 
 def _location(entry: str, base: Path) -> tuple[str, Path | None, Path]:
-    """The module's name, its file if it is given by one, and where it may import from.
+    """The module's name, its file (None for an importable name) and its import folder.
 
-    A file's name in the process is one that nobody else has: a `tools.py` is no rarity.
+    The module of a file gets a unique name, because many files are called `tools.py`.
     """
     if entry.endswith(".py"):
         file = (base / Path(entry).expanduser()).resolve()
@@ -176,7 +175,7 @@ def _location(entry: str, base: Path) -> tuple[str, Path | None, Path]:
         return f"_windlass_tools_{digest}", file, file.parent
     if not all(part.isidentifier() for part in entry.split(".")):
         raise ConfigError(
-            f"{entry!r} is neither a file of Python, such as 'tools.py', nor a module's name,"
+            f"{entry!r} is neither a Python file, such as 'tools.py', nor the name of a module,"
             " such as 'acme.tools'"
         )
     return entry, None, base.resolve()
@@ -187,7 +186,7 @@ def _module_from(file: Path, name: str) -> ModuleType:
         return known
     loader = SourceFileLoader(name, str(file))
     module = module_from_spec(cast("ModuleSpec", spec_from_loader(name, loader)))
-    sys.modules[name] = module  # pydantic and dataclasses look a class's module up there
+    sys.modules[name] = module  # pydantic and dataclasses look up a class's module here
     try:
         loader.exec_module(module)
     except BaseException:
@@ -203,26 +202,26 @@ def _importable(folder: Path) -> Generator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(ValueError):  # the module may have taken it out
+        with contextlib.suppress(ValueError):  # the module may have removed it
             sys.path.remove(str(folder))
 
 
 def _failure(entry: str, file: Path | None, error: BaseException) -> str:
-    """The exception's own words, and the last line of the operator's file on the way to it."""
+    """The message of an exception, with the last line of the operator's file in its traceback."""
     if isinstance(error, ModuleNotFoundError) and f"{entry}.".startswith(f"{error.name}."):
         return f"there is no module {entry!r}"
-    ends = (str(file),) if file else _source_ends(entry)
-    words, line = str(error), None
-    if isinstance(error, SyntaxError) and (error.filename or "").endswith(ends):
-        words, line = error.msg, error.lineno
+    suffixes = (str(file),) if file else _source_suffixes(entry)
+    message, line = str(error), None
+    if isinstance(error, SyntaxError) and (error.filename or "").endswith(suffixes):
+        message, line = error.msg, error.lineno
     for frame in traceback.extract_tb(error.__traceback__):
-        if frame.filename.endswith(ends):
+        if frame.filename.endswith(suffixes):
             line = frame.lineno
     where = f"{entry!r}, line {line}" if line else f"{entry!r}"
-    return f"{where}: {type(error).__name__}{f': {words}' if words else ''}"
+    return f"{where}: {type(error).__name__}{f': {message}' if message else ''}"
 
 
-def _source_ends(name: str) -> tuple[str, str]:
-    """How the path of a module's source ends."""
+def _source_suffixes(name: str) -> tuple[str, str]:
+    """The possible ends of the path of a module's source."""
     path = name.replace(".", os.sep)
     return f"{os.sep}{path}.py", f"{os.sep}{path}{os.sep}__init__.py"
