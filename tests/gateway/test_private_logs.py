@@ -215,7 +215,7 @@ def test_a_line_that_cannot_be_written_is_reported_without_its_arguments(
 ) -> None:
     written.begin()
     logging.getLogger(name).error("%d of %d", SECRET)
-    assert f"A log line of {name} cannot be written" in str(written)
+    assert f"cannot write log line of {name}" in str(written)
     assert SECRET not in str(written)
 
 

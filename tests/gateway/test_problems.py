@@ -115,7 +115,7 @@ def test_a_field_that_an_error_begins_with_is_its_param(message: str, param: str
     assert (problem.status, problem.param, problem.message) == (400, param, message)
 
 
-def test_what_nobody_expected_is_not_told() -> None:
+def test_an_unexpected_error_gives_no_details() -> None:
     for error in (ValueError("the key is sk-1"), KeyError("sk-1"), MemoryError("sk-1")):
         problem = problem_of(error)
         assert (problem.status, problem.code) == (500, "internal")
@@ -136,7 +136,7 @@ def test_a_refusal_says_its_problem() -> None:
     assert problem_of(refused) is refused.problem
 
 
-def test_any_text_can_be_told() -> None:
+def test_a_problem_can_have_any_text() -> None:
     assert told(Problem(400, "half \ud800 a pair"))["message"] == "half \ufffd a pair"
 
 

@@ -179,7 +179,7 @@ async def test_a_run_that_is_stopped_while_the_model_speaks_leaves_no_open_span(
     assert attributes(traces.named("chat m"))["error.type"] == "stopped"
 
 
-def test_the_last_event_ends_a_tool_whose_end_was_never_told() -> None:
+def test_the_last_event_ends_a_tool_without_an_end_event() -> None:
     traces = Traces()
     traces.show(
         RunStarted("r", "m", (), time=1.0),

@@ -1,1 +1,1 @@
-"""What an operator sees of the gateway: metrics, traces and log lines."""
+"""Metrics, traces and logs of the gateway."""

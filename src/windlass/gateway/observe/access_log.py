@@ -1,8 +1,7 @@
-"""One line for each request, and the shape of every line that Windlass logs.
+"""The access log and the formats of all log lines.
 
-An access line holds names, numbers and times: no content, no header and no query string. What a
-client chose, such as a path, is escaped and kept short, so that nobody can write lines of their
-own.
+An access line contains names, numbers and times, but no content, header or query string. Text from
+the client, such as a path, is escaped and shortened, so that a client cannot forge log lines.
 """
 
 import copy
@@ -21,23 +20,20 @@ from msgspec import Struct
 from windlass.errors import ConfigError
 from windlass.gateway.observe.privacy import STANDARD_FIELDS, redact
 
-__all__ = ["AccessLog", "AccessRecord", "JsonFormatter", "TextFormatter", "configure_logging"]
-
 ACCESS = "windlass.gateway.access"
 IN_ACCESS_MESSAGE = frozenset({"method", "path", "status"})
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-LONGEST = 500
-"""Characters of a text that a client chose."""
+MAX_TEXT = 500
+"""The maximum length of text from a client."""
 
 _UNRESERVED = "/:@!$&'()*+,;="
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/_.-]{1,200}")
 
 
 class AccessRecord(Struct, frozen=True, kw_only=True):
-    """What is known of a request when it has been answered; None is left out of the line.
+    """The fields of an access line; fields that are None are left out.
 
-    `key` is a key's name, and `model` the name that the configuration has for it: neither is the
-    client's own text.
+    `key` and `model` are names from the configuration, not text from the client.
     """
 
     method: str
@@ -66,7 +62,6 @@ class AccessLog:
         self._log = logging.getLogger(ACCESS)
 
     def line(self, record: AccessRecord) -> None:
-        """Logs the request, whatever is in it."""
         if not self._log.isEnabledFor(logging.INFO):
             return
         fields = {
@@ -76,15 +71,15 @@ class AccessLog:
         }
         path = fields["path"] = _path(record.path)
         fields["seconds"] = round(record.seconds, 6)
-        # Not by `Logger.info`, which looks for the line of code that called it.
+        # `Logger.info` would search the stack for its caller, which is slow.
         self._log.handle(_AccessLine((fields["method"], path, record.status), fields))
 
 
 class _AccessLine(logging.LogRecord):
-    """A log record that has its extra fields apart, where our formatters find them at once."""
+    """A log record with its extra fields in one dict, where our formatters find them quickly."""
 
-    def __init__(self, said: tuple[str, str, int], fields: dict[str, Any]) -> None:
-        super().__init__(ACCESS, logging.INFO, "", 0, "%s %s %d", said, None)
+    def __init__(self, arguments: tuple[str, str, int], fields: dict[str, Any]) -> None:
+        super().__init__(ACCESS, logging.INFO, "", 0, "%s %s %d", arguments, None)
         self.fields = fields
 
 
@@ -95,7 +90,7 @@ def _path(path: str) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one JSON object in one line, with its extra fields and its exception."""
+    """Formats a record as one line of JSON, with its extra fields and its exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -112,15 +107,15 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """A record as a line for people, with its extra fields; its exception is indented below."""
+    """Formats a record as a line of text with its extra fields; its exception is indented below."""
 
     def format(self, record: logging.LogRecord) -> str:
         head = f"{_time(record).astimezone():%H:%M:%S} {record.levelname:<8}"
-        said = IN_ACCESS_MESSAGE if record.name == ACCESS else ()
+        in_message = IN_ACCESS_MESSAGE if record.name == ACCESS else ()
         pairs = (
             f" {name}={_escaped(str(value))}"
             for name, value in _extra(record).items()
-            if name not in said
+            if name not in in_message
         )
         line = head + _escaped(record.getMessage()) + "".join(pairs)
         return "\n".join([line, *self._below(record)])
@@ -131,7 +126,7 @@ class TextFormatter(logging.Formatter):
 
 
 class _Handler(logging.StreamHandler[Any]):
-    """The handler that `configure_logging` made, to be found again."""
+    """The handler of `configure_logging`, which finds and replaces it by this type."""
 
     def __init__(self, stream: Any, *, content: bool) -> None:
         super().__init__(stream)
@@ -139,30 +134,30 @@ class _Handler(logging.StreamHandler[Any]):
 
     def emit(self, record: logging.LogRecord) -> None:
         if not self._content and not isinstance(record, _AccessLine):
-            record = copy.copy(record)  # other handlers get it as it is
+            record = copy.copy(record)  # other handlers receive the original
             try:
                 if not redact(record):
                     return
-            except Exception:  # noqa: BLE001 - a log line must not break what it tells of
+            except Exception:  # noqa: BLE001 - logging must not break the code that logs
                 self.handleError(record)
                 return
         super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """The usual report shows the message and its arguments."""
+        """Without `content`, leaves out the message and its arguments, which `logging` prints."""
         if self._content:
             super().handleError(record)
         elif logging.raiseExceptions and sys.stderr is not None:
             place = f"{record.pathname}:{record.lineno}"
-            sys.stderr.write(f"A log line of {record.name} cannot be written: {place}\n")
+            sys.stderr.write(f"cannot write log line of {record.name}: {place}\n")
 
 
 def configure_logging(level: str = "INFO", json: bool | None = None, content: bool = False) -> None:
-    """Sends the program's log to standard error: JSON, or text where a terminal reads it.
+    """Sends the log to standard error, as JSON, or as text if it is a terminal.
 
-    `level` is for Windlass; other libraries are heard from WARNING on. Without `content`, prompts,
-    arguments, results and the texts of exceptions are left out at every level. Called again, it
-    replaces what it did before. Raises `ConfigError` for a level that does not exist.
+    `level` applies to Windlass; other libraries log from WARNING on. Without `content`, prompts,
+    arguments, results and messages of exceptions are left out at every level. Another call replaces
+    the settings of the first. Raises `ConfigError` for an unknown level.
     """
     name = level.strip().upper()
     if name not in LEVELS:
@@ -171,7 +166,7 @@ def configure_logging(level: str = "INFO", json: bool | None = None, content: bo
     handler = _Handler(sys.stderr, content=content)
     handler.setFormatter(JsonFormatter() if in_json else TextFormatter())
     root = logging.getLogger()
-    for earlier in [each for each in root.handlers if isinstance(each, _Handler)]:
+    for earlier in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
         root.removeHandler(earlier)
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
@@ -179,7 +174,7 @@ def configure_logging(level: str = "INFO", json: bool | None = None, content: bo
 
 
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    """The traceback of the record; one that is written already is taken as it is."""
+    """The record's traceback, from `exc_text` if it is already formatted."""
     if record.exc_text or not record.exc_info:
         return record.exc_text or ""
     return formatter.formatException(record.exc_info)
@@ -196,7 +191,7 @@ def _time(record: logging.LogRecord) -> datetime:
 
 
 def _json(line: dict[str, Any]) -> str:
-    """In ASCII: some readers end a line at characters that JSON would leave as they are."""
+    """ASCII JSON: some readers take Unicode line separators for line ends."""
     try:
         text = msgspec.json.encode(line).decode()
         if text.isascii():
@@ -210,15 +205,15 @@ def _json(line: dict[str, Any]) -> str:
 
 
 def _safe(text: str) -> str:
-    return text if len(text) <= LONGEST and text.isprintable() else _short(_escaped(text))
+    return text if len(text) <= MAX_TEXT and text.isprintable() else _short(_escaped(text))
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 
 
 def _escaped(text: str) -> str:
-    """The text with whatever ends a line or steers a terminal spelled out."""
+    """The text with line ends and control characters escaped."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,6 +1,7 @@
-"""Counts and times that one event loop keeps, shown to Prometheus by its own library.
+"""Prometheus counters, gauges and histograms for use in one event loop.
 
-That library's own instruments take a lock for every count, and a request makes a dozen of them.
+The instruments of `prometheus_client` take a lock for every update, and a request makes a dozen
+updates. These have no lock; `prometheus_client` only renders them.
 """
 
 from bisect import bisect_left
@@ -11,11 +12,9 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-__all__ = ["Count", "Counter", "Gauge", "Histogram", "Instruments", "Times"]
-
 
 class Count:
-    """One number."""
+    """One series of a counter or gauge."""
 
     __slots__ = ("value",)
 
@@ -30,7 +29,7 @@ class Count:
 
 
 class Times:
-    """How many values there were up to each bound, and their sum."""
+    """One series of a histogram: the number of values up to each bound, and their sum."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 
@@ -56,10 +55,10 @@ C = TypeVar("C", Count, Times)
 
 
 class _Family(Generic[C]):
-    """The children of one metric, by the values of its labels."""
+    """The series of one metric by the values of its labels."""
 
-    def __init__(self, name: str, says: str, labels: tuple[str, ...]) -> None:
-        self.name, self.says, self.label_names = name, says, labels
+    def __init__(self, name: str, help: str, labels: tuple[str, ...]) -> None:
+        self.name, self.help, self.label_names = name, help, labels
         self.children: dict[tuple[str, ...], C] = {}
 
     def _child(self, values: Iterable[object], new: C) -> C:
@@ -71,7 +70,7 @@ class Counter(_Family[Count]):
         return self._child(values, Count())
 
     def metric(self) -> Metric:
-        family = CounterMetricFamily(self.name, self.says, labels=self.label_names)
+        family = CounterMetricFamily(self.name, self.help, labels=self.label_names)
         for values, count in self.children.items():
             family.add_metric(values, count.value)
         return family
@@ -79,52 +78,52 @@ class Counter(_Family[Count]):
 
 class Histogram(_Family[Times]):
     def __init__(
-        self, name: str, says: str, labels: tuple[str, ...], bounds: tuple[float, ...]
+        self, name: str, help: str, labels: tuple[str, ...], bounds: tuple[float, ...]
     ) -> None:
-        super().__init__(name, says, labels)
+        super().__init__(name, help, labels)
         self._bounds = bounds
 
     def labels(self, *values: object) -> Times:
         return self._child(values, Times(self._bounds))
 
     def metric(self) -> Metric:
-        family = HistogramMetricFamily(self.name, self.says, labels=self.label_names)
+        family = HistogramMetricFamily(self.name, self.help, labels=self.label_names)
         for values, times in self.children.items():
             times.show(family, values)
         return family
 
 
 class Gauge(Count):
-    __slots__ = ("_name", "_says")
+    __slots__ = ("_help", "_name")
 
-    def __init__(self, name: str, says: str) -> None:
+    def __init__(self, name: str, help: str) -> None:
         super().__init__()
-        self._name, self._says = name, says
+        self._name, self._help = name, help
 
     def metric(self) -> Metric:
-        return GaugeMetricFamily(self._name, self._says, value=self.value)
+        return GaugeMetricFamily(self._name, self._help, value=self.value)
 
 
 class Instruments(Collector):
-    """A set of instruments, as Prometheus' library reads them."""
+    """Creates instruments and collects them for a registry of `prometheus_client`."""
 
     def __init__(self) -> None:
         self._all: list[Counter | Histogram | Gauge] = []
 
-    def counter(self, name: str, says: str, *labels: str) -> Counter:
-        made = Counter(name, says, labels)
-        self._all.append(made)
-        return made
+    def counter(self, name: str, help: str, *labels: str) -> Counter:
+        counter = Counter(name, help, labels)
+        self._all.append(counter)
+        return counter
 
-    def histogram(self, name: str, says: str, bounds: tuple[float, ...], *labels: str) -> Histogram:
-        made = Histogram(name, says, labels, bounds)
-        self._all.append(made)
-        return made
+    def histogram(self, name: str, help: str, bounds: tuple[float, ...], *labels: str) -> Histogram:
+        histogram = Histogram(name, help, labels, bounds)
+        self._all.append(histogram)
+        return histogram
 
-    def gauge(self, name: str, says: str) -> Gauge:
-        made = Gauge(name, says)
-        self._all.append(made)
-        return made
+    def gauge(self, name: str, help: str) -> Gauge:
+        gauge = Gauge(name, help)
+        self._all.append(gauge)
+        return gauge
 
     def collect(self) -> Iterator[Metric]:
         for instrument in self._all:

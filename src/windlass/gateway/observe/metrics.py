@@ -1,7 +1,7 @@
-"""What the gateway counts and measures, in Prometheus' form. Each gateway has its own registry.
+"""The gateway's Prometheus metrics. Each gateway has its own registry.
 
-A label never holds what a client or a model made up: models and tools are those configured, and
-any other is `other`. So the number of series is bounded, and no content can end up in one.
+Labels contain only names of configured models and tools; every other name becomes `other`. So the
+number of series is limited, and labels never contain text of clients or models.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,17 +27,15 @@ from windlass.events import (
 )
 from windlass.gateway.observe.instruments import Count, Gauge, Instruments, Times
 
-__all__ = ["Metrics"]
-
 OTHER = "other"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 MODEL_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
 SECONDS = (0.001, 0.005, 0.02, *MODEL_SECONDS)
-"""Tools and requests may be far quicker than a model."""
+"""Tools and requests can be much faster than a model."""
 
-MOST_TOOLS = 1000
-"""A server may have new names without end; those that come later are `other`."""
+MAX_TOOLS = 1000
+"""MCP servers can add tools without limit; later ones are counted as `other`."""
 
 OPENMETRICS = "application/openmetrics-text"
 
@@ -50,7 +48,7 @@ TOKENS: dict[str, Callable[[Usage], int]] = {
 
 
 class Metrics:
-    """The metrics of one gateway. `models` and `tools` are the names that labels may hold."""
+    """The metrics of one gateway. `models` and `tools` are the names that labels may contain."""
 
     def __init__(self, *, models: Iterable[str] = (), tools: Iterable[str] = ()) -> None:
         self._instruments = _Instruments()
@@ -62,9 +60,9 @@ class Metrics:
         self.add_tools((OTHER, *tools))
 
     def add_tools(self, names: Iterable[str]) -> None:
-        """Makes more tools known, such as those that a server has added, up to a number."""
+        """Adds names of tools, such as those of an MCP server, up to `MAX_TOOLS`."""
         for name in names:
-            if name not in self._tools and len(self._tools) < MOST_TOOLS:
+            if name not in self._tools and len(self._tools) < MAX_TOOLS:
                 self._tools[name] = _ToolSeries(self._instruments, name)
 
     def request_done(
@@ -77,13 +75,13 @@ class Metrics:
         key: str | None,
         model: str | None,
     ) -> None:
-        """Counts a request that has been answered.
+        """Counts an answered request.
 
-        `route` is the route's template, never the path, and `key` the name of a key that was
-        accepted: both are taken as they are.
+        `route` is the template of the route, not the path, and `key` is the name of a valid key:
+        both become labels unchanged.
         """
-        shown = "" if model is None else model if model in self._models else OTHER
-        labels = (route, method if method in METHODS else OTHER, status, shown)
+        known_model = "" if model is None else model if model in self._models else OTHER
+        labels = (route, method if method in METHODS else OTHER, status, known_model)
         if labels not in self._requests:
             self._requests[labels] = self._instruments.requests.labels(*labels)
         self._requests[labels].inc()
@@ -98,31 +96,31 @@ class Metrics:
     def run(self, *, model: str, live: bool) -> Callable[[RunEvent], None]:
         """An observer for one run.
 
-        A run that is not `live` gets its turns whole, so it has no first token.
+        The turns of a run that is not `live` are not streamed, so it has no first token.
         """
         series = self._models.get(model) or self._models[OTHER]
         return _RunMeter(self._instruments.running, series, self._tools, live)
 
     def refused(self, reason: str) -> None:
-        """Counts a request turned away; `reason` is one of the gateway's own words."""
+        """Counts a refused request; `reason` is an error code of the gateway."""
         self._instruments.refused.labels(reason).inc()
 
     def render(self, accept: str | None) -> tuple[bytes, str]:
-        """All metrics and their content type: OpenMetrics where the `Accept` header names it."""
-        # The header itself is not handed on: a version in it that is no number would be an error.
+        """All metrics and their content type, in OpenMetrics if the `Accept` header names it."""
+        # `choose_encoder` does not get the header: it fails for a version that is not a number.
         openmetrics = OPENMETRICS in (accept or "").lower()
         encode, content_type = choose_encoder(OPENMETRICS if openmetrics else "")
         return encode(self._instruments.registry), content_type
 
 
 class _Instruments:
-    """Every metric, by its name and labels."""
+    """All metrics with their names and labels."""
 
     def __init__(self) -> None:
         made = Instruments()
         self.registry = CollectorRegistry()
         self.requests = made.counter(
-            "windlass_requests", "HTTP requests answered.", "route", "method", "status", "model"
+            "windlass_requests", "Answered HTTP requests.", "route", "method", "status", "model"
         )
         self.request_seconds = made.histogram(
             "windlass_request_seconds",
@@ -131,33 +129,36 @@ class _Instruments:
             "route",
         )
         self.key_requests = made.counter("windlass_key_requests", "HTTP requests by key.", "key")
-        self.refused = made.counter("windlass_refused", "Requests turned away.", "reason")
-        self.running = made.gauge("windlass_running_runs", "Runs that go on right now.")
-        self.runs = made.counter("windlass_runs", "Runs ended.", "model", "stop_reason")
+        self.refused = made.counter("windlass_refused", "Refused requests.", "reason")
+        self.running = made.gauge("windlass_running_runs", "Active runs.")
+        self.runs = made.counter("windlass_runs", "Ended runs.", "model", "stop_reason")
         self.run_seconds = made.histogram(
             "windlass_run_seconds", "Time from a run's start to its end.", MODEL_SECONDS, "model"
         )
         self.rounds = made.counter("windlass_rounds", "Requests to a model.", "model")
         self.model_seconds = made.histogram(
-            "windlass_model_seconds", "Time of a model's whole turn.", MODEL_SECONDS, "model"
+            "windlass_model_seconds", "Time of a model's complete turn.", MODEL_SECONDS, "model"
         )
         self.first_token_seconds = made.histogram(
-            "windlass_first_token_seconds", "Time to a turn's first piece.", MODEL_SECONDS, "model"
+            "windlass_first_token_seconds",
+            "Time to the first part of a turn.",
+            MODEL_SECONDS,
+            "model",
         )
         self.tokens = made.counter(
-            "windlass_tokens", "Tokens as the provider counted them.", "model", "kind"
+            "windlass_tokens", "Tokens as counted by the provider.", "model", "kind"
         )
         self.tool_runs = made.counter(
-            "windlass_tool_runs", "Tool calls answered.", "tool", "outcome"
+            "windlass_tool_runs", "Answered tool calls.", "tool", "outcome"
         )
         self.tool_seconds = made.histogram(
-            "windlass_tool_seconds", "Time that a tool ran.", SECONDS, "tool"
+            "windlass_tool_seconds", "Execution time of a tool.", SECONDS, "tool"
         )
         self.registry.register(made)
 
 
 class _ModelSeries:
-    """One model's children, looked up once."""
+    """The series of one model, looked up once."""
 
     def __init__(self, instruments: _Instruments, model: str) -> None:
         reasons: tuple[StopReason, ...] = get_args(StopReason)
@@ -172,7 +173,7 @@ class _ModelSeries:
 
 
 class _ToolSeries:
-    """One tool's children, looked up once."""
+    """The series of one tool, looked up once."""
 
     def __init__(self, instruments: _Instruments, tool: str) -> None:
         outcomes: tuple[Outcome, ...] = get_args(Outcome)
@@ -183,8 +184,8 @@ class _ToolSeries:
 class _RunMeter:
     """Measures one run by its events.
 
-    The gauge counts a run from its first event to its last. `RunEnded` is the last event of every
-    run, and a run that was stopped before it began says nothing else.
+    The gauge counts a run from `RunStarted` to `RunEnded`, which is the last event of every run and
+    the only one of a run that was stopped before its start.
     """
 
     __slots__ = (
@@ -206,8 +207,8 @@ class _RunMeter:
         self._live = live
         self._started_at: float | None = None
         self._asked_at: float | None = None
-        self.kinds: set[type[RunEvent]] = set(_HANDLERS) - _PIECES
-        """The events that it waits for: of a turn's pieces the first alone."""
+        self.kinds: set[type[RunEvent]] = set(_HANDLERS) - _DELTAS
+        """The events that this observer receives: of a turn's deltas only the first."""
 
     def __call__(self, event: RunEvent) -> None:
         handle = _HANDLERS.get(type(event))
@@ -222,15 +223,15 @@ class _RunMeter:
         self._asked_at = event.time
         self._model.rounds.inc()
         if self._live:
-            self.kinds |= _PIECES
+            self.kinds |= _DELTAS
 
-    def piece(self, event: RunEvent) -> None:
-        if not self.kinds.isdisjoint(_PIECES):
-            self.kinds -= _PIECES
+    def delta(self, event: RunEvent) -> None:
+        if not self.kinds.isdisjoint(_DELTAS):
+            self.kinds -= _DELTAS
             _observe(self._model.first_token_seconds, self._asked_at, event.time)
 
     def turn_ended(self, event: TurnEnded) -> None:
-        self.kinds -= _PIECES
+        self.kinds -= _DELTAS
         _observe(self._model.model_seconds, self._asked_at, event.time)
         for counter, count in self._model.tokens:
             if (tokens := count(event.usage)) > 0:
@@ -239,7 +240,7 @@ class _RunMeter:
     def tool_run_ended(self, event: ToolRunEnded) -> None:
         series = self._tools.get(event.response.name) or self._tools[OTHER]
         series.runs[event.outcome].inc()
-        # A call that was refused or came out of the cache took no time of the tool's.
+        # For a refused or cached call the tool did not run.
         if event.seconds > 0:
             series.seconds.observe(event.seconds)
 
@@ -252,21 +253,21 @@ class _RunMeter:
 
 
 def _observe(times: Times, since: float | None, until: float) -> None:
-    """The clock of events may be set back; a time is never negative."""
+    """Observes a duration; it is never negative, even if the clock was set back."""
     if since is not None:
         times.observe(max(0.0, until - since))
 
 
-_PIECES: frozenset[type[RunEvent]] = frozenset(
+_DELTAS: frozenset[type[RunEvent]] = frozenset(
     {TextDelta, ThoughtDelta, PartReceived, ToolCallStarted}
 )
 _HANDLERS: dict[type[RunEvent], Callable[[_RunMeter, Any], None]] = {
     RunStarted: _RunMeter.run_started,
     RoundStarted: _RunMeter.round_started,
-    TextDelta: _RunMeter.piece,
-    ThoughtDelta: _RunMeter.piece,
-    PartReceived: _RunMeter.piece,
-    ToolCallStarted: _RunMeter.piece,
+    TextDelta: _RunMeter.delta,
+    ThoughtDelta: _RunMeter.delta,
+    PartReceived: _RunMeter.delta,
+    ToolCallStarted: _RunMeter.delta,
     TurnEnded: _RunMeter.turn_ended,
     ToolRunEnded: _RunMeter.tool_run_ended,
     RunEnded: _RunMeter.run_ended,

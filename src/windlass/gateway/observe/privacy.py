@@ -1,8 +1,8 @@
-"""Log records without content: with `log_content = false`, no record shows what was said.
+"""Removes content from log records if `log_content` is false.
 
-Content is everything that a client, a model or a tool said: prompts, answers, arguments, results,
-and the texts of exceptions, which are often made of them. A record keeps its own words, its numbers
-and the fields that are known to be harmless. An exception keeps its type and its traceback.
+Content is text of clients, models and tools: prompts, answers, arguments, results, and messages of
+exceptions, which often contain them. A record keeps its message template, its numbers and its
+harmless fields. An exception keeps its type and its traceback.
 """
 
 import logging
@@ -15,8 +15,6 @@ from typing import Any, cast
 
 from windlass.content import PrivateText
 from windlass.errors import ConfigError, ModelError, StorageError
-
-__all__ = ["HARMLESS_FIELDS", "HIDDEN", "LOGGERS", "STANDARD_FIELDS", "hide_content", "redact"]
 
 HIDDEN = "[hidden: log_content is false]"
 
@@ -46,7 +44,7 @@ HARMLESS_FIELDS = frozenset(
         "wait",
     }
 )
-"""Extra fields of our own log lines that never hold content. Texts in other fields are hidden."""
+"""Extra fields of our log lines that never contain content. Text in other fields is hidden."""
 
 STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -65,7 +63,7 @@ LOGGERS = (
     "windlass.runs",
     "windlass.worker",
 )
-"""A logger's filter does not see the records of the loggers below it, so each has its own."""
+"""A filter does not apply to the records of child loggers, so each logger gets one."""
 
 _LIBRARIES = frozenset(
     {
@@ -84,14 +82,14 @@ _LIBRARIES = frozenset(
         "uvicorn",
     }
 )
-"""Libraries that handle content. Their DEBUG lines have it, and headers besides."""
+"""Libraries that handle content: their DEBUG lines contain content and headers."""
 
 _hiding: ContextVar[bool] = ContextVar("windlass_hides_content", default=False)
 
 
 @contextmanager
 def hide_content(hide: bool) -> Generator[None]:
-    """Redacts what Windlass logs in this context, and in the tasks that are started in it."""
+    """Redacts the log records of this context and of the tasks that it starts."""
     token = _hiding.set(hide)
     try:
         yield
@@ -99,8 +97,8 @@ def hide_content(hide: bool) -> Generator[None]:
         _hiding.reset(token)
 
 
-class _InContext(logging.Filter):
-    """Redacts the records of a gateway, whoever handles them."""
+class _RedactingFilter(logging.Filter):
+    """Redacts records in a context with `hide_content`, for all handlers."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if _hiding.get():
@@ -108,23 +106,23 @@ class _InContext(logging.Filter):
         return True
 
 
-_in_context = _InContext()
+_filter = _RedactingFilter()
 for _name in LOGGERS:
-    logging.getLogger(_name).addFilter(_in_context)
+    logging.getLogger(_name).addFilter(_filter)
 
 
 def redact(record: logging.LogRecord) -> bool:
-    """Takes content out of the record, in place. False if the record must not be logged at all."""
-    home = record.name.partition(".")[0]
-    if home in _LIBRARIES and record.levelno < logging.INFO:
+    """Removes content from the record in place; returns False if it must not be logged."""
+    package = record.name.partition(".")[0]
+    if package in _LIBRARIES and record.levelno < logging.INFO:
         return False
     if isinstance(record.msg, BaseException):
-        record.msg = _told(record.msg)
+        record.msg = _without_message(record.msg)
     record.args = _arguments(record.args)
-    if home in _LIBRARIES:
-        # The lines below the first show values: asyncio writes a future with its exception there.
+    if package in _LIBRARIES:
+        # Later lines show values, such as asyncio's futures with their exceptions.
         record.msg, record.args = record.getMessage().partition("\n")[0], None
-    if home in _LIBRARIES or home == "windlass":
+    if package in _LIBRARIES or package == "windlass":
         for name, value in list(vars(record).items()):
             if name not in STANDARD_FIELDS:
                 vars(record)[name] = _field(name, value)
@@ -135,21 +133,21 @@ def redact(record: logging.LogRecord) -> bool:
     return True
 
 
-def _arguments(given: Any) -> Any:
-    if isinstance(given, dict):
-        named = cast("dict[str, Any]", given)
+def _arguments(arguments: Any) -> Any:
+    if isinstance(arguments, dict):
+        named = cast("dict[str, Any]", arguments)
         return {name: _argument(value) for name, value in named.items()}
-    return tuple(_argument(value) for value in given) if given else given
+    return tuple(_argument(value) for value in arguments) if arguments else arguments
 
 
 def _argument(value: Any) -> Any:
     if isinstance(value, PrivateText):
         return value.instead or HIDDEN
     match value:
-        case ConfigError() | StorageError():  # they speak of the setup
+        case ConfigError() | StorageError():  # their messages are about the setup
             return str(value)
         case BaseException():
-            return _told(value)
+            return _without_message(value)
         case _:
             return value
 
@@ -161,18 +159,18 @@ def _field(name: str, value: Any) -> Any:
 
 
 def _traceback(error: BaseException, seen: frozenset[int] = frozenset()) -> Iterator[str]:
-    """The lines of a traceback, with types in place of texts, the causes first."""
+    """The lines of a traceback without messages, causes first."""
     seen |= {id(error)}
-    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    if before is not None and id(before) not in seen:
-        yield from _traceback(before, seen)
-        how = "direct cause" if error.__cause__ is before else "context"
-        yield f"\nThe exception above was the {how} of the following exception:\n"
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None and id(cause) not in seen:
+        yield from _traceback(cause, seen)
+        relation = "direct cause" if error.__cause__ is cause else "context"
+        yield f"\nThe exception above was the {relation} of the following exception:\n"
     if error.__traceback__ is not None:
         yield "Traceback (most recent call last):"
         for frame in traceback.format_tb(error.__traceback__):
             yield frame.rstrip("\n")
-    yield _told(error)
+    yield _without_message(error)
     if isinstance(error, BaseExceptionGroup):
         members = cast("BaseExceptionGroup[BaseException]", error).exceptions
         for number, member in enumerate(members, start=1):
@@ -182,11 +180,11 @@ def _traceback(error: BaseException, seen: frozenset[int] = frozenset()) -> Iter
                     yield f"    {line}"
 
 
-def _told(error: BaseException) -> str:
-    """An exception without its text, but with what the text says of the system."""
+def _without_message(error: BaseException) -> str:
+    """The exception's type without its message, but with a status or errno."""
     kind = type(error)
-    home = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-    name = f"{home}{kind.__qualname__}"
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    name = f"{module}{kind.__qualname__}"
     match error:
         case StorageError():
             return f"{name}: {error}"

@@ -1,4 +1,4 @@
-"""Messages as the attributes of a span: OpenTelemetry's JSON for what is said to and by a model."""
+"""Messages as span attributes, in the JSON of OpenTelemetry's conventions for generative AI."""
 
 from collections.abc import Iterable
 from typing import Any, assert_never
@@ -17,8 +17,6 @@ from windlass.content import (
 from windlass.events import FinishReason
 from windlass.jsontext import compact_json
 
-__all__ = ["input_messages", "output_messages"]
-
 
 def input_messages(messages: Iterable[Message]) -> str:
     """The value of `gen_ai.input.messages`."""
@@ -26,7 +24,7 @@ def input_messages(messages: Iterable[Message]) -> str:
 
 
 def output_messages(message: Message, finish: FinishReason) -> str:
-    """The value of `gen_ai.output.messages`, which is always one message here."""
+    """The value of `gen_ai.output.messages`: always one message."""
     return compact_json([{**_message(message), "finish_reason": finish}])
 
 
@@ -48,7 +46,7 @@ def _part(part: AnyPart) -> dict[str, Any]:
         case FileData():
             return {"type": "uri", "mime_type": part.mime_type, "uri": part.uri}
         case InlineData():
-            # A trace is no place for an image: its size says enough.
+            # Only the size: images and audio would make traces too large.
             return {"type": "blob", "mime_type": part.mime_type, "size": len(part.data)}
         case Opaque():
             return {"type": "other", "provider": part.provider}

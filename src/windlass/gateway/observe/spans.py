@@ -1,11 +1,11 @@
-"""The spans of one run, made from its events: OpenTelemetry's conventions for generative AI.
+"""Spans of a run, created from its events by OpenTelemetry's conventions for generative AI.
 
     invoke_agent                    the run
     └── chat {model}                one request to the model
-        └── execute_tool {name}     one tool run that the turn asked for
+        └── execute_tool {name}     one execution of a tool
 
-Importing this module needs the packages of `windlass[otel]`. Attribute names are written out:
-OpenTelemetry's constants for them are marked as unstable.
+This module needs the packages of `windlass[otel]`. It spells out attribute names, because
+OpenTelemetry marks its constants for them as unstable.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,20 +38,18 @@ from windlass.events import (
 from windlass.gateway.observe.span_content import input_messages, output_messages
 from windlass.loop.turn import TurnBuilder
 
-__all__ = ["RunSpans", "TracedRun", "parent_context"]
-
 PROVIDERS = {"gemini": "gcp.gemini", "aistudio": "gcp.gemini", "vertex": "gcp.vertex_ai"}
-"""The conventions' names of providers that we call otherwise."""
+"""The conventions' names of providers, where they differ from ours."""
 
 FAILED: frozenset[StopReason] = frozenset({"error", "deadline"})
-"""Ends of a run that are errors. Whoever stops a run has got what they wanted."""
+"""The stop reasons that are errors."""
 
 MAYBE_UNKNOWN: frozenset[Outcome] = frozenset({"unknown_tool", "not_run"})
-"""Outcomes of calls whose tool need not exist: then its name is the model's own text."""
+"""Outcomes of calls whose tool may not exist: then its name is text of the model."""
 
 
 class TracedRun(Struct, frozen=True, kw_only=True):
-    """What is known of a run before its first event. `content`: whether to record what is said."""
+    """The attributes of a run; `content` is whether spans contain prompts, answers and results."""
 
     model: str
     provider: str
@@ -60,14 +58,14 @@ class TracedRun(Struct, frozen=True, kw_only=True):
 
 
 def parent_context(headers: Mapping[str, str] | None) -> Context:
-    """The trace that W3C's `traceparent` and `tracestate` name; an empty one if they name none."""
+    """The trace in the headers `traceparent` and `tracestate`; an empty one without them."""
     return TraceContextTextMapPropagator().extract(headers or {}, Context())
 
 
 class RunSpans:
-    """An observer of one run. Spans begin and end at the times of the events.
+    """An observer of one run. Spans start and end at the times of the events.
 
-    `RunEnded` is the last event of every run: it ends whatever is still open.
+    `RunEnded`, the last event of every run, ends all open spans.
     """
 
     def __init__(self, tracer: Tracer, run: TracedRun, parent: Context) -> None:
@@ -82,7 +80,7 @@ class RunSpans:
         self._run: Span | None = None
         self._chat: Span | None = None
         self._turn = TurnBuilder()
-        # Lists: a confused model may give two calls of a turn the same id.
+        # Lists, because a model may give two calls of a turn the same id.
         self._tools: dict[str, list[Span]] = {}
 
     def __call__(self, event: RunEvent) -> None:
@@ -97,7 +95,7 @@ class RunSpans:
             span.set_attribute("windlass.key", self._traced.key)
         if self._traced.content:
             span.set_attribute("gen_ai.input.messages", input_messages(event.messages))
-        # Tools of a turn that was said in another process belong to the run itself.
+        # After a resume, tools of a turn of the earlier process get the run as their parent.
         self._in_run = self._in_chat = set_span_in_context(span, Context())
 
     def round_started(self, event: RoundStarted) -> None:
@@ -106,7 +104,7 @@ class RunSpans:
         self._in_chat = set_span_in_context(span, Context())
         self._turn = TurnBuilder()
 
-    def said(self, event: ModelEvent) -> None:
+    def turn_delta(self, event: ModelEvent) -> None:
         self._turn.add(event)
 
     def turn_ended(self, event: TurnEnded) -> None:
@@ -131,7 +129,7 @@ class RunSpans:
         if waiting := self._tools.get(response.id):
             span = waiting.pop(0)
         else:
-            # It never started: the call was refused, or the answer was in the cache.
+            # The tool did not run: the call was refused, or the result was cached.
             named = self._traced.content or event.outcome not in MAYBE_UNKNOWN
             span = self._start_tool(response.name if named else "", response.id, event)
         span.set_attribute("windlass.tool.cached", event.cached)
@@ -191,7 +189,7 @@ def _tokens(usage: Usage) -> dict[str, int]:
 
 
 def _fail(span: Span, kind: Outcome | StopReason) -> None:
-    """Only the kind of a failure is told: its message may hold content."""
+    """Records only the kind of the failure: its message may contain content."""
     span.set_attribute("error.type", kind)
     span.set_status(StatusCode.ERROR)
 
@@ -201,7 +199,7 @@ def _nanoseconds(event: RunEvent) -> int:
 
 
 def _valid(text: str) -> str:
-    """Half of a surrogate pair in a span's name would keep its whole batch from being sent."""
+    """Replaces lone surrogates: one in a span would make the export of its batch fail."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -216,9 +214,9 @@ _HANDLERS: _Handlers = {
 }
 _CONTENT_HANDLERS: _Handlers = {
     **_HANDLERS,
-    TextDelta: RunSpans.said,
-    ThoughtDelta: RunSpans.said,
-    PartReceived: RunSpans.said,
-    ToolCallStarted: RunSpans.said,
-    ToolCallEnded: RunSpans.said,
+    TextDelta: RunSpans.turn_delta,
+    ThoughtDelta: RunSpans.turn_delta,
+    PartReceived: RunSpans.turn_delta,
+    ToolCallStarted: RunSpans.turn_delta,
+    ToolCallEnded: RunSpans.turn_delta,
 }

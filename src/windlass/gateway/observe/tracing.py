@@ -1,6 +1,6 @@
-"""Traces of runs, for a collector that speaks OpenTelemetry; off unless one is configured.
+"""OpenTelemetry traces of runs, if the environment configures an exporter.
 
-OpenTelemetry is an extra, so it is imported only where a trace is really made.
+OpenTelemetry is an optional dependency, so it is imported only if traces are on.
 """
 
 import asyncio
@@ -13,17 +13,16 @@ from windlass.events import RunEvent
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-__all__ = ["Tracing", "tracing_from"]
 
 EXPORTERS = ("otlp", "console", "none")
 PROTOCOL = "http/protobuf"
 
 
 class Tracing:
-    """Makes each run a tree of spans, through the provider that it is given.
+    """Creates a tree of spans for each run with a tracer provider.
 
-    With `content`, spans hold prompts, arguments, results and answers too. A provider that is
-    `owned` is shut down with this; any other is only flushed.
+    With `content`, spans contain prompts, arguments, results and answers. `shutdown` shuts down a
+    provider that is `owned`, and only flushes any other.
     """
 
     def __init__(
@@ -47,8 +46,8 @@ class Tracing:
     ) -> Callable[[RunEvent], None]:
         """An observer for one run.
 
-        `traceparent` is the headers of the request that started it, with lower-case names: the
-        trace that they speak of becomes the run's parent.
+        `traceparent` is the headers of its request, with names in lower case: the trace in them
+        becomes the parent of the run.
         """
         traced = self._spans.TracedRun(
             model=model, provider=provider, key=key, content=self._content
@@ -56,24 +55,24 @@ class Tracing:
         return self._spans.RunSpans(self._tracer, traced, self._spans.parent_context(traceparent))
 
     def shutdown(self) -> None:
-        """Sends what has not been sent yet, and waits for it."""
+        """Sends all pending spans and waits until they are sent."""
         if self._owned:
             self._provider.shutdown()
         else:
             self._provider.force_flush()
 
     async def aclose(self) -> None:
-        """The same, without holding up the event loop."""
+        """Calls `shutdown` without blocking the event loop."""
         await asyncio.to_thread(self.shutdown)
 
 
 def tracing_from(environ: Mapping[str, str], *, content: bool = False) -> Tracing | None:
-    """Tracing as OpenTelemetry's standard variables ask for it; None if they do not.
+    """Tracing by OpenTelemetry's standard variables; None if they ask for none.
 
-    They are `OTEL_TRACES_EXPORTER`, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` and
-    `OTEL_EXPORTER_OTLP_ENDPOINT`; `OTEL_SDK_DISABLED` has the last word. OpenTelemetry itself reads
-    the rest (headers, sampling, batches, resource) from the environment of the process. Raises
-    `ConfigError` for what cannot work, and when the packages are missing.
+    The variables are `OTEL_TRACES_EXPORTER`, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` and
+    `OTEL_EXPORTER_OTLP_ENDPOINT`; `OTEL_SDK_DISABLED` overrides them. OpenTelemetry reads the other
+    settings (headers, sampling, batches, resource) from the process's environment. Raises
+    `ConfigError` for an invalid value, and if the packages are missing.
     """
     names = _exporters(environ)
     if not names:
@@ -82,14 +81,14 @@ def tracing_from(environ: Mapping[str, str], *, content: bool = False) -> Tracin
         provider = _provider(names, _endpoint(environ))
     except ImportError as error:
         raise ConfigError(
-            "the environment asks for traces, and their packages are missing: "
+            "the environment asks for traces, but the packages for them are missing: "
             "pip install 'windlass[otel]'"
         ) from error
     return Tracing(provider, content=content, owned=True)
 
 
 def _exporters(environ: Mapping[str, str]) -> list[str]:
-    """The exporters asked for, each once. An empty variable is none."""
+    """The names of the exporters, each once. An empty variable counts as not set."""
     if _value(environ, "OTEL_SDK_DISABLED").lower() == "true":
         return []
     asked = _value(environ, "OTEL_TRACES_EXPORTER") or ("otlp" if _endpoint(environ) else "none")
@@ -112,7 +111,7 @@ def _check_protocol(environ: Mapping[str, str]) -> None:
 
 
 def _endpoint(environ: Mapping[str, str]) -> str | None:
-    """Where traces go, if it is said: the general address gets the path of traces behind it."""
+    """The URL for traces, or None. The general endpoint gets the path `/v1/traces`."""
     if traces := _value(environ, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
         return traces
     base = _value(environ, "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -129,7 +128,7 @@ def _provider(exporters: list[str], endpoint: str | None) -> "TracerProvider":
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
-    # What the environment says about the service goes before the name that we have for it.
+    # The service name of the environment overrides ours.
     resource = Resource.create({"service.name": "windlass"}).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=resource)
     for name in exporters:
