@@ -12,7 +12,7 @@ from tests.gateway.serving import config_of
 
 from windlass.events import ToolRunEnded
 from windlass.gateway.config import ModelConfig
-from windlass.gateway.routes import run_list as listing
+from windlass.gateway.routes import runs as listing
 from windlass.gateway.runs.summaries import Summaries, summary_of
 from windlass.jsontext import encode_json
 from windlass.runs.export import read_export

@@ -51,7 +51,7 @@ class Metrics:
     """The metrics of one gateway. `models` and `tools` are the names that labels may contain."""
 
     def __init__(self, *, models: Iterable[str] = (), tools: Iterable[str] = ()) -> None:
-        self._instruments = _Instruments()
+        self._instruments = _GatewayInstruments()
         self._models = {name: _ModelSeries(self._instruments, name) for name in (*models, OTHER)}
         self._tools: dict[str, _ToolSeries] = {}
         self._requests: dict[tuple[str, str, int, str], Count] = {}
@@ -113,7 +113,7 @@ class Metrics:
         return encode(self._instruments.registry), content_type
 
 
-class _Instruments:
+class _GatewayInstruments:
     """All metrics with their names and labels."""
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class _Instruments:
 class _ModelSeries:
     """The series of one model, looked up once."""
 
-    def __init__(self, instruments: _Instruments, model: str) -> None:
+    def __init__(self, instruments: _GatewayInstruments, model: str) -> None:
         reasons: tuple[StopReason, ...] = get_args(StopReason)
         self.runs = {reason: instruments.runs.labels(model, reason) for reason in reasons}
         self.run_seconds = instruments.run_seconds.labels(model)
@@ -175,7 +175,7 @@ class _ModelSeries:
 class _ToolSeries:
     """The series of one tool, looked up once."""
 
-    def __init__(self, instruments: _Instruments, tool: str) -> None:
+    def __init__(self, instruments: _GatewayInstruments, tool: str) -> None:
         outcomes: tuple[Outcome, ...] = get_args(Outcome)
         self.runs = {outcome: instruments.tool_runs.labels(tool, outcome) for outcome in outcomes}
         self.seconds = instruments.tool_seconds.labels(tool)

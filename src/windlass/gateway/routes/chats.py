@@ -10,7 +10,7 @@ from windlass.errors import RunNotFound
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import exchange_of, json_response
 from windlass.gateway.http.errors import Refused
-from windlass.gateway.routes.run_list import read_limit
+from windlass.gateway.routes.runs import read_limit
 from windlass.gateway.runs.chat_line import line
 from windlass.gateway.runs.persistence import DurableRuns
 from windlass.runs.records import RunRecord
