@@ -23,9 +23,8 @@ from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.routes.runs import NewestRuns
 from windlass.gateway.tools.call_summary import CallSummary
 from windlass.gateway.tools.manual_calls import HandCall
-from windlass.jsontext import by_size
 from windlass.gateway.tools.sessions import sessions_of
-from windlass.jsontext.offload import by_size
+from windlass.jsontext import by_size
 from windlass.tool import Tool
 from windlass.toolsets.mcp.names import SEPARATOR
 from windlass.wires.body import read_as
