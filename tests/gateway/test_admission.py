@@ -14,8 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
 from windlass.gateway.http.context import ClientGone
 from windlass.gateway.http.errors import Refused, problem_headers
-from windlass.gateway.limits.admission import Admission
-from windlass.gateway.limits.counters import Bucket, LocalTally
+from windlass.gateway.limits.admission import Admission, LocalCounter, TokenBucket
 from windlass.wires.errors import Problem
 
 MODEL = ModelConfig(name="m", target="openai/m")
@@ -37,31 +36,31 @@ def key(name: str = "web", **fields: Any) -> KeyConfig:
 
 async def test_a_rate_allows_its_number_at_once_and_then_one_at_a_time() -> None:
     clock = Clock()
-    tally = LocalTally(clock)
-    assert [await tally.spend("x", 60) for _ in range(60)] == [0.0] * 60
-    assert await tally.spend("x", 60) == pytest.approx(1.0)
+    counter = LocalCounter(clock)
+    assert [await counter.spend("x", 60) for _ in range(60)] == [0.0] * 60
+    assert await counter.spend("x", 60) == pytest.approx(1.0)
     clock.now += 0.5
-    assert await tally.spend("x", 60) == pytest.approx(0.5)
+    assert await counter.spend("x", 60) == pytest.approx(0.5)
     clock.now += 0.5
-    assert await tally.spend("x", 60) == 0.0
-    assert await tally.spend("x", 60) > 0
+    assert await counter.spend("x", 60) == 0.0
+    assert await counter.spend("x", 60) > 0
 
 
 async def test_a_rate_does_not_save_up_more_than_a_minute_of_itself() -> None:
     clock = Clock()
-    tally = LocalTally(clock)
-    await tally.spend("x", 2)
+    counter = LocalCounter(clock)
+    await counter.spend("x", 2)
     clock.now += 3600
-    assert [await tally.spend("x", 2) == 0 for _ in range(3)] == [True, True, False]
+    assert [await counter.spend("x", 2) == 0 for _ in range(3)] == [True, True, False]
 
 
 async def test_asking_too_early_does_not_make_the_wait_longer() -> None:
     clock = Clock()
-    tally = LocalTally(clock)
-    await tally.spend("x", 1)
-    assert {await tally.spend("x", 1) for _ in range(100)} == {60.0}
+    counter = LocalCounter(clock)
+    await counter.spend("x", 1)
+    assert {await counter.spend("x", 1) for _ in range(100)} == {60.0}
     clock.now += 60
-    assert await tally.spend("x", 1) == 0.0
+    assert await counter.spend("x", 1) == 0.0
 
 
 @given(
@@ -72,26 +71,26 @@ async def test_asking_too_early_does_not_make_the_wait_longer() -> None:
 def test_clocks_that_do_not_agree_never_make_a_rate_larger(
     per_minute: int, skews: list[float], steps: list[tuple[int, float]]
 ) -> None:
-    bucket, now, allowed = Bucket(per_minute, 1000.0), 1000.0, 0
+    bucket, now, allowed = TokenBucket(per_minute, 1000.0), 1000.0, 0
     for who, seconds in steps:
         now += seconds
-        bucket, taken, _ = bucket.less(2, per_minute, now + skews[who % len(skews)])
+        bucket, taken, _ = bucket.spend(2, per_minute, now + skews[who % len(skews)])
         allowed += taken
     most_elapsed = now - 1000.0 + max(0.0, *skews, 0.0)
     assert allowed <= per_minute + most_elapsed * per_minute / 60 + 1e-6
 
 
 def test_a_clock_that_is_far_ahead_locks_nobody_out() -> None:
-    bucket, taken, _ = Bucket(1.0, 5000.0).less(1, 1, 5000.0)
+    bucket, taken, _ = TokenBucket(1.0, 5000.0).spend(1, 1, 5000.0)
     assert taken == 1
-    bucket, taken, wait = bucket.less(1, 1, 1000.0)
+    bucket, taken, wait = bucket.spend(1, 1, 1000.0)
     assert (taken, wait) == (0, 60.0)
-    assert bucket.less(1, 1, 1060.0)[1] == 1
+    assert bucket.spend(1, 1, 1060.0)[1] == 1
 
 
 async def test_each_key_has_a_rate_of_its_own() -> None:
     refusals: list[str] = []
-    admission = Admission(LimitsConfig(), refusals.append, LocalTally(Clock()))
+    admission = Admission(LimitsConfig(), refusals.append, LocalCounter(Clock()))
     await admission.count(key("web", requests_per_minute=1))
     await admission.count(key("app", requests_per_minute=1))
     await admission.count(key("free"))
@@ -109,8 +108,8 @@ class Line:
 
     def __init__(self, **limits: Any) -> None:
         self.refusals: list[str] = []
-        self.tally = LocalTally()
-        self.admission = Admission(LimitsConfig(**limits), self.refusals.append, self.tally)
+        self.counter = LocalCounter()
+        self.admission = Admission(LimitsConfig(**limits), self.refusals.append, self.counter)
         self._numbers = itertools.count()
         self.asked: dict[int, asyncio.Task[Callable[[], None]]] = {}
         self.gone: dict[int, asyncio.Event] = {}
@@ -131,7 +130,7 @@ class Line:
         number = next(self._numbers)
 
         async def held() -> Callable[[], None]:
-            return self.admission.hold(who, model)
+            return self.admission.force_enter(who, model)
 
         self.gone[number], self.asked[number] = asyncio.Event(), asyncio.create_task(held())
         await settle()
@@ -295,8 +294,8 @@ class Places(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.runner.run(self._end_all())
         admission = self.line.admission
-        assert (admission._running, len(admission._line)) == (0, 0)
-        assert not self.line.tally.places
+        assert (admission._running, len(admission._queue)) == (0, 0)
+        assert not self.line.counter.slots
         self.runner.close()
 
     async def _end_all(self) -> None:
@@ -346,13 +345,13 @@ class Places(RuleBasedStateMachine):
         admission = self.line.admission
         assert admission._running == len(inside)
         assert len(set(inside) - self.taken_up) <= 3
-        assert len(admission._line) == len(waiting) <= 3
+        assert len(admission._queue) == len(waiting) <= 3
         assert not waiting or len(inside) >= 3
         held = [self.who[each] for each in (*inside, *waiting) if each in self.who]
         if len(held) == len(inside) + len(waiting):
             limited = [f"key {who.name}" for who, _ in held if who]
             limited += [f"model {model.name}" for _, model in held if model.max_running]
-            assert self.line.tally.places == Counter(limited)
+            assert self.line.counter.slots == Counter(limited)
 
     @invariant()
     def only_what_is_expected_is_raised(self) -> None:

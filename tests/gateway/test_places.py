@@ -49,7 +49,7 @@ class Held:
     def places(self) -> tuple[int, int]:
         """How many are running, and how many stand in the line."""
         admission = self.app.gateway.admission
-        return admission._running, len(admission._line)
+        return admission._running, len(admission._queue)
 
     async def places_become(self, running: int, waiting: int) -> None:
         async with asyncio.timeout(SECONDS):

@@ -16,7 +16,7 @@ from tests.remote.remote_tools import waiting_once
 from windlass.gateway.app import App
 from windlass.gateway.config.key_hashes import new_key
 from windlass.gateway.limits import fleet
-from windlass.gateway.limits.fleet import FleetTally
+from windlass.gateway.limits.fleet import FleetCounter
 from windlass.gateway.observe.tracing import Tracing
 from windlass.messaging.embedded import NatsServer
 from windlass.testing import Gate, call, slow
@@ -30,7 +30,7 @@ Open = Callable[..., App]
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine NATS may seem to be away."""
-    monkeypatch.setattr(fleet, "PATIENCE", 60.0)
+    monkeypatch.setattr(fleet, "NATS_TIMEOUT", 60.0)
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ async def let_in(app: App, secret: str = "") -> Answer:
     return answer
 
 
-def tally_of(app: App) -> FleetTally:
-    assert isinstance(app.gateway._tally, FleetTally)
-    return app.gateway._tally
+def counter_of(app: App) -> FleetCounter:
+    assert isinstance(app.gateway._counter, FleetCounter)
+    return app.gateway._counter
 
 
 async def test_the_runs_of_a_key_count_at_every_gateway(open_gateway: Open) -> None:
@@ -101,7 +101,7 @@ async def test_the_requests_of_a_key_count_at_every_gateway(open_gateway: Open) 
 async def test_a_request_without_limits_asks_nobody(open_gateway: Open) -> None:
     app = open_gateway(["Hi."], [limited_key(SECRET)])
     assert (await ask(app, SECRET)).status == 200
-    assert tally_of(app)._task is None
+    assert counter_of(app)._task is None
 
 
 async def test_the_places_of_a_gateway_that_was_killed_come_back(

@@ -459,18 +459,18 @@ def test_the_limits_of_gateways_that_were_forked_after_they_were_made_count_for_
         """
         import asyncio
         from windlass.gateway.config import RunsConfig
-        from windlass.gateway.limits.fleet import fleet_tally
+        from windlass.gateway.limits.fleet import fleet_counter
         from windlass.runs.jetstream import JetStreamLog
 
         log = JetStreamLog(path)
-        tally = fleet_tally(RunsConfig(nats=(path,)), log)
+        counter = fleet_counter(RunsConfig(nats=(path,)), log)
         taken, tried = Signal(), Signal()
 
         async def take(wait, then):
             await asyncio.to_thread(wait)
-            said(await tally.take("x", 1))
+            said(await counter.acquire("x", 1))
             await asyncio.to_thread(then)  # its lease is kept meanwhile
-            await tally.aclose()
+            await counter.aclose()
             await log.aclose()
 
         def first():

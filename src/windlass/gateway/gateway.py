@@ -15,8 +15,7 @@ from windlass.gateway.config.executors import load_executor, made_executor
 from windlass.gateway.http.context import Exchange, Receive, disconnected
 from windlass.gateway.http.errors import SHUTTING_DOWN, Refused
 from windlass.gateway.http.keys import KeyRing
-from windlass.gateway.limits.admission import Admission
-from windlass.gateway.limits.counters import LocalTally, Tally
+from windlass.gateway.limits.admission import Admission, LimitCounter, LocalCounter
 from windlass.gateway.models.registry import Catalog
 from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.observe.access_log import AccessLog
@@ -106,8 +105,8 @@ class Gateway:
         self.catalog.servers.on_tools = self.metrics.add_tools
         self.hand_calls = HandCalls(self.metrics, executor)
         self.summaries = Summaries()
-        self._tally = self._tally_of_limits()
-        self.admission = Admission(config.limits, self.metrics.refused, self._tally)
+        self._counter = self._limit_counter()
+        self.admission = Admission(config.limits, self.metrics.refused, self._counter)
         self.access_log = AccessLog() if config.server.access_log else None
         content = config.server.log_content
         self._tracing = tracing or tracing_from(environ, content=content)
@@ -270,7 +269,7 @@ class Gateway:
         await self.sessions.aclose()
         if self._tracing is not None:
             await self._tracing.aclose()
-        await self._tally.aclose()
+        await self._counter.aclose()
         if self.durable is not None:
             await self.durable.aclose()
 
@@ -302,13 +301,13 @@ class Gateway:
         kept = given or run_log(self.config)
         return None if kept is None else DurableRuns(kept, self.config.runs)
 
-    def _tally_of_limits(self) -> Tally:
+    def _limit_counter(self) -> LimitCounter:
         runs = self.config.runs
         if self.durable is None or not runs.nats:
-            return LocalTally()
-        from windlass.gateway.limits.fleet import fleet_tally
+            return LocalCounter()
+        from windlass.gateway.limits.fleet import fleet_counter
 
-        return fleet_tally(runs, self.durable.log)
+        return fleet_counter(runs, self.durable.log)
 
     def _take_in(self, run: GatewayRun) -> None:
         """A run that was begun elsewhere counts here, and is observed, like any other."""
@@ -316,7 +315,7 @@ class Gateway:
         self._observe(run, served)
         if served is not None:
             key = next((key for key in self.config.keys if key.name == run.owner), None)
-            leave = self.admission.hold(key, served.config)
+            leave = self.admission.force_enter(key, served.config)
             run.task.add_done_callback(lambda _: leave())
 
     def _observe(

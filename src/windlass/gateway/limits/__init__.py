@@ -1,1 +1,1 @@
-"""Who may start a run now: rates and numbers, for one gateway or a fleet."""
+"""Rate limits and run limits, for one gateway or a fleet."""

@@ -1,53 +1,132 @@
-"""Who may start a run now: rates and numbers, for each key, each model and the whole gateway."""
+"""Which requests may start a run now: rate limits, limits on active runs, and the waiting queue."""
 
 import asyncio
+import time
 from asyncio import FIRST_COMPLETED
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
 from windlass.gateway.http.context import ClientGone
 from windlass.gateway.http.errors import Refused
-from windlass.gateway.limits.counters import LocalTally, Tally
 from windlass.wires.errors import Problem
 
-__all__ = ["Admission"]
+MINUTE_SECONDS = 60.0
+RETRY_AFTER_SECONDS = 1.0
+"""The `Retry-After` of a refusal whose end cannot be predicted."""
 
-RETRY_SOON = 1.0
+
+class LimitCounter(Protocol):
+    """Counts requests and active runs, by the name of what is limited: a key or a model."""
+
+    async def spend(self, name: str, per_minute: int) -> float:
+        """Counts a request and returns 0, or returns the seconds until one is allowed."""
+        ...
+
+    async def acquire(self, name: str, limit: int) -> bool:
+        """Takes a slot if fewer than `limit` are taken."""
+        ...
+
+    def force_acquire(self, name: str) -> None:
+        """Takes a slot even if all are taken."""
+        ...
+
+    def release(self, name: str) -> None:
+        """Releases a slot that `acquire` or `force_acquire` took."""
+        ...
+
+    async def aclose(self) -> None: ...
 
 
-class _Limit(NamedTuple):
-    """How many runs something may have at once."""
+class TokenBucket(Struct, frozen=True):
+    """The requests left of a rate per minute, at one point in time. Pure."""
+
+    left: float
+    at: float
+
+    def spend(self, count: int, per_minute: int, now: float) -> "tuple[TokenBucket, int, float]":
+        """Spends up to `count` requests.
+
+        Returns the new bucket, the number spent, and the seconds until the next is available.
+        """
+        # Clocks of a fleet differ: ignore time that runs backwards or is ahead by over a minute.
+        since = now if self.at > now + MINUTE_SECONDS else self.at
+        refill = max(0.0, now - since) * per_minute / MINUTE_SECONDS
+        left = min(float(per_minute), self.left + refill)
+        then = max(now, since)
+        spent = min(count, int(left))
+        left -= spent
+        return TokenBucket(left, then), spent, max(0.0, 1 - left) * MINUTE_SECONDS / per_minute
+
+
+class LocalCounter:
+    """Counts the requests and runs of this process."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._buckets: dict[str, TokenBucket] = {}
+        self.slots: Counter[str] = Counter()
+        """The number of slots taken, by name; names without any are removed."""
+
+    async def spend(self, name: str, per_minute: int) -> float:
+        now = self._clock()
+        bucket = self._buckets.get(name) or TokenBucket(per_minute, now)
+        self._buckets[name], spent, seconds = bucket.spend(1, per_minute, now)
+        return 0.0 if spent else seconds
+
+    async def acquire(self, name: str, limit: int) -> bool:
+        if self.slots[name] >= limit:
+            return False
+        self.force_acquire(name)
+        return True
+
+    def force_acquire(self, name: str) -> None:
+        self.slots[name] += 1
+
+    def release(self, name: str) -> None:
+        self.slots[name] -= 1
+        if not self.slots[name]:
+            del self.slots[name]
+
+    async def aclose(self) -> None:
+        pass
+
+
+class _RunLimit(NamedTuple):
+    """The maximum number of active runs of a key or a model."""
 
     name: str
-    most: int
-    who: str
+    max_runs: int
+    subject: str
 
 
 class Admission:
-    """Lets runs in. Those that find the gateway full wait in a line, in order, for a time.
+    """Admits runs. While the gateway is full, runs wait in a queue, in order, up to a timeout.
 
-    What keys and models may do is counted by the `tally`, which may be a fleet's. The line, and the
-    number of runs that this process takes on, are its own.
+    The `counter` counts the requests and runs of keys and models, possibly for a whole fleet. The
+    queue and the total number of active runs belong to this process.
     """
 
     def __init__(
         self,
         limits: LimitsConfig,
         refused: Callable[[str], None],
-        tally: Tally | None = None,
+        counter: LimitCounter | None = None,
     ) -> None:
+        """`refused` is called with the reason of each refusal."""
         self._limits, self._refused = limits, refused
-        self._tally: Tally = tally or LocalTally()
+        self._counter: LimitCounter = counter or LocalCounter()
         self._running = 0
-        self._line: deque[asyncio.Future[None]] = deque()
+        self._queue: deque[asyncio.Future[None]] = deque()
 
     async def count(self, key: KeyConfig | None) -> None:
-        """Counts a request of this key. Raises `Refused` (429) when there are too many."""
+        """Counts a request of this key. Raises `Refused` (429) if it exceeds the key's rate."""
         if key is None or key.requests_per_minute is None:
             return
-        if seconds := await self._tally.spend(f"key {key.name}", key.requests_per_minute):
+        if seconds := await self._counter.spend(f"key {key.name}", key.requests_per_minute):
             message = f"This key may make {key.requests_per_minute} requests a minute."
             raise self._refusal("rate_limit", Problem(429, message, "rate_limit_exceeded"), seconds)
 
@@ -57,49 +136,50 @@ class Admission:
         model: ModelConfig,
         gone: Callable[[], Coroutine[Any, Any, None]],
     ) -> Callable[[], None]:
-        """Waits for a place and returns the call that gives it back.
+        """Waits for a slot and returns the function that releases it.
 
-        `gone` ends when the client has left, and is asked only where there is a line to leave.
-        Raises `Refused`, and `ClientGone`.
+        `gone` returns when the client has disconnected; it is called only if the run must queue.
+        Raises `Refused` and `ClientGone`.
         """
-        held: list[str] = []
+        acquired: list[str] = []
         try:
-            # Counted while they wait, too: a line is not a way around one's own limit.
+            # Queued runs count too: otherwise a key could exceed its limit by queueing.
             for limit in _limits_of(key, model):
-                if not await self._tally.take(limit.name, limit.most):
+                if not await self._counter.acquire(limit.name, limit.max_runs):
                     raise self._too_many(limit)
-                held.append(limit.name)
+                acquired.append(limit.name)
             if self._running < self._limits.max_running:
                 self._running += 1
             else:
-                await self._stand_in_line(gone)
+                await self._wait_in_queue(gone)
         except BaseException:
-            self._give_back(held)
+            self._release(acquired)
             raise
-        return lambda: self._leave(held)
+        return lambda: self._leave(acquired)
 
-    def hold(self, key: KeyConfig | None, model: ModelConfig) -> Callable[[], None]:
-        """A place for a run that was begun elsewhere: it counts, and is never refused.
+    def force_enter(self, key: KeyConfig | None, model: ModelConfig) -> Callable[[], None]:
+        """Takes a slot for a resumed run, which is counted and never refused.
 
-        Returns the call that gives it back.
+        Returns the function that releases the slot.
         """
-        held = [limit.name for limit in _limits_of(key, model)]
-        for name in held:
-            self._tally.hold(name)
+        acquired = [limit.name for limit in _limits_of(key, model)]
+        for name in acquired:
+            self._counter.force_acquire(name)
         self._running += 1
-        return lambda: self._leave(held)
+        return lambda: self._leave(acquired)
 
-    def _too_many(self, limit: _Limit) -> Refused:
-        message = f"{limit.who} may have {limit.most} runs at once, and they are running."
-        return self._refusal("concurrency", Problem(429, message, "too_many_runs"), RETRY_SOON)
+    def _too_many(self, limit: _RunLimit) -> Refused:
+        message = f"{limit.subject} already has {limit.max_runs} active runs, which is its limit."
+        problem = Problem(429, message, "too_many_runs")
+        return self._refusal("concurrency", problem, RETRY_AFTER_SECONDS)
 
-    async def _stand_in_line(self, gone: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if len(self._line) >= self._limits.max_queued:
-            problem = Problem(503, "The gateway is full, and so is its line.", "overloaded")
-            raise self._refusal("queue_full", problem, RETRY_SOON)
+    async def _wait_in_queue(self, gone: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if len(self._queue) >= self._limits.max_queued:
+            problem = Problem(503, "The gateway is full, and so is its queue.", "overloaded")
+            raise self._refusal("queue_full", problem, RETRY_AFTER_SECONDS)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         leaving = asyncio.create_task(gone())
-        self._line.append(turn)
+        self._queue.append(turn)
         entered = False
         try:
             seconds = self._limits.queue_timeout
@@ -108,31 +188,36 @@ class Admission:
         finally:
             leaving.cancel()
             if not entered:
-                self._step_out(turn)
+                self._leave_queue(turn)
         if leaving.done():
             raise ClientGone
         if not entered:
-            problem = Problem(503, "The gateway is full; no place came free in time.", "overloaded")
-            raise self._refusal("queue_timeout", problem, RETRY_SOON)
+            problem = Problem(
+                503, "The gateway is full; no run ended before the queue timeout.", "overloaded"
+            )
+            raise self._refusal("queue_timeout", problem, RETRY_AFTER_SECONDS)
 
-    def _step_out(self, turn: asyncio.Future[None]) -> None:
+    def _leave_queue(self, turn: asyncio.Future[None]) -> None:
         if turn.done():
-            self._pass_on()  # the place came in the moment of giving up
+            self._pass_on()  # the slot came at the moment of giving up
         else:
-            self._line.remove(turn)
+            self._queue.remove(turn)
 
-    def _leave(self, held: Iterable[str]) -> None:
-        self._give_back(held)
+    def _leave(self, acquired: Iterable[str]) -> None:
+        self._release(acquired)
         self._pass_on()
 
-    def _give_back(self, held: Iterable[str]) -> None:
-        for name in held:
-            self._tally.give_back(name)
+    def _release(self, acquired: Iterable[str]) -> None:
+        for name in acquired:
+            self._counter.release(name)
 
     def _pass_on(self) -> None:
-        """Gives a place to the first in the line, or back; of those that were too many, back."""
-        if self._line and self._running <= self._limits.max_running:
-            self._line.popleft().set_result(None)
+        """Passes a slot to the first run in the queue.
+
+        Drops the slot if no run waits, or if resumed runs exceed the limit.
+        """
+        if self._queue and self._running <= self._limits.max_running:
+            self._queue.popleft().set_result(None)
         else:
             self._running -= 1
 
@@ -141,11 +226,11 @@ class Admission:
         return Refused(Problem(problem.status, problem.message, problem.code, retry_after=seconds))
 
 
-def _limits_of(key: KeyConfig | None, model: ModelConfig) -> list[_Limit]:
-    """Those that there are: what has no limit is not counted."""
-    limits: list[_Limit] = []
+def _limits_of(key: KeyConfig | None, model: ModelConfig) -> list[_RunLimit]:
+    """The configured limits on active runs."""
+    limits: list[_RunLimit] = []
     if key is not None and key.max_running is not None:
-        limits.append(_Limit(f"key {key.name}", key.max_running, "This key"))
+        limits.append(_RunLimit(f"key {key.name}", key.max_running, "This key"))
     if model.max_running is not None:
-        limits.append(_Limit(f"model {model.name}", model.max_running, "This model"))
+        limits.append(_RunLimit(f"model {model.name}", model.max_running, "This model"))
     return limits

@@ -16,7 +16,7 @@ from nats.js.errors import BucketNotFoundError
 from nats.js.kv import KeyValue
 
 from windlass.gateway.limits import fleet
-from windlass.gateway.limits.fleet import FleetTally
+from windlass.gateway.limits.fleet import FleetCounter
 from windlass.messaging.connection import Connection, connect
 from windlass.messaging.embedded import NatsServer
 from windlass.runs.jetstream.streams import LEASES
@@ -62,45 +62,45 @@ class Clock:
 
 
 class Fleet:
-    """Gateways' tallies by their numbers, and what becomes of the gateways."""
+    """Gateways' counters by their numbers, and what becomes of the gateways."""
 
     def __init__(self, url: str, leases: Leases) -> None:
         self._url, self._leases = url, leases
         self.clock = Clock()
-        self.made: list[FleetTally] = []
+        self.made: list[FleetCounter] = []
 
-    def gateway(self) -> FleetTally:
+    def gateway(self) -> FleetCounter:
         keeper = f"keeper-{secrets.token_hex(8)}"
-        tally = FleetTally(
+        counter = FleetCounter(
             self._url,
             keeper,
             lambda: self._leases.begin(keeper),
             clock=self.clock,
             reconnect_time_wait=0.02,
         )
-        self.made.append(tally)
-        return tally
+        self.made.append(counter)
+        return counter
 
-    async def dies(self, tally: FleetTally) -> None:
+    async def dies(self, counter: FleetCounter) -> None:
         """As after `kill -9`: it gives nothing back, and its lease runs out."""
-        await tally.aclose()
-        await self._leases.end(tally._keeper)
+        await counter.aclose()
+        await self._leases.end(counter._keeper)
 
-    async def falls_asleep(self, tally: FleetTally) -> None:
-        await self._leases.end(tally._keeper)
+    async def falls_asleep(self, counter: FleetCounter) -> None:
+        await self._leases.end(counter._keeper)
 
-    async def wakes(self, tally: FleetTally) -> None:
-        await self._leases.begin(tally._keeper)
+    async def wakes(self, counter: FleetCounter) -> None:
+        await self._leases.begin(counter._keeper)
 
     async def aclose(self) -> None:
-        for tally in self.made:
-            await tally.aclose()
+        for counter in self.made:
+            await counter.aclose()
 
 
-async def written(*tallies: FleetTally) -> None:
+async def written(*counters: FleetCounter) -> None:
     """Waits until the others can know what these hold."""
-    for tally in tallies:
-        await until(lambda tally=tally: not tally._unwritten)
+    for counter in counters:
+        await until(lambda counter=counter: not counter._unwritten)
 
 
 async def until(happened: Callable[[], bool]) -> None:
@@ -112,7 +112,7 @@ async def until(happened: Callable[[], bool]) -> None:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine NATS may seem to be away."""
-    monkeypatch.setattr(fleet, "PATIENCE", 60.0)
+    monkeypatch.setattr(fleet, "NATS_TIMEOUT", 60.0)
 
 
 @pytest.fixture(scope="module")
@@ -140,64 +140,64 @@ def name() -> str:
 
 async def test_places_are_those_of_all_gateways(gateways: Fleet, name: str) -> None:
     one, other = gateways.gateway(), gateways.gateway()
-    assert await one.take(name, 2)
-    assert await other.take(name, 2)
-    assert not await one.take(name, 2)
-    assert not await other.take(name, 2)
-    one.give_back(name)
+    assert await one.acquire(name, 2)
+    assert await other.acquire(name, 2)
+    assert not await one.acquire(name, 2)
+    assert not await other.acquire(name, 2)
+    one.release(name)
     await written(one)
-    assert await other.take(name, 2)
-    assert not await one.take(name, 2)
+    assert await other.acquire(name, 2)
+    assert not await one.acquire(name, 2)
 
 
 async def test_of_many_that_ask_at_once_as_many_get_a_place_as_there_are(
     gateways: Fleet, name: str
 ) -> None:
-    tallies = [gateways.gateway() for _ in range(4)]
-    asked = [tally.take(name, 7) for _ in range(5) for tally in tallies]
+    counters = [gateways.gateway() for _ in range(4)]
+    asked = [counter.acquire(name, 7) for _ in range(5) for counter in counters]
     assert sum(await asyncio.gather(*asked)) == 7
 
 
 async def test_the_places_of_a_gateway_that_is_gone_come_back(gateways: Fleet, name: str) -> None:
     gone, stays, other = (gateways.gateway() for _ in range(3))
-    assert [await gone.take(name, 3) for _ in range(2)] == [True, True]
-    assert await stays.take(name, 3)
-    assert not await other.take(name, 3)
+    assert [await gone.acquire(name, 3) for _ in range(2)] == [True, True]
+    assert await stays.acquire(name, 3)
+    assert not await other.acquire(name, 3)
     await gateways.dies(gone)
-    assert [await other.take(name, 3) for _ in range(3)] == [True, True, False]
+    assert [await other.acquire(name, 3) for _ in range(3)] == [True, True, False]
 
 
 async def test_a_gateway_that_was_taken_for_dead_has_its_places_again(
     gateways: Fleet, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(fleet, "VERIFY_SECONDS", 0.02)
     sleeper, other = gateways.gateway(), gateways.gateway()
-    assert await sleeper.take(name, 1)
+    assert await sleeper.acquire(name, 1)
     await gateways.falls_asleep(sleeper)
-    assert await other.take(name, 1)
-    other.give_back(name)
+    assert await other.acquire(name, 1)
+    other.release(name)
     await written(other)
     await gateways.wakes(sleeper)
     async with asyncio.timeout(SECONDS):
-        while await other.take(name, 1):
-            other.give_back(name)
+        while await other.acquire(name, 1):
+            other.release(name)
             await written(other)
-    sleeper.give_back(name)
+    sleeper.release(name)
     await written(sleeper)
-    assert await other.take(name, 1)
+    assert await other.acquire(name, 1)
 
 
 async def test_a_place_that_is_held_counts_and_needs_no_room(gateways: Fleet, name: str) -> None:
     one, other = gateways.gateway(), gateways.gateway()
-    assert await one.take(name, 1)
-    other.hold(name)
+    assert await one.acquire(name, 1)
+    other.force_acquire(name)
     await written(other)
-    one.give_back(name)
+    one.release(name)
     await written(one)
-    assert not await one.take(name, 1)
-    other.give_back(name)
+    assert not await one.acquire(name, 1)
+    other.release(name)
     await written(other)
-    assert await one.take(name, 1)
+    assert await one.acquire(name, 1)
 
 
 async def test_who_is_cancelled_while_asking_leaves_no_place_taken(
@@ -214,18 +214,18 @@ async def test_who_is_cancelled_while_asking_leaves_no_place_taken(
         return revision
 
     one._entries.bucket.update = cancelled_when_written
-    asking = asyncio.create_task(one.take(name, 1))
+    asking = asyncio.create_task(one.acquire(name, 1))
     await asyncio.wait([asking])
     assert asking.cancelled()
     one._entries.bucket.update = update
     await written(one)
-    assert await other.take(name, 1)
+    assert await other.acquire(name, 1)
 
 
 async def test_a_write_that_nobody_knows_the_end_of_leaves_no_place_taken(
     gateways: Fleet, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(fleet, "RETRY_SECONDS", 0.02)
     one, other = gateways.gateway(), gateways.gateway()
     await one.spend(name, 1)
     update = one._entries.bucket.update
@@ -236,31 +236,31 @@ async def test_a_write_that_nobody_knows_the_end_of_leaves_no_place_taken(
         raise TimeoutError
 
     one._entries.bucket.update = not_answered
-    asking = asyncio.create_task(one.take(name, 1))
+    asking = asyncio.create_task(one.acquire(name, 1))
     await asyncio.wait([asking])
     await until(lambda: not one._away)
     await written(one)
-    assert await other.take(name, 1)
+    assert await other.acquire(name, 1)
 
 
 async def test_a_keeper_of_the_numbers_that_has_ended_is_followed_by_another(
     gateways: Fleet, name: str
 ) -> None:
     one, other = gateways.gateway(), gateways.gateway()
-    assert await one.take(name, 1)
+    assert await one.acquire(name, 1)
     assert one._task is not None
     one._task.cancel()
     await asyncio.wait([one._task])
-    one.give_back(name)
+    one.release(name)
     await written(one)
-    assert await other.take(name, 1)
+    assert await other.acquire(name, 1)
 
 
 async def test_a_rate_is_that_of_all_gateways(gateways: Fleet, name: str) -> None:
     one, other = gateways.gateway(), gateways.gateway()
-    spent = [await tally.spend(name, 4) for tally in (one, other) * 2]
+    spent = [await counter.spend(name, 4) for counter in (one, other) * 2]
     assert spent == [0.0] * 4
-    assert [await tally.spend(name, 4) for tally in (one, other)] == [15.0, 15.0]
+    assert [await counter.spend(name, 4) for counter in (one, other)] == [15.0, 15.0]
     gateways.clock.now += 15
     assert await other.spend(name, 4) == 0.0
     assert await one.spend(name, 4) == 15.0
@@ -269,8 +269,8 @@ async def test_a_rate_is_that_of_all_gateways(gateways: Fleet, name: str) -> Non
 async def test_of_many_requests_at_once_a_rate_lets_its_number_through(
     gateways: Fleet, name: str
 ) -> None:
-    tallies = [gateways.gateway() for _ in range(3)]
-    waits = await asyncio.gather(*(each.spend(name, 10) for _ in range(10) for each in tallies))
+    counters = [gateways.gateway() for _ in range(3)]
+    waits = await asyncio.gather(*(each.spend(name, 10) for _ in range(10) for each in counters))
     assert sum(wait == 0 for wait in waits) == 10
 
 
@@ -279,49 +279,49 @@ async def test_an_entry_that_cannot_be_read_begins_anew(gateways: Fleet, name: s
     await one.spend(name, 1)
     for key in (name, f"rate {name}"):
         await one._entries.bucket.put(one._entry(key)._key, b"not JSON")
-    assert await one.take(name, 1)
+    assert await one.acquire(name, 1)
     assert await gateways.gateway().spend(name, 1) == 0.0
 
 
 async def test_while_nats_is_away_each_gateway_counts_for_itself_and_then_together_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(fleet, "AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(fleet, "RETRY_SECONDS", 0.02)
     caplog.set_level(logging.INFO, "windlass.gateway")
     async with NatsServer(store=tmp_path) as server:
         url, port = server.url, int(server.url.rpartition(":")[2])
         leases = await Leases.at(url)
         gateways = Fleet(url, leases)
         one, other = gateways.gateway(), gateways.gateway()
-        assert await one.take("x", 1)
+        assert await one.acquire("x", 1)
         assert await one.spend("x", 1) == 0.0
-        assert not await other.take("x", 1)
+        assert not await other.acquire("x", 1)
         assert await other.spend("x", 1) > 0
-        for tally in (one, other):
-            tally._entries.bucket._js._timeout = 0.1
-    assert await other.take("x", 1)
+        for counter in (one, other):
+            counter._entries.bucket._js._timeout = 0.1
+    assert await other.acquire("x", 1)
     assert await other.spend("x", 1) == 0.0
     assert await other.spend("x", 1) > 0
-    assert not await other.take("x", 1)
-    assert await other.take("y", 1)
-    one.give_back("x")
-    assert await one.take("x", 1)
+    assert not await other.acquire("x", 1)
+    assert await other.acquire("y", 1)
+    one.release("x")
+    assert await one.acquire("x", 1)
     said = [record.message for record in caplog.records]
     assert len([each for each in said if each.startswith("NATS is away")]) == 2
     async with NatsServer(store=tmp_path, port=port):
         await until(lambda: not (one._away or other._away))
         await written(one, other)
         third = gateways.gateway()
-        assert [await third.take("x", 3) for _ in range(2)] == [True, False]
-        assert not await third.take("y", 1)
-        third.give_back("x")
+        assert [await third.acquire("x", 3) for _ in range(2)] == [True, False]
+        assert not await third.acquire("y", 1)
+        third.release("x")
         await written(third)
-        other.give_back("x")
+        other.release("x")
         await written(other)
-        assert not await other.take("x", 1)
-        one.give_back("x")
+        assert not await other.acquire("x", 1)
+        one.release("x")
         await written(one)
-        assert await other.take("x", 1)
+        assert await other.acquire("x", 1)
         await gateways.aclose()
         await leases.aclose()
 
@@ -330,10 +330,10 @@ async def test_a_nats_that_was_never_there_stops_nobody(monkeypatch: pytest.Monk
     async def live() -> None:
         pass
 
-    monkeypatch.setattr(fleet, "PATIENCE", 0.05)
-    tally = FleetTally("nats://127.0.0.1:1", "keeper-x", live)
-    assert [await tally.take("x", 1) for _ in range(2)] == [True, False]
-    await tally.aclose()
+    monkeypatch.setattr(fleet, "NATS_TIMEOUT", 0.05)
+    counter = FleetCounter("nats://127.0.0.1:1", "keeper-x", live)
+    assert [await counter.acquire("x", 1) for _ in range(2)] == [True, False]
+    await counter.aclose()
 
 
 NAMES = ("a", "b")
@@ -351,7 +351,7 @@ class Places(RuleBasedStateMachine):
         self.leases = self.runner.run(Leases.at(self.server.url))
         self.fleet = Fleet(self.server.url, self.leases)
         self.names = [f"{name} {secrets.token_hex(8)}" for name in NAMES]
-        self.held: dict[FleetTally, list[str]] = {}
+        self.held: dict[FleetCounter, list[str]] = {}
         self.joins()
         self.joins()
 
@@ -368,46 +368,46 @@ class Places(RuleBasedStateMachine):
     @precondition(lambda self: len(self.held) > 1)
     @rule(who=st.integers(0, 3))
     def dies(self, who: int) -> None:
-        tally = list(self.held)[who % len(self.held)]
-        self.runner.run(self.fleet.dies(tally))
-        del self.held[tally]
+        counter = list(self.held)[who % len(self.held)]
+        self.runner.run(self.fleet.dies(counter))
+        del self.held[counter]
 
     @rule(asked=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1)), max_size=6))
     def ask_at_once(self, asked: list[tuple[int, int]]) -> None:
-        tallies = list(self.held)
-        who = [(tallies[each % len(tallies)], self.names[name]) for each, name in asked]
+        counters = list(self.held)
+        who = [(counters[each % len(counters)], self.names[name]) for each, name in asked]
         before = {name: self._taken(name) for name in self.names}
 
         async def ask() -> list[bool]:
-            return await asyncio.gather(*(tally.take(name, MOST) for tally, name in who))
+            return await asyncio.gather(*(counter.acquire(name, MOST) for counter, name in who))
 
-        for (tally, name), taken in zip(who, self.runner.run(ask()), strict=True):
+        for (counter, name), taken in zip(who, self.runner.run(ask()), strict=True):
             if taken:
-                self.held[tally].append(name)
+                self.held[counter].append(name)
         for name in self.names:
             wanted = before[name] + sum(each == name for _, each in who)
             assert self._taken(name) == max(before[name], min(MOST, wanted))
 
     @rule(who=st.integers(0, 3), name=st.integers(0, 1))
     def takes_up(self, who: int, name: int) -> None:
-        tally = list(self.held)[who % len(self.held)]
+        counter = list(self.held)[who % len(self.held)]
 
         async def hold() -> None:
-            tally.hold(self.names[name])
-            await written(tally)
+            counter.force_acquire(self.names[name])
+            await written(counter)
 
         self.runner.run(hold())
-        self.held[tally].append(self.names[name])
+        self.held[counter].append(self.names[name])
 
     @rule(ends=st.lists(st.integers(0, 20), min_size=1, max_size=4))
     def give_back(self, ends: list[int]) -> None:
         async def give() -> None:
             for number in ends:
-                places = [(tally, n) for tally in self.held for n in self.held[tally]]
+                places = [(counter, n) for counter in self.held for n in self.held[counter]]
                 if places:
-                    tally, name = places[number % len(places)]
-                    self.held[tally].remove(name)
-                    tally.give_back(name)
+                    counter, name = places[number % len(places)]
+                    self.held[counter].remove(name)
+                    counter.release(name)
             await written(*self.held)
 
         self.runner.run(give())

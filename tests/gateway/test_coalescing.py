@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from windlass.gateway.limits.coalescing import Desk
+from windlass.gateway.limits.fleet import Coalescer
 
 
 class Counter:
@@ -16,7 +16,7 @@ class Counter:
         self.unwanted: list[int] = []
         self.failure: Exception | None = None
         self.open = asyncio.Event()
-        self.desk = Desk(self._serve, self.unwanted.append)
+        self.coalescer = Coalescer(self._serve, self.unwanted.append)
         self._next = 0
 
     async def _serve(self, many: int) -> Sequence[int]:
@@ -28,7 +28,7 @@ class Counter:
         return range(self._next - many + 1, self._next + 1)
 
     async def asked(self, many: int) -> list[asyncio.Task[int]]:
-        tasks = [asyncio.create_task(self.desk.ask()) for _ in range(many)]
+        tasks = [asyncio.create_task(self.coalescer.request()) for _ in range(many)]
         await settle()
         return tasks
 
@@ -44,7 +44,7 @@ async def test_those_who_come_while_one_is_served_are_served_together() -> None:
     counter.open.set()
     assert await asyncio.gather(*first, *rest) == [1, 2, 3, 4, 5, 6]
     assert counter.batches == [1, 5]
-    assert await counter.desk.ask() == 7
+    assert await counter.coalescer.request() == 7
 
 
 async def test_the_answer_of_one_who_has_gone_away_is_given_back() -> None:
@@ -78,4 +78,4 @@ async def test_a_failure_is_told_to_those_who_asked_and_to_nobody_else() -> None
         with pytest.raises(ValueError, match="no"):
             await each
     counter.failure = None
-    assert await counter.desk.ask() == 1
+    assert await counter.coalescer.request() == 1
