@@ -1,4 +1,4 @@
-"""Who may start a run: rates, numbers and the line, without a clock that really goes."""
+"""Who may start a run: rates, numbers and the queue, without a clock that really goes."""
 
 import asyncio
 import itertools
@@ -21,7 +21,7 @@ MODEL = ModelConfig(name="m", target="openai/m")
 
 
 class Clock:
-    """Stands still until it is moved."""
+    """Changes only when a test sets it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -46,7 +46,7 @@ async def test_a_rate_allows_its_number_at_once_and_then_one_at_a_time() -> None
     assert await counter.spend("x", 60) > 0
 
 
-async def test_a_rate_does_not_save_up_more_than_a_minute_of_itself() -> None:
+async def test_a_rate_saves_up_at_most_one_minute() -> None:
     clock = Clock()
     counter = LocalCounter(clock)
     await counter.spend("x", 2)
@@ -68,7 +68,7 @@ async def test_asking_too_early_does_not_make_the_wait_longer() -> None:
     skews=st.lists(st.floats(-5, 5), min_size=1, max_size=4),
     steps=st.lists(st.tuples(st.integers(0, 3), st.floats(0, 20)), max_size=150),
 )
-def test_clocks_that_do_not_agree_never_make_a_rate_larger(
+def test_differing_clocks_never_increase_a_rate(
     per_minute: int, skews: list[float], steps: list[tuple[int, float]]
 ) -> None:
     bucket, now, allowed = TokenBucket(per_minute, 1000.0), 1000.0, 0
@@ -80,7 +80,7 @@ def test_clocks_that_do_not_agree_never_make_a_rate_larger(
     assert allowed <= per_minute + most_elapsed * per_minute / 60 + 1e-6
 
 
-def test_a_clock_that_is_far_ahead_locks_nobody_out() -> None:
+def test_a_clock_that_is_far_ahead_locks_no_client_out() -> None:
     bucket, taken, _ = TokenBucket(1.0, 5000.0).spend(1, 1, 5000.0)
     assert taken == 1
     bucket, taken, wait = bucket.spend(1, 1, 1000.0)
@@ -88,7 +88,7 @@ def test_a_clock_that_is_far_ahead_locks_nobody_out() -> None:
     assert bucket.spend(1, 1, 1060.0)[1] == 1
 
 
-async def test_each_key_has_a_rate_of_its_own() -> None:
+async def test_each_key_has_its_own_rate() -> None:
     refusals: list[str] = []
     admission = Admission(LimitsConfig(), refusals.append, LocalCounter(Clock()))
     await admission.count(key("web", requests_per_minute=1))
@@ -103,8 +103,8 @@ async def test_each_key_has_a_rate_of_its_own() -> None:
     assert refusals == ["rate_limit"]
 
 
-class Line:
-    """An admission, and those who have asked to come in, by number."""
+class Queue:
+    """An admission, and the runs that asked to enter, by number."""
 
     def __init__(self, **limits: Any) -> None:
         self.refusals: list[str] = []
@@ -125,8 +125,8 @@ class Line:
         await settle()
         return number
 
-    async def take_up(self, who: KeyConfig | None = None, model: ModelConfig = MODEL) -> int:
-        """A run that was begun elsewhere."""
+    async def enter_resumed(self, who: KeyConfig | None = None, model: ModelConfig = MODEL) -> int:
+        """A run that another process started."""
         number = next(self._numbers)
 
         async def held() -> Callable[[], None]:
@@ -156,121 +156,127 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_those_in_the_line_come_in_by_order() -> None:
-    line = Line(max_running=1)
-    first, second, third = await line.ask(), await line.ask(), await line.ask()
-    assert [line.is_in(each) for each in (first, second, third)] == [True, False, False]
-    await line.end(first)
-    assert [line.is_in(each) for each in (second, third)] == [True, False]
-    late = await line.ask()
-    await line.end(second)
-    assert [line.is_in(each) for each in (third, late)] == [True, False]
-    await line.end(third)
-    assert line.is_in(late)
+async def test_queued_runs_enter_in_order() -> None:
+    queue = Queue(max_running=1)
+    first, second, third = await queue.ask(), await queue.ask(), await queue.ask()
+    assert [queue.is_in(each) for each in (first, second, third)] == [True, False, False]
+    await queue.end(first)
+    assert [queue.is_in(each) for each in (second, third)] == [True, False]
+    late = await queue.ask()
+    await queue.end(second)
+    assert [queue.is_in(each) for each in (third, late)] == [True, False]
+    await queue.end(third)
+    assert queue.is_in(late)
 
 
-async def test_a_full_line_turns_away() -> None:
-    line = Line(max_running=1, max_queued=1)
-    await line.ask()
-    await line.ask()
-    refused = line.problem(await line.ask())
+async def test_a_full_queue_refuses_runs() -> None:
+    queue = Queue(max_running=1, max_queued=1)
+    await queue.ask()
+    await queue.ask()
+    refused = queue.problem(await queue.ask())
     assert (refused.status, refused.code) == (503, "overloaded")
     assert problem_headers(refused) == [(b"retry-after", b"1")]
-    assert line.refusals == ["queue_full"]
+    assert queue.refusals == ["queue_full"]
 
 
-async def test_who_waits_too_long_is_told_so_and_leaves_the_line() -> None:
-    line = Line(max_running=1, max_queued=1, queue_timeout=0)
-    first = await line.ask()
-    waiting = await line.ask()
-    await asyncio.wait([line.asked[waiting]])
-    assert (line.problem(waiting).status, line.problem(waiting).code) == (503, "overloaded")
-    assert line.refusals == ["queue_timeout"]
-    await line.end(first)
-    assert line.is_in(await line.ask())
+async def test_a_run_that_waits_too_long_is_refused_and_leaves_the_queue() -> None:
+    queue = Queue(max_running=1, max_queued=1, queue_timeout=0)
+    first = await queue.ask()
+    waiting = await queue.ask()
+    await asyncio.wait([queue.asked[waiting]])
+    assert (queue.problem(waiting).status, queue.problem(waiting).code) == (503, "overloaded")
+    assert queue.refusals == ["queue_timeout"]
+    await queue.end(first)
+    assert queue.is_in(await queue.ask())
 
 
-async def test_a_client_that_leaves_the_line_is_not_let_in() -> None:
-    line = Line(max_running=1, max_queued=1)
-    first, second = await line.ask(), await line.ask()
-    line.gone[second].set()
+async def test_a_client_that_leaves_the_queue_does_not_enter() -> None:
+    queue = Queue(max_running=1, max_queued=1)
+    first, second = await queue.ask(), await queue.ask()
+    queue.gone[second].set()
     await settle()
-    assert isinstance(line.asked[second].exception(), ClientGone)
-    third = await line.ask()
-    await line.end(first)
-    assert line.is_in(third)
-    assert line.refusals == []
+    assert isinstance(queue.asked[second].exception(), ClientGone)
+    third = await queue.ask()
+    await queue.end(first)
+    assert queue.is_in(third)
+    assert queue.refusals == []
 
 
 @pytest.mark.parametrize("leaves_first", [True, False])
-async def test_a_place_that_comes_as_its_client_leaves_goes_to_the_next(leaves_first: bool) -> None:
-    line = Line(max_running=1)
-    first, second, third = await line.ask(), await line.ask(), await line.ask()
-    steps = [line.gone[second].set, line.asked[first].result()]
+async def test_a_slot_freed_as_its_client_leaves_goes_to_the_next(
+    leaves_first: bool,
+) -> None:
+    queue = Queue(max_running=1)
+    first, second, third = await queue.ask(), await queue.ask(), await queue.ask()
+    steps = [queue.gone[second].set, queue.asked[first].result()]
     for step in steps if leaves_first else reversed(steps):
         step()
     await settle()
-    assert isinstance(line.asked[second].exception(), ClientGone)
-    assert line.is_in(third)
+    assert isinstance(queue.asked[second].exception(), ClientGone)
+    assert queue.is_in(third)
 
 
 @pytest.mark.parametrize("cancelled_first", [True, False])
-async def test_a_place_that_comes_as_its_request_is_cancelled_goes_to_the_next(
+async def test_a_slot_freed_as_its_request_is_cancelled_goes_to_the_next(
     cancelled_first: bool,
 ) -> None:
-    line = Line(max_running=1)
-    first, second, third = await line.ask(), await line.ask(), await line.ask()
-    steps: list[Callable[[], object]] = [line.asked[second].cancel, line.asked[first].result()]
+    queue = Queue(max_running=1)
+    first, second, third = await queue.ask(), await queue.ask(), await queue.ask()
+    steps: list[Callable[[], object]] = [queue.asked[second].cancel, queue.asked[first].result()]
     for step in steps if cancelled_first else reversed(steps):
         step()
     await settle()
-    assert line.asked[second].cancelled()
-    assert line.is_in(third)
+    assert queue.asked[second].cancelled()
+    assert queue.is_in(third)
 
 
-async def test_a_key_may_have_its_number_of_runs_and_those_that_wait_count() -> None:
-    line = Line(max_running=1)
+async def test_a_key_is_limited_to_its_number_of_runs_including_queued_ones() -> None:
+    queue = Queue(max_running=1)
     web, app = key("web", max_running=2), key("app", max_running=1)
-    first = await line.ask(web)
-    await line.ask(web)
-    refused = line.problem(await line.ask(web))
+    first = await queue.ask(web)
+    await queue.ask(web)
+    refused = queue.problem(await queue.ask(web))
     assert (refused.status, refused.code) == (429, "too_many_runs")
     assert problem_headers(refused) == [(b"retry-after", b"1")]
-    assert not line.asked[await line.ask(app)].done()
-    await line.end(first)
-    assert not line.asked[await line.ask(web)].done()
-    assert line.refusals == ["concurrency"]
+    assert not queue.asked[await queue.ask(app)].done()
+    await queue.end(first)
+    assert not queue.asked[await queue.ask(web)].done()
+    assert queue.refusals == ["concurrency"]
 
 
-async def test_a_model_may_have_its_number_of_runs() -> None:
-    line = Line()
+async def test_a_model_is_limited_to_its_number_of_runs() -> None:
+    queue = Queue()
     small = ModelConfig(name="small", target="openai/s", max_running=1)
-    first = await line.ask(None, small)
-    assert line.problem(await line.ask(None, small)).code == "too_many_runs"
-    assert line.is_in(await line.ask())
-    await line.end(first)
-    assert line.is_in(await line.ask(None, small))
+    first = await queue.ask(None, small)
+    assert queue.problem(await queue.ask(None, small)).code == "too_many_runs"
+    assert queue.is_in(await queue.ask())
+    await queue.end(first)
+    assert queue.is_in(await queue.ask(None, small))
 
 
-async def test_a_run_that_is_taken_up_counts_and_is_never_refused() -> None:
-    line = Line(max_running=1)
+async def test_a_resumed_run_counts_and_is_never_refused() -> None:
+    queue = Queue(max_running=1)
     web, small = key("web", max_running=1), ModelConfig(name="s", target="openai/s", max_running=1)
-    first, taken_up = await line.ask(web, small), await line.take_up(web, small)
-    assert line.is_in(taken_up)
-    await line.end(first)
-    assert line.problem(await line.ask(web)).code == "too_many_runs"
-    assert line.problem(await line.ask(None, small)).code == "too_many_runs"
-    await line.end(taken_up)
-    assert line.is_in(await line.ask(web, small))
+    first, taken_up = await queue.ask(web, small), await queue.enter_resumed(web, small)
+    assert queue.is_in(taken_up)
+    await queue.end(first)
+    assert queue.problem(await queue.ask(web)).code == "too_many_runs"
+    assert queue.problem(await queue.ask(None, small)).code == "too_many_runs"
+    await queue.end(taken_up)
+    assert queue.is_in(await queue.ask(web, small))
 
 
-async def test_the_line_waits_until_runs_that_were_taken_up_have_made_room() -> None:
-    line = Line(max_running=1)
-    one, other, waiting = await line.take_up(), await line.take_up(), await line.ask()
-    await line.end(one)
-    assert not line.is_in(waiting)
-    await line.end(other)
-    assert line.is_in(waiting)
+async def test_the_queue_waits_until_resumed_runs_have_made_room() -> None:
+    queue = Queue(max_running=1)
+    one, other, waiting = (
+        await queue.enter_resumed(),
+        await queue.enter_resumed(),
+        await queue.ask(),
+    )
+    await queue.end(one)
+    assert not queue.is_in(waiting)
+    await queue.end(other)
+    assert queue.is_in(waiting)
 
 
 KEYS = [key("one", max_running=2), key("two", max_running=3), None]
@@ -278,71 +284,71 @@ MODELS = [MODEL, ModelConfig(name="small", target="openai/s", max_running=2)]
 
 
 class Places(RuleBasedStateMachine):
-    """Whatever comes, leaves, is cancelled and ends: nobody's place is lost, and none is made."""
+    """No slot is lost or invented, whichever runs enter, leave, are cancelled or end."""
 
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.line = self.runner.run(self._line())
+        self.queue = self.runner.run(self._queue())
         self.who: dict[int, tuple[KeyConfig | None, ModelConfig]] = {}
         self.ended: set[int] = set()
         self.taken_up: set[int] = set()
 
-    async def _line(self) -> Line:
-        return Line(max_running=3, max_queued=3)
+    async def _queue(self) -> Queue:
+        return Queue(max_running=3, max_queued=3)
 
     def teardown(self) -> None:
         self.runner.run(self._end_all())
-        admission = self.line.admission
+        admission = self.queue.admission
         assert (admission._running, len(admission._queue)) == (0, 0)
-        assert not self.line.counter.slots
+        assert not self.queue.counter.slots
         self.runner.close()
 
     async def _end_all(self) -> None:
-        while left := [each for each in self.line.asked if each not in self.ended]:
+        while left := [each for each in self.queue.asked if each not in self.ended]:
             await settle()
             for number in left:
-                if self.line.asked[number].done():
+                if self.queue.asked[number].done():
                     self.ended.add(number)
-                    if self.line.is_in(number):
-                        await self.line.end(number)
+                    if self.queue.is_in(number):
+                        await self.queue.end(number)
 
     @rule(who=st.sampled_from(KEYS), model=st.sampled_from(MODELS))
     def come(self, who: KeyConfig | None, model: ModelConfig) -> None:
-        number = self.runner.run(self.line.ask(who, model))
+        number = self.runner.run(self.queue.ask(who, model))
         self.who[number] = (who, model)
 
     @rule(who=st.sampled_from(KEYS), model=st.sampled_from(MODELS))
-    def is_taken_up(self, who: KeyConfig | None, model: ModelConfig) -> None:
-        number = self.runner.run(self.line.take_up(who, model))
+    def resumes(self, who: KeyConfig | None, model: ModelConfig) -> None:
+        number = self.runner.run(self.queue.enter_resumed(who, model))
         self.who[number] = (who, model)
         self.taken_up.add(number)
 
-    @precondition(lambda self: self.line.asked)
+    @precondition(lambda self: self.queue.asked)
     @rule(choices=st.lists(st.tuples(st.integers(0), st.sampled_from("gce")), max_size=4))
     def do_at_once(self, choices: list[tuple[int, str]]) -> None:
-        """Goes away, is cancelled, or ends: several before anybody can act on any of it."""
+        """Several runs leave, are cancelled or end within one step of the event loop."""
         self.runner.run(self._do(choices))
 
     async def _do(self, choices: list[tuple[int, str]]) -> None:
-        numbers = list(self.line.asked)
+        numbers = list(self.queue.asked)
         for choice, what in choices:
             number = numbers[choice % len(numbers)]
             if what == "g":
-                self.line.gone[number].set()
+                self.queue.gone[number].set()
             elif what == "c":
-                self.line.asked[number].cancel()
-            elif self.line.is_in(number) and number not in self.ended:
+                self.queue.asked[number].cancel()
+            elif self.queue.is_in(number) and number not in self.ended:
                 self.ended.add(number)
-                self.line.asked[number].result()()
+                self.queue.asked[number].result()()
         await settle()
 
     @invariant()
-    def every_place_is_somebodys(self) -> None:
-        asked = self.line.asked
-        inside = [each for each in asked if self.line.is_in(each) and each not in self.ended]
+    def every_slot_belongs_to_a_run(self) -> None:
+        asked = self.queue.asked
+        inside = [each for each in asked if self.queue.is_in(each) and each not in self.ended]
         waiting = [each for each in asked if not asked[each].done()]
-        admission = self.line.admission
+        admission = self.queue.admission
         assert admission._running == len(inside)
         assert len(set(inside) - self.taken_up) <= 3
         assert len(admission._queue) == len(waiting) <= 3
@@ -351,11 +357,11 @@ class Places(RuleBasedStateMachine):
         if len(held) == len(inside) + len(waiting):
             limited = [f"key {who.name}" for who, _ in held if who]
             limited += [f"model {model.name}" for _, model in held if model.max_running]
-            assert self.line.counter.slots == Counter(limited)
+            assert self.queue.counter.slots == Counter(limited)
 
     @invariant()
-    def only_what_is_expected_is_raised(self) -> None:
-        for task in self.line.asked.values():
+    def only_expected_errors_are_raised(self) -> None:
+        for task in self.queue.asked.values():
             if task.done() and not task.cancelled():
                 assert isinstance(task.exception(), Refused | ClientGone | None)
 

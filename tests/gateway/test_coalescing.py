@@ -1,4 +1,4 @@
-"""Who asks at once is served together, and whoever goes away leaves nothing taken."""
+"""Concurrent requests are served together, and a cancelled one leaves nothing taken."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from windlass.gateway.limits.fleet import Coalescer
 
 
 class Counter:
-    """Serves numbers, when it is let."""
+    """Serves numbers once it is opened."""
 
     def __init__(self) -> None:
         self.batches: list[int] = []
@@ -38,7 +38,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_those_who_come_while_one_is_served_are_served_together() -> None:
+async def test_requests_that_arrive_during_another_are_served_together() -> None:
     counter = Counter()
     first, rest = await counter.asked(1), await counter.asked(5)
     counter.open.set()
@@ -47,7 +47,7 @@ async def test_those_who_come_while_one_is_served_are_served_together() -> None:
     assert await counter.coalescer.request() == 7
 
 
-async def test_the_answer_of_one_who_has_gone_away_is_given_back() -> None:
+async def test_the_answer_of_a_cancelled_request_is_returned_as_unwanted() -> None:
     counter = Counter()
     _, gone, stays = await counter.asked(3)
     gone.cancel()
@@ -57,7 +57,7 @@ async def test_the_answer_of_one_who_has_gone_away_is_given_back() -> None:
 
 
 @pytest.mark.parametrize("steps", range(8))
-async def test_whenever_an_asker_goes_away_its_answer_is_somebodys(steps: int) -> None:
+async def test_an_answer_is_never_lost_whenever_its_request_is_cancelled(steps: int) -> None:
     counter = Counter()
     [asking] = await counter.asked(1)
     counter.open.set()
@@ -69,7 +69,7 @@ async def test_whenever_an_asker_goes_away_its_answer_is_somebodys(steps: int) -
     assert counter.unwanted == ([1] if asking.cancelled() else [])
 
 
-async def test_a_failure_is_told_to_those_who_asked_and_to_nobody_else() -> None:
+async def test_a_failure_is_raised_only_to_the_requests_it_concerns() -> None:
     counter = Counter()
     counter.failure = ValueError("no")
     asked = await counter.asked(2)

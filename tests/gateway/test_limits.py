@@ -1,4 +1,4 @@
-"""How much one request may bring, and how often one may come."""
+"""Limits on the size and the rate of requests."""
 
 import asyncio
 import json
@@ -192,7 +192,7 @@ def sent_until_refused(connection: socket.socket, piece: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("field", ["messages", "tools", "metadata"])
-async def test_json_may_be_so_deep_and_no_deeper(field: str) -> None:
+async def test_json_is_limited_in_depth(field: str) -> None:
     def nested(levels: int) -> dict[str, Any]:
         value: Any = 1
         for _ in range(levels):
@@ -207,7 +207,7 @@ async def test_json_may_be_so_deep_and_no_deeper(field: str) -> None:
         assert allowed.status == 200 or allowed.error["code"] != "too_deep"
 
 
-async def test_a_request_may_bring_so_many_tools() -> None:
+async def test_a_request_is_limited_in_tools() -> None:
     def tools(count: int) -> list[Any]:
         return [{"type": "function", "function": {"name": f"f{each}"}} for each in range(count)]
 
@@ -218,7 +218,7 @@ async def test_a_request_may_bring_so_many_tools() -> None:
         assert refused.error["param"] == "tools"
 
 
-async def test_a_request_may_bring_so_many_messages() -> None:
+async def test_a_request_is_limited_in_messages() -> None:
     async with app_of(max_messages=3) as app:
         assert (await post(app, {**BODY, "messages": BODY["messages"] * 3})).status == 200
         refused = await post(app, {**BODY, "messages": BODY["messages"] * 4})
@@ -226,7 +226,7 @@ async def test_a_request_may_bring_so_many_messages() -> None:
         assert "3" in refused.error["message"]
 
 
-async def test_a_key_that_asks_too_often_is_told_when_to_come_again() -> None:
+async def test_a_key_over_its_rate_receives_retry_after() -> None:
     key = KeyConfig(name="web", hash=HASH, requests_per_minute=2)
     async with app_of(GatewayConfig(keys=(key,))) as app:
         paths = ("/v1/chat/completions", "/v1/runs", "/v1/chat/completions")
@@ -247,7 +247,7 @@ async def test_a_malformed_request_counts_too() -> None:
         assert (await post(app, BODY, headers=[bearer(KEY)])).status == 429
 
 
-async def test_what_was_refused_is_counted_by_its_reason() -> None:
+async def test_refusals_are_counted_by_reason() -> None:
     key = KeyConfig(name="web", hash=HASH, requests_per_minute=1)
     async with app_of(GatewayConfig(keys=(key,))) as app:
         await post(app, BODY)

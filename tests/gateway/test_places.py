@@ -1,4 +1,4 @@
-"""Runs at once: who waits, who is turned away, and that every place comes back."""
+"""Concurrent runs: which wait, which are refused, and that every slot is released."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ async def app_of(
 
 
 class Held:
-    """A gateway whose model answers only when it is let; requests wait in the background."""
+    """A gateway whose model answers when the test opens its gate."""
 
     def __init__(self, app: App, gate: Gate) -> None:
         self.app, self.gate = app, gate
@@ -38,7 +38,7 @@ class Held:
     async def ask(
         self, *, leaves: asyncio.Event | None = None, **fields: Any
     ) -> asyncio.Task[Answer]:
-        """A request that has come as far as it can come by itself."""
+        """A request that has progressed as far as it can without the model."""
         task = asyncio.create_task(post(self.app, {**BODY, **fields}, leaves=leaves))
         self.asked.append(task)
         for _ in range(20):
@@ -46,14 +46,14 @@ class Held:
         return task
 
     @property
-    def places(self) -> tuple[int, int]:
-        """How many are running, and how many stand in the line."""
+    def slots(self) -> tuple[int, int]:
+        """How many are running, and how many stand in the queue."""
         admission = self.app.gateway.admission
         return admission._running, len(admission._queue)
 
-    async def places_become(self, running: int, waiting: int) -> None:
+    async def slots_become(self, running: int, waiting: int) -> None:
         async with asyncio.timeout(SECONDS):
-            while self.places != (running, waiting):
+            while self.slots != (running, waiting):
                 await asyncio.sleep(0)
 
 
@@ -65,16 +65,16 @@ async def held(*, config: GatewayConfig | None = None, **limits: Any) -> AsyncIt
         gate.open()
 
 
-async def test_who_finds_no_place_waits_in_line_and_is_answered() -> None:
+async def test_a_request_to_a_full_gateway_waits_in_the_queue_and_is_answered() -> None:
     async with held(max_running=1) as gateway:
         tasks = [await gateway.ask() for _ in range(3)]
-        assert gateway.places == (1, 2)
+        assert gateway.slots == (1, 2)
         gateway.gate.open()
         assert [answer.status for answer in await asyncio.gather(*tasks)] == [200] * 3
-        await gateway.places_become(0, 0)
+        await gateway.slots_become(0, 0)
 
 
-async def test_who_finds_no_place_in_the_line_is_told_to_come_again() -> None:
+async def test_a_full_queue_refuses_with_retry_after() -> None:
     async with held(max_running=1, max_queued=1) as gateway:
         await gateway.ask()
         await gateway.ask()
@@ -83,62 +83,62 @@ async def test_who_finds_no_place_in_the_line_is_told_to_come_again() -> None:
         assert refused.headers["retry-after"] == "1"
 
 
-async def test_who_waits_too_long_is_told_to_come_again() -> None:
+async def test_a_queue_timeout_refuses_with_retry_after() -> None:
     async with held(max_running=1, queue_timeout=0) as gateway:
         await gateway.ask()
         refused = await (await gateway.ask())
         assert (refused.status, refused.error["code"]) == (503, "overloaded")
-        assert gateway.places == (1, 0)
+        assert gateway.slots == (1, 0)
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_client_that_leaves_gives_its_place_to_the_next(stream: bool) -> None:
+async def test_a_client_that_leaves_frees_its_slot_for_the_next(stream: bool) -> None:
     async with held(max_running=1) as gateway:
         leaves = asyncio.Event()
         first = await gateway.ask(leaves=leaves, stream=stream)
         second = await gateway.ask()
         leaves.set()
         await first
-        await gateway.places_become(1, 0)
+        await gateway.slots_become(1, 0)
         gateway.gate.open()
         assert (await second).status == 200
 
 
-async def test_a_client_that_leaves_the_line_starts_no_run() -> None:
+async def test_a_client_that_leaves_the_queue_starts_no_run() -> None:
     async with held(max_running=1) as gateway:
         leaves = asyncio.Event()
         first = await gateway.ask()
         second = await gateway.ask(leaves=leaves)
-        assert gateway.places == (1, 1)
+        assert gateway.slots == (1, 1)
         leaves.set()
         assert (await second).status == 0
-        assert gateway.places == (1, 0)
+        assert gateway.slots == (1, 0)
         gateway.gate.open()
         assert (await first).status == 200
         assert len(gateway.app.gateway.runs.all()) == 1
 
 
-async def test_a_run_that_is_stopped_gives_its_place_back() -> None:
+async def test_a_stopped_run_releases_its_slot() -> None:
     async with held(max_running=1) as gateway:
         run = (await post(gateway.app, BODY, "/v1/runs")).json["id"]
-        assert gateway.places == (1, 0)
+        assert gateway.slots == (1, 0)
         stopped = await request(gateway.app, "POST", f"/v1/runs/{run}/stop")
         assert stopped.json["stop_reason"] == "stopped"
-        assert gateway.places == (0, 0)
+        assert gateway.slots == (0, 0)
 
 
-async def test_a_run_that_fails_gives_its_place_back() -> None:
+async def test_a_failed_run_releases_its_slot() -> None:
     async with app_of(refuse(400), max_running=1) as app:
         for _ in range(3):
             assert (await post(app, BODY)).status == 400
         assert app.gateway.admission._running == 0
 
 
-async def test_a_run_whose_time_is_over_gives_its_place_back() -> None:
+async def test_a_timed_out_run_releases_its_slot() -> None:
     async with held(max_running=1, run_timeout=0.01) as gateway:
         answer = await post(gateway.app, BODY)
         assert (answer.status, answer.error["code"]) == (504, "run_timeout")
-        assert gateway.places == (0, 0)
+        assert gateway.slots == (0, 0)
 
 
 async def test_a_model_with_too_many_runs_leaves_the_others_alone() -> None:

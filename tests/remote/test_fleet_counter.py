@@ -1,4 +1,4 @@
-"""What limits count over several gateways: on a real NATS server, without a clock that goes."""
+"""The limits of several gateways: on a real NATS server, with a fake clock."""
 
 import asyncio
 import itertools
@@ -25,7 +25,7 @@ SECONDS = 20
 
 
 class Leases:
-    """Those that gateways would keep, held and ended by hand."""
+    """The leases of gateways, started and ended by the test."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -52,7 +52,7 @@ class Leases:
 
 
 class Clock:
-    """Stands still until it is moved."""
+    """Changes only when a test sets it."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -62,7 +62,7 @@ class Clock:
 
 
 class Fleet:
-    """Gateways' counters by their numbers, and what becomes of the gateways."""
+    """The counters of several gateways, which the test can stop."""
 
     def __init__(self, url: str, leases: Leases) -> None:
         self._url, self._leases = url, leases
@@ -82,7 +82,7 @@ class Fleet:
         return counter
 
     async def dies(self, counter: FleetCounter) -> None:
-        """As after `kill -9`: it gives nothing back, and its lease runs out."""
+        """As after `kill -9`: it releases nothing, and its lease expires."""
         await counter.aclose()
         await self._leases.end(counter._keeper)
 
@@ -98,7 +98,7 @@ class Fleet:
 
 
 async def written(*counters: FleetCounter) -> None:
-    """Waits until the others can know what these hold."""
+    """Waits until the numbers of these counters are stored."""
     for counter in counters:
         await until(lambda counter=counter: not counter._unwritten)
 
@@ -111,7 +111,7 @@ async def until(happened: Callable[[], bool]) -> None:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine NATS may seem to be away."""
+    """On a busy machine NATS may seem unreachable."""
     monkeypatch.setattr(fleet, "NATS_TIMEOUT", 60.0)
 
 
@@ -134,11 +134,11 @@ async def gateways(server: NatsServer) -> AsyncIterator[Fleet]:
 
 @pytest.fixture
 def name() -> str:
-    """Something with a limit that no other test has; a name is any text."""
+    """A limited name that no other test uses, with characters that NATS keys forbid."""
     return f"key Web & Söhne {secrets.token_hex(4)}"
 
 
-async def test_places_are_those_of_all_gateways(gateways: Fleet, name: str) -> None:
+async def test_slots_are_counted_over_all_gateways(gateways: Fleet, name: str) -> None:
     one, other = gateways.gateway(), gateways.gateway()
     assert await one.acquire(name, 2)
     assert await other.acquire(name, 2)
@@ -150,7 +150,7 @@ async def test_places_are_those_of_all_gateways(gateways: Fleet, name: str) -> N
     assert not await one.acquire(name, 2)
 
 
-async def test_of_many_that_ask_at_once_as_many_get_a_place_as_there_are(
+async def test_of_many_concurrent_requests_exactly_the_limit_gets_a_slot(
     gateways: Fleet, name: str
 ) -> None:
     counters = [gateways.gateway() for _ in range(4)]
@@ -158,7 +158,7 @@ async def test_of_many_that_ask_at_once_as_many_get_a_place_as_there_are(
     assert sum(await asyncio.gather(*asked)) == 7
 
 
-async def test_the_places_of_a_gateway_that_is_gone_come_back(gateways: Fleet, name: str) -> None:
+async def test_the_slots_of_an_exited_gateway_become_free(gateways: Fleet, name: str) -> None:
     gone, stays, other = (gateways.gateway() for _ in range(3))
     assert [await gone.acquire(name, 3) for _ in range(2)] == [True, True]
     assert await stays.acquire(name, 3)
@@ -167,7 +167,7 @@ async def test_the_places_of_a_gateway_that_is_gone_come_back(gateways: Fleet, n
     assert [await other.acquire(name, 3) for _ in range(3)] == [True, True, False]
 
 
-async def test_a_gateway_that_was_taken_for_dead_has_its_places_again(
+async def test_a_gateway_whose_lease_expired_gets_its_slots_back(
     gateways: Fleet, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet, "VERIFY_SECONDS", 0.02)
@@ -187,7 +187,7 @@ async def test_a_gateway_that_was_taken_for_dead_has_its_places_again(
     assert await other.acquire(name, 1)
 
 
-async def test_a_place_that_is_held_counts_and_needs_no_room(gateways: Fleet, name: str) -> None:
+async def test_a_forced_slot_counts_and_needs_no_free_slot(gateways: Fleet, name: str) -> None:
     one, other = gateways.gateway(), gateways.gateway()
     assert await one.acquire(name, 1)
     other.force_acquire(name)
@@ -200,9 +200,7 @@ async def test_a_place_that_is_held_counts_and_needs_no_room(gateways: Fleet, na
     assert await one.acquire(name, 1)
 
 
-async def test_who_is_cancelled_while_asking_leaves_no_place_taken(
-    gateways: Fleet, name: str
-) -> None:
+async def test_a_cancelled_request_leaves_no_slot_taken(gateways: Fleet, name: str) -> None:
     one, other = gateways.gateway(), gateways.gateway()
     await one.spend(name, 1)
     update = one._entries.bucket.update
@@ -222,7 +220,7 @@ async def test_who_is_cancelled_while_asking_leaves_no_place_taken(
     assert await other.acquire(name, 1)
 
 
-async def test_a_write_that_nobody_knows_the_end_of_leaves_no_place_taken(
+async def test_a_write_without_an_answer_leaves_no_slot_taken(
     gateways: Fleet, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet, "RETRY_SECONDS", 0.02)
@@ -243,7 +241,7 @@ async def test_a_write_that_nobody_knows_the_end_of_leaves_no_place_taken(
     assert await other.acquire(name, 1)
 
 
-async def test_a_keeper_of_the_numbers_that_has_ended_is_followed_by_another(
+async def test_a_cancelled_synchronization_task_is_started_again(
     gateways: Fleet, name: str
 ) -> None:
     one, other = gateways.gateway(), gateways.gateway()
@@ -256,7 +254,7 @@ async def test_a_keeper_of_the_numbers_that_has_ended_is_followed_by_another(
     assert await other.acquire(name, 1)
 
 
-async def test_a_rate_is_that_of_all_gateways(gateways: Fleet, name: str) -> None:
+async def test_a_rate_is_counted_over_all_gateways(gateways: Fleet, name: str) -> None:
     one, other = gateways.gateway(), gateways.gateway()
     spent = [await counter.spend(name, 4) for counter in (one, other) * 2]
     assert spent == [0.0] * 4
@@ -266,7 +264,7 @@ async def test_a_rate_is_that_of_all_gateways(gateways: Fleet, name: str) -> Non
     assert await one.spend(name, 4) == 15.0
 
 
-async def test_of_many_requests_at_once_a_rate_lets_its_number_through(
+async def test_of_many_concurrent_requests_a_rate_admits_its_number(
     gateways: Fleet, name: str
 ) -> None:
     counters = [gateways.gateway() for _ in range(3)]
@@ -274,7 +272,7 @@ async def test_of_many_requests_at_once_a_rate_lets_its_number_through(
     assert sum(wait == 0 for wait in waits) == 10
 
 
-async def test_an_entry_that_cannot_be_read_begins_anew(gateways: Fleet, name: str) -> None:
+async def test_an_invalid_entry_is_replaced(gateways: Fleet, name: str) -> None:
     one = gateways.gateway()
     await one.spend(name, 1)
     for key in (name, f"rate {name}"):
@@ -283,7 +281,7 @@ async def test_an_entry_that_cannot_be_read_begins_anew(gateways: Fleet, name: s
     assert await gateways.gateway().spend(name, 1) == 0.0
 
 
-async def test_while_nats_is_away_each_gateway_counts_for_itself_and_then_together_again(
+async def test_gateways_count_alone_while_nats_is_unreachable_and_together_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(fleet, "RETRY_SECONDS", 0.02)
@@ -326,7 +324,9 @@ async def test_while_nats_is_away_each_gateway_counts_for_itself_and_then_togeth
         await leases.aclose()
 
 
-async def test_a_nats_that_was_never_there_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreachable_nats_stops_no_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def live() -> None:
         pass
 
@@ -337,11 +337,11 @@ async def test_a_nats_that_was_never_there_stops_nobody(monkeypatch: pytest.Monk
 
 
 NAMES = ("a", "b")
-MOST = 3
+LIMIT = 3
 
 
 class Places(RuleBasedStateMachine):
-    """Whatever gateways do, and whichever die: no place is lost, and none is made."""
+    """No slot is lost or invented, whatever gateways do and whichever exit."""
 
     server: NatsServer
 
@@ -379,14 +379,14 @@ class Places(RuleBasedStateMachine):
         before = {name: self._taken(name) for name in self.names}
 
         async def ask() -> list[bool]:
-            return await asyncio.gather(*(counter.acquire(name, MOST) for counter, name in who))
+            return await asyncio.gather(*(counter.acquire(name, LIMIT) for counter, name in who))
 
         for (counter, name), taken in zip(who, self.runner.run(ask()), strict=True):
             if taken:
                 self.held[counter].append(name)
         for name in self.names:
             wanted = before[name] + sum(each == name for _, each in who)
-            assert self._taken(name) == max(before[name], min(MOST, wanted))
+            assert self._taken(name) == max(before[name], min(LIMIT, wanted))
 
     @rule(who=st.integers(0, 3), name=st.integers(0, 1))
     def takes_up(self, who: int, name: int) -> None:
@@ -403,9 +403,9 @@ class Places(RuleBasedStateMachine):
     def give_back(self, ends: list[int]) -> None:
         async def give() -> None:
             for number in ends:
-                places = [(counter, n) for counter in self.held for n in self.held[counter]]
-                if places:
-                    counter, name = places[number % len(places)]
+                slots = [(counter, n) for counter in self.held for n in self.held[counter]]
+                if slots:
+                    counter, name = slots[number % len(slots)]
                     self.held[counter].remove(name)
                     counter.release(name)
             await written(*self.held)

@@ -98,13 +98,13 @@ async def test_the_requests_of_a_key_count_at_every_gateway(open_gateway: Open) 
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 20
 
 
-async def test_a_request_without_limits_asks_nobody(open_gateway: Open) -> None:
+async def test_a_request_without_limits_does_not_use_nats(open_gateway: Open) -> None:
     app = open_gateway(["Hi."], [limited_key(SECRET)])
     assert (await ask(app, SECRET)).status == 200
     assert counter_of(app)._task is None
 
 
-async def test_the_places_of_a_gateway_that_was_killed_come_back(
+async def test_the_slots_of_a_killed_gateway_become_free(
     server: NatsServer, open_gateway: Open
 ) -> None:
     command = [sys.executable, "-m", "tests.remote.limited", server.url, SECRET]
@@ -122,7 +122,7 @@ async def test_the_places_of_a_gateway_that_was_killed_come_back(
     assert (await let_in(app, SECRET)).status == 200
 
 
-async def test_a_run_that_is_taken_over_counts_is_measured_and_is_traced(
+async def test_a_resumed_run_is_counted_measured_and_traced(
     open_gateway: Open,
 ) -> None:
     begun, gate = asyncio.Event(), Gate()
