@@ -115,7 +115,7 @@ async def one_answer(body: bytes, model: Any, mode: Any) -> tuple[Answer, Watchd
     settings = GatewayConfig(models={"m": config})
     app = create_app(settings, models={"m": model}, tools=[echo, rows, brackets])
     await app.gateway.open()
-    await app.gateway.catalog.warm()
+    await app.gateway.registry.warm()
     pieces, status = [body], 0
     came: list[bytes] = []
 

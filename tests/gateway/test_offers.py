@@ -3,7 +3,7 @@
 import json
 
 from windlass import tool
-from windlass.gateway.models.client_tools import Offers
+from windlass.gateway.models.client_tools import ToolOffers
 from windlass.tool import Tool
 from windlass.wires.chat.read_request import Limits
 
@@ -22,7 +22,7 @@ REMOTE = (named("look", "a server's"), named("read", "a server's"), named("read"
 
 
 def offered(theirs: object = None) -> dict[str, str]:
-    offer = Offers(OWN, LIMITS).of(json.dumps(theirs).encode() if theirs else b"", REMOTE)
+    offer = ToolOffers(OWN, LIMITS).of(json.dumps(theirs).encode() if theirs else b"", REMOTE)
     return {each.name: each.description for each in offer.declarations}  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -36,7 +36,7 @@ def test_the_clients_tools_stand_before_all() -> None:
 
 
 def test_a_tool_that_has_changed_is_offered_as_it_is_now() -> None:
-    offers = Offers({}, LIMITS)
+    offers = ToolOffers({}, LIMITS)
     before, now = named("look", "old"), named("look", "new")
     assert offers.of(b"", (before,)) is offers.of(b"", (before,))
     assert offers.of(b"", (now,)).tools == {"look": now}

@@ -305,7 +305,7 @@ async def test_gateways_count_alone_while_nats_is_unreachable_and_together_after
     one.release("x")
     assert await one.acquire("x", 1)
     said = [record.message for record in caplog.records]
-    assert len([each for each in said if each.startswith("NATS is away")]) == 2
+    assert len([each for each in said if each.startswith("NATS cannot be reached")]) == 2
     async with NatsServer(store=tmp_path, port=port):
         await until(lambda: not (one._away or other._away))
         await written(one, other)

@@ -16,20 +16,20 @@ from windlass.gateway.http.context import Exchange, Receive, disconnected
 from windlass.gateway.http.errors import SHUTTING_DOWN, Refused
 from windlass.gateway.http.keys import KeyRing
 from windlass.gateway.limits.admission import Admission, LimitCounter, LocalCounter
-from windlass.gateway.models.registry import Catalog
+from windlass.gateway.models.registry import ModelRegistry
 from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.observe.access_log import AccessLog
 from windlass.gateway.observe.metrics import Metrics
 from windlass.gateway.observe.tracing import Tracing, tracing_from
 from windlass.gateway.runs.finished import FinishedRun
-from windlass.gateway.runs.hidden_turns import KeptTurns
-from windlass.gateway.runs.lookup import FoundRun, KeptHere, known_here
-from windlass.gateway.runs.persistence import DurableRuns, run_log
+from windlass.gateway.runs.hidden_turns import HiddenTurns
+from windlass.gateway.runs.lookup import FoundRun, PersistedRun, found_run
+from windlass.gateway.runs.persistence import RunPersistence, run_log
 from windlass.gateway.runs.planning import Preparation
-from windlass.gateway.runs.resume import Takeover
+from windlass.gateway.runs.resume import RunResumer
 from windlass.gateway.runs.run import GatewayRun
 from windlass.gateway.runs.summaries import Summaries
-from windlass.gateway.tools.manual_calls import HandCalls
+from windlass.gateway.tools.manual_calls import ManualCalls
 from windlass.gateway.tools.sessions import Sessions
 from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
@@ -75,7 +75,7 @@ class Gateway:
             max_tools=config.limits.max_tools,
         )
         self.keys = KeyRing(config.keys)
-        self.turns = KeptTurns()
+        self.turns = HiddenTurns()
         self.runs: RunStore[GatewayRun, FinishedRun] = RunStore(
             keep=self._kept_form,
             max_running=config.limits.max_running,
@@ -93,17 +93,17 @@ class Gateway:
         """Those that wait for events of runs, wherever these go."""
         self.durable = self._durable(log)
         executor = made_executor(executor) if executor is not None else _executor(config)
-        self.catalog = Catalog(config, self.limits, models or {}, tools, environ, executor)
-        self.sessions = Sessions(config, self.catalog, executor)
+        self.registry = ModelRegistry(config, self.limits, models or {}, tools, environ, executor)
+        self.sessions = Sessions(config, self.registry, executor)
         self._preparation = Preparation(self.sessions, self.turns, self.durable)
-        self._takeover = (
-            Takeover(self.durable, self.catalog, self.sessions, self.turns, self._took_up)
+        self._resumer = (
+            RunResumer(self.durable, self.registry, self.sessions, self.turns, self._took_up)
             if self.durable
             else None
         )
-        self.metrics = Metrics(models=self.catalog.models, tools=self.catalog.tools)
-        self.catalog.servers.on_tools = self.metrics.add_tools
-        self.hand_calls = HandCalls(self.metrics, executor)
+        self.metrics = Metrics(models=self.registry.models, tools=self.registry.tools)
+        self.registry.servers.on_tools = self.metrics.add_tools
+        self.manual_calls = ManualCalls(self.metrics, executor)
         self.summaries = Summaries()
         self._counter = self._limit_counter()
         self.admission = Admission(config.limits, self.metrics.refused, self._counter)
@@ -124,7 +124,7 @@ class Gateway:
 
         In the `background` it goes on without its client, and after a restart.
         """
-        served = self.catalog.served(request.model, exchange.key)
+        served = self.registry.served(request.model, exchange.key)
         exchange.model = served.name
         if self.durable is not None:
             self.durable.check_opened()
@@ -167,10 +167,10 @@ class Gateway:
         except RunNotFound:
             if self.durable is None:
                 raise
-            return KeptHere(await self.durable.find(run_id, owner), self.durable)
+            return PersistedRun(await self.durable.find(run_id, owner), self.durable)
         if run.owner != owner:
             raise RunNotFound(f"no run {run_id!r} is known here")
-        return known_here(run)
+        return found_run(run)
 
     async def forget(self, run_id: str) -> None:
         """Deletes a run that has ended, wherever it is kept."""
@@ -181,9 +181,9 @@ class Gateway:
 
     async def resume(self) -> list[GatewayRun]:
         """Goes on with what a gateway that is gone has left open in the log."""
-        if self._takeover is None:
+        if self._resumer is None:
             return []
-        runs = await asyncio.gather(*await self._takeover.left_open())
+        runs = await asyncio.gather(*await self._resumer.left_open())
         return [run for run in runs if run is not None]
 
     async def tend(self) -> None:
@@ -197,7 +197,7 @@ class Gateway:
         finally:
             self._expiry.cancel()
 
-    async def _expire(self, durable: DurableRuns) -> None:
+    async def _expire(self, durable: RunPersistence) -> None:
         while True:
             try:
                 if durable.trouble is None:
@@ -206,7 +206,7 @@ class Gateway:
                 log.exception("Cannot delete old runs")
             await asyncio.sleep(EXPIRE_SECONDS)
 
-    async def _look_after_runs(self, durable: DurableRuns) -> None:
+    async def _look_after_runs(self, durable: RunPersistence) -> None:
         trouble = ""
         while not self.draining:
             try:
@@ -220,11 +220,11 @@ class Gateway:
                     log.error("The log of runs cannot be tended: %s", error, exc_info=unexpected)
             await asyncio.sleep(TEND_SECONDS)
 
-    async def _look_after(self, durable: DurableRuns) -> None:
+    async def _look_after(self, durable: RunPersistence) -> None:
         await durable.recover()
         if self.sessions.trouble is not None:
             return  # runs may need workers: they are resumed when these can be reached
-        if self._takeover is not None and (runs := await self._takeover.left_open()):
+        if self._resumer is not None and (runs := await self._resumer.left_open()):
             log.info("Runs are taken up again", extra={"runs": len(runs)})
 
     async def open(self) -> None:
@@ -242,13 +242,13 @@ class Gateway:
         """Takes nothing new, lets the runs end for so long, and calls the rest off."""
         self.draining = True
         runs = [run.task for run in self.runs.running() if not run.task.done()]
-        running = [*runs, *self.hand_calls.going]
+        running = [*runs, *self.manual_calls.going]
         if running:
             log.info("Waiting for runs to end", extra={"runs": len(running)})
             await asyncio.wait(running, timeout=seconds)
         left = [run for run in self.runs.running() if not run.task.done()]
         await asyncio.gather(*(run.call_off(SHUTTING_DOWN) for run in left))
-        self.hand_calls.call_off()
+        self.manual_calls.call_off()
         if left:
             log.warning("Runs were called off by the shutdown", extra={"runs": len(left)})
         self.drained = True
@@ -263,9 +263,9 @@ class Gateway:
         if self._expiry is not None:
             self._expiry.cancel()
             await asyncio.gather(self._expiry, return_exceptions=True)
-        if self._takeover is not None:
-            await self._takeover.aclose()
-        await self.catalog.aclose()
+        if self._resumer is not None:
+            await self._resumer.aclose()
+        await self.registry.aclose()
         await self.sessions.aclose()
         if self._tracing is not None:
             await self._tracing.aclose()
@@ -297,9 +297,9 @@ class Gateway:
             return run
         return FinishedRun(run, self.durable.log if self.durable else None)
 
-    def _durable(self, given: RunLog | None) -> DurableRuns | None:
+    def _durable(self, given: RunLog | None) -> RunPersistence | None:
         kept = given or run_log(self.config)
-        return None if kept is None else DurableRuns(kept, self.config.runs)
+        return None if kept is None else RunPersistence(kept, self.config.runs)
 
     def _limit_counter(self) -> LimitCounter:
         runs = self.config.runs
@@ -311,7 +311,7 @@ class Gateway:
 
     def _take_in(self, run: GatewayRun) -> None:
         """A run that was begun elsewhere counts here, and is observed, like any other."""
-        served = self.catalog.find(run.request.model)
+        served = self.registry.find(run.request.model)
         self._observe(run, served)
         if served is not None:
             key = next((key for key in self.config.keys if key.name == run.owner), None)

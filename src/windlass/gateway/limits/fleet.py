@@ -133,7 +133,7 @@ class FleetCounter:
     def _shared(
         self, name: str, work: Callable[["SharedEntry", int], Awaitable[Sequence[T]]]
     ) -> Callable[[int], Awaitable[Sequence[T | None]]]:
-        """Wraps `work` on a shared entry: it returns None for each request if NATS is away."""
+        """Wraps `work` on a shared entry: returns None for each request if NATS is unreachable."""
 
         async def serve(count: int) -> Sequence[T | None]:
             if not self._away:

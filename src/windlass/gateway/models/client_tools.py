@@ -19,7 +19,7 @@ _REFERENCES = re.compile(rb"\$ref|\\u")
 """What may be a reference: they are followed to see how large the schema is without them."""
 
 
-class Offers:
+class ToolOffers:
     """The offers of one model. A list of tools that comes again, as from turn to turn, is known."""
 
     def __init__(self, own: Mapping[str, Tool], limits: Limits) -> None:

@@ -11,10 +11,10 @@ from windlass.events import ModelEvent, ToolCallStarted, TurnEnded
 from windlass.model import Model, ModelRequest, warmed
 from windlass.settings import Mode
 
-__all__ = ["HeldModel"]
+__all__ = ["EnforcedModel"]
 
 
-class HeldModel:
+class EnforcedModel:
     """Hears no call that the request rules out, whatever the service makes of the request.
 
     `tool_choice` may allow no calls, or those of named tools alone; `parallel_tool_calls: false`

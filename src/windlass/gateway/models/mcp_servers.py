@@ -9,12 +9,12 @@ from windlass.model import Toolset
 from windlass.tool import Tool
 from windlass.toolsets.mcp.names import SEPARATOR
 
-__all__ = ["Servers"]
+__all__ = ["McpServers"]
 
 log = logging.getLogger("windlass.gateway")
 
 
-class Servers:
+class McpServers:
     """Each by the name that those of its tools begin with."""
 
     def __init__(self, toolsets: Mapping[str, Toolset]) -> None:

@@ -10,7 +10,7 @@ from windlass.errors import ConfigError, WindlassError
 from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig
 from windlass.gateway.config.tool_loading import Toolbox, named_tools
 from windlass.gateway.http.errors import Refused
-from windlass.gateway.models.mcp_servers import Servers
+from windlass.gateway.models.mcp_servers import McpServers
 from windlass.gateway.models.served_model import ServedModel
 from windlass.jsontext import offloaded
 from windlass.loop.executor import ToolExecutor
@@ -21,7 +21,7 @@ from windlass.tool import Tool, as_tools
 from windlass.wires.chat.read_request import Limits
 from windlass.wires.errors import Problem
 
-__all__ = ["Catalog"]
+__all__ = ["ModelRegistry"]
 
 log = logging.getLogger("windlass.gateway")
 
@@ -29,7 +29,7 @@ OPEN_MODELS = 256
 """How many models that no configuration names are kept at once."""
 
 
-class Catalog:
+class ModelRegistry:
     """`models` and `tools` stand in for those of the configuration."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Catalog:
         self._config, self._limits, self._environ = config, limits, environ
         self.settings = function_calling_settings(environ)
         box = self._loaded(tools)
-        self.servers = Servers(box.servers)
+        self.servers = McpServers(box.servers)
         self.tools = box.tools
         """Those that are known at the start: MCP servers may bring more, or take some away."""
         self._own = box.own

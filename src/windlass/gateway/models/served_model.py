@@ -9,8 +9,8 @@ from windlass.client.options import Offer
 from windlass.content import Message
 from windlass.emulation.mode import Modes
 from windlass.gateway.config import LimitsConfig, ModelConfig
-from windlass.gateway.models.client_tools import NOTHING, Offers
-from windlass.gateway.models.enforced import HeldModel
+from windlass.gateway.models.client_tools import NOTHING, ToolOffers
+from windlass.gateway.models.enforced import EnforcedModel
 from windlass.gateway.models.upstream import Upstream, failure_text
 from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
@@ -54,11 +54,11 @@ class ServedModel:
         self.config, self.model = config, model
         self.name = config.name
         self.provider = config.target.partition("/")[0]
-        self._modes = Modes(HeldModel(Upstream(model, config.name)), settings)
+        self._modes = Modes(EnforcedModel(Upstream(model, config.name)), settings)
         self.mode: Mode = config.mode or settings.mode
         self.own = own
         """The tools that are always there."""
-        self._offers = Offers(own, request_limits)
+        self._offers = ToolOffers(own, request_limits)
         self._executor = executor
         self._policy = Policy(
             max_rounds=config.max_rounds,
@@ -155,7 +155,7 @@ class ServedModel:
         # The calls that emulation reads from text, and its last answer, are held to the request.
         insists = request.tool_choice.mode == "required"
         if offer.tools and (insists or request.parallel_tool_calls is False):
-            return HeldModel(model, insists=insists)
+            return EnforcedModel(model, insists=insists)
         return model
 
 

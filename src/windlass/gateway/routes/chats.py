@@ -12,7 +12,7 @@ from windlass.gateway.http.context import exchange_of, json_response
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.routes.runs import read_limit
 from windlass.gateway.runs.chat_line import line
-from windlass.gateway.runs.persistence import DurableRuns
+from windlass.gateway.runs.persistence import RunPersistence
 from windlass.runs.records import RunRecord
 from windlass.wires.chat.messages import encode_message
 from windlass.wires.errors import InvalidRequest, Problem
@@ -61,7 +61,7 @@ class ChatRoutes:
                 await self._gateway.forget(record.id)
         return json_response({"id": runs[0].chat, "object": "chat.deleted", "deleted": True})
 
-    async def _chat(self, request: Request) -> tuple[DurableRuns, Sequence[RunRecord]]:
+    async def _chat(self, request: Request) -> tuple[RunPersistence, Sequence[RunRecord]]:
         chat, owner = request.path_params["chat_id"], exchange_of(request.scope).owner
         durable, runs = self._gateway.durable, await self._runs_of(owner, chat)
         if durable is None or not runs:

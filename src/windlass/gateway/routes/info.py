@@ -24,14 +24,14 @@ class InfoRoutes:
         self._openapi = encode_json(openapi_document())
 
     async def models(self, request: Request) -> Response:
-        catalog = self._gateway.catalog
-        names = catalog.names(exchange_of(request.scope).key)
-        data = [await self._model(catalog.models[name]) for name in names]
+        registry = self._gateway.registry
+        names = registry.names(exchange_of(request.scope).key)
+        data = [await self._model(registry.models[name]) for name in names]
         return json_response({"object": "list", "data": data})
 
     async def model(self, request: Request) -> Response:
         name, key = request.path_params["name"], exchange_of(request.scope).key
-        return json_response(await self._model(self._gateway.catalog.served(name, key)))
+        return json_response(await self._model(self._gateway.registry.served(name, key)))
 
     async def live(self, request: Request) -> Response:
         return json_response({"status": "ok"})
@@ -60,7 +60,7 @@ class InfoRoutes:
     async def _model(self, served: ServedModel) -> JsonObject:
         """A model as OpenAI's clients expect it, with one more field, `windlass`."""
         config = served.config
-        tools = await self._gateway.catalog.tools_of(served)
+        tools = await self._gateway.registry.tools_of(served)
         return {
             "id": served.name,
             "object": "model",

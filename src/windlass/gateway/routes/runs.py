@@ -28,11 +28,14 @@ from windlass.gateway.routes.completions import SSE_HEADERS, read_chat_request
 from windlass.gateway.runs.lookup import (
     Decision,
     FoundRun,
-    KeptHere,
-    KnownHere,
+    PersistedRun,
+    ActiveRun,
     RunStatus,
     known_here,
 )
+from windlass.gateway.routes.completions import SSE_HEADERS, ask
+from windlass.gateway.routes.run_list import listed_runs, read_query
+from windlass.gateway.runs.lookup import ActiveRun, Decision, FoundRun, PersistedRun
 from windlass.gateway.runs.run import run_fields
 from windlass.jsontext import by_size
 from windlass.loop.history import History
@@ -85,9 +88,9 @@ class RunRoutes:
     async def stop(self, request: Request) -> Response:
         run = await self._run(request)
         await run.stop()
-        if isinstance(run, KnownHere):
+        if isinstance(run, ActiveRun):
             run = await self._run(request)
-            if isinstance(run, KeptHere):  # its log failed in the meantime
+            if isinstance(run, PersistedRun):  # its log failed in the meantime
                 await run.stop()
         fields = await (await self._run(request)).fields()
         # 202: the stop is stored, and the run's process has not acted on it yet.
@@ -109,7 +112,7 @@ class RunRoutes:
         """Sends the whole run as a file to download."""
         run, durable = await self._run(request), self._gateway.durable
         if durable is not None:  # the log has the complete run
-            run = KeptHere(await durable.find(run.id, exchange_of(request.scope).owner), durable)
+            run = PersistedRun(await durable.find(run.id, exchange_of(request.scope).owner), durable)
         events = await run.events()
         history = History(events)
         messages = history.reply().messages if history.started else ()
@@ -119,7 +122,7 @@ class RunRoutes:
 
     async def delete(self, request: Request) -> Response:
         run = await self._run(request)
-        is_open = isinstance(run, KeptHere) and run.open
+        is_open = isinstance(run, PersistedRun) and run.open
         if is_open or (await run.fields(whole=False))["status"] == "running":
             message = "The run is still active. Stop it first."
             raise Refused(Problem(409, message, "run_in_progress"))
@@ -283,7 +286,7 @@ class NewestRuns:
         )
         if records:
             self._last = records[-1]
-        return [here.get(record.id) or KeptHere(record, durable) for record in records]
+        return [here.get(record.id) or PersistedRun(record, durable) for record in records]
 
     def _remaining(self, runs: Sequence[FoundRun]) -> Iterator[FoundRun]:
         ids = [run.id for run in runs]

@@ -97,7 +97,7 @@ class ToolRoutes:
         try:
             if gateway.draining:  # the shutdown began while the request was queued
                 raise Refused(SHUTTING_DOWN)
-            answer = await gateway.hand_calls.run(
+            answer = await gateway.manual_calls.run(
                 offered.tool, call, model=model, owner=exchange.owner, gone=gone
             )
         finally:
@@ -114,7 +114,7 @@ async def offered_tools(
     request names a session that its key may not use, or the gateway has no workers.
     """
     session = gateway.sessions.named(exchange)
-    catalog = gateway.catalog
+    catalog = gateway.registry
     models = [catalog.models[name] for name in catalog.names(exchange.key)]
     models = [served for served in models if served.config.function_calling]
     sessions = [name for served in models for name in sessions_of(served, session)]
@@ -147,7 +147,7 @@ async def _tools_of(
     only: str | None,
 ) -> list[tuple[Tool, str]]:
     """The tools and origins that a run of this model gets; the gateway's own take precedence."""
-    own = _selected(await gateway.catalog.tools_of(served), only)
+    own = _selected(await gateway.registry.tools_of(served), only)
     names = {tool.name for tool in own}
     tools = [
         (tool, _origin(tool.name, gateway))
@@ -167,7 +167,7 @@ async def _calls_of(gateway: Gateway, owner: str) -> dict[str, list[CallSummary]
         for call in summary.calls if summary else ():
             if call.outcome is not None:
                 calls[call.name].append(call)
-    for call in gateway.hand_calls.of(owner):
+    for call in gateway.manual_calls.of(owner):
         calls[call.name].append(call)
     return calls
 

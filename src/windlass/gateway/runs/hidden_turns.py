@@ -24,17 +24,17 @@ from windlass.wires.call_ids import CallIds
 from windlass.wires.errors import InvalidRequest
 
 __all__ = [
-    "KeptTurn",
-    "KeptTurns",
+    "HiddenTurn",
+    "HiddenTurns",
     "continued",
-    "kept_turn",
+    "hidden_turn",
     "seen_by_client",
 ]
 
 NO_RESULT = "The caller gave no result for this call."
 
 
-class KeptTurn(Struct, frozen=True):
+class HiddenTurn(Struct, frozen=True):
     """The end of a run whose last turn waits for the client."""
 
     messages: tuple[Message, ...]
@@ -45,7 +45,7 @@ class KeptTurn(Struct, frozen=True):
     """The turn's call ids by those that the client knows."""
 
 
-def kept_turn(reply: Reply, asked: int, ids: CallIds) -> KeptTurn | None:
+def hidden_turn(reply: Reply, asked: int, ids: CallIds) -> HiddenTurn | None:
     """What to keep of a run that began with `asked` messages; None if the client has it all."""
     messages = reply.messages[asked:]
     if not reply.pending or not messages:
@@ -55,7 +55,7 @@ def kept_turn(reply: Reply, asked: int, ids: CallIds) -> KeptTurn | None:
     renamed = any(outer != inner for outer, inner in known.items())
     if len(messages) == 1 and not answers and not renamed and _is_plain(messages[0]):
         return None
-    return KeptTurn(messages, answers, known)
+    return HiddenTurn(messages, answers, known)
 
 
 def seen_by_client(reply: Reply, asked: int, ids: CallIds) -> tuple[Message, ...]:
@@ -114,7 +114,7 @@ def _is_plain(message: Message) -> bool:
     )
 
 
-class KeptTurns:
+class HiddenTurns:
     """Bounded by number, size and age: the oldest go first. A turn is its key's alone."""
 
     def __init__(
@@ -127,11 +127,11 @@ class KeptTurns:
     ) -> None:
         self._max_turns, self._max_bytes = max_turns, max_bytes
         self._keep_seconds, self._clock = keep_seconds, clock
-        self._turns: dict[int, tuple[str, KeptTurn, float, int]] = {}
+        self._turns: dict[int, tuple[str, HiddenTurn, float, int]] = {}
         self._by_call: dict[tuple[str, str], int] = {}
         self._bytes = self._count = 0
 
-    def keep(self, owner: str, turn: KeptTurn) -> None:
+    def keep(self, owner: str, turn: HiddenTurn) -> None:
         size = len(msgspec.json.encode(turn, enc_hook=str))
         self._count += 1
         self._bytes += size
@@ -161,7 +161,7 @@ class KeptTurns:
             whole.append(_answered(turn, {result.id: result for result in results}))
         return tuple(whole)
 
-    def _turn(self, owner: str, message: Message) -> KeptTurn | None:
+    def _turn(self, owner: str, message: Message) -> HiddenTurn | None:
         if message.role != "assistant" or not (calls := message.calls):
             return None
         number = self._by_call.get((owner, calls[0].id))
@@ -185,7 +185,7 @@ class KeptTurns:
                     del self._by_call[owner, call_id]
 
 
-def _same_calls(turn: KeptTurn, calls: Sequence[FunctionCall]) -> bool:
+def _same_calls(turn: HiddenTurn, calls: Sequence[FunctionCall]) -> bool:
     """Whether the client's calls are the turn's: one that was edited is the client's own now."""
     said = {call.id: call for call in turn.messages[-1].calls}
     for call in calls:
@@ -195,7 +195,7 @@ def _same_calls(turn: KeptTurn, calls: Sequence[FunctionCall]) -> bool:
     return True
 
 
-def _answered(turn: KeptTurn, results: Mapping[str, FunctionResponse]) -> Message:
+def _answered(turn: HiddenTurn, results: Mapping[str, FunctionResponse]) -> Message:
     """The answers to the whole turn, in call order: the gateway's own and the client's."""
     ours = {answer.id: answer for answer in turn.answers}
     outward = {inner: outer for outer, inner in turn.ids.items()}

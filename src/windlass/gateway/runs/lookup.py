@@ -7,14 +7,14 @@ from msgspec import Struct
 
 from windlass.events import RunEnded, RunEvent
 from windlass.gateway.runs.finished import FinishedRun
-from windlass.gateway.runs.persistence import DurableRuns, kept_fields
+from windlass.gateway.runs.persistence import RunPersistence, stored_run_fields
 from windlass.gateway.runs.run import GatewayRun, run_fields
 from windlass.loop.history import History
 from windlass.runs.event_log import Follower
 from windlass.runs.records import Order, RunRecord
 from windlass.wires.fields import JsonObject
 
-__all__ = ["Decision", "FoundRun", "KeptHere", "KnownHere", "RunStatus", "known_here"]
+__all__ = ["Decision", "FoundRun", "PersistedRun", "ActiveRun", "RunStatus", "found_run"]
 
 RunStatus = Literal["running", "ended", "failed"]
 
@@ -28,7 +28,7 @@ class Decision(Struct, forbid_unknown_fields=True):
     reason: str | None = None
 
 
-class KnownHere:
+class ActiveRun:
     """A run in this process: an active one, or one whose log was closed before its end."""
 
     def __init__(self, run: GatewayRun) -> None:
@@ -88,10 +88,10 @@ class KnownHere:
         return log.follow(min(after, log.numbered))
 
 
-class KeptHere:
+class PersistedRun:
     """A run that the log knows: it has ended, or another process has it."""
 
-    def __init__(self, record: RunRecord, durable: DurableRuns) -> None:
+    def __init__(self, record: RunRecord, durable: RunPersistence) -> None:
         self.record = record
         self._durable = durable
         self.id = record.id
@@ -100,8 +100,8 @@ class KeptHere:
         record = self._durable.known(self.record)
         # The events of a run that has failed tell no more, and may be damaged.
         if not whole or record.ended is None or record.reason == "error":
-            return kept_fields(record)
-        return kept_fields(record, History(await self._durable.log.read(self.id)))
+            return stored_run_fields(record)
+        return stored_run_fields(record, History(await self._durable.log.read(self.id)))
 
     async def events(self) -> Sequence[RunEvent]:
         """Those that there are so far. Raises `RunNotFound` if it was deleted meanwhile."""
@@ -141,9 +141,9 @@ class KeptHere:
         return self._durable.log.follow(self.id, min(after, self.record.events))
 
 
-FoundRun: TypeAlias = KnownHere | FinishedRun | KeptHere
+FoundRun: TypeAlias = ActiveRun | FinishedRun | PersistedRun
 
 
-def known_here(run: GatewayRun | FinishedRun) -> KnownHere | FinishedRun:
+def found_run(run: GatewayRun | FinishedRun) -> ActiveRun | FinishedRun:
     """A run of this process's store, as the runs API sees it."""
-    return run if isinstance(run, FinishedRun) else KnownHere(run)
+    return run if isinstance(run, FinishedRun) else ActiveRun(run)

@@ -25,7 +25,7 @@ from windlass.gateway.config import GatewayConfig, RunsConfig
 from windlass.gateway.http.errors import MALFORMED_CALL, NATS_UNREACHABLE, SHUTTING_DOWN, Refused
 from windlass.gateway.models.upstream import failure_text
 from windlass.gateway.runs.chats import Chats
-from windlass.gateway.runs.hidden_turns import KeptTurns, kept_turn
+from windlass.gateway.runs.hidden_turns import HiddenTurns, hidden_turn
 from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.history import History
@@ -43,7 +43,7 @@ from windlass.wires.chat.write_events import Form, Head, completion_fields, erro
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
 
-__all__ = ["DurableRuns", "Origin", "head_of", "kept_fields", "plan_of_the_gone", "run_log"]
+__all__ = ["RunPersistence", "Origin", "head_of", "stored_run_fields", "plan_to_end", "run_log"]
 
 log = logging.getLogger("windlass.gateway")
 
@@ -102,7 +102,7 @@ def run_log(config: GatewayConfig) -> RunLog | None:
     return SQLiteLog(path, synchronous=runs.synchronous, reserve=RESERVE_BYTES)
 
 
-class DurableRuns:
+class RunPersistence:
     """What the gateway does with its log."""
 
     def __init__(self, kept: RunLog, config: RunsConfig) -> None:
@@ -284,7 +284,7 @@ class DurableRuns:
         for events in self._waiting:
             events.wake()
 
-    async def recall(self, owner: str, messages: Sequence[Message], turns: KeptTurns) -> None:
+    async def recall(self, owner: str, messages: Sequence[Message], turns: HiddenTurns) -> None:
         """Reads turns back that these messages answer and that this process does not know."""
         for message in messages:
             if message.role != "assistant" or not (calls := message.calls):
@@ -299,7 +299,7 @@ class DurableRuns:
             if record.ended is None:
                 continue
             history = History(await self.log.read(run_id))
-            turn = kept_turn(history.reply(), history.asked, CallIds(run_id))
+            turn = hidden_turn(history.reply(), history.asked, CallIds(run_id))
             if turn is not None:
                 turns.keep(owner, turn)
 
@@ -322,7 +322,7 @@ def _log_change(cause: str | None) -> None:
         log.error(NOT_WRITTEN.format(cause=cause))
 
 
-class _GoneModel:
+class UnavailableModel:
     """Stands for a model that is not served any more."""
 
     def __init__(self, name: str) -> None:
@@ -335,11 +335,11 @@ class _GoneModel:
         pass
 
 
-def plan_of_the_gone(record: RunRecord, history: History) -> RunPlan:
+def plan_to_end(record: RunRecord, history: History) -> RunPlan:
     """With this a run that cannot go on comes to its end."""
     return RunPlan(
         run_id=record.id,
-        model=_GoneModel(record.model),
+        model=UnavailableModel(record.model),
         messages=history.started.messages if history.started else (),
         tools={},
         declarations=(),
@@ -354,7 +354,7 @@ def head_of(record: RunRecord) -> Head:
     return Head(f"chatcmpl-{record.id.removeprefix('run_')}", int(record.created), record.model)
 
 
-def kept_fields(record: RunRecord, history: History | None = None) -> JsonObject:
+def stored_run_fields(record: RunRecord, history: History | None = None) -> JsonObject:
     """What is told of a run that does not go in this process; with its history, its answer too."""
     fields: dict[str, Any] = {
         "id": record.id,

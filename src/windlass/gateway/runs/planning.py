@@ -9,8 +9,8 @@ from windlass.gateway.http.context import Exchange
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.runs.chats import NO_CHAT, ChatSoFar
-from windlass.gateway.runs.hidden_turns import KeptTurns, continued
-from windlass.gateway.runs.persistence import DurableRuns, Origin
+from windlass.gateway.runs.hidden_turns import HiddenTurns, continued
+from windlass.gateway.runs.persistence import Origin, RunPersistence
 from windlass.gateway.tools.sessions import Sessions
 from windlass.loop.loop import RunPlan
 from windlass.runs.event_log import MemoryLog
@@ -34,7 +34,9 @@ class Prepared(NamedTuple):
 class Preparation:
     """Reads what else a request speaks of: its mode, its session of workers, its chat."""
 
-    def __init__(self, sessions: Sessions, turns: KeptTurns, durable: DurableRuns | None) -> None:
+    def __init__(
+        self, sessions: Sessions, turns: HiddenTurns, durable: RunPersistence | None
+    ) -> None:
         self._sessions, self._turns, self._durable = sessions, turns, durable
 
     async def of(

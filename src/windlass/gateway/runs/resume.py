@@ -8,9 +8,9 @@ from collections.abc import Callable
 from windlass.client.resume import refusal_of
 from windlass.errors import RunInterrupted, StorageError
 from windlass.gateway.http.errors import Refused
-from windlass.gateway.models.registry import Catalog
-from windlass.gateway.runs.hidden_turns import KeptTurns
-from windlass.gateway.runs.persistence import DurableRuns, Origin, plan_of_the_gone
+from windlass.gateway.models.registry import ModelRegistry
+from windlass.gateway.runs.hidden_turns import HiddenTurns
+from windlass.gateway.runs.persistence import Origin, RunPersistence, plan_to_end
 from windlass.gateway.runs.run import GatewayRun
 from windlass.gateway.tools.sessions import Sessions
 from windlass.loop.history import History
@@ -19,7 +19,7 @@ from windlass.runs.persisted_log import Damaged
 from windlass.runs.records import RunRecord
 from windlass.wires.errors import InvalidRequest
 
-__all__ = ["Takeover"]
+__all__ = ["RunResumer"]
 
 log = logging.getLogger("windlass.gateway")
 
@@ -27,19 +27,19 @@ REST_SECONDS = 60.0
 """A run that could not be made again, for a reason that nobody has thought of, rests so long."""
 
 
-class Takeover:
+class RunResumer:
     """Finds a run's model and tools by their names, as they are configured now."""
 
     def __init__(
         self,
-        durable: DurableRuns,
-        catalog: Catalog,
+        durable: RunPersistence,
+        registry: ModelRegistry,
         sessions: Sessions,
-        turns: KeptTurns,
+        turns: HiddenTurns,
         began: Callable[[GatewayRun], None],
     ) -> None:
         """`began` is told of each run when it goes on."""
-        self._durable, self._catalog = durable, catalog
+        self._durable, self._registry = durable, registry
         self._sessions, self._turns = sessions, turns
         self._began = began
         self._failed: dict[str, float] = {}
@@ -108,9 +108,9 @@ class Takeover:
     ) -> GatewayRun:
         if history.started is None:
             raise RunInterrupted("its log has no beginning")
-        mode = origin.mode or self._catalog.settings.mode
+        mode = origin.mode or self._registry.settings.mode
         try:
-            served = self._catalog.served(record.model, None)
+            served = self._registry.served(record.model, None)
             mode = origin.mode or served.mode
             self._sessions.check_owner(record.owner, origin.session)
             remote = await self._sessions.tools(served, origin.session, origin.tools)
@@ -126,7 +126,7 @@ class Takeover:
             gone = [name for name in origin.tools if name not in plan.tools]
             history.refusal = history.refusal or refusal_of(history, gone)
         except (Refused, InvalidRequest) as error:  # its model, tool or session is not available
-            plan = plan_of_the_gone(record, history)
+            plan = plan_to_end(record, history)
             history.refusal = RunInterrupted(f"the run was cut off, and cannot go on: {error}")
         # At last: nothing may happen between this and the run's first step.
         orders = await self._durable.log.orders(record.id)

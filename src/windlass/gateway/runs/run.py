@@ -12,7 +12,7 @@ from windlass.emulation.mode import mode_of, native_failure
 from windlass.errors import ModelError, NativeModeUnavailable
 from windlass.events import RunEvent, ToolRunEnded
 from windlass.gateway.http.errors import MALFORMED_CALL, Refused, problem_of
-from windlass.gateway.runs.hidden_turns import KeptTurns, kept_turn
+from windlass.gateway.runs.hidden_turns import HiddenTurns, hidden_turn
 from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.reply import Reply
@@ -44,7 +44,7 @@ class GatewayRun:
         *,
         owner: str,
         asked_mode: Mode,
-        turns: KeptTurns,
+        turns: HiddenTurns,
         background: bool = False,
         created: float | None = None,
         log: MemoryLog | None = None,
@@ -166,7 +166,7 @@ class GatewayRun:
         return problem_of(error)
 
     def _keep_turn(self, reply: Reply) -> None:
-        turn = kept_turn(reply, len(self.plan.messages), self.call_ids)
+        turn = hidden_turn(reply, len(self.plan.messages), self.call_ids)
         if turn is not None:
             self._turns.keep(self.owner, turn)
 

@@ -26,7 +26,7 @@ from windlass.runs.event_log import MemoryLog
 from windlass.tool import Tool
 from windlass.wires.fields import JsonObject
 
-__all__ = ["HandCall", "HandCalls"]
+__all__ = ["HandCall", "ManualCalls"]
 
 REMEMBERED = 1_000
 """How many of the last calls are known, of all keys together."""
@@ -40,7 +40,7 @@ class HandCall(Struct, forbid_unknown_fields=True):
     """Whether the caller says yes to the call, where a tool asks for somebody's."""
 
 
-class HandCalls:
+class ManualCalls:
     """Runs them, one by one, and knows the last of them."""
 
     def __init__(self, metrics: Metrics, executor: ToolExecutor) -> None:

@@ -9,7 +9,7 @@ from windlass.errors import ConfigError
 from windlass.gateway.config import GatewayConfig, KeyConfig
 from windlass.gateway.http.context import Exchange
 from windlass.gateway.http.errors import Refused
-from windlass.gateway.models.registry import Catalog
+from windlass.gateway.models.registry import ModelRegistry
 from windlass.gateway.models.served_model import ServedModel
 from windlass.loop.executor import ToolExecutor
 from windlass.messaging.unreachable import NatsUnreachable
@@ -27,11 +27,13 @@ HEADER, NAME = b"x-windlass-session", "X-Windlass-Session"
 class Sessions:
     """Of a gateway without workers there are none."""
 
-    def __init__(self, config: GatewayConfig, catalog: Catalog, executor: ToolExecutor) -> None:
+    def __init__(
+        self, config: GatewayConfig, registry: ModelRegistry, executor: ToolExecutor
+    ) -> None:
         """Raises `ConfigError` without what workers need."""
-        self._catalog = catalog
+        self._registry = registry
         self._keys = {key.name: key for key in config.keys}
-        self.workers = _workers(config, catalog, executor)
+        self.workers = _workers(config, registry, executor)
 
     def named(self, exchange: Exchange) -> str:
         """The session that the request names, if it names one. Raises `Refused`."""
@@ -62,11 +64,11 @@ class Sessions:
 
         Of workers, those that are `expected` are waited for.
         """
-        coming = await self._catalog.coming(served)
+        coming = await self._registry.coming(served)
         sessions = sessions_of(served, session)
         if self.workers is None or not sessions:
             return coming
-        here = {*self._catalog.tools, *(tool.name for tool in coming)}
+        here = {*self._registry.tools, *(tool.name for tool in coming)}
         try:
             theirs = await self.workers.returned(sessions, set(expected) - here)
         except NatsUnreachable:
@@ -115,11 +117,13 @@ def sessions_of(served: ServedModel, named: str) -> tuple[str, ...]:
     return (*served.config.sessions, *([named] if named else []))
 
 
-def _workers(config: GatewayConfig, catalog: Catalog, executor: ToolExecutor) -> "Workers | None":
+def _workers(
+    config: GatewayConfig, registry: ModelRegistry, executor: ToolExecutor
+) -> "Workers | None":
     if config.workers is None:
         return None
     try:
         from windlass.gateway.tools.workers import Workers
     except ModuleNotFoundError as error:
         raise ConfigError(f"workers need {error.name}: pip install 'windlass[fleet]'") from None
-    return Workers(config.workers, catalog.tools, executor)
+    return Workers(config.workers, registry.tools, executor)

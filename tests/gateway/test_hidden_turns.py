@@ -18,7 +18,7 @@ from windlass.content import (
     is_own_call_id,
     new_call_id,
 )
-from windlass.gateway.runs.hidden_turns import NO_RESULT, KeptTurn, KeptTurns, kept_turn
+from windlass.gateway.runs.hidden_turns import NO_RESULT, HiddenTurn, HiddenTurns, hidden_turn
 from windlass.reply import Calls, Reply, RoundRecord
 from windlass.wires.call_ids import CallIds
 
@@ -38,7 +38,7 @@ class Clock:
 class Conversation:
     """What the model has said, and what its client has seen of it, side by side."""
 
-    def __init__(self, turns: KeptTurns, owner: str = "web") -> None:
+    def __init__(self, turns: HiddenTurns, owner: str = "web") -> None:
         self.turns, self.owner = turns, owner
         self.whole: list[Message] = []
         self.seen: list[Message] = []
@@ -62,7 +62,7 @@ class Conversation:
         ids = CallIds()
         asked = len(self.whole)
         self.whole += [*rounds, said]
-        kept = kept_turn(reply(self.whole, said, ours, pending), asked, ids)
+        kept = hidden_turn(reply(self.whole, said, ours, pending), asked, ids)
         if kept is not None:
             self.turns.keep(self.owner, kept)
         shown = [FunctionCall(c.name, c.json, ids.outward(c.id)) for c in pending]
@@ -110,11 +110,11 @@ def reply(
     )
 
 
-def kept(name: str, size: int = 1) -> KeptTurn:
+def kept(name: str, size: int = 1) -> HiddenTurn:
     """A turn with one call of the client's, known to it as `name`."""
     call = FunctionCall("client_f", "{}", "inner")
     said = Message("assistant", (Thought("x" * size, "signed"), call))
-    return KeptTurn((said,), (), {name: "inner"})
+    return HiddenTurn((said,), (), {name: "inner"})
 
 
 def sent_back(name: str) -> list[Message]:
@@ -122,19 +122,19 @@ def sent_back(name: str) -> list[Message]:
     return [HELLO, Message("assistant", (call,)), Message.tool([answer(call)])]
 
 
-def knows(turns: KeptTurns, name: str, owner: str = "web") -> bool:
+def knows(turns: HiddenTurns, name: str, owner: str = "web") -> bool:
     return list(turns.restored(owner, sent_back(name))) != sent_back(name)
 
 
 def test_the_oldest_turn_goes_when_there_are_too_many() -> None:
-    turns = KeptTurns(max_turns=2)
+    turns = HiddenTurns(max_turns=2)
     for name in ("a", "b", "c"):
         turns.keep("web", kept(name))
     assert [knows(turns, name) for name in ("a", "b", "c")] == [False, True, True]
 
 
 def test_the_oldest_turns_go_when_all_are_too_large() -> None:
-    turns = KeptTurns(max_bytes=3000)
+    turns = HiddenTurns(max_bytes=3000)
     for name in ("a", "b", "c"):
         turns.keep("web", kept(name, 1000))
     assert [knows(turns, name) for name in ("a", "b", "c")] == [False, True, True]
@@ -146,7 +146,7 @@ def test_the_oldest_turns_go_when_all_are_too_large() -> None:
 
 def test_a_turn_is_forgotten_when_its_time_is_over() -> None:
     clock = Clock()
-    turns = KeptTurns(keep_seconds=60, clock=clock)
+    turns = HiddenTurns(keep_seconds=60, clock=clock)
     turns.keep("web", kept("a"))
     clock.now += 40
     turns.keep("web", kept("b"))
@@ -158,14 +158,14 @@ def test_a_turn_is_forgotten_when_its_time_is_over() -> None:
 
 
 def test_a_forgotten_id_that_is_kept_anew_is_the_new_turn() -> None:
-    turns = KeptTurns(max_turns=2)
+    turns = HiddenTurns(max_turns=2)
     for name in ("a", "b", "a", "c"):
         turns.keep("web", kept(name))
     assert [knows(turns, name) for name in ("a", "b", "c")] == [True, False, True]
 
 
 def test_another_key_restores_nothing() -> None:
-    turns = KeptTurns()
+    turns = HiddenTurns()
     turns.keep("web", kept("a"))
     assert knows(turns, "a")
     assert not knows(turns, "a", owner="other")
@@ -175,12 +175,12 @@ def test_another_key_restores_nothing() -> None:
 def test_a_turn_that_the_client_has_whole_is_not_kept() -> None:
     said = (Text("Let me see."), FunctionCall("client_f", "{}", new_call_id()))
     plain = Message("assistant", said)
-    assert kept_turn(reply([HELLO, plain], plain, (), list(plain.calls)), 1, CallIds()) is None
+    assert hidden_turn(reply([HELLO, plain], plain, (), list(plain.calls)), 1, CallIds()) is None
 
 
 def test_a_turn_is_kept_for_the_ids_that_the_model_gave_its_calls() -> None:
     plain = Message("assistant", (FunctionCall("client_f", "{}", "call_0"),))
-    kept = kept_turn(reply([HELLO, plain], plain, (), list(plain.calls)), 1, CallIds())
+    kept = hidden_turn(reply([HELLO, plain], plain, (), list(plain.calls)), 1, CallIds())
     assert kept is not None
     assert list(kept.ids.values()) == ["call_0"]
 
@@ -197,13 +197,13 @@ def test_a_turn_is_kept_for_the_ids_that_the_model_gave_its_calls() -> None:
 )
 def test_a_turn_with_what_the_client_may_lose_is_kept(said: tuple[AnyPart, ...]) -> None:
     message = Message("assistant", said)
-    found = kept_turn(reply([HELLO, message], message, (), list(message.calls)), 1, CallIds())
+    found = hidden_turn(reply([HELLO, message], message, (), list(message.calls)), 1, CallIds())
     assert found is not None
     assert found.messages == (message,)
 
 
 def test_an_edited_call_is_the_client_s_own() -> None:
-    turns = KeptTurns()
+    turns = HiddenTurns()
     turns.keep("web", kept("a"))
     for changed in (FunctionCall("client_f", '{"x":1}', "a"), FunctionCall("client_g", "{}", "a")):
         edited = [HELLO, Message("assistant", (changed,)), Message.tool([answer(changed)])]
@@ -211,9 +211,11 @@ def test_an_edited_call_is_the_client_s_own() -> None:
 
 
 def test_arguments_that_are_only_written_otherwise_are_no_edit() -> None:
-    turns = KeptTurns()
+    turns = HiddenTurns()
     call = FunctionCall("client_f", '{"a": 1, "b": [2]}', "inner")
-    turns.keep("web", KeptTurn((Message("assistant", (Thought("Hm."), call)),), (), {"a": "inner"}))
+    turns.keep(
+        "web", HiddenTurn((Message("assistant", (Thought("Hm."), call)),), (), {"a": "inner"})
+    )
     sent = FunctionCall("client_f", '{"b":[2],"a":1}', "a")
     whole = turns.restored("web", [HELLO, Message("assistant", (sent,)), Message.tool([])])
     assert whole[1].calls == (call,)
@@ -262,7 +264,7 @@ def earlier_rounds(draw: st.DrawFn) -> tuple[Message, ...]:
 
 @given(st.data())
 def test_a_restored_conversation_is_what_the_model_itself_said(data: st.DataObject) -> None:
-    turns = KeptTurns()
+    turns = HiddenTurns()
     conversations = [Conversation(turns), Conversation(turns), Conversation(turns, "other")]
     for conversation in conversations:
         conversation.user(data.draw(texts))

@@ -8,7 +8,7 @@ from tests.emulation.asking import asked, events_of, names_of, text_of
 from windlass import ModelError, NativeModeUnavailable
 from windlass.emulation.mode import AutoModel
 from windlass.events import ToolCallDelta, ToolCallEnded, ToolCallStarted
-from windlass.gateway.models.enforced import HeldModel
+from windlass.gateway.models.enforced import EnforcedModel
 from windlass.model import Model
 from windlass.settings import FunctionCallingSettings
 from windlass.testing import ScriptedModel, call, calls
@@ -20,8 +20,8 @@ class Emulated(ScriptedModel):
     mode = "emulated"
 
 
-def held(model: Model) -> HeldModel:
-    return HeldModel(model, insists=True)
+def held(model: Model) -> EnforcedModel:
+    return EnforcedModel(model, insists=True)
 
 
 @pytest.mark.parametrize("kind", [ScriptedModel, Emulated])
