@@ -93,5 +93,5 @@ async def test_the_text_of_an_internal_error_is_not_in_answers(
     said = await all_said(app)
     assert "/etc/private" not in said
     logged = [each.getMessage() for each in caplog.records]
-    assert logged.count("A run failed") == (3 if isinstance(error, OSError) else 0)
+    assert logged.count("Run failed") == (3 if isinstance(error, OSError) else 0)
     await app.gateway.aclose()

@@ -453,7 +453,7 @@ def test_a_part_that_gemini_cannot_take_is_refused_by_name(
     assert error["param"] == "messages[2].content[1]"
     kind = "file_id" if part is FILE_ID else part["type"]
     assert (
-        f"messages[2].content[1]: the model 'gemini' takes no parts of type '{kind}'"
+        f"messages[2].content[1]: the model 'gemini' does not support parts of type '{kind}'"
         == (error["message"])
     )
     assert upstream.bodies == []

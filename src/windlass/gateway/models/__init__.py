@@ -1,1 +1,1 @@
-"""The models that clients may ask for, and the tools that each of them gets."""
+"""The models that a gateway serves, and the tools that each offers."""

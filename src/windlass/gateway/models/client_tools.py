@@ -1,4 +1,4 @@
-"""Which tools a request offers: the gateway's, and those that its client runs itself. Pure."""
+"""The tools that a request offers to the model: server tools and client tools. Pure."""
 
 import logging
 import re
@@ -13,61 +13,61 @@ log = logging.getLogger("windlass.gateway")
 
 NOTHING = Offer({}, ())
 
-_LONGEST_REMEMBERED = 256 * 1024
-_LISTS_REMEMBERED = 128
+_MAX_CACHED_BYTES = 256 * 1024
+_MAX_CACHED_LISTS = 128
 _REFERENCES = re.compile(rb"\$ref|\\u")
-"""What may be a reference: they are followed to see how large the schema is without them."""
+"""A possible reference: expanding it may make a small schema large."""
 
 
 class ToolOffers:
-    """The offers of one model. A list of tools that comes again, as from turn to turn, is known."""
+    """Builds the tool offers of one model. Caches lists of tools, which clients send every turn."""
 
     def __init__(self, own: Mapping[str, Tool], limits: Limits) -> None:
         self._own, self._limits = own, limits
-        self._made: dict[tuple[bytes, tuple[Tool, ...]], Offer] = {}
+        self._cache: dict[tuple[bytes, tuple[Tool, ...]], Offer] = {}
 
     def of(self, tools: bytes, remote: tuple[Tool, ...] = ()) -> Offer:
-        """The gateway's own tools, the `remote` ones, which come and go, and the client's.
+        """Combines the gateway's own tools, `remote` ones (of MCP servers and workers) and `tools`.
 
-        Of two with one name, the gateway's own stands before the remote, and the client's before
-        both.
+        If names collide, a client tool wins over the gateway's own, which wins over a remote one.
         Raises `InvalidRequest`, which names the field.
         """
-        known = self._known(tools, remote)
+        known = self._from_cache(tools, remote)
         if known is not None:
             return known
-        return self._remembered(tools, remote, read_tools(tools, self._limits) if tools else [])
+        return self._cached(tools, remote, read_tools(tools, self._limits) if tools else [])
 
     async def read(self, tools: bytes, remote: tuple[Tool, ...] = ()) -> Offer:
-        """The same as `of`, off the event loop where it takes long."""
-        known = self._known(tools, remote)
+        """Like `of`, but reads a long list outside the event loop."""
+        known = self._from_cache(tools, remote)
         if known is not None or not tools:
             return known or self.of(tools, remote)
         size = len(tools)
         if size <= LARGE and _REFERENCES.search(tools):
             size += LARGE
-        return self._remembered(tools, remote, await by_size(size, read_tools, tools, self._limits))
+        return self._cached(tools, remote, await by_size(size, read_tools, tools, self._limits))
 
-    def _known(self, tools: bytes, remote: tuple[Tool, ...]) -> Offer | None:
-        """A long list is not even looked up: its hash alone takes long."""
-        return self._made.get((tools, remote)) if len(tools) <= _LONGEST_REMEMBERED else None
+    def _from_cache(self, tools: bytes, remote: tuple[Tool, ...]) -> Offer | None:
+        """Long lists are not cached: hashing one takes too long."""
+        return self._cache.get((tools, remote)) if len(tools) <= _MAX_CACHED_BYTES else None
 
-    def _remembered(self, tools: bytes, remote: tuple[Tool, ...], theirs: list[Tool]) -> Offer:
-        offer = self._joined(remote, theirs)
-        if len(tools) <= _LONGEST_REMEMBERED:
-            if len(self._made) > _LISTS_REMEMBERED:
-                self._made.clear()
-            self._made[tools, remote] = offer
+    def _cached(self, tools: bytes, remote: tuple[Tool, ...], client_tools: list[Tool]) -> Offer:
+        offer = self._joined(remote, client_tools)
+        if len(tools) <= _MAX_CACHED_BYTES:
+            if len(self._cache) > _MAX_CACHED_LISTS:
+                self._cache.clear()
+            self._cache[tools, remote] = offer
         return offer
 
-    def _joined(self, remote: tuple[Tool, ...], theirs: list[Tool]) -> Offer:
+    def _joined(self, remote: tuple[Tool, ...], client_tools: list[Tool]) -> Offer:
         tools = dict(self._own)
         for tool in remote:
             tools.setdefault(tool.name, tool)
-        for tool in theirs:
+        for tool in client_tools:
             if tool.name in tools:
                 log.warning(
-                    "The client's own tool stands in for the gateway's", extra={"tool": tool.name}
+                    "A client tool replaces a server tool of the same name",
+                    extra={"tool": tool.name},
                 )
             tools[tool.name] = tool
         return Offer(tools, tuple(tool.declaration for tool in tools.values()))

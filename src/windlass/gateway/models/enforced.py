@@ -1,4 +1,4 @@
-"""A model held to what the client was promised."""
+"""A model wrapper that enforces the tool choice of the request."""
 
 import math
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -11,22 +11,19 @@ from windlass.events import ModelEvent, ToolCallStarted, TurnEnded
 from windlass.model import Model, ModelRequest, warmed
 from windlass.settings import Mode
 
-__all__ = ["EnforcedModel"]
-
 
 class EnforcedModel:
-    """Hears no call that the request rules out, whatever the service makes of the request.
+    """Drops the calls that the request forbids, since not every service obeys the request.
 
-    `tool_choice` may allow no calls, or those of named tools alone; `parallel_tool_calls: false`
-    allows one call a turn. Not every service keeps to them. One that `insists` raises `ModelError`
-    for a turn without a call where a call is required.
+    `tool_choice` may forbid all calls or allow only named tools; `parallel_tool_calls: false`
+    allows one call per turn. With `insists`, a turn without a required call raises `ModelError`.
     """
 
     def __init__(self, model: Model, *, insists: bool = False) -> None:
         self._model, self._insists = model, insists
 
     def __getattr__(self, name: str) -> Any:
-        """What the model says of itself, such as how it is best brought to call functions."""
+        """The model's other attributes, such as its preferred way to call functions."""
         return getattr(self._model, name)
 
     @property
@@ -47,41 +44,41 @@ class EnforcedModel:
             or request.parallel_tool_calls is False
             or (self._insists and choice.mode == "required")
         ):
-            return aclosing(self._heard(request))
+            return aclosing(self._allowed_events(request))
         return self._model.stream(request)
 
-    async def _heard(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        names, calls, unheard = request.tool_choice.names, 0, set[int]()
+    async def _allowed_events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        names, calls, dropped = request.tool_choice.names, 0, set[int]()
         required = self._insists and request.tool_choice.mode == "required"
-        most = 1 if request.parallel_tool_calls is False else math.inf
-        most = 0 if request.tool_choice.mode == "none" else most
-        held: list[ModelEvent] = []
+        max_calls = 1 if request.parallel_tool_calls is False else math.inf
+        max_calls = 0 if request.tool_choice.mode == "none" else max_calls
+        delayed: list[ModelEvent] = []
         async with self._model.stream(request) as events:
             async for event in events:
                 if type(event) is ToolCallStarted:
-                    if (names and event.name not in names) or calls >= most:
-                        unheard.add(event.index)
+                    if (names and event.name not in names) or calls >= max_calls:
+                        dropped.add(event.index)
                     else:
                         calls += 1
                 elif type(event) is TurnEnded and required and not calls:
                     self._refuse(event)
-                if getattr(event, "index", None) in unheard:
+                if getattr(event, "index", None) in dropped:
                     continue
-                held.append(event)
-                # An emulated turn shows nothing before its call: nor does one without a call.
+                delayed.append(event)
+                # An emulated turn that must have a call emits nothing before that call.
                 if calls or not required or self.mode != "emulated" or type(event) is TurnEnded:
-                    for each in held:
+                    for each in delayed:
                         yield each
-                    held.clear()
+                    delayed.clear()
 
     def _refuse(self, end: TurnEnded) -> None:
-        """Raises `ModelError` for a turn that could have had its call."""
+        """Raises `ModelError`, unless the turn ended early and could not have a call."""
         if end.finish not in ("stop", "tool_calls", "other"):
             return
         if self.mode == "native":
-            raise NativeModeUnavailable("the model called no tool, though tool_choice requires it")
+            raise NativeModeUnavailable("the model called no tool, but tool_choice requires a call")
         raise ModelError(
-            "The model was asked again and called no tool, though tool_choice requires it.",
+            "The model called no tool, even when asked again, but tool_choice requires a call.",
             code="tool_choice_ignored",
         )
 

@@ -1,4 +1,4 @@
-"""What a gateway serves: its models by the names that clients use, each with the tools it gets."""
+"""The models of a gateway by the names that clients use, and its MCP servers."""
 
 import logging
 import time
@@ -21,16 +21,14 @@ from windlass.tool import Tool, as_tools
 from windlass.wires.chat.read_request import Limits
 from windlass.wires.errors import Problem
 
-__all__ = ["ModelRegistry"]
-
 log = logging.getLogger("windlass.gateway")
 
-OPEN_MODELS = 256
-"""How many models that no configuration names are kept at once."""
+MAX_OPEN_MODELS = 256
+"""How many models that the configuration does not name are kept open at once."""
 
 
 class ModelRegistry:
-    """`models` and `tools` stand in for those of the configuration."""
+    """Finds served models by name. `models` and `tools` replace those of the configuration."""
 
     def __init__(
         self,
@@ -41,24 +39,24 @@ class ModelRegistry:
         environ: Mapping[str, str],
         executor: ToolExecutor,
     ) -> None:
-        """Raises `ConfigError` for what cannot work."""
+        """Raises `ConfigError` for an invalid configuration."""
         self._executor = executor
         self._config, self._limits, self._environ = config, limits, environ
         self.settings = function_calling_settings(environ)
         box = self._loaded(tools)
         self.servers = McpServers(box.servers)
         self.tools = box.tools
-        """Those that are known at the start: MCP servers may bring more, or take some away."""
+        """The tools known at startup; MCP servers may add or remove some later."""
         self._own = box.own
         self.models = self._configured(models)
         self._opened: dict[str, ServedModel] = {}
 
     def names(self, key: KeyConfig | None) -> list[str]:
-        """The models that this key may use."""
+        """The names of the models that this key may use."""
         return [name for name in self.models if _may_use(key, name)]
 
     def served(self, name: str, key: KeyConfig | None) -> ServedModel:
-        """The model of that name. Raises `Refused` (404) if there is none for this key."""
+        """The model of that name. Raises `Refused` (404) if this key has no such model."""
         served = self.find(name)
         if served is None or not _may_use(key, name):
             message = f"The model {name[:200]!r} does not exist, or this key may not use it."
@@ -66,36 +64,36 @@ class ModelRegistry:
         return served
 
     def find(self, name: str) -> ServedModel | None:
-        """The model of that name, whoever may use it."""
+        """The model of that name, for any key."""
         served = self.models.get(name) or self._opened.get(name)
         if served is None and self._config.open_models:
             served = self._open(name)
         return served
 
-    async def coming(self, served: ServedModel) -> tuple[Tool, ...]:
-        """The tools of MCP servers that a run of this model gets, as they are now."""
+    async def mcp_tools(self, served: ServedModel) -> tuple[Tool, ...]:
+        """The current MCP tools of a run of this model."""
         if not served.config.function_calling:
             return ()
         return await self.servers.tools(served.config.tools)
 
     async def tools_of(self, served: ServedModel) -> tuple[Tool, ...]:
-        """All of this gateway that a run of this model gets, without those of workers."""
-        coming = [tool for tool in await self.coming(served) if tool.name not in served.own]
-        return (*served.own.values(), *coming)
+        """All tools of a run of this model, except those of workers."""
+        mcp = [tool for tool in await self.mcp_tools(served) if tool.name not in served.own]
+        return (*served.own.values(), *mcp)
 
     async def warm(self) -> None:
-        """Loads what is loaded in this process, so that the first request need not wait for it."""
+        """Loads models and tools of this process in advance, so that no request waits for them."""
         if any(served.mode != "native" for served in self.models.values()):
             await offloaded(load_emulation)
         for served in self.models.values():
             await offloaded(_load, served.own.values())
             started = time.monotonic()
             try:
-                if await served.warm(await self.coming(served)):
+                if await served.warm(await self.mcp_tools(served)):
                     seconds = round(time.monotonic() - started, 1)
-                    log.info("A model is ready", extra={"model": served.name, "seconds": seconds})
+                    log.info("Model ready", extra={"model": served.name, "seconds": seconds})
             except WindlassError as error:
-                log.warning("%s is not ready: %s", served.name, error)
+                log.warning("Model %s is not ready: %s", served.name, error)
 
     async def aclose(self) -> None:
         for served in (*self.models.values(), *self._opened.values()):
@@ -134,7 +132,7 @@ class ModelRegistry:
     def _serve(self, config: ModelConfig, model: Model) -> ServedModel:
         missing = [name for name in config.tools if not self._may_have(name)]
         if missing:
-            raise ConfigError(f"models.{config.name}.tools: no module has {', '.join(missing)}")
+            raise ConfigError(f"models.{config.name}.tools: unknown tools: {', '.join(missing)}")
         own = named_tools(config.tools if config.function_calling else (), self._own)
         return ServedModel(
             config,
@@ -151,14 +149,14 @@ class ModelRegistry:
         return bool(named_tools([name], self.tools)) or self.servers.has(name)
 
     def _open(self, name: str) -> ServedModel | None:
-        """A model that only its name describes: `provider/model`."""
+        """Creates a model that is not configured, from its name `provider/model`."""
         try:
             config = ModelConfig(name=name, target=name)
             served = self._serve(config, self._create(config))
         except ConfigError as error:
-            log.info("A model cannot be opened", extra={"model": name[:200], "reason": str(error)})
+            log.info("Cannot open model", extra={"model": name[:200], "reason": str(error)})
             return None
-        if len(self._opened) >= OPEN_MODELS:
+        if len(self._opened) >= MAX_OPEN_MODELS:
             self._opened.pop(next(iter(self._opened)))
         self._opened[name] = served
         return served
@@ -169,6 +167,6 @@ def _may_use(key: KeyConfig | None, name: str) -> bool:
 
 
 def _load(tools: Iterable[Tool]) -> None:
-    """Has each tool read its signature, which loads a library the first time."""
+    """Makes each tool read its signature, which imports a library the first time."""
     for tool in tools:
         assert tool.declaration

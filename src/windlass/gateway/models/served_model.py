@@ -1,4 +1,4 @@
-"""One name that clients may ask for: the model behind it, its tools, and how a run of it goes."""
+"""One model that a gateway serves: its name, its tools, and the plans of its runs."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -23,22 +23,19 @@ from windlass.wires.chat.read_request import ChatRequest, Limits, PartPlace
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject
 
-__all__ = ["ServedModel"]
-
-
 _MEDIA = frozenset({"image_url", "input_audio", "file"})
-_TAKEN: Mapping[str, frozenset[str]] = {
+_SUPPORTED_PARTS: Mapping[str, frozenset[str]] = {
     "gemini": _MEDIA,
     "vertex": _MEDIA,
     "aistudio": frozenset(),
     "local": frozenset(),
 }
-"""The kinds of parts, beside text, that each provider can be sent. An OpenAI-compatible service is
-sent all of them as they are, and refuses by itself what it cannot take."""
+"""The kinds of parts besides text that each provider supports. An OpenAI-compatible service gets
+all parts unchanged and refuses those that it does not support."""
 
 
 class ServedModel:
-    """Makes the plans of its runs."""
+    """A configured model. Makes the plans of its runs."""
 
     def __init__(
         self,
@@ -57,7 +54,7 @@ class ServedModel:
         self._modes = Modes(EnforcedModel(Upstream(model, config.name)), settings)
         self.mode: Mode = config.mode or settings.mode
         self.own = own
-        """The tools that are always there."""
+        """The tools that do not depend on MCP servers or workers."""
         self._offers = ToolOffers(own, request_limits)
         self._executor = executor
         self._policy = Policy(
@@ -72,7 +69,7 @@ class ServedModel:
         )
 
     async def warm(self, remote: tuple[Tool, ...] = ()) -> bool:
-        """Has the model read ahead what every request begins with; False if it is not here."""
+        """Makes a local model process the common start of all requests; False for other models."""
         if not hasattr(self.model, "warm"):
             return False
         messages = (Message.system(self.config.system),) if self.config.system else ()
@@ -93,10 +90,10 @@ class ServedModel:
         remote: tuple[Tool, ...] = (),
         offer: Offer | None = None,
     ) -> RunPlan:
-        """What a run is told at its start; `remote` are its tools that come and go.
+        """The plan of a run; `remote` are its tools of MCP servers and workers.
 
-        `offer` is what `offer` returned for them, if it was called before. Raises
-        `InvalidRequest`, which names the field.
+        `offer` is the result of `offer()` for these, if known. Raises `InvalidRequest`, which names
+        the field.
         """
         check_parts(request.parts, self.provider, self.name)
         offer = self._chosen(request, offer or self._offers.of(request.tools, remote))
@@ -127,22 +124,22 @@ class ServedModel:
         )
 
     async def offer(self, request: ChatRequest, remote: tuple[Tool, ...]) -> Offer:
-        """The tools of this request, read off the event loop where that takes long.
+        """The tools of this request. Reads a long list outside the event loop.
 
         Raises `InvalidRequest`, which names the field.
         """
         return await self._offers.read(request.tools, remote)
 
     def _chosen(self, request: ChatRequest, offer: Offer) -> Offer:
-        """The tools that the request wants. Raises `InvalidRequest` for a missing choice."""
+        """The tools that `tool_choice` allows. Raises `InvalidRequest` for an unknown one."""
         choice = request.tool_choice
         if choice.mode == "none" or not self.config.function_calling:
             offer = NOTHING
         if unknown := [name for name in choice.names if name not in offer.tools]:
-            raise InvalidRequest(f"tool_choice: no tool is named {unknown[0]!r}", "tool_choice")
+            raise InvalidRequest(f"tool_choice: unknown tool {unknown[0]!r}", "tool_choice")
         if choice.mode == "required" and not offer.tools:
             raise InvalidRequest(
-                "tool_choice: a call is required, and no tool is there", "tool_choice"
+                "tool_choice: a call is required, but there are no tools", "tool_choice"
             )
         return offer
 
@@ -150,9 +147,9 @@ class ServedModel:
         self, mode: Mode, offer: Offer, messages: tuple[Message, ...], request: ChatRequest
     ) -> Model:
         has_tools = bool(offer.tools) or any(message.role == "tool" for message in messages)
-        # Where no tools are spoken of there is nothing to fall back from.
+        # Without tools there is nothing to emulate.
         model = self._modes.of(mode if has_tools else "native")
-        # The calls that emulation reads from text, and its last answer, are held to the request.
+        # Enforced around emulation too: it reads calls from text and may end without one.
         insists = request.tool_choice.mode == "required"
         if offer.tools and (insists or request.parallel_tool_calls is False):
             return EnforcedModel(model, insists=insists)
@@ -160,15 +157,15 @@ class ServedModel:
 
 
 def check_parts(parts: Sequence[PartPlace], provider: str, model: str) -> None:
-    """Raises `InvalidRequest` for the first part that a model of this provider cannot be sent."""
-    taken = _TAKEN.get(provider)
-    if taken is None:
+    """Raises `InvalidRequest` for the first part that this provider does not support."""
+    supported = _SUPPORTED_PARTS.get(provider)
+    if supported is None:
         return
     for part in parts:
-        if part.in_result or part.kind not in taken:
-            where = " in a tool's result" if part.in_result else ""
-            said = f"the model {model!r} takes no parts of type {part.kind!r}{where}"
-            raise InvalidRequest(f"{part.place}: {said}", part.place, "unsupported_content")
+        if part.in_result or part.kind not in supported:
+            where = " in a tool result" if part.in_result else ""
+            reason = f"the model {model!r} does not support parts of type {part.kind!r}{where}"
+            raise InvalidRequest(f"{part.place}: {reason}", part.place, "unsupported_content")
 
 
 _GEMINI_NAMES = {
@@ -181,9 +178,9 @@ _THINKING_BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "hi
 
 
 def _extra(extra: JsonObject, provider: str) -> JsonObject:
-    """Fields that we have no word for: passed on where they are known, else left out.
+    """Fields of the request that Windlass does not model, for providers that know them.
 
-    Google refuses a request with a field that it does not know.
+    Other providers get none of them: Google refuses a request with an unknown field.
     """
     if not extra or provider == "openai":
         return extra

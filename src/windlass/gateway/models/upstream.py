@@ -1,4 +1,4 @@
-"""The model behind a served name, whose errors do not tell clients where it is."""
+"""A model wrapper that keeps the address of the model's service out of errors."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -11,32 +11,30 @@ from windlass.events import ModelEvent
 from windlass.gateway.http.errors import problem_of
 from windlass.model import Model, ModelRequest
 
-__all__ = ["Upstream", "failure_text"]
-
 log = logging.getLogger("windlass.gateway")
 
 
 def failure_text(run_id: str, error: BaseException) -> str:
-    """What a run's events say of the error that ended it. Clients read them.
+    """The text in a run's events of the error that ended it. Clients read it.
 
-    The texts of our own errors are written for that, but for those of the storage, which name
-    files. Any other error is logged, and clients learn only that the server failed.
+    Windlass's own errors keep their text, except storage errors, which name files. Any other error
+    is logged, and clients read only that the server failed.
     """
     if isinstance(error, WindlassError) and not isinstance(error, StorageError):
         return str(error) or type(error).__name__
     if not isinstance(error, WindlassError):
-        log.error("A run failed", exc_info=error, extra={"run_id": run_id})
+        log.error("Run failed", exc_info=error, extra={"run_id": run_id})
     return problem_of(error).message
 
 
 class Upstream:
-    """Addresses in errors go to the log; clients, and the run's own log, read the model's name."""
+    """Logs addresses in errors; clients and the run's log get the model's name instead."""
 
     def __init__(self, model: Model, served_name: str) -> None:
         self._model, self._served_name = model, served_name
 
     def __getattr__(self, name: str) -> Any:
-        """What the model says of itself, such as how it is best brought to call functions."""
+        """The model's other attributes, such as its preferred way to call functions."""
         return getattr(self._model, name)
 
     @property
@@ -53,7 +51,7 @@ class Upstream:
 
 
 class _Turn:
-    """Around the turn and not in its stream: events pass without a step in between."""
+    """Wraps the turn's context manager, not its stream: this costs nothing per event."""
 
     __slots__ = ("_name", "_turn")
 
@@ -74,11 +72,11 @@ class _Turn:
         handled = await self._turn.__aexit__(kind, error, trace)
         if not handled and isinstance(error, ModelError) and error.public is not None:
             log.warning("%s", error.message, extra={"model": self._name})
-            raise _anonymous(error, f"the upstream of model {self._name!r}") from error
+            raise _without_address(error, f"the upstream of model {self._name!r}") from error
         return handled
 
 
-def _anonymous(error: ModelError, upstream: str) -> ModelError:
+def _without_address(error: ModelError, upstream: str) -> ModelError:
     assert error.public is not None
     return ModelError(
         error.public.replace("{upstream}", upstream),

@@ -64,7 +64,7 @@ class Sessions:
 
         Of workers, those that are `expected` are waited for.
         """
-        coming = await self._registry.coming(served)
+        coming = await self._registry.mcp_tools(served)
         sessions = sessions_of(served, session)
         if self.workers is None or not sessions:
             return coming
