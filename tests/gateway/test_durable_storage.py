@@ -50,7 +50,7 @@ async def test_what_keeps_runs_from_being_tended_is_said_once_while_it_lasts(
         failures.append(StorageError("full"))  # it is well, and then not again
         return []
 
-    monkeypatch.setattr(gateway._takeover, "left_open", left_open)
+    monkeypatch.setattr(gateway._resumer, "resume_interrupted", left_open)
     monkeypatch.setattr("windlass.gateway.gateway.TEND_SECONDS", 0.0)
     tending = asyncio.create_task(gateway.tend())
     await over.wait()

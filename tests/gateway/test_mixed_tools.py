@@ -407,4 +407,4 @@ def test_a_name_that_both_have_belongs_to_the_client(
     assert asked["function"] == {"name": "lookup", "arguments": '{"city":"Rome"}'}
     [warning] = [record for record in caplog.records if vars(record).get("tool") == "lookup"]
     assert (warning.levelname, warning.name) == ("WARNING", "windlass.gateway")
-    assert "client's own tool" in warning.getMessage()
+    assert "client tool replaces" in warning.getMessage()

@@ -3,7 +3,7 @@
 import json
 
 from windlass import tool
-from windlass.gateway.models.client_tools import ToolOffers
+from windlass.gateway.models.served_model import ToolOffers
 from windlass.tool import Tool
 from windlass.wires.chat.read_request import Limits
 

@@ -44,7 +44,7 @@ class Serving:
     @asynccontextmanager
     async def listed_anew(self) -> AsyncIterator[None]:
         """Waits until the server has been asked again, whatever it says."""
-        server = self.app.gateway.catalog.servers._toolsets["tiny"]
+        server = self.app.gateway.registry.servers._toolsets["tiny"]
         known = await server.list_tools()
         yield
         async with asyncio.timeout(SECONDS):

@@ -254,7 +254,7 @@ async def test_a_look_for_runs_that_fails_is_not_the_last(
         looks.release()
         raise RuntimeError("nobody has thought of this")
 
-    monkeypatch.setattr(gateway._takeover, "left_open", left_open)
+    monkeypatch.setattr(gateway._resumer, "resume_interrupted", left_open)
     monkeypatch.setattr("windlass.gateway.gateway.TEND_SECONDS", 0.0)
     tending = asyncio.create_task(gateway.tend())
     for _ in range(3):

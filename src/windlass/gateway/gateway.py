@@ -183,7 +183,7 @@ class Gateway:
         """Goes on with what a gateway that is gone has left open in the log."""
         if self._resumer is None:
             return []
-        runs = await asyncio.gather(*await self._resumer.left_open())
+        runs = await asyncio.gather(*await self._resumer.resume_interrupted())
         return [run for run in runs if run is not None]
 
     async def tend(self) -> None:
@@ -224,7 +224,7 @@ class Gateway:
         await durable.recover()
         if self.sessions.trouble is not None:
             return  # runs may need workers: they are resumed when these can be reached
-        if self._resumer is not None and (runs := await self._resumer.left_open()):
+        if self._resumer is not None and (runs := await self._resumer.resume_interrupted()):
             log.info("Runs are taken up again", extra={"runs": len(runs)})
 
     async def open(self) -> None:

@@ -1,23 +1,23 @@
-"""The models of a gateway by the names that clients use, and its MCP servers."""
+"""The models of a gateway by the names that clients use, and the tools of its MCP servers."""
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from windlass.emulation.mode import load_emulation
 from windlass.errors import ConfigError, WindlassError
 from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig
-from windlass.gateway.config.tool_loading import Toolbox, named_tools
+from windlass.gateway.config.tool_loading import ALL_OF_IT, Toolbox, named_tools
 from windlass.gateway.http.errors import Refused
-from windlass.gateway.models.mcp_servers import McpServers
 from windlass.gateway.models.served_model import ServedModel
 from windlass.jsontext import offloaded
 from windlass.loop.executor import ToolExecutor
-from windlass.model import Model
+from windlass.model import Model, Toolset
 from windlass.models import create_model
 from windlass.settings import function_calling_settings
 from windlass.tool import Tool, as_tools
+from windlass.toolsets.mcp.names import SEPARATOR
 from windlass.wires.chat.read_request import Limits
 from windlass.wires.errors import Problem
 
@@ -170,3 +170,39 @@ def _load(tools: Iterable[Tool]) -> None:
     """Makes each tool read its signature, which imports a library the first time."""
     for tool in tools:
         assert tool.declaration
+
+
+class McpServers:
+    """MCP servers by name, which is the prefix of their tools' names. Their tools may change."""
+
+    def __init__(self, toolsets: Mapping[str, Toolset]) -> None:
+        self._toolsets = toolsets
+        self._seen: dict[str, Sequence[Tool]] = {}
+        self.on_tools: Callable[[Iterable[str]], None] | None = None
+        """Called with the names of a server's tools when they have changed."""
+
+    def has(self, name: str) -> bool:
+        """Whether the name selects all tools of a server, such as `files__*`."""
+        return name.removesuffix(ALL_OF_IT) in self._toolsets and name.endswith(ALL_OF_IT)
+
+    async def tools(self, names: Collection[str]) -> tuple[Tool, ...]:
+        """The current tools with these names."""
+        found: dict[str, Tool] = {}
+        for server in self._toolsets:
+            if any(name.startswith(f"{server}{SEPARATOR}") for name in names):
+                found.update((tool.name, tool) for tool in await self._listed(server))
+        return tuple(named_tools(names, found).values())
+
+    async def _listed(self, server: str) -> Sequence[Tool]:
+        """The tools of one server: the last known while it is down, none if they are refused."""
+        try:
+            tools = await self._toolsets[server].list_tools()
+        except ConfigError as error:
+            tools = ()
+            if self._seen.get(server) != tools:
+                log.error("Omitting the tools of the MCP server %r: %s", server, error)
+        if self._seen.get(server) is not tools:
+            self._seen[server] = tools
+            if self.on_tools is not None:
+                self.on_tools(tool.name for tool in tools)
+        return tools

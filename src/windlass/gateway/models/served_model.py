@@ -1,6 +1,8 @@
-"""One model that a gateway serves: its name, its tools, and the plans of its runs."""
+"""One model that a gateway serves: its tool offers, and the plans of its runs."""
 
 import functools
+import logging
+import re
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -9,9 +11,9 @@ from windlass.client.options import Offer
 from windlass.content import Message
 from windlass.emulation.mode import Modes
 from windlass.gateway.config import LimitsConfig, ModelConfig
-from windlass.gateway.models.client_tools import NOTHING, ToolOffers
 from windlass.gateway.models.enforced import EnforcedModel
 from windlass.gateway.models.upstream import Upstream, failure_text
+from windlass.jsontext.offload import LARGE, by_size
 from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.loop import RunPlan
@@ -19,10 +21,18 @@ from windlass.loop.policy import Policy
 from windlass.model import AUTO, Model, ModelRequest
 from windlass.settings import FunctionCallingSettings, Mode
 from windlass.tool import OnInterrupt, Tool
-from windlass.wires.chat.read_request import ChatRequest, Limits, PartPlace
+from windlass.wires.chat.read_request import ChatRequest, Limits, PartPlace, read_tools
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject
 
+log = logging.getLogger("windlass.gateway")
+
+_NO_TOOLS = Offer({}, ())
+
+_MAX_CACHED_BYTES = 256 * 1024
+_MAX_CACHED_LISTS = 128
+_REFERENCES = re.compile(rb"\$ref|\\u")
+"""A possible reference: expanding it may make a small schema large."""
 _MEDIA = frozenset({"image_url", "input_audio", "file"})
 _SUPPORTED_PARTS: Mapping[str, frozenset[str]] = {
     "gemini": _MEDIA,
@@ -134,7 +144,7 @@ class ServedModel:
         """The tools that `tool_choice` allows. Raises `InvalidRequest` for an unknown one."""
         choice = request.tool_choice
         if choice.mode == "none" or not self.config.function_calling:
-            offer = NOTHING
+            offer = _NO_TOOLS
         if unknown := [name for name in choice.names if name not in offer.tools]:
             raise InvalidRequest(f"tool_choice: unknown tool {unknown[0]!r}", "tool_choice")
         if choice.mode == "required" and not offer.tools:
@@ -193,3 +203,57 @@ def _extra(extra: JsonObject, provider: str) -> JsonObject:
     if budget is not None:
         generation["thinkingConfig"] = {"thinkingBudget": budget}
     return {"generationConfig": generation} if generation else {}
+
+
+class ToolOffers:
+    """Builds the tool offers of one model. Caches lists of tools, which clients send every turn."""
+
+    def __init__(self, own: Mapping[str, Tool], limits: Limits) -> None:
+        self._own, self._limits = own, limits
+        self._cache: dict[tuple[bytes, tuple[Tool, ...]], Offer] = {}
+
+    def of(self, tools: bytes, remote: tuple[Tool, ...] = ()) -> Offer:
+        """Combines the gateway's own tools, `remote` ones (of MCP servers and workers) and `tools`.
+
+        If names collide, a client tool wins over the gateway's own, which wins over a remote one.
+        Raises `InvalidRequest`, which names the field.
+        """
+        known = self._from_cache(tools, remote)
+        if known is not None:
+            return known
+        return self._cached(tools, remote, read_tools(tools, self._limits) if tools else [])
+
+    async def read(self, tools: bytes, remote: tuple[Tool, ...] = ()) -> Offer:
+        """Like `of`, but reads a long list outside the event loop."""
+        known = self._from_cache(tools, remote)
+        if known is not None or not tools:
+            return known or self.of(tools, remote)
+        size = len(tools)
+        if size <= LARGE and _REFERENCES.search(tools):
+            size += LARGE
+        return self._cached(tools, remote, await by_size(size, read_tools, tools, self._limits))
+
+    def _from_cache(self, tools: bytes, remote: tuple[Tool, ...]) -> Offer | None:
+        """Long lists are not cached: hashing one takes too long."""
+        return self._cache.get((tools, remote)) if len(tools) <= _MAX_CACHED_BYTES else None
+
+    def _cached(self, tools: bytes, remote: tuple[Tool, ...], client_tools: list[Tool]) -> Offer:
+        offer = self._joined(remote, client_tools)
+        if len(tools) <= _MAX_CACHED_BYTES:
+            if len(self._cache) > _MAX_CACHED_LISTS:
+                self._cache.clear()
+            self._cache[tools, remote] = offer
+        return offer
+
+    def _joined(self, remote: tuple[Tool, ...], client_tools: list[Tool]) -> Offer:
+        tools = dict(self._own)
+        for tool in remote:
+            tools.setdefault(tool.name, tool)
+        for tool in client_tools:
+            if tool.name in tools:
+                log.warning(
+                    "A client tool replaces a server tool of the same name",
+                    extra={"tool": tool.name},
+                )
+            tools[tool.name] = tool
+        return Offer(tools, tuple(tool.declaration for tool in tools.values()))

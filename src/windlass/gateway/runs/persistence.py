@@ -173,14 +173,14 @@ class RunPersistence:
             self._unopened = False
         await self._store_stops()
 
-    async def left_open(self, wanted: Callable[[RunRecord], bool]) -> Sequence[RunRecord]:
+    async def claim_interrupted(self, wanted: Callable[[RunRecord], bool]) -> Sequence[RunRecord]:
         """The wanted runs of exited gateways, and those whose log has failed here. They are ours
         now."""
         return await self.log.claim(
             lambda record: record.origin.get("kind") in (KIND, DAMAGED["kind"]) and wanted(record)
         )
 
-    async def take_up(self, record: RunRecord) -> tuple[MemoryLog, History, Origin]:
+    async def reopen(self, record: RunRecord) -> tuple[MemoryLog, History, Origin]:
         """All that is known of a run that was left open."""
         kept = await self.log.reopen(record.id)
         lost = self._lost.pop(record.id, None)

@@ -46,12 +46,12 @@ class RunResumer:
         """When runs could not be made again, by their ids."""
         self._tasks: set[asyncio.Task[GatewayRun | None]] = set()
 
-    async def left_open(self) -> list[asyncio.Task[GatewayRun | None]]:
+    async def resume_interrupted(self) -> list[asyncio.Task[GatewayRun | None]]:
         """Claims the runs that were left. Each goes on when its task is done: some wait for workers
         to come back, which is no reason for the others to wait."""
         tasks = [
             asyncio.create_task(self._taken_up(record))
-            for record in await self._durable.left_open(self._may_try)
+            for record in await self._durable.claim_interrupted(self._may_try)
         ]
         for task in tasks:
             self._tasks.add(task)
@@ -67,7 +67,7 @@ class RunResumer:
     async def _taken_up(self, record: RunRecord) -> GatewayRun | None:
         kept: MemoryLog | None = None
         try:
-            kept, history, origin = await self._durable.take_up(record)
+            kept, history, origin = await self._durable.reopen(record)
             run = await self._resumed(record, kept, history, origin)
         except BaseException as error:
             if kept is not None:
