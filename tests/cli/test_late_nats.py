@@ -116,7 +116,7 @@ async def test_a_gateway_and_a_worker_wait_for_nats_and_then_serve(tmp_path: Pat
             async with NatsServer(port=port, store=tmp_path / "store"):
                 await worker.hear("serves get_weather")
                 await gateway.hear("run log can be written again")
-                await gateway.hear("Workers are welcome")
+                await gateway.hear("Accepting workers")
                 assert (await client.get("/health/ready")).status_code == 200
                 answer = await client.post("/v1/chat/completions", json=QUESTION)
                 assert answer.json()["choices"][0]["message"]["content"] == "Sunny."

@@ -41,7 +41,7 @@ async def test_what_keeps_runs_from_being_tended_is_said_once_while_it_lasts(
     failures = [StorageError("full"), StorageError("full"), RuntimeError("full"), None]
     over = asyncio.Event()
 
-    async def left_open() -> list[object]:
+    async def resume_interrupted() -> list[object]:
         if not failures:
             over.set()
             return []
@@ -50,7 +50,7 @@ async def test_what_keeps_runs_from_being_tended_is_said_once_while_it_lasts(
         failures.append(StorageError("full"))  # it is well, and then not again
         return []
 
-    monkeypatch.setattr(gateway._resumer, "resume_interrupted", left_open)
+    monkeypatch.setattr(gateway._resumer, "resume_interrupted", resume_interrupted)
     monkeypatch.setattr("windlass.gateway.gateway.TEND_SECONDS", 0.0)
     tending = asyncio.create_task(gateway.tend())
     await over.wait()

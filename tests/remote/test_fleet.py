@@ -250,11 +250,11 @@ async def test_a_look_for_runs_that_fails_is_not_the_last(
     gateway = open_gateway([]).gateway
     looks = asyncio.Semaphore(0)
 
-    async def left_open() -> list[Any]:
+    async def resume_interrupted() -> list[Any]:
         looks.release()
         raise RuntimeError("nobody has thought of this")
 
-    monkeypatch.setattr(gateway._resumer, "resume_interrupted", left_open)
+    monkeypatch.setattr(gateway._resumer, "resume_interrupted", resume_interrupted)
     monkeypatch.setattr("windlass.gateway.gateway.TEND_SECONDS", 0.0)
     tending = asyncio.create_task(gateway.tend())
     for _ in range(3):

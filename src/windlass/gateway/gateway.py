@@ -29,7 +29,7 @@ from windlass.gateway.runs.planning import Preparation
 from windlass.gateway.runs.resume import RunResumer
 from windlass.gateway.runs.run import GatewayRun
 from windlass.gateway.runs.summaries import Summaries
-from windlass.gateway.tools.manual_calls import ManualCalls
+from windlass.gateway.tools.calls import ManualCalls
 from windlass.gateway.tools.sessions import Sessions
 from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
@@ -242,13 +242,13 @@ class Gateway:
         """Takes nothing new, lets the runs end for so long, and calls the rest off."""
         self.draining = True
         runs = [run.task for run in self.runs.running() if not run.task.done()]
-        running = [*runs, *self.manual_calls.going]
+        running = [*runs, *self.manual_calls.active]
         if running:
             log.info("Waiting for runs to end", extra={"runs": len(running)})
             await asyncio.wait(running, timeout=seconds)
         left = [run for run in self.runs.running() if not run.task.done()]
         await asyncio.gather(*(run.call_off(SHUTTING_DOWN) for run in left))
-        self.manual_calls.call_off()
+        self.manual_calls.cancel()
         if left:
             log.warning("Runs were called off by the shutdown", extra={"runs": len(left)})
         self.drained = True

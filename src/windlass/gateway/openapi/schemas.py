@@ -25,7 +25,7 @@ from windlass.gateway.openapi.words import (
     ref,
 )
 from windlass.gateway.runs.lookup import Decision, RunStatus
-from windlass.gateway.tools.manual_calls import HandCall
+from windlass.gateway.tools.calls import HandCall
 from windlass.runs.export import Export
 from windlass.settings import Mode
 from windlass.wires.chat.write_events import FINISH_REASONS

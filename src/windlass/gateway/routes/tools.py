@@ -27,6 +27,10 @@ from windlass.gateway.tools.sessions import sessions_of
 from windlass.jsontext import by_size
 from windlass.tool import Tool
 from windlass.toolsets.mcp.names import SEPARATOR
+from windlass.gateway.routes.run_list import Newest
+from windlass.gateway.routes.tool_list import OfferedTool, offered_tool, offered_tools
+from windlass.gateway.tools.calls import CallSummary, HandCall
+from windlass.jsontext.offload import by_size
 from windlass.wires.body import read_as
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject

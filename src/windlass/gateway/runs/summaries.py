@@ -8,7 +8,7 @@ from windlass.content import FunctionResponse, Usage
 from windlass.errors import RunNotFound
 from windlass.events import RunEvent
 from windlass.gateway.runs.lookup import FoundRun
-from windlass.gateway.tools.call_summary import CallSummary, cut_arguments, cut_response
+from windlass.gateway.tools.calls import CallSummary, cut_arguments, cut_response
 from windlass.jsontext import encode_json
 from windlass.runs.export import ToldCall, ToldRound, told_rounds
 from windlass.wires.fields import JsonObject

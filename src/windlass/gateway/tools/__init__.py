@@ -1,1 +1,1 @@
-"""Tools that run in workers, and calls that people make without a model."""
+"""Tools that run in workers, and tool calls that clients make without a model."""

@@ -1,4 +1,4 @@
-"""Whose workers a run may use: the sessions of its model, and the one that its request names."""
+"""The worker sessions of a run: those of its model, and the one that its request names."""
 
 import asyncio
 from collections.abc import Collection, Iterable
@@ -19,24 +19,23 @@ from windlass.wires.errors import InvalidRequest, Problem
 if TYPE_CHECKING:
     from windlass.gateway.tools.workers import Workers
 
-__all__ = ["Sessions", "sessions_of"]
 
 HEADER, NAME = b"x-windlass-session", "X-Windlass-Session"
 
 
 class Sessions:
-    """Of a gateway without workers there are none."""
+    """Checks access to sessions and finds their tools; without workers there are none."""
 
     def __init__(
         self, config: GatewayConfig, registry: ModelRegistry, executor: ToolExecutor
     ) -> None:
-        """Raises `ConfigError` without what workers need."""
+        """Raises `ConfigError` if a package that workers need is missing."""
         self._registry = registry
         self._keys = {key.name: key for key in config.keys}
         self.workers = _workers(config, registry, executor)
 
     def named(self, exchange: Exchange) -> str:
-        """The session that the request names, if it names one. Raises `Refused`."""
+        """The session that the request names, or "". Raises `Refused` if the key may not use it."""
         session = exchange.header(HEADER)
         if not session:
             return ""
@@ -51,8 +50,7 @@ class Sessions:
     def check_owner(self, owner: str, session: str) -> None:
         """Raises `Refused` if a run of this owner may not use the session.
 
-        The keys are those of the current configuration: a resumed run has no more rights than a
-        new one.
+        Checks the current configuration: a resumed run has no more rights than a new one.
         """
         if session and self._keys:
             _check_allowed(self._keys.get(owner), session)
@@ -60,25 +58,25 @@ class Sessions:
     async def tools(
         self, served: ServedModel, session: str, expected: Collection[str] = ()
     ) -> tuple[Tool, ...]:
-        """The tools of a run that come and go: those of MCP servers, and then those of workers.
+        """The remote tools of a run: those of MCP servers, then those of workers.
 
-        Of workers, those that are `expected` are waited for.
+        Waits for workers that have the `expected` tools.
         """
-        coming = await self._registry.mcp_tools(served)
+        mcp_tools = await self._registry.mcp_tools(served)
         sessions = sessions_of(served, session)
         if self.workers is None or not sessions:
-            return coming
-        here = {*self._registry.tools, *(tool.name for tool in coming)}
+            return mcp_tools
+        known = {*self._registry.tools, *(tool.name for tool in mcp_tools)}
         try:
-            theirs = await self.workers.returned(sessions, set(expected) - here)
+            worker_tools = await self.workers.wait_for_tools(sessions, set(expected) - known)
         except NatsUnreachable:
             raise
         except ConfigError as error:
             raise InvalidRequest(str(error), NAME) from None
-        return (*coming, *theirs)
+        return (*mcp_tools, *worker_tools)
 
     async def by_session(self, sessions: Iterable[str]) -> dict[str, tuple[Tool, ...]]:
-        """The tools of workers by the session that they are of. All are asked at once."""
+        """The tools of workers, by session. Queries all sessions at once."""
         if self.workers is None:
             return {}
         names = list(dict.fromkeys(sessions))
@@ -92,11 +90,11 @@ class Sessions:
 
     @property
     def trouble(self) -> str | None:
-        """Why workers cannot be used yet; None if they can, or there are none."""
+        """Why workers cannot be used yet; None if they can, or none are configured."""
         return None if self.workers is None else self.workers.trouble
 
     async def start(self) -> None:
-        """Raises `ConfigError` if workers cannot be had."""
+        """Raises `ConfigError` if workers cannot be used."""
         if self.workers is not None:
             await self.workers.start()
 
@@ -113,7 +111,7 @@ def _check_allowed(key: KeyConfig | None, session: str) -> None:
 
 
 def sessions_of(served: ServedModel, named: str) -> tuple[str, ...]:
-    """The sessions of a run: those of its model, and that which its request names, if it does."""
+    """The sessions of a run: those of its model, and the one that its request names, if any."""
     return (*served.config.sessions, *([named] if named else []))
 
 

@@ -1,4 +1,4 @@
-"""Tools that live in workers: found by session, and the host's own that workers may call."""
+"""Tools that run in workers, by session, and the gateway's tools that workers may call."""
 
 import asyncio
 import logging
@@ -18,20 +18,20 @@ from windlass.tool import Tool
 from windlass.toolsets.remote.bridge import Bridge
 from windlass.toolsets.remote.frames import HostCall, Refused, Result
 
-__all__ = ["Workers"]
-
 log = logging.getLogger("windlass.gateway")
 
 UNREACHABLE = "cannot reach the workers: NATS cannot be reached"
 RETRY_SECONDS = 0.25
-"""How often it is looked whether it is time for the next attempt to reach NATS."""
+"""The pause between attempts to reach NATS; the connector may space them further."""
 REFUSED_SECONDS = 10.0
-RETURN_SECONDS = 15.0
-"""How long a run that is taken up waits for workers to come back."""
+"""The pause after NATS has refused the connection."""
+WORKER_WAIT_SECONDS = 15.0
+"""How long a resumed run waits for its workers to reconnect."""
+POLL_SECONDS = 0.2
 
 
 class Workers:
-    """The bridge of a gateway, and the NATS server, if it is one of our own."""
+    """A gateway's bridge to its workers, and its embedded NATS server, if it runs one."""
 
     def __init__(
         self, config: WorkersConfig, tools: Mapping[str, Tool], executor: ToolExecutor
@@ -41,7 +41,7 @@ class Workers:
         self._server: NatsServer | None = None
         self._bridge: Bridge | None = None
         self._connecting: asyncio.Task[None] | None = None
-        """While no NATS server has answered yet."""
+        """Set while no NATS server has answered yet."""
 
     @property
     def trouble(self) -> str | None:
@@ -49,9 +49,9 @@ class Workers:
         return UNREACHABLE if self._connecting is not None else None
 
     async def start(self) -> None:
-        """Connects. While no NATS server answers, it is tried again in the background.
+        """Connects. While no NATS server answers, retries in the background.
 
-        Raises `ConfigError` for what cannot heal, and if our own server cannot be started.
+        Raises `ConfigError` for permanent errors, and if the embedded server cannot be started.
         """
         config = self._config
         servers: str | list[str] = list(config.nats)
@@ -66,7 +66,7 @@ class Workers:
             servers,
             affinity=config.affinity,
             session_ttl=config.session_ttl,
-            on_host_call=self._host if self._host_tools else None,
+            on_host_call=self._run_host_call if self._host_tools else None,
             **options,
         )
         try:
@@ -74,7 +74,7 @@ class Workers:
         except NatsUnreachable:
             self._connecting = asyncio.create_task(self._connect(self._bridge))
         else:
-            log.info("Workers are welcome", extra={"nats": self.address})
+            log.info("Accepting workers", extra={"nats": self.address})
 
     async def _connect(self, bridge: Bridge) -> None:
         while True:
@@ -83,40 +83,42 @@ class Workers:
                 await bridge.start()
             except NatsUnreachable:
                 continue
-            except ConfigError as error:  # it answers now, and refuses us: that may be put right
+            except ConfigError as error:  # NATS refuses the connection; an operator may fix that
                 log.error("%s", error)
                 await asyncio.sleep(REFUSED_SECONDS)
                 continue
             self._connecting = None
-            log.info("Workers are welcome", extra={"nats": self.address})
+            log.info("Accepting workers", extra={"nats": self.address})
             return
 
     @property
     def address(self) -> str:
-        """Where workers find the gateway, without any password."""
+        """The NATS address for workers, without passwords."""
         servers = [self._server.url] if self._server else self._config.nats
         return ", ".join(server.rpartition("@")[2] for server in servers)
 
     async def tools(self, sessions: Iterable[str]) -> tuple[Tool, ...]:
-        """The tools of these sessions; of two with one name, that of the first."""
+        """The tools of these sessions; the first session wins if names collide."""
         assert self._bridge is not None
         found: dict[str, Tool] = {}
-        # All at once: one that nobody has come to yet is waited for.
+        # Concurrently: the bridge waits for a session that has no worker yet.
         for tools in await asyncio.gather(*map(self._bridge.tools, sessions)):
             for tool in tools:
                 found.setdefault(tool.name, tool)
         return tuple(found.values())
 
-    async def returned(self, sessions: Iterable[str], names: Collection[str]) -> tuple[Tool, ...]:
-        """The same after a restart: waits for the workers whose tools a run had."""
+    async def wait_for_tools(
+        self, sessions: Iterable[str], names: Collection[str]
+    ) -> tuple[Tool, ...]:
+        """The tools of these sessions, when all `names` are among them, or after a timeout."""
         sessions = list(sessions)
         loop = asyncio.get_running_loop()
-        end = loop.time() + RETURN_SECONDS
+        end = loop.time() + WORKER_WAIT_SECONDS
         while True:
             tools = await self.tools(sessions)
             if set(names) <= {tool.name for tool in tools} or loop.time() > end:
                 return tools
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def aclose(self) -> None:
         if self._connecting is not None:
@@ -127,12 +129,12 @@ class Workers:
         if self._server is not None:
             await self._server.aclose()
 
-    async def _host(self, session: str, call: HostCall) -> Result | Refused:
-        """Runs a tool of ours for a worker's tool, by the same rules as for a model."""
+    async def _run_host_call(self, session: str, call: HostCall) -> Result | Refused:
+        """Runs a tool of the gateway for a worker, under the same rules as for a model."""
         if call.name not in self._host_tools:
-            return Refused(reason=f"the host has no {call.name!r} for workers")
-        said = FunctionCall(call.name, call.arguments, f"host-{call.key}")
+            return Refused(reason=f"the host has no tool {call.name!r} for workers")
+        function_call = FunctionCall(call.name, call.arguments, f"host-{call.key}")
         run_id = call.key.partition(":")[0]
         async with outside_a_run(run_id, self._host_tools, Policy()) as run:
-            [answer] = await answers_to([said], self._executor, run)
+            [answer] = await answers_to([function_call], self._executor, run)
         return Result(response=answer.response, outcome=answer.outcome)

@@ -1,4 +1,4 @@
-"""Tools that people run themselves, by the same rules as for a model."""
+"""Tool calls that clients make themselves, and summaries of calls."""
 
 import asyncio
 import secrets
@@ -9,27 +9,58 @@ from typing import Any
 
 from msgspec import Struct
 
-from windlass.content import FunctionCall, new_call_id
-from windlass.events import ToolRunEnded, ToolRunProgress, ToolRunStarted, event_to_dict
+from windlass.content import FunctionCall, FunctionResponse, new_call_id
+from windlass.events import Outcome, ToolRunEnded, ToolRunProgress, ToolRunStarted, event_to_dict
 from windlass.gateway.config import ModelConfig
 from windlass.gateway.http.context import ClientGone
 from windlass.gateway.http.errors import SHUTTING_DOWN, Refused
 from windlass.gateway.observe.metrics import Metrics
-from windlass.gateway.tools.call_summary import CallSummary, cut_arguments, cut_response
-from windlass.jsontext import compact_json
+from windlass.jsontext import compact_json, encode_json
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.outside import outside_a_run, yes_to
 from windlass.loop.policy import Policy
 from windlass.loop.round import answers_to
-from windlass.reply import ToolAnswer
+from windlass.reply import ToolAnswer, capped
 from windlass.runs.event_log import MemoryLog
 from windlass.tool import Tool
 from windlass.wires.fields import JsonObject
 
-__all__ = ["HandCall", "ManualCalls"]
+MAX_SUMMARY_CHARS = 2_000
+"""The maximum length of the arguments, and of the response, in a summary."""
+MAX_KEPT_CALLS = 1_000
+"""How many of the latest calls are kept, over all keys."""
 
-REMEMBERED = 1_000
-"""How many of the last calls are known, of all keys together."""
+
+class CallSummary(Struct, frozen=True, kw_only=True):
+    """One call and its outcome. `outcome` is None if the call did not run here, or is running."""
+
+    run_id: str | None
+    """None for a manual call."""
+    call_id: str
+    name: str
+    time: float
+    """The start, in Unix seconds."""
+    seconds: float
+    outcome: Outcome | None
+    arguments: JsonObject | str
+    """The arguments, or the start of their text if it is long or no JSON object."""
+    response: JsonObject | None
+    by_hand: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome not in (None, "ok")
+
+
+def cut_response(response: FunctionResponse) -> JsonObject:
+    """The response; only its start and end if it is too long."""
+    return capped(response, MAX_SUMMARY_CHARS).response
+
+
+def cut_arguments(arguments: JsonObject | str) -> JsonObject | str:
+    """The arguments; only their start if they are too long."""
+    text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
+    return arguments if len(text) <= MAX_SUMMARY_CHARS else f"{text[:MAX_SUMMARY_CHARS]}…"
 
 
 class HandCall(Struct, forbid_unknown_fields=True):
@@ -37,40 +68,40 @@ class HandCall(Struct, forbid_unknown_fields=True):
 
     arguments: dict[str, Any] = {}
     approved: bool = False
-    """Whether the caller says yes to the call, where a tool asks for somebody's."""
+    """Whether the caller approves the call, for a tool that needs approval."""
 
 
 class ManualCalls:
-    """Runs them, one by one, and knows the last of them."""
+    """Runs manual calls, and keeps the latest."""
 
     def __init__(self, metrics: Metrics, executor: ToolExecutor) -> None:
         self._metrics, self._executor = metrics, executor
-        self.going: set[asyncio.Task[ToolAnswer]] = set()
-        self._last: deque[tuple[str, CallSummary]] = deque(maxlen=REMEMBERED)
+        self.active: set[asyncio.Task[ToolAnswer]] = set()
+        self._last: deque[tuple[str, CallSummary]] = deque(maxlen=MAX_KEPT_CALLS)
 
     def of(self, owner: str) -> list[CallSummary]:
         """The calls of one key, oldest first."""
-        return [call for whose, call in self._last if whose == owner]
+        return [call for caller, call in self._last if caller == owner]
 
     async def run(
         self,
         tool: Tool,
-        asked: HandCall,
+        request: HandCall,
         *,
         model: ModelConfig,
         owner: str,
         gone: Callable[[], Coroutine[Any, Any, None]],
     ) -> JsonObject:
-        """What is told of the call when it is answered. It is called off when the client is `gone`.
+        """Runs a call and returns the fields of its answer. Cancels it if `gone` returns first.
 
-        Raises `ClientGone`, and `Refused` if the gateway ends meanwhile.
+        Raises `ClientGone`, and `Refused` if the gateway shuts down meanwhile.
         """
-        call = FunctionCall(tool.name, compact_json(asked.arguments), new_call_id())
+        call = FunctionCall(tool.name, compact_json(request.arguments), new_call_id())
         log = MemoryLog()
         log.listen(self._metrics.run(model=model.name, live=False), kinds={ToolRunEnded})
-        task = asyncio.create_task(self._answer(call, tool, model, asked.approved, log))
-        self.going.add(task)
-        task.add_done_callback(self.going.discard)
+        task = asyncio.create_task(self._answer(call, tool, model, request.approved, log))
+        self.active.add(task)
+        task.add_done_callback(self.active.discard)
         task.add_done_callback(lambda _: self._remember(owner, call, log))
         leaving = asyncio.create_task(gone())
         try:
@@ -84,9 +115,9 @@ class ManualCalls:
             raise ClientGone if left else Refused(SHUTTING_DOWN)
         return _fields(call, task.result(), log)
 
-    def call_off(self) -> None:
-        """Ends those that go, because the gateway does."""
-        for task in self.going:
+    def cancel(self) -> None:
+        """Cancels the active calls, for a shutdown."""
+        for task in self.active:
             task.cancel()
 
     async def _answer(
@@ -109,14 +140,14 @@ class ManualCalls:
     def _remember(self, owner: str, call: FunctionCall, log: MemoryLog) -> None:
         events = log.recorded()
         ended = next((event for event in events if isinstance(event, ToolRunEnded)), None)
-        begun = next((event for event in events if isinstance(event, ToolRunStarted)), None)
+        started = next((event for event in events if isinstance(event, ToolRunStarted)), None)
         if ended is None:
             return
         summary = CallSummary(
             run_id=None,
             call_id=call.id,
             name=call.name,
-            time=(begun or ended).time,
+            time=(started or ended).time,
             seconds=ended.seconds,
             outcome=ended.outcome,
             arguments=cut_arguments(call.arguments),
@@ -127,7 +158,7 @@ class ManualCalls:
 
 
 def _fields(call: FunctionCall, answer: ToolAnswer, log: MemoryLog) -> JsonObject:
-    told = [event_to_dict(each) for each in log.recorded() if isinstance(each, ToolRunProgress)]
+    progress = [event_to_dict(each) for each in log.recorded() if isinstance(each, ToolRunProgress)]
     names = ("time", "progress", "message", "data")
     return {
         "call_id": call.id,
@@ -137,6 +168,6 @@ def _fields(call: FunctionCall, answer: ToolAnswer, log: MemoryLog) -> JsonObjec
         "parts": [part.to_dict() for part in answer.response.parts],
         "seconds": answer.seconds,
         "effect_unknown": answer.effect_unknown,
-        "progress": [{name: each.get(name) for name in names} for each in told],
+        "progress": [{name: each.get(name) for name in names} for each in progress],
         **({"crashed": True} if answer.crashed else {}),
     }
