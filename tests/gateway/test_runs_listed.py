@@ -226,7 +226,7 @@ async def test_runs_of_many_calls_are_remembered_in_less_number() -> None:
     for number in range(20):
         run: Any = Told(str(number), events)
         await summaries.of(run)
-    assert 1 <= len(summaries._kept) <= 3
+    assert 1 <= len(summaries._cache) <= 3
     await place.gateway.aclose()
 
 

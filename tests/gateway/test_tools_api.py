@@ -108,7 +108,7 @@ async def test_a_deleted_run_leaves_no_call_behind(place: Place) -> None:
     assert (await place.get("/v1/tools/lookup")).json["calls"]["count"] == 1
     await request(place.app, "DELETE", f"/v1/runs/{run['id']}")
     assert (await place.get("/v1/tools/lookup")).json["calls"]["count"] == 0
-    assert run["id"] not in place.gateway.summaries._kept
+    assert run["id"] not in place.gateway.summaries._cache
 
 
 async def test_a_session_of_workers_needs_workers(place: Place) -> None:

@@ -247,7 +247,7 @@ class Gateway:
             log.info("Waiting for runs to end", extra={"runs": len(running)})
             await asyncio.wait(running, timeout=seconds)
         left = [run for run in self.runs.running() if not run.task.done()]
-        await asyncio.gather(*(run.call_off(SHUTTING_DOWN) for run in left))
+        await asyncio.gather(*(run.cancel(SHUTTING_DOWN) for run in left))
         self.manual_calls.cancel()
         if left:
             log.warning("Runs were called off by the shutdown", extra={"runs": len(left)})

@@ -1,1 +1,1 @@
-"""The runs of a gateway: planned, stored, looked up, resumed."""
+"""The runs of a gateway: planning, storage, lookup and resumption."""

@@ -1,31 +1,28 @@
-"""Which runs a chat consists of: one takes the place of another and of all after that. Pure."""
+"""Which runs of a chat are current: a run may replace an earlier run and all after it. Pure."""
 
 import math
 from collections.abc import Sequence
 
 from windlass.runs.records import RunRecord
 
-__all__ = ["line", "replaced_by"]
-
 
 def line(runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """Those of a chat's runs that lead to where it stands; newest first, as they come.
+    """The current runs of a chat: those that no later run replaced. Newest first, like `runs`.
 
-    A run's origin names the first of the runs that it replaced, by number: so that is known also
-    when they are no longer stored. It continues what was there before that run. Older versions
-    stored when that run began instead.
+    A run's origin has the number of the first run that it replaced, which is still known after that
+    run was deleted. Older versions stored the start time of that run instead.
     """
-    kept: list[RunRecord] = []
+    current: list[RunRecord] = []
     before = since = math.inf
     for run in runs:
         if run.number < before and run.created < since:
-            kept.append(run)
-            number, began = replaced_by(run)
+            current.append(run)
+            number, started = replaced_by(run)
             before = number or before
-            since = began if began and not number else since
-    return kept
+            since = started if started and not number else since
+    return current
 
 
 def replaced_by(run: RunRecord) -> tuple[int, float]:
-    """The number of the first run that this one replaced, and when that began; 0 if none."""
+    """The number and the start time of the first run that this one replaced; 0 if none."""
     return run.origin.get("replaced_from", 0), run.origin.get("replaced_since", 0.0)

@@ -1,4 +1,4 @@
-"""Chats that the log keeps: what has been said in one, and who may go on with it."""
+"""Chats in the run log: the conversation so far, and the lock that allows one run at a time."""
 
 import contextlib
 from collections.abc import Generator, Sequence
@@ -16,62 +16,60 @@ from windlass.wires.call_ids import CallIds
 from windlass.wires.chat.read_request import ChatRequest
 from windlass.wires.errors import Problem
 
-__all__ = ["NO_CHAT", "ChatSoFar", "Chats"]
-
 
 class ChatSoFar(Struct, frozen=True, kw_only=True):
-    """What a run goes on with."""
+    """The conversation that a run continues."""
 
     messages: tuple[Message, ...] = ()
     replaced_from: int = 0
-    """The number of the first run that is replaced; 0 if none is, or it has no number."""
+    """The number of the first run that this run replaces; 0 if none, or if it has no number."""
     replaced_since: float = 0.0
-    """When that run began; 0 if none is replaced."""
+    """The start time of that run; 0 if none."""
 
 
 NO_CHAT = ChatSoFar()
 
 
 class Chats:
-    """A chat is all runs of one owner that name it."""
+    """The chats of a log. A chat is all runs of one owner with the same chat id."""
 
-    def __init__(self, kept: RunLog) -> None:
-        self._log = kept
-        self._taken: set[tuple[str, str]] = set()
+    def __init__(self, log: RunLog) -> None:
+        self._log = log
+        self._locked: set[tuple[str, str]] = set()
 
     @contextlib.contextmanager
     def only_run_of(self, owner: str, chat: str) -> Generator[None]:
-        """Keeps a chat for one run, from before it is begun. Raises `Refused` if one has it."""
-        if (owner, chat) in self._taken:
+        """Locks a chat for one run. Raises `Refused` if another run of it is active."""
+        if (owner, chat) in self._locked:
             raise _busy("A run of this chat has not ended.")
-        self._taken.add((owner, chat))
+        self._locked.add((owner, chat))
         try:
             yield
         finally:
-            self._taken.discard((owner, chat))
+            self._locked.discard((owner, chat))
 
     async def so_far(self, owner: str, request: ChatRequest) -> ChatSoFar:
-        """What has been said in the request's chat, or was before the run that it `replaces`.
+        """The conversation of the request's chat, before the run that it `replaces`, if any.
 
-        Raises `Refused` if that is none of the chat's, and while a run of the chat goes.
+        Raises `Refused` if the chat has no such run, and while a run of the chat is active.
         """
         runs = await self._log.list(owner=owner, chat=request.chat)
         replaced = next((run for run in runs if run.id == request.replaces), None)
         if request.replaces and replaced is None:
             message = f"replaces: this chat has no run {request.replaces[:100]!r}"
             raise Refused(Problem(404, message, "run_not_found", "replaces"))
-        if going := next((run.id for run in runs if run.ended is None), None):
-            raise _busy(f"The run {going} of this chat has not ended.")
+        if active := next((run.id for run in runs if run.ended is None), None):
+            raise _busy(f"The run {active} of this chat has not ended.")
         number, since = _place_of(replaced) if replaced else (0, 0.0)
         before = [run for run in runs if replaced is None or _is_before(run, number, since)]
         seen = await self.seen(line(before))
         return ChatSoFar(messages=seen, replaced_from=number, replaced_since=since)
 
     async def seen(self, runs: Sequence[RunRecord]) -> tuple[Message, ...]:
-        """The conversation as a client has it after these runs, newest first."""
+        """The conversation that a client has seen after these runs, which are newest first."""
         for record in runs:
             if record.reason == "error":
-                continue  # a failure leaves the conversation as it was
+                continue  # a failed run does not change the conversation
             history = History(await self._log.read(record.id))
             if record.ended is None:
                 return history.started.messages if history.started else ()
@@ -80,7 +78,7 @@ class Chats:
 
 
 def _place_of(run: RunRecord) -> tuple[int, float]:
-    """The number of the run, or of the first that it replaced, and when that began."""
+    """The number and the start time of the run, or of the first run that it replaced."""
     number, since = replaced_by(run)
     return (number, since) if since else (run.number, run.created)
 

@@ -1,4 +1,4 @@
-"""What a gateway keeps of a run that has ended here: what can be asked about it, and no more."""
+"""A compact form of an ended run, which answers all requests about it."""
 
 import weakref
 from collections.abc import Sequence
@@ -17,21 +17,19 @@ from windlass.runs.records import RunRecord
 from windlass.wires.chat.write_events import completion_fields
 from windlass.wires.fields import JsonObject
 
-__all__ = ["FinishedRun"]
-
 MAX_COMPACT_BYTES = 2**18
-"""Bytes of a request or of tool results above which events stay as they are: encoding them would
-hold up the event loop, and their texts are most of what they take."""
+"""The size of a request or a tool result above which events are not encoded: encoding would block
+the event loop, and would save little, because most of the memory is text."""
 RUN_BYTES = 1_200
-"""What a run takes beside its events."""
+"""The approximate memory of a run without its events."""
 
 _events = msgspec.json.Decoder(list[RunEvent])
 
 
 class FinishedRun:
-    """Holds the run's events as one piece of JSON, or none of them if a log keeps them.
+    """Holds the run's events as JSON, or no events if a log stores them.
 
-    The run itself, with its plan, its request and its reply, is not held.
+    Does not hold the run with its plan, its request and its reply.
     """
 
     __slots__ = (
@@ -57,10 +55,10 @@ class FinishedRun:
         self._count = len(events)
         self._events = b"" if log is not None else _compact(events, run.request.size)
         self._shared: weakref.ref[MemoryLog] | None = None
-        """The events for all who read them now: they are decoded once, and not for each reader."""
+        """The decoded events, shared by all current readers."""
         encoded_here = isinstance(self._events, bytes)
         self.size = RUN_BYTES + (len(self._events) if encoded_here else run.size)
-        """The bytes of memory that it takes, about."""
+        """The approximate memory, in bytes."""
         clear_frames(run.run.error)
 
     async def fields(self, *, whole: bool = True) -> JsonObject:
@@ -71,13 +69,13 @@ class FinishedRun:
         return fields
 
     async def events(self) -> Sequence[RunEvent]:
-        """Raises `RunNotFound` if a log kept them and has deleted them."""
-        return self._here() if self._log is None else await self._log.read(self.id)
+        """Raises `RunNotFound` if the log has deleted them."""
+        return self._decoded() if self._log is None else await self._log.read(self.id)
 
     @property
     def record(self) -> RunRecord:
-        """What a log would know of a run that none keeps."""
-        fields, events = decode_json(self._fields), self._here()
+        """The record that a log would have of the run."""
+        fields, events = decode_json(self._fields), self._decoded()
         end = events[-1]
         assert isinstance(end, RunEnded)
         return RunRecord(
@@ -95,44 +93,46 @@ class FinishedRun:
         )
 
     async def stop(self) -> None:
-        """It has ended."""
+        """Does nothing: the run has ended."""
 
     async def approve(self, decision: object) -> bool:
-        """No call of it waits for a decision."""
+        """Returns False: no call waits for a decision."""
         return False
 
     def follow(self, after: int) -> Follower | None:
-        """The events after that number; None if there are none."""
+        """Follows the events after that number; None if there are none."""
         if after >= self._count:
             return None
         if self._log is not None:
             return self._log.follow(self.id, after)
         log = self._shared and self._shared()
         if log is None:
-            log = MemoryLog(self._here())
+            log = MemoryLog(self._decoded())
             self._shared = weakref.ref(log)
         return log.follow(after)
 
-    def _here(self) -> Sequence[RunEvent]:
+    def _decoded(self) -> Sequence[RunEvent]:
         return _events.decode(self._events) if isinstance(self._events, bytes) else self._events
 
 
-def _compact(events: Sequence[RunEvent], asked: int) -> bytes | Sequence[RunEvent]:
-    """The events as JSON, which takes about half; as they are if that would take long or fails.
+def _compact(events: Sequence[RunEvent], request_size: int) -> bytes | Sequence[RunEvent]:
+    """The events as JSON, which takes about half the memory; unchanged if that is slow or fails.
 
-    Those of a long run are packed already.
+    The events of a long run are packed already.
     """
     if not isinstance(events, tuple):
         return events
     results = (event.response.response for event in events if type(event) is ToolRunEnded)
-    if asked > MAX_COMPACT_BYTES or any(is_larger(result, MAX_COMPACT_BYTES) for result in results):
+    if request_size > MAX_COMPACT_BYTES or any(
+        is_larger(result, MAX_COMPACT_BYTES) for result in results
+    ):
         return events
     try:
         return _exact(encoded(events))
-    except Exception:  # noqa: BLE001 - whatever a tool has put into its result
+    except Exception:  # noqa: BLE001 - a tool's result may contain any object
         return events
 
 
 def _exact(data: bytes) -> bytes:
-    """The same bytes in as much memory as they need: an encoder's own have room for half more."""
+    """A copy without spare capacity: encoders allocate up to half more than they use."""
     return memoryview(data).tobytes()

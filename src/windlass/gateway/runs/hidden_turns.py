@@ -1,8 +1,8 @@
-"""Turns of which a client has seen only its own part, kept until it answers. No I/O.
+"""Turns that a client has seen only in part, kept until it sends its results. No I/O.
 
-A client that has tools of its own is shown the calls of those alone. What the model said and the
-gateway did besides (its own calls and their results, signed thoughts, rounds before) stands here
-under the ids of the calls, and goes back in its place when the client sends its results.
+A client with client tools sees only the calls of these. The rest of the turn (server tool calls and
+their results, signed thoughts, earlier rounds) is kept here under the ids of the client's calls. It
+is put back into the conversation when the client sends its results.
 """
 
 import time
@@ -23,30 +23,22 @@ from windlass.reply import Reply
 from windlass.wires.call_ids import CallIds
 from windlass.wires.errors import InvalidRequest
 
-__all__ = [
-    "HiddenTurn",
-    "HiddenTurns",
-    "continued",
-    "hidden_turn",
-    "seen_by_client",
-]
-
 NO_RESULT = "The caller gave no result for this call."
 
 
 class HiddenTurn(Struct, frozen=True):
-    """The end of a run whose last turn waits for the client."""
+    """The messages of a run whose last turn waits for client tools."""
 
     messages: tuple[Message, ...]
-    """All that came after the request; the last is the turn with the client's calls."""
+    """All messages after the request; the last one has the client's calls."""
     answers: tuple[FunctionResponse, ...]
-    """The gateway's own answers to that turn."""
+    """The gateway's results for that turn."""
     ids: dict[str, str]
-    """The turn's call ids by those that the client knows."""
+    """Maps the call ids that the client knows to those of the turn."""
 
 
 def hidden_turn(reply: Reply, asked: int, ids: CallIds) -> HiddenTurn | None:
-    """What to keep of a run that began with `asked` messages; None if the client has it all."""
+    """The hidden turn of a run that began with `asked` messages; None if nothing is hidden."""
     messages = reply.messages[asked:]
     if not reply.pending or not messages:
         return None
@@ -59,7 +51,7 @@ def hidden_turn(reply: Reply, asked: int, ids: CallIds) -> HiddenTurn | None:
 
 
 def seen_by_client(reply: Reply, asked: int, ids: CallIds) -> tuple[Message, ...]:
-    """The conversation as the run's client has it: of a turn that waits, its own calls alone."""
+    """The conversation that the client has seen: of a turn that waits, only the client's calls."""
     if not reply.pending:
         return reply.messages
     turn = reply.messages[-1]
@@ -68,35 +60,35 @@ def seen_by_client(reply: Reply, asked: int, ids: CallIds) -> tuple[Message, ...
     return (*reply.messages[:asked], Message("assistant", (*texts, *calls)))
 
 
-def continued(kept: Sequence[Message], messages: Sequence[Message]) -> tuple[Message, ...]:
-    """A stored conversation with what comes next, which may answer calls of its last turn.
+def continued(stored: Sequence[Message], messages: Sequence[Message]) -> tuple[Message, ...]:
+    """A stored conversation with new messages, which may contain results for its last turn.
 
-    Instructions that come with it take the place of those that the conversation began with.
-    Raises `Refused` for an answer to a call that nobody has made.
+    New system messages replace those at the start of the stored conversation. Raises
+    `InvalidRequest` for a result without a call.
     """
-    kept, messages = _newly_instructed(kept, messages)
-    calls = {call.id: call for message in (*kept, *messages) for call in message.calls}
-    made = {call.id for call in kept[-1].calls} if kept else set[str]()
-    if messages and messages[0].calls and messages[0].calls[0].id in made:
-        messages = messages[1:]  # the client has sent along the turn that it answers
-    return (*kept, *(_named(message, calls) for message in messages))
+    stored, messages = _with_new_instructions(stored, messages)
+    calls = {call.id: call for message in (*stored, *messages) for call in message.calls}
+    last = {call.id for call in stored[-1].calls} if stored else set[str]()
+    if messages and messages[0].calls and messages[0].calls[0].id in last:
+        messages = messages[1:]  # the client has repeated the turn that it answers
+    return (*stored, *(_named(message, calls) for message in messages))
 
 
-def _newly_instructed(
-    kept: Sequence[Message], messages: Sequence[Message]
+def _with_new_instructions(
+    stored: Sequence[Message], messages: Sequence[Message]
 ) -> tuple[Sequence[Message], Sequence[Message]]:
-    new = list(takewhile(_instructs, messages))
+    new = list(takewhile(_is_system, messages))
     if not new:
-        return kept, messages
-    return (*new, *dropwhile(_instructs, kept)), messages[len(new) :]
+        return stored, messages
+    return (*new, *dropwhile(_is_system, stored)), messages[len(new) :]
 
 
-def _instructs(message: Message) -> bool:
+def _is_system(message: Message) -> bool:
     return message.role == "system"
 
 
 def _named(message: Message, calls: Mapping[str, FunctionCall]) -> Message:
-    """An answer's tool is that of its call."""
+    """The message with the tool names of its results, which come from their calls."""
     if message.role != "tool" or all(answer.name for answer in message.responses):
         return message
     answers: list[FunctionResponse] = []
@@ -115,7 +107,7 @@ def _is_plain(message: Message) -> bool:
 
 
 class HiddenTurns:
-    """Bounded by number, size and age: the oldest go first. A turn is its key's alone."""
+    """Hidden turns by owner and call id. Limits their number, size and age; drops the oldest."""
 
     def __init__(
         self,
@@ -144,7 +136,7 @@ class HiddenTurns:
         return (owner, call_id) in self._by_call
 
     def restored(self, owner: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The conversation with every turn whole again that is known here."""
+        """The conversation with every known turn complete again."""
         if not self._turns:
             return tuple(messages)
         self._forget()
@@ -174,9 +166,9 @@ class HiddenTurns:
         oldest = self._clock() - self._keep_seconds
         while self._turns:
             number = next(iter(self._turns))
-            owner, turn, kept, size = self._turns[number]
-            crowded = len(self._turns) > self._max_turns or self._bytes > self._max_bytes
-            if kept > oldest and not crowded:
+            owner, turn, kept_at, size = self._turns[number]
+            full = len(self._turns) > self._max_turns or self._bytes > self._max_bytes
+            if kept_at > oldest and not full:
                 break
             del self._turns[number]
             self._bytes -= size
@@ -186,17 +178,17 @@ class HiddenTurns:
 
 
 def _same_calls(turn: HiddenTurn, calls: Sequence[FunctionCall]) -> bool:
-    """Whether the client's calls are the turn's: one that was edited is the client's own now."""
-    said = {call.id: call for call in turn.messages[-1].calls}
+    """Whether the client's calls equal those of the turn: the client may have edited them."""
+    known = {call.id: call for call in turn.messages[-1].calls}
     for call in calls:
-        ours = said.get(turn.ids.get(call.id, ""))
+        ours = known.get(turn.ids.get(call.id, ""))
         if ours is None or ours.name != call.name or ours.arguments != call.arguments:
             return False
     return True
 
 
 def _answered(turn: HiddenTurn, results: Mapping[str, FunctionResponse]) -> Message:
-    """The answers to the whole turn, in call order: the gateway's own and the client's."""
+    """The results of the whole turn, in call order: those of the gateway and of the client."""
     ours = {answer.id: answer for answer in turn.answers}
     outward = {inner: outer for outer, inner in turn.ids.items()}
     answers: list[FunctionResponse] = []

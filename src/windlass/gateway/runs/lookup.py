@@ -1,4 +1,4 @@
-"""A run as the runs API sees it: one that this process knows, or one that only the log does."""
+"""A run as the runs API sees it: in this process, or only in the log."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
@@ -14,8 +14,6 @@ from windlass.runs.event_log import Follower
 from windlass.runs.records import Order, RunRecord
 from windlass.wires.fields import JsonObject
 
-__all__ = ["Decision", "FoundRun", "PersistedRun", "ActiveRun", "RunStatus", "found_run"]
-
 RunStatus = Literal["running", "ended", "failed"]
 
 
@@ -29,7 +27,7 @@ class Decision(Struct, forbid_unknown_fields=True):
 
 
 class ActiveRun:
-    """A run in this process: an active one, or one whose log was closed before its end."""
+    """A run of this process: active, or left to another process before its end."""
 
     def __init__(self, run: GatewayRun) -> None:
         self._run = run
@@ -40,12 +38,12 @@ class ActiveRun:
         return run_fields(self._run, whole=whole)
 
     async def events(self) -> Sequence[RunEvent]:
-        """Those that there are so far."""
+        """The events so far."""
         return self._run.run.log.recorded()
 
     @property
     def record(self) -> RunRecord:
-        """What a log would know of it."""
+        """The record that a log would have of the run."""
         run, events = self._run, self._run.run.log.recorded()
         end = events[-1] if events and isinstance(events[-1], RunEnded) else None
         return RunRecord(
@@ -67,29 +65,29 @@ class ActiveRun:
         await self._run.run.stop()
 
     async def approve(self, decision: Decision) -> bool:
-        """False if no such call waits; when it has been decided, that is kept."""
+        """Decides a waiting call, and waits until that is stored. False if no such call waits."""
         self._run.check_here()
-        done = self._run.run.approve(
+        decided = self._run.run.approve(
             decision.call_id,
             decision.approved,
             arguments=decision.arguments,
             reason=decision.reason,
         )
         await self._run.settled()
-        return done
+        return decided
 
     def follow(self, after: int) -> Follower | None:
-        """The events after that number; None if there will never be any."""
+        """Follows the events after that number; None if there will be none."""
         log = self._run.run.log
         events = log.recorded()
         if events and after >= events[-1].seq and events[-1].done:
             return None
-        # Who comes from another gateway may have read there what is about to be told here.
+        # A client of another gateway may have read events there that are not emitted here yet.
         return log.follow(min(after, log.numbered))
 
 
 class PersistedRun:
-    """A run that the log knows: it has ended, or another process has it."""
+    """A run of the log: it has ended, or another process runs it."""
 
     def __init__(self, record: RunRecord, durable: RunPersistence) -> None:
         self.record = record
@@ -98,18 +96,18 @@ class PersistedRun:
 
     async def fields(self, *, whole: bool = True) -> JsonObject:
         record = self._durable.known(self.record)
-        # The events of a run that has failed tell no more, and may be damaged.
+        # The events of a failed run add nothing, and may be damaged.
         if not whole or record.ended is None or record.reason == "error":
             return stored_run_fields(record)
         return stored_run_fields(record, History(await self._durable.log.read(self.id)))
 
     async def events(self) -> Sequence[RunEvent]:
-        """Those that there are so far. Raises `RunNotFound` if it was deleted meanwhile."""
+        """The events so far. Raises `RunNotFound` if the run was deleted meanwhile."""
         return await self._durable.log.read(self.id)
 
     @property
     def open(self) -> bool:
-        """Whether its log has no end yet."""
+        """Whether the run has not ended."""
         return self.record.ended is None
 
     async def stop(self) -> None:
@@ -117,7 +115,7 @@ class PersistedRun:
             await self._durable.stop(self.record)
 
     async def approve(self, decision: Decision) -> bool:
-        """Passed on to the process that has it, if one of its calls waits for that."""
+        """Sends the decision to the process that runs it. False if no such call waits."""
         history = History(await self._durable.log.read(self.id))
         calls = [calls for record in history.rounds.values() for calls in record.calls.items()]
         call = dict(calls).get(decision.call_id)
@@ -135,7 +133,7 @@ class PersistedRun:
         return await self._durable.decide(self.record, order)
 
     def follow(self, after: int) -> Follower | None:
-        """The events after that number; None if there will never be any."""
+        """Follows the events after that number; None if there will be none."""
         if after >= self.record.events and self.record.ended is not None:
             return None
         return self._durable.log.follow(self.id, min(after, self.record.events))
@@ -145,5 +143,5 @@ FoundRun: TypeAlias = ActiveRun | FinishedRun | PersistedRun
 
 
 def found_run(run: GatewayRun | FinishedRun) -> ActiveRun | FinishedRun:
-    """A run of this process's store, as the runs API sees it."""
+    """Wraps a run of this process for the runs API."""
     return run if isinstance(run, FinishedRun) else ActiveRun(run)

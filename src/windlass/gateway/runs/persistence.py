@@ -1,4 +1,4 @@
-"""Runs and chats of a gateway that are kept in a log: begun, found, taken up again."""
+"""The gateway's use of its run log: new runs, interrupted runs, and orders to other gateways."""
 
 import asyncio
 import contextlib
@@ -43,46 +43,44 @@ from windlass.wires.chat.write_events import Form, Head, completion_fields, erro
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
 
-__all__ = ["RunPersistence", "Origin", "head_of", "stored_run_fields", "plan_to_end", "run_log"]
-
 log = logging.getLogger("windlass.gateway")
 
 KIND = "gateway"
-A_DAY = 86_400.0
+DAY_SECONDS = 86_400.0
 STOP_SECONDS = 15.0
-"""How long a stop waits for the process that has the run."""
+"""How long a stop waits for the process that runs the run."""
 DECISION_SECONDS = 15.0
-"""How long a decision waits for it."""
+"""How long a decision waits for that process."""
 OPEN_SECONDS = 5.0
-"""How long a starting gateway waits for its log, before it serves what needs none."""
+"""How long a starting gateway waits for its log before it serves other requests."""
 STORE_SECONDS = 2.0
-"""How long a stop of a run that nothing works on waits for a log that cannot be written."""
-CLIENT_LOST = "the gateway ended, and the client that waited for this answer was gone with it"
+"""How long a stop of a run without a process waits for a log that cannot be written."""
+CLIENT_LOST = "the gateway stopped, which disconnected the client that waited for this answer"
 NOT_WRITTEN = "cannot write run log: {cause}"
 UNREACHABLE = "NATS cannot be reached"
 
 
 class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag=KIND):
-    """What a gateway writes down of a run so that it can be made again."""
+    """What a gateway stores of a run so that it can resume it."""
 
     request: ChatRequest
-    """Without its messages: they stand in the log."""
+    """The request without its messages, which are in the log."""
     tools: tuple[str, ...] = ()
-    """What was offered to the model."""
+    """The names of the tools that were offered to the model."""
     session: str = ""
-    """The session of workers that the request named."""
+    """The worker session that the request named."""
     mode: Mode | None = None
     background: bool = False
-    """Whether it goes on without the client that asked for it."""
+    """Whether the run continues without its client."""
     live: bool = True
     replaced_from: int = 0
-    """The number of the first run of its chat that it replaced; 0 if none, or without a number."""
+    """The number of the first run that this run replaced; 0 if none, or if it has no number."""
     replaced_since: float = 0.0
-    """When that run began; 0 if it replaced none."""
+    """The start time of that run; 0 if none."""
 
 
 def run_log(config: GatewayConfig) -> RunLog | None:
-    """The log that is configured, if one is. Raises `ConfigError` without what it needs."""
+    """The configured log, or None. Raises `ConfigError` if a package that it needs is missing."""
     runs = config.runs
     if runs.nats:
         try:
@@ -103,30 +101,30 @@ def run_log(config: GatewayConfig) -> RunLog | None:
 
 
 class RunPersistence:
-    """What the gateway does with its log."""
+    """Stores the runs of a gateway in a log, and controls runs of other gateways through it."""
 
-    def __init__(self, kept: RunLog, config: RunsConfig) -> None:
-        self.log = kept
-        self.chats = Chats(kept)
+    def __init__(self, log: RunLog, config: RunsConfig) -> None:
+        self.log = log
+        self.chats = Chats(log)
         self._waiting: set[Follower] = set()
         self._closing = False
         self._unopened = False
-        """Whether the log could not be reached since the start of this gateway."""
+        """Whether the log has been unreachable since the start of this gateway."""
         self._lost: dict[str, WindlassError] = {}
-        """Runs of this gateway whose log has failed, and how: nothing works on them."""
+        """The errors of runs of this gateway whose log has failed. They are not running."""
         self._stops: dict[str, float] = {}
-        """When those of them were stopped whose stop is not stored yet."""
-        kept.health.on_change = _log_change
+        """Stop times of lost runs whose stop is not stored yet."""
+        log.health.on_change = _log_change
         self._retention = Retention(
-            max_age=None if config.keep_days is None else config.keep_days * A_DAY,
+            max_age=None if config.keep_days is None else config.keep_days * DAY_SECONDS,
             max_runs=config.max_runs,
             max_bytes=config.max_bytes,
         )
 
     def begin(self, plan: RunPlan, owner: str, origin: Origin) -> MemoryLog:
-        """The log of a new run."""
+        """Starts the log of a new run."""
         request = origin.request
-        bare = replace(origin, request=replace(request, messages=()))
+        stored = replace(origin, request=replace(request, messages=()))
         return self.log.begin(
             RunRecord(
                 id=plan.run_id,
@@ -135,14 +133,14 @@ class RunPersistence:
                 owner=owner,
                 chat=request.chat,
                 title=title_of(plan.messages),
-                origin=msgspec.to_builtins(bare, enc_hook=str),
+                origin=msgspec.to_builtins(stored, enc_hook=str),
             )
         )
 
     async def open(self) -> None:
-        """Connects to the log, or notes that it cannot be reached yet: `recover` tries again.
+        """Connects to the log. If it cannot be reached yet, `recover` tries again later.
 
-        Raises `ConfigError` for what cannot heal.
+        Raises `ConfigError` for permanent errors.
         """
         try:
             async with asyncio.timeout(OPEN_SECONDS):
@@ -163,28 +161,30 @@ class RunPersistence:
         return None if cause is None else NOT_WRITTEN.format(cause=cause)
 
     def lose(self, run_id: str, failure: WindlassError) -> None:
-        """The log of this run has failed: the run is resumed, or ended, when writing works."""
+        """Notes that the log of this run has failed. `recover` allows the run to be resumed."""
         self._lost[run_id] = failure
 
     async def recover(self) -> None:
-        """Stores what could not be stored, if writing works. Raises `StorageError` if not."""
+        """Stores pending stops if the log works again. Raises `StorageError` if it does not."""
         if self.trouble is not None:
             await self.log.check()
             self._unopened = False
         await self._store_stops()
 
     async def claim_interrupted(self, wanted: Callable[[RunRecord], bool]) -> Sequence[RunRecord]:
-        """The wanted runs of exited gateways, and those whose log has failed here. They are ours
-        now."""
+        """Claims the wanted runs of exited gateways, and runs of this one whose log has failed."""
         return await self.log.claim(
             lambda record: record.origin.get("kind") in (KIND, DAMAGED["kind"]) and wanted(record)
         )
 
     async def reopen(self, record: RunRecord) -> tuple[MemoryLog, History, Origin]:
-        """All that is known of a run that was left open."""
-        kept = await self.log.reopen(record.id)
+        """The log, the history and the origin of an interrupted run.
+
+        Sets `history.refusal` if the run cannot be resumed.
+        """
+        events = await self.log.reopen(record.id)
         lost = self._lost.pop(record.id, None)
-        history = History(kept.recorded())
+        history = History(events.recorded())
         try:
             origin = msgspec.convert(record.origin, Origin)
             if lost is not None and (isinstance(lost, NotWritable) or not origin.background):
@@ -193,8 +193,8 @@ class RunPersistence:
                 history.refusal = RunInterrupted(CLIENT_LOST)
         except (msgspec.ValidationError, ConfigError) as error:
             origin = Origin(request=ChatRequest(model=record.model, messages=()))
-            history.refusal = RunInterrupted(f"what is written of the run cannot be read: {error}")
-        return kept, history, origin
+            history.refusal = RunInterrupted(f"cannot read the run's record: {error}")
+        return events, history, origin
 
     async def find(self, run_id: str, owner: str) -> RunRecord:
         """Raises `RunNotFound`, also for a run of another owner."""
@@ -204,31 +204,31 @@ class RunPersistence:
         return record
 
     def known(self, record: RunRecord) -> RunRecord:
-        """The record as the gateway knows it: a stop may not be stored yet."""
+        """The record, with a stop that is not stored yet."""
         stopped = self._stops.get(record.id)
         if record.ended is not None or stopped is None:
             return record
         return replace(record, ended=stopped, reason="stopped")
 
     async def stop(self, record: RunRecord) -> None:
-        """Asks the process that has the run to end it, and waits for that, up to a bound.
+        """Orders the process that runs the run to stop it, and waits for that, up to a timeout.
 
-        A run of this gateway that waits for its log to be writable is stopped at once. Raises
-        `Refused` if this gateway ends before: the run is stopped all the same.
+        A run of this gateway that waits for a writable log stops at once. Raises `Refused` if this
+        gateway shuts down meanwhile; the order remains.
         """
         if record.id in self._lost and self.trouble is not None:
             self._stops[record.id] = time.time()
-            with contextlib.suppress(StorageError, TimeoutError):  # then it is stored later
+            with contextlib.suppress(StorageError, TimeoutError):  # `recover` stores it later
                 async with asyncio.timeout(STORE_SECONDS):
                     await self.log.order(record.id, Order(kind="stop"))
             return
         await self.log.order(record.id, Order(kind="stop"))
-        await self._heard(record, STOP_SECONDS, lambda _: False)
+        await self._wait_for(record, STOP_SECONDS, lambda _: False)
 
     async def decide(self, record: RunRecord, decision: Order) -> bool:
-        """Passes a decision on to the process that has the run; False if it came too late.
+        """Sends a decision to the process that runs the run; False if it came too late.
 
-        It is stored when this returns, and obeyed unless that process has been quiet for long.
+        The decision is stored when this returns. It applies even if that process answers later.
         """
         if not await self.log.order(record.id, decision):
             return False
@@ -236,19 +236,22 @@ class RunPersistence:
         def resolves(event: RunEvent) -> bool:
             return isinstance(event, ApprovalResolved) and event.call_id == decision.call_id
 
-        heard = await self._heard(record, DECISION_SECONDS, resolves)
-        if heard is None:
+        resolved = await self._wait_for(record, DECISION_SECONDS, resolves)
+        if resolved is None:
             return (await self.log.status(record.id)).ended is None
-        assert isinstance(heard, ApprovalResolved)
-        said = (heard.approved, heard.arguments, heard.reason)
-        return said == (decision.approved, decision.arguments, decision.reason)
+        assert isinstance(resolved, ApprovalResolved)
+        return (resolved.approved, resolved.arguments, resolved.reason) == (
+            decision.approved,
+            decision.arguments,
+            decision.reason,
+        )
 
-    async def _heard(
+    async def _wait_for(
         self, record: RunRecord, seconds: float, wanted: Callable[[RunEvent], bool]
     ) -> RunEvent | None:
-        """The wanted event, if it comes in time; None also if the run ends first.
+        """Waits for the wanted event; None after a timeout, or if the run ends first.
 
-        Raises `Refused` if this gateway ends before.
+        Raises `Refused` if this gateway shuts down meanwhile.
         """
         events = self.log.follow(record.id, record.events)
         loop = asyncio.get_running_loop()
@@ -272,20 +275,20 @@ class RunPersistence:
             del self._stops[run_id]
 
     async def aclose(self) -> None:
-        """Closes the log; stops that could not be stored are tried once more."""
+        """Tries once more to store pending stops, and closes the log."""
         with contextlib.suppress(StorageError, TimeoutError):
             async with asyncio.timeout(STORE_SECONDS):
                 await self._store_stops()
         await self.log.aclose()
 
     def close(self) -> None:
-        """Nobody waits here any longer for what others do."""
+        """Ends all waits for other processes."""
         self._closing = True
         for events in self._waiting:
             events.wake()
 
     async def recall(self, owner: str, messages: Sequence[Message], turns: HiddenTurns) -> None:
-        """Reads turns back that these messages answer and that this process does not know."""
+        """Loads hidden turns that these messages answer and that are not in `turns`."""
         for message in messages:
             if message.role != "assistant" or not (calls := message.calls):
                 continue
@@ -304,18 +307,18 @@ class RunPersistence:
                 turns.keep(owner, turn)
 
     async def expire(self) -> None:
-        """Forgets what is too old or too much."""
+        """Deletes runs that exceed the configured age, number or size."""
         try:
-            gone = await self.log.expire(self._retention)
+            deleted = await self.log.expire(self._retention)
         except StorageError as error:
-            log.error("Old runs cannot be deleted: %s", error)
+            log.error("Cannot delete old runs: %s", error)
             return
-        if gone:
-            log.info("Old runs were deleted", extra={"runs": gone})
+        if deleted:
+            log.info("Old runs deleted", extra={"runs": deleted})
 
 
 def _log_change(cause: str | None) -> None:
-    """Once while it lasts, and once when it is over."""
+    """Logs the start and the end of a failure, each once."""
     if cause is None:
         log.warning("run log can be written again")
     else:
@@ -323,20 +326,20 @@ def _log_change(cause: str | None) -> None:
 
 
 class UnavailableModel:
-    """Stands for a model that is not served any more."""
+    """Replaces a model that the gateway no longer serves."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def stream(self, request: ModelRequest) -> NoReturn:
-        raise RunInterrupted(f"the model {self.name} is gone")
+        raise RunInterrupted(f"the model {self.name} is no longer served")
 
     async def aclose(self) -> None:
         pass
 
 
 def plan_to_end(record: RunRecord, history: History) -> RunPlan:
-    """With this a run that cannot go on comes to its end."""
+    """The plan that ends a run that cannot be resumed."""
     return RunPlan(
         run_id=record.id,
         model=UnavailableModel(record.model),
@@ -355,7 +358,7 @@ def head_of(record: RunRecord) -> Head:
 
 
 def stored_run_fields(record: RunRecord, history: History | None = None) -> JsonObject:
-    """What is told of a run that does not go in this process; with its history, its answer too."""
+    """The fields of a run that is not in this process; with its history, also its response."""
     fields: dict[str, Any] = {
         "id": record.id,
         "object": "run",
@@ -372,7 +375,7 @@ def stored_run_fields(record: RunRecord, history: History | None = None) -> Json
     if record.ended is None:
         return fields
     fields |= {"status": "ended", "phase": "ended", "stop_reason": record.reason}
-    if (problem := _kept_problem(record)) is not None:
+    if (problem := _stored_problem(record)) is not None:
         fields |= {"status": "failed", "error": error_fields(problem)}
     elif history is not None:
         reply = history.reply()
@@ -383,13 +386,13 @@ def stored_run_fields(record: RunRecord, history: History | None = None) -> Json
     return fields
 
 
-def _kept_problem(record: RunRecord) -> Problem | None:
-    """What an ended run failed with, as far as its record tells; None if it has an answer."""
+def _stored_problem(record: RunRecord) -> Problem | None:
+    """Why an ended run failed, according to its record; None if it has an answer."""
     match record.reason:
         case "error":
             return Problem(500, record.error or "The run failed.", "run_failed")
         case "deadline":
-            return Problem(504, "The run took longer than it may.", "run_timeout")
+            return Problem(504, "The run exceeded its time limit.", "run_timeout")
         case "malformed_call":
             return MALFORMED_CALL
         case _:

@@ -1,4 +1,4 @@
-"""From a request to all that a run of it begins with."""
+"""Builds the plan of a run from a request."""
 
 from typing import NamedTuple
 
@@ -18,13 +18,11 @@ from windlass.settings import Mode, mode_from
 from windlass.wires.chat.read_request import ChatRequest
 from windlass.wires.errors import InvalidRequest, Problem
 
-__all__ = ["Preparation", "Prepared"]
-
 MODE_HEADER = b"x-function-calling-mode"
 
 
 class Prepared(NamedTuple):
-    """A run that can begin."""
+    """A run that is ready to start."""
 
     plan: RunPlan
     origin: Origin
@@ -32,7 +30,7 @@ class Prepared(NamedTuple):
 
 
 class Preparation:
-    """Reads what else a request speaks of: its mode, its session of workers, its chat."""
+    """Resolves what a request refers to: its mode, its worker session and its chat."""
 
     def __init__(
         self, sessions: Sessions, turns: HiddenTurns, durable: RunPersistence | None
@@ -49,8 +47,8 @@ class Preparation:
         live: bool,
         background: bool,
     ) -> Prepared:
-        """Raises `Refused`, which names what cannot be."""
-        mode = _asked_mode(exchange)
+        """Prepares a run. Raises `Refused` and `InvalidRequest`, which name the field."""
+        mode = _requested_mode(exchange)
         session = self._sessions.named(exchange)
         chat = await self._so_far(exchange.owner, request)
         remote = await self._sessions.tools(served, session)
@@ -76,17 +74,17 @@ class Preparation:
         return Prepared(plan, origin, chat)
 
     def log_of(self, prepared: Prepared, owner: str) -> MemoryLog | None:
-        """Where the run is to be kept, if runs are; from now on it is known there."""
+        """Starts the run's log; None if this gateway stores no runs."""
         if self._durable is None:
             return None
         return self._durable.begin(prepared.plan, owner, prepared.origin)
 
     async def _so_far(self, owner: str, request: ChatRequest) -> ChatSoFar:
-        """All that the model is to read: what the request brings, and what is kept of it here."""
+        """The messages for the model: those of the request, the stored chat and hidden turns."""
         durable = self._durable
         if durable is None:
             if request.chat:
-                message = "chat_id: this gateway keeps no chats ([runs] path)"
+                message = "chat_id: this gateway stores no chats; set path in [runs]"
                 raise Refused(Problem(404, message, "no_chats", "chat_id"))
             return replace(NO_CHAT, messages=self._turns.restored(owner, request.messages))
         chat, messages = NO_CHAT, request.messages
@@ -97,11 +95,11 @@ class Preparation:
         return replace(chat, messages=self._turns.restored(owner, messages))
 
 
-def _asked_mode(exchange: Exchange) -> Mode | None:
-    asked = exchange.header(MODE_HEADER)
-    if not asked:
+def _requested_mode(exchange: Exchange) -> Mode | None:
+    value = exchange.header(MODE_HEADER)
+    if not value:
         return None
     try:
-        return mode_from(asked, "X-Function-Calling-Mode")
+        return mode_from(value, "X-Function-Calling-Mode")
     except ConfigError as error:
         raise InvalidRequest(str(error), "X-Function-Calling-Mode") from None

@@ -1,4 +1,4 @@
-"""Runs that a gateway which is gone has left open: made again, and gone on with."""
+"""Resumes interrupted runs of exited gateways."""
 
 import asyncio
 import logging
@@ -19,16 +19,14 @@ from windlass.runs.persisted_log import Damaged
 from windlass.runs.records import RunRecord
 from windlass.wires.errors import InvalidRequest
 
-__all__ = ["RunResumer"]
-
 log = logging.getLogger("windlass.gateway")
 
-REST_SECONDS = 60.0
-"""A run that could not be made again, for a reason that nobody has thought of, rests so long."""
+RETRY_SECONDS = 60.0
+"""How long to wait before trying again to resume a run after an unexpected error."""
 
 
 class RunResumer:
-    """Finds a run's model and tools by their names, as they are configured now."""
+    """Resumes runs with the models and tools of the current configuration, found by name."""
 
     def __init__(
         self,
@@ -36,21 +34,23 @@ class RunResumer:
         registry: ModelRegistry,
         sessions: Sessions,
         turns: HiddenTurns,
-        began: Callable[[GatewayRun], None],
+        on_resumed: Callable[[GatewayRun], None],
     ) -> None:
-        """`began` is told of each run when it goes on."""
+        """`on_resumed` is called with each run when it is resumed."""
         self._durable, self._registry = durable, registry
         self._sessions, self._turns = sessions, turns
-        self._began = began
+        self._on_resumed = on_resumed
         self._failed: dict[str, float] = {}
-        """When runs could not be made again, by their ids."""
+        """When resuming a run last failed, by run id."""
         self._tasks: set[asyncio.Task[GatewayRun | None]] = set()
 
     async def resume_interrupted(self) -> list[asyncio.Task[GatewayRun | None]]:
-        """Claims the runs that were left. Each goes on when its task is done: some wait for workers
-        to come back, which is no reason for the others to wait."""
+        """Claims interrupted runs and returns a task that resumes each.
+
+        One task for each run, because some wait for workers to reconnect.
+        """
         tasks = [
-            asyncio.create_task(self._taken_up(record))
+            asyncio.create_task(self._resume(record))
             for record in await self._durable.claim_interrupted(self._may_try)
         ]
         for task in tasks:
@@ -59,34 +59,34 @@ class RunResumer:
         return tasks
 
     async def aclose(self) -> None:
-        """What has been claimed and does not go yet is left again."""
+        """Abandons the runs that are claimed but not resumed yet."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _taken_up(self, record: RunRecord) -> GatewayRun | None:
-        kept: MemoryLog | None = None
+    async def _resume(self, record: RunRecord) -> GatewayRun | None:
+        events: MemoryLog | None = None
         try:
-            kept, history, origin = await self._durable.reopen(record)
-            run = await self._resumed(record, kept, history, origin)
+            events, history, origin = await self._durable.reopen(record)
+            run = await self._restarted(record, events, history, origin)
         except BaseException as error:
-            if kept is not None:
-                kept.close()
+            if events is not None:
+                events.close()
             if not isinstance(error, Exception):
                 raise
-            await self._cannot(record, error)
+            await self._report_failure(record, error)
             return None
-        self._began(run)
+        self._on_resumed(run)
         return run
 
     def _may_try(self, record: RunRecord) -> bool:
         failed = self._failed.get(record.id)
-        return failed is None or time.monotonic() - failed > REST_SECONDS
+        return failed is None or time.monotonic() - failed > RETRY_SECONDS
 
-    async def _cannot(self, record: RunRecord, error: Exception) -> None:
-        """A log that is away can be read as soon as it is back; anything else may last.
+    async def _report_failure(self, record: RunRecord, error: Exception) -> None:
+        """Logs the error. Delays the next attempt, except after a storage error.
 
-        A run whose log is damaged is ended: no process could ever resume it.
+        Ends a run whose log is damaged: no process can resume it.
         """
         damaged = isinstance(error, Damaged)
         if damaged or not isinstance(error, StorageError):
@@ -103,11 +103,11 @@ class RunResumer:
             except StorageError as failure:
                 log.error("Cannot end run: %s", failure, extra={"run_id": record.id})
 
-    async def _resumed(
-        self, record: RunRecord, kept: MemoryLog, history: History, origin: Origin
+    async def _restarted(
+        self, record: RunRecord, events: MemoryLog, history: History, origin: Origin
     ) -> GatewayRun:
         if history.started is None:
-            raise RunInterrupted("its log has no beginning")
+            raise RunInterrupted("the run's log has no start event")
         mode = origin.mode or self._registry.settings.mode
         try:
             served = self._registry.served(record.model, None)
@@ -123,12 +123,12 @@ class RunResumer:
                 remote=remote,
                 offer=await served.offer(origin.request, remote),
             )
-            gone = [name for name in origin.tools if name not in plan.tools]
-            history.refusal = history.refusal or refusal_of(history, gone)
+            missing = [name for name in origin.tools if name not in plan.tools]
+            history.refusal = history.refusal or refusal_of(history, missing)
         except (Refused, InvalidRequest) as error:  # its model, tool or session is not available
             plan = plan_to_end(record, history)
-            history.refusal = RunInterrupted(f"the run was cut off, and cannot go on: {error}")
-        # At last: nothing may happen between this and the run's first step.
+            history.refusal = RunInterrupted(f"the run was interrupted and cannot resume: {error}")
+        # Read last: no other task may run between this and the run's first step.
         orders = await self._durable.log.orders(record.id)
         return GatewayRun(
             plan,
@@ -138,7 +138,7 @@ class RunResumer:
             turns=self._turns,
             background=origin.background,
             created=record.created,
-            log=kept,
+            log=events,
             history=history,
             orders=orders,
         )

@@ -1,4 +1,4 @@
-"""A run that was started over HTTP: whose it is, how its client knows it, how it ended."""
+"""A run that was started over HTTP, with its owner, its ids for the client and its problem."""
 
 import asyncio
 import logging
@@ -25,8 +25,6 @@ from windlass.wires.chat.write_events import Head, completion_fields, error_fiel
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
 
-__all__ = ["GatewayRun", "Observer", "run_fields"]
-
 log = logging.getLogger("windlass.gateway")
 
 EVENT_BYTES = 300
@@ -35,7 +33,7 @@ Observer = Callable[[RunEvent], None]
 
 
 class GatewayRun:
-    """Started when made."""
+    """Wraps a run of the client library. Starts it when created."""
 
     def __init__(
         self,
@@ -51,19 +49,18 @@ class GatewayRun:
         history: History | None = None,
         orders: Sequence[Order] = (),
     ) -> None:
-        """`log` keeps it; with `history`, an earlier process has begun it there, and `orders` are
-        those that have waited for it."""
+        """`log` stores its events. A resumed run has a `history`, and the `orders` that waited."""
         self.plan, self.request, self.owner = plan, request, owner
         self.id = plan.run_id
         self.background = background
-        """Whether it goes on without the client that asked for it."""
+        """Whether the run continues without its client."""
         self.kept = log is not None
         self.head = Head(f"chatcmpl-{plan.run_id[4:]}", int(created or time.time()), request.model)
         self.call_ids = CallIds(plan.run_id if self.kept else "")
-        self.called_off: Problem | None = None
-        """Why the gateway itself stopped the run, if it did."""
-        self._elsewhere = len(log.recorded()) if log is not None else 0
-        """How many of its events another process has written."""
+        self.cancelled: Problem | None = None
+        """Why the gateway cancelled the run, if it did."""
+        self._earlier = len(log.recorded()) if log is not None else 0
+        """How many of its events an earlier process has written."""
         self._asked_mode: Mode = asked_mode
         self._problem: Problem | None = None
         self._turns = turns
@@ -75,7 +72,7 @@ class GatewayRun:
 
     @property
     def size(self) -> int:
-        """The bytes that its events take, about: what was asked, said and done."""
+        """The approximate size of its request, events and results, in bytes."""
         events = self.run.log.recorded()
         results = sum(
             _rough_size(event.response.response) for event in events if type(event) is ToolRunEnded
@@ -84,7 +81,7 @@ class GatewayRun:
 
     @property
     def mode(self) -> Mode:
-        """The mode that tools are brought to the model in."""
+        """The function calling mode."""
         return mode_of(self.plan.model)
 
     @property
@@ -92,9 +89,10 @@ class GatewayRun:
         return self.run.reply
 
     def observe(self, observer: Observer) -> None:
-        """Shows it every event, or those that its `kinds` name. If it fails, the run goes on.
+        """Calls the observer with every event, or with those of its `kinds`.
 
-        What happened in another process is its business: of that, the start alone is shown.
+        The run continues if the observer fails. Of the events of an earlier process, the observer
+        gets only the first.
         """
         works, run_id = True, self.id
 
@@ -105,37 +103,37 @@ class GatewayRun:
                     observer(event)
                 except Exception:
                     works = False
-                    log.exception("An observer of runs failed", extra={"run_id": run_id})
+                    log.exception("Run observer failed", extra={"run_id": run_id})
 
-        for event in self.run.log.recorded()[: min(1, self._elsewhere)]:
+        for event in self.run.log.recorded()[: min(1, self._earlier)]:
             show(event)
-        self.run.log.listen(show, self._elsewhere, getattr(observer, "kinds", None))
+        self.run.log.listen(show, self._earlier, getattr(observer, "kinds", None))
 
     @property
     def title(self) -> str:
         return title_of(self.plan.messages)
 
     async def settled(self) -> None:
-        """Waits until all that has happened is kept, where runs are kept."""
+        """Waits until all events so far are stored, if runs are stored."""
         await self.run.settled()
 
     async def up_to_date(self) -> None:
-        """Waits for a run that is about to be done: whoever has read its end finds it ended."""
+        """Waits for the task of an ended run, so that a client that read its end finds it ended."""
         if self.run.log.ended:
             await asyncio.wait([self.task])
 
-    async def call_off(self, problem: Problem) -> None:
-        """Ends it here, for a reason of the gateway's own; one that is kept can be taken up."""
-        self.called_off = problem
+    async def cancel(self, problem: Problem) -> None:
+        """Stops the run for a reason of the gateway; a stored background run can be resumed."""
+        self.cancelled = problem
         await (self.run.leave() if self.kept and self.background else self.run.stop())
 
     def check_here(self) -> None:
-        """Raises `Refused` if it was left to another process, and cannot be steered here."""
-        if self.called_off is not None and self.run.log.closed:
-            raise Refused(self.called_off)
+        """Raises `Refused` if the run was left to another process and cannot be controlled here."""
+        if self.cancelled is not None and self.run.log.closed:
+            raise Refused(self.cancelled)
 
     def problem(self) -> Problem | None:
-        """What an ended run failed with; None if it has an answer."""
+        """Why an ended run failed; None if it has an answer."""
         if self._problem is None:
             self._problem = self._found_problem()
         return self._problem
@@ -146,7 +144,7 @@ class GatewayRun:
             return self._failure(error)
         match self.run.stop_reason:
             case "stopped":
-                return self.called_off
+                return self.cancelled
             case "deadline":
                 seconds = self.plan.policy.timeout
                 return Problem(504, f"The run took longer than {seconds:g} s.", "run_timeout")
@@ -172,24 +170,24 @@ class GatewayRun:
 
 
 def _rough_size(value: object, sample: int = 64) -> int:
-    """Characters as JSON, about: a long list or object is judged by its first items."""
+    """The approximate length as JSON, estimated from the first items of long lists and objects."""
     if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
-        some: list[object] = [part for field in islice(fields.items(), sample) for part in field]
+        sampled: list[object] = [part for field in islice(fields.items(), sample) for part in field]
         length = 2 * len(fields)
     elif isinstance(value, list | tuple):
         items = cast("list[object]", value)
-        some, length = list(islice(items, sample)), len(items)
+        sampled, length = list(islice(items, sample)), len(items)
     else:
         return VALUE_BYTES
-    size = sum(VALUE_BYTES + _rough_size(each, max(1, sample // 4)) for each in some)
-    return size * length // max(1, len(some))
+    size = sum(VALUE_BYTES + _rough_size(each, max(1, sample // 4)) for each in sampled)
+    return size * length // max(1, len(sampled))
 
 
 def run_fields(run: GatewayRun, *, whole: bool = False) -> JsonObject:
-    """What is told of a run: with `whole`, its answer too."""
+    """The fields of a run; with `whole`, also its response."""
     events = run.run.log.recorded()
     fields: JsonObject = {
         "id": run.id,

@@ -1,4 +1,4 @@
-"""What a run came to, in short: its rounds, its tokens, its calls. Those of ended runs are kept."""
+"""Summaries of runs (rounds, tokens, calls), and a cache of those of ended runs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,7 +15,7 @@ from windlass.wires.fields import JsonObject
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):
-    """A run so far; one that has ended does not change any more."""
+    """The summary of a run so far."""
 
     ended: bool
     seconds: float
@@ -24,13 +24,13 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     calls: tuple[CallSummary, ...]
 
     def fields(self) -> JsonObject:
-        """What is told of it."""
+        """The fields for clients."""
         tools: dict[str, JsonObject] = {}
         for call in self.calls:
-            told = tools.setdefault(call.name, {"calls": 0, "failures": 0, "seconds": 0.0})
-            told["calls"] += 1
-            told["failures"] += call.failed
-            told["seconds"] += call.seconds
+            totals = tools.setdefault(call.name, {"calls": 0, "failures": 0, "seconds": 0.0})
+            totals["calls"] += 1
+            totals["failures"] += call.failed
+            totals["seconds"] += call.seconds
         return {
             "seconds": self.seconds,
             "rounds": self.rounds,
@@ -44,42 +44,42 @@ class RunSummary(Struct, frozen=True, kw_only=True):
 
 
 class Summaries:
-    """Reads a run once: the summaries of ended runs are kept, those that were last asked for."""
+    """Computes summaries, and caches those of ended runs, up to a size; drops the oldest used."""
 
     def __init__(self, max_bytes: int = 32 * 2**20) -> None:
-        """`max_bytes` is what all of them may take, about: one may have thousands of calls."""
+        """`max_bytes` limits the approximate size of the cache; a run may have many calls."""
         self._max_bytes, self._bytes = max_bytes, 0
-        self._kept: dict[str, tuple[RunSummary, int]] = {}
+        self._cache: dict[str, tuple[RunSummary, int]] = {}
 
     async def of(self, run: FoundRun) -> RunSummary | None:
         """None if the run was deleted meanwhile."""
-        known = self._kept.pop(run.id, None)
+        known = self._cache.pop(run.id, None)
         if known is not None:
-            self._kept[run.id] = known  # the last one now
+            self._cache[run.id] = known  # now the most recently used
             return known[0]
         try:
             summary = summary_of(run.id, await run.events())
         except RunNotFound:
             return None
         if summary.ended:
-            self._keep(run.id, summary)
+            self._add(run.id, summary)
         return summary
 
     def forget(self, run_id: str) -> None:
-        if (known := self._kept.pop(run_id, None)) is not None:
+        if (known := self._cache.pop(run_id, None)) is not None:
             self._bytes -= known[1]
 
-    def _keep(self, run_id: str, summary: RunSummary) -> None:
-        self.forget(run_id)  # somebody else may have read it at the same time
+    def _add(self, run_id: str, summary: RunSummary) -> None:
+        self.forget(run_id)  # another request may have read it at the same time
         size = len(encode_json(summary))
-        self._kept[run_id] = (summary, size)
+        self._cache[run_id] = (summary, size)
         self._bytes += size
         while self._bytes > self._max_bytes:
-            self.forget(next(iter(self._kept)))
+            self.forget(next(iter(self._cache)))
 
 
 def summary_of(run_id: str, events: Sequence[RunEvent]) -> RunSummary:
-    """The events of a run, folded."""
+    """The summary of these events."""
     rounds = told_rounds(events)
     return RunSummary(
         ended=bool(events) and events[-1].done,
