@@ -30,7 +30,7 @@ class FakeWorkers:
     async def tools(self, sessions: list[str]) -> tuple[Tool, ...]:
         return tuple(tool(name=f"of_{each}")(found) for each in sessions)
 
-    async def returned(self, sessions: list[str], names: Any) -> tuple[Tool, ...]:
+    async def wait_for_tools(self, sessions: list[str], names: Any) -> tuple[Tool, ...]:
         return await self.tools(sessions)
 
     async def aclose(self) -> None:

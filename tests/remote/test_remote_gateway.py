@@ -139,7 +139,7 @@ async def test_workers_call_the_tools_of_the_gateway_that_are_theirs_to_call(
         reply = History(await run.events()).reply()
     assert answer.json["choices"][0]["message"]["content"] == "Done."
     assert heard == ["Hello, Ada"]
-    assert "no 'secret' for workers" in str(reply.results[1].error)
+    assert "no tool 'secret' for workers" in str(reply.results[1].error)
 
 
 async def test_a_run_that_is_taken_up_waits_for_its_worker_to_come_back(

@@ -274,7 +274,7 @@ async def test_that_a_server_is_away_is_said_once(
     await bridge._connection.flush()
     said = [record.message for record in caplog.records if record.message.startswith("NATS")]
     assert len(said) in (2, 3)  # that it was lost, perhaps also how the first try failed
-    assert said[-1] == "NATS is there again"
+    assert said[-1] == "NATS reconnected"
 
 
 async def test_a_session_that_nobody_uses_does_not_look_for_its_lost_server(

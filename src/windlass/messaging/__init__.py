@@ -1,1 +1,1 @@
-"""NATS: a connection to it, and a server of our own where there is none."""
+"""NATS: connections to a server, and an embedded server."""

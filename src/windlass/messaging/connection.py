@@ -1,4 +1,4 @@
-"""One connection to NATS: the few things that are done with it, and its errors in words."""
+"""Connections to NATS: a thin wrapper around the client, with retries and clear errors."""
 
 import asyncio
 import contextlib
@@ -23,18 +23,6 @@ from nats.js import JetStreamContext
 from windlass.errors import ConfigError, raisable
 from windlass.messaging.unreachable import NatsUnreachable
 
-__all__ = [
-    "Connection",
-    "Connector",
-    "JetStreamContext",
-    "Msg",
-    "NatsError",
-    "NatsUnreachable",
-    "connect",
-    "connect_patiently",
-    "is_nobody",
-]
-
 log = logging.getLogger("windlass.messaging")
 
 CONNECT_SECONDS = 5.0
@@ -42,12 +30,12 @@ PING_SECONDS = 24 * 3600
 OPTIONS: dict[str, Any] = {
     "max_reconnect_attempts": -1,
     "reconnect_time_wait": 0.25,
-    # A server that is gone without a word is known after so many seconds, twice.
+    # Detects a server that does not close its connection after two intervals.
     "ping_interval": 5,
     "max_outstanding_pings": 2,
 }
 RETRY_SECONDS = 0.25
-"""Before the second attempt to reach a server; then twice as long each time."""
+"""The pause before the second attempt to connect; it doubles each time."""
 MAX_RETRY_SECONDS = 2.0
 REFUSALS = (
     AuthorizationError,
@@ -58,21 +46,21 @@ REFUSALS = (
     FileNotFoundError,
     PermissionError,
 )
-"""What does not change by itself: a refused user, no credentials file, wrong TLS settings."""
+"""Permanent errors: a refused user, a missing credentials file, wrong TLS settings."""
 REFUSAL_WORDS = ("authorization", "authentication", "invalid connect url", "ssl", "tls")
 OnMessage = Callable[[Msg], Awaitable[None]]
 
 
 class Connection:
-    """Comes back by itself when the server does."""
+    """A connection that reconnects automatically."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._tasks: set[asyncio.Task[None]] = set()
         self.on_return: Callable[[], Awaitable[None]] | None = None
-        """Called when the connection is there again. What was said meanwhile may be lost."""
+        """Called after a reconnection. Messages sent meanwhile may be lost."""
         self.is_idle: Callable[[], bool] = lambda: False
-        """Whether nobody needs it now. It is closed then when it is lost, and not tried again."""
+        """Whether the connection is unused. If so, it is closed when lost, without reconnecting."""
         self._quiet = self._connecting = True
         self._attempts: int | None = None
         """How many failed attempts end `open`; None for any number."""
@@ -82,9 +70,9 @@ class Connection:
     async def open(
         self, addresses: list[str], options: dict[str, Any], attempts: int | None = None
     ) -> None:
-        """Connects. Raises what cannot heal, and the last of so many failed attempts.
+        """Connects. Raises permanent errors, and the error of the last of `attempts`.
 
-        What it raises is not logged as well.
+        Does not log the errors that it raises.
         """
         self._attempts = attempts
         chosen: dict[str, Any] = {
@@ -99,12 +87,12 @@ class Connection:
 
     @property
     def max_payload(self) -> int:
-        """How large a message may be, as the server says."""
+        """The maximum size of a message, as reported by the server."""
         return self._client.max_payload
 
     @property
     def version(self) -> tuple[int, int]:
-        """Of the server."""
+        """The version of the server."""
         version = self._client.connected_server_version
         return version.major, version.minor
 
@@ -114,12 +102,12 @@ class Connection:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a server at the other end now."""
+        """Whether the connection is up now."""
         return self._client.is_connected
 
     @property
     def reconnects(self) -> int:
-        """How often it was lost and has come back."""
+        """How often it has reconnected."""
         return self._client.stats["reconnects"]
 
     async def publish(self, subject: str, data: bytes = b"", reply: str = "") -> None:
@@ -129,7 +117,7 @@ class Connection:
         return (await self._client.request(subject, data, timeout=seconds)).data
 
     async def answers(self, subject: str, data: bytes, seconds: float) -> list[Msg]:
-        """Every answer, up to the one in which the server says that there are no more."""
+        """All answers, up to and including the one with a status, which ends them."""
         inbox = self._client.new_inbox()
         subscription = await self._client.subscribe(inbox)  # pyright: ignore[reportUnknownMemberType]
         found: list[Msg] = []
@@ -145,7 +133,7 @@ class Connection:
     async def subscribe(
         self, subject: str, on_message: OnMessage, queue: str = ""
     ) -> Callable[[], None]:
-        """Calls `on_message` with all that is said there. Returns the call that ends it."""
+        """Calls `on_message` with each message. Returns the function that unsubscribes."""
         subscription = await self._client.subscribe(subject, queue, cb=on_message)  # pyright: ignore[reportUnknownMemberType]
         loop = asyncio.get_running_loop()
 
@@ -154,26 +142,26 @@ class Connection:
                 await subscription.unsubscribe()
 
         def stop() -> None:
-            """From any thread, as of a garbage collection."""
+            """May run in any thread, for example during garbage collection."""
             if not loop.is_closed() and not self.closed:
                 loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(end())))
 
         return stop
 
     def jetstream(self, seconds: float = 5.0) -> JetStreamContext:
-        """What is kept, and found again; `seconds` is how long it may take to answer."""
+        """A JetStream context whose requests time out after `seconds`."""
         return self._client.jetstream(timeout=seconds)  # pyright: ignore[reportUnknownMemberType]
 
     async def flush(self) -> None:
-        """Waits until the server has all that was said."""
-        # The client's ping overtakes what still waits to be sent; the second goes behind it.
+        """Waits until the server has received all published messages."""
+        # The first ping may overtake messages in the send buffer; the second does not.
         await self._client.flush()
         await self._client.flush()
 
     async def server_answers(self, seconds: float) -> bool:
         """Whether the server answers a ping within that time.
 
-        By then, everything that the server sent before has been handed to its subscription.
+        By then, subscriptions have received everything that the server sent before.
         """
         if not self.connected:
             return False
@@ -184,7 +172,7 @@ class Connection:
         return ping.done() and not ping.cancelled() and self.connected
 
     async def _exchange_ping(self) -> None:
-        # Never given up: the client stops reading when a pong comes for a ping that was.
+        # No timeout: the client stops reading if a pong arrives for a cancelled ping.
         await _quietly(self._client.flush(PING_SECONDS))
 
     async def close(self) -> None:
@@ -192,12 +180,12 @@ class Connection:
         await self._client.close()
 
     def _forget_ping(self) -> None:
-        """Its pong cannot come any more: the connection that it was sent over is lost."""
+        """Cancels the ping: the connection is lost, so its pong cannot arrive."""
         if self._ping is not None:
             self._ping.cancel()
             self._ping = None
 
-    # The client waits for what it tells us here: whatever takes longer is a task of its own.
+    # The client waits for these callbacks, so longer work runs in its own task.
 
     async def _lost(self) -> None:
         if not self.closed and self.is_idle():
@@ -208,12 +196,12 @@ class Connection:
         self._forget_ping()
         if self._away:
             self._away = False
-            log.info("NATS is there again")
+            log.info("NATS reconnected")
         if self.on_return is not None:
             self._keep(asyncio.create_task(_quietly(self.on_return())))
 
     async def _note(self, error: Exception) -> None:
-        """One that is away is tried again and again: that is said once."""
+        """Logs an error; while the server is unreachable, only the first."""
         if self._connecting:
             self._failed_to_connect(error)
         lost = isinstance(error, OSError | StaleConnectionError)
@@ -223,7 +211,7 @@ class Connection:
         _warn(error)
 
     def _failed_to_connect(self, error: Exception) -> None:
-        """Ends `open` by raising, if another attempt is of no use."""
+        """Ends `open` by raising, if the error is permanent or no attempts are left."""
         if self._attempts is not None:
             self._attempts -= 1
         if _is_refusal(error) or self._attempts == 0:
@@ -237,8 +225,8 @@ class Connection:
 class Connector:
     """Connects to NATS for many callers.
 
-    While a server is known to be unreachable, callers are refused at once instead of each waiting
-    for it. That it is away, and that it is back, is logged once.
+    While the servers are known to be unreachable, callers fail at once instead of waiting. Logs
+    the failure once and the recovery once.
     """
 
     def __init__(self, servers: str | Sequence[str], name: str, options: dict[str, Any]) -> None:
@@ -255,14 +243,14 @@ class Connector:
             raise raisable(self._failure)
 
     async def connect(self) -> Connection:
-        """One attempt. Raises `NatsUnreachable`, and `ConfigError` for what cannot heal."""
+        """One attempt. Raises `NatsUnreachable`, and `ConfigError` for permanent errors."""
         self.check()
         self._trying = True
         try:
             connection = await connect(self._servers, self._name, self._options, once=True)
         except NatsUnreachable as error:
             if self._failure is None:
-                log.warning("%s; trying again until one does", error)
+                log.warning("%s; retrying until a server answers", error)
             self._failure = error.with_traceback(None)
             self._again = asyncio.get_running_loop().time() + self._pause
             self._pause = min(2 * self._pause, MAX_RETRY_SECONDS)
@@ -270,7 +258,7 @@ class Connector:
         finally:
             self._trying = False
         if self._failure is not None:
-            log.info("NATS answers at %s", _shown(_addresses(self._servers)))
+            log.info("Connected to NATS at %s", _without_passwords(_addresses(self._servers)))
         self._failure, self._pause = None, RETRY_SECONDS
         return connection
 
@@ -280,8 +268,8 @@ async def connect(
 ) -> Connection:
     """Tries for some seconds, or each server `once`.
 
-    Raises `NatsUnreachable` if no server answers, and `ConfigError` for what cannot heal: a refused
-    user, a bad address, TLS. Neither names a password.
+    Raises `NatsUnreachable` if no server answers, and `ConfigError` for permanent errors: a refused
+    user, a bad address, TLS. Neither contains a password.
     """
     addresses = _addresses(servers)
     connection = Connection(Client())
@@ -291,20 +279,22 @@ async def connect(
             await connection.open(addresses, {"name": name, **options}, attempts)
     except TimeoutError:
         raise NatsUnreachable(
-            f"no NATS server answers at {_shown(addresses)} within {CONNECT_SECONDS:g} seconds"
+            f"no NATS server answers at {_without_passwords(addresses)} within {CONNECT_SECONDS:g} seconds"
         ) from None
     except (OSError, NatsError, ValueError) as error:
         if _is_refusal(error):
-            text = f"cannot connect to NATS at {_shown(addresses)}: {error or type(error).__name__}"
+            text = f"cannot connect to NATS at {_without_passwords(addresses)}: {error or type(error).__name__}"
             raise ConfigError(text) from error
-        raise NatsUnreachable(f"no NATS server answers at {_shown(addresses)}: {error}") from error
+        raise NatsUnreachable(
+            f"no NATS server answers at {_without_passwords(addresses)}: {error}"
+        ) from error
     return connection
 
 
 async def connect_patiently(
     servers: str | Sequence[str], name: str, options: dict[str, Any]
 ) -> Connection:
-    """Tries until a server answers. Raises `ConfigError` for what cannot heal."""
+    """Tries until a server answers. Raises `ConfigError` for permanent errors."""
     connector = Connector(servers, name, options)
     pause = RETRY_SECONDS
     while True:
@@ -316,7 +306,7 @@ async def connect_patiently(
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether trying again is of no use."""
+    """Whether the error is permanent, so that trying again is useless."""
     if isinstance(error, ssl.SSLError):
         return not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
     if isinstance(error, REFUSALS):
@@ -339,14 +329,14 @@ async def _quietly(work: Awaitable[None]) -> None:
 
 
 def _warn(error: Exception) -> None:
-    """What goes wrong on a connection that tries again by itself. It names no address."""
+    """Logs an error of a connection that reconnects automatically, without the address."""
     log.warning("NATS: %s", error or type(error).__name__)
 
 
-def is_nobody(message: Msg) -> bool:
-    """Whether this is the server's own word that nobody listens to the subject."""
+def is_no_responders(message: Msg) -> bool:
+    """Whether this is the server's reply that the subject has no subscriber."""
     return message.headers is not None and message.headers.get("Status") == "503"
 
 
-def _shown(addresses: Iterable[str]) -> str:
+def _without_passwords(addresses: Iterable[str]) -> str:
     return ", ".join(address.rpartition("@")[2] for address in addresses)

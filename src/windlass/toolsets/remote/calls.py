@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from windlass.content import FunctionResponse
 from windlass.errors import ToolError
-from windlass.messaging.connection import Connection, Msg, is_nobody
+from windlass.messaging.connection import Connection, Msg, is_no_responders
 from windlass.tool import ToolContext
 from windlass.toolsets.remote import subjects
 from windlass.toolsets.remote.directory import Member
@@ -130,7 +130,7 @@ class Calls:
         _, session, number = message.subject.rsplit(".", 2)
         if not number.isdigit():
             return
-        lost = is_nobody(message)
+        lost = is_no_responders(message)
         if (ping := self._pings.pop(int(number), None)) is not None:
             await self._ponged(connection, ping[0], None if lost else _pong(message))
             return
