@@ -272,6 +272,7 @@ async def connect(
     user, a bad address, TLS. Neither contains a password.
     """
     addresses = _addresses(servers)
+    shown = _without_passwords(addresses)
     connection = Connection(Client())
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
@@ -279,15 +280,13 @@ async def connect(
             await connection.open(addresses, {"name": name, **options}, attempts)
     except TimeoutError:
         raise NatsUnreachable(
-            f"no NATS server answers at {_without_passwords(addresses)} within {CONNECT_SECONDS:g} seconds"
+            f"no NATS server answers at {shown} within {CONNECT_SECONDS:g} seconds"
         ) from None
     except (OSError, NatsError, ValueError) as error:
         if _is_refusal(error):
-            text = f"cannot connect to NATS at {_without_passwords(addresses)}: {error or type(error).__name__}"
+            text = f"cannot connect to NATS at {shown}: {error or type(error).__name__}"
             raise ConfigError(text) from error
-        raise NatsUnreachable(
-            f"no NATS server answers at {_without_passwords(addresses)}: {error}"
-        ) from error
+        raise NatsUnreachable(f"no NATS server answers at {shown}: {error}") from error
     return connection
 
 

@@ -193,7 +193,7 @@ class RunPersistence:
                 history.refusal = RunInterrupted(CLIENT_LOST)
         except (msgspec.ValidationError, ConfigError) as error:
             origin = Origin(request=ChatRequest(model=record.model, messages=()))
-            history.refusal = RunInterrupted(f"cannot read the run's record: {error}")
+            history.refusal = RunInterrupted(f"the run's record cannot be read: {error}")
         return events, history, origin
 
     async def find(self, run_id: str, owner: str) -> RunRecord:

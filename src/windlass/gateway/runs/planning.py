@@ -84,7 +84,7 @@ class Preparation:
         durable = self._durable
         if durable is None:
             if request.chat:
-                message = "chat_id: this gateway stores no chats; set path in [runs]"
+                message = "chat_id: this gateway stores no chats: set [runs] path"
                 raise Refused(Problem(404, message, "no_chats", "chat_id"))
             return replace(NO_CHAT, messages=self._turns.restored(owner, request.messages))
         chat, messages = NO_CHAT, request.messages
