@@ -1,4 +1,4 @@
-"""What a gateway holds: its models, its tools, its keys, and the runs that go."""
+"""The gateway: its models, tools, keys, sessions and active runs."""
 
 import asyncio
 import functools
@@ -38,22 +38,20 @@ from windlass.runs.event_log import Follower
 from windlass.runs.protocol import RunLog
 from windlass.wires.chat.read_request import ChatRequest, Limits
 
-__all__ = ["Gateway"]
-
 log = logging.getLogger("windlass.gateway")
 
 TRACE_HEADERS = ("traceparent", "tracestate")
 TEND_SECONDS = 1.0
-"""How often runs are looked for that another process has left."""
+"""How often the gateway looks for interrupted runs of exited processes."""
 EXPIRE_SECONDS = 60.0
-"""How long after one expiry the next begins."""
+"""The pause between two deletions of old runs."""
 
 
 class Gateway:
-    """Belongs to one event loop.
+    """The state of a gateway. Belongs to one event loop.
 
-    `models`, `tools` and `executor` replace those of the configuration. The executor answers every
-    call that runs here: of models, of people (`/v1/tools/NAME/call`) and of workers.
+    `models`, `tools` and `executor` replace those of the configuration. The executor runs every
+    call: of models, of clients (`/v1/tools/NAME/call`) and of workers.
     """
 
     def __init__(
@@ -67,7 +65,7 @@ class Gateway:
         log: RunLog | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        """Raises `ConfigError` for what cannot work."""
+        """Raises `ConfigError` for an invalid configuration."""
         self.config = config
         self.limits = Limits(
             max_json_depth=config.limits.max_json_depth,
@@ -77,7 +75,7 @@ class Gateway:
         self.keys = KeyRing(config.keys)
         self.turns = HiddenTurns()
         self.runs: RunStore[GatewayRun, FinishedRun] = RunStore(
-            keep=self._kept_form,
+            keep=self._finished,
             max_running=config.limits.max_running,
             keep_finished=config.limits.keep_finished,
             max_finished=config.limits.max_kept_runs,
@@ -87,17 +85,17 @@ class Gateway:
         self._opened = False
         self.draining = False
         self.drained = False
-        """Whether everything has been called off: nothing more happens here."""
+        """Whether all runs have ended or were cancelled after `draining`."""
         self._expiry: asyncio.Task[None] | None = None
         self.followers: set[Follower] = set()
-        """Those that wait for events of runs, wherever these go."""
+        """The readers that wait for events of runs."""
         self.durable = self._durable(log)
         executor = made_executor(executor) if executor is not None else _executor(config)
         self.registry = ModelRegistry(config, self.limits, models or {}, tools, environ, executor)
         self.sessions = Sessions(config, self.registry, executor)
         self._preparation = Preparation(self.sessions, self.turns, self.durable)
         self._resumer = (
-            RunResumer(self.durable, self.registry, self.sessions, self.turns, self._took_up)
+            RunResumer(self.durable, self.registry, self.sessions, self.turns, self._add_resumed)
             if self.durable
             else None
         )
@@ -120,9 +118,9 @@ class Gateway:
         live: bool,
         background: bool = False,
     ) -> GatewayRun:
-        """Starts what is asked for, when its turn has come. Raises `Refused` and `ClientGone`.
+        """Starts a run, after waiting for a slot. Raises `Refused` and `ClientGone`.
 
-        In the `background` it goes on without its client, and after a restart.
+        A run in the `background` continues without its client, and after a restart.
         """
         served = self.registry.served(request.model, exchange.key)
         exchange.model = served.name
@@ -142,7 +140,7 @@ class Gateway:
             )
             gone = functools.partial(disconnected, receive)
             entered.callback(await self.admission.enter(exchange.key, served.config, gone))
-            if self.draining:  # it came in before, and its turn after
+            if self.draining:  # the shutdown began while the run waited
                 raise Refused(SHUTTING_DOWN)
             run = GatewayRun(
                 prepared.plan,
@@ -161,7 +159,7 @@ class Gateway:
         return run
 
     async def find(self, run_id: str, owner: str) -> FoundRun:
-        """A run of this owner, here or in the log. Raises `RunNotFound`, also for another's."""
+        """A run of this owner, in this process or in the log. Raises `RunNotFound`."""
         try:
             run = self.runs.get(run_id)
         except RunNotFound:
@@ -173,27 +171,27 @@ class Gateway:
         return found_run(run)
 
     async def forget(self, run_id: str) -> None:
-        """Deletes a run that has ended, wherever it is kept."""
+        """Deletes an ended run from this process and from the log."""
         self.runs.forget(run_id)
         self.summaries.forget(run_id)
         if self.durable is not None:
             await self.durable.log.delete(run_id)
 
     async def resume(self) -> list[GatewayRun]:
-        """Goes on with what a gateway that is gone has left open in the log."""
+        """Resumes the interrupted runs of exited gateways, and returns them."""
         if self._resumer is None:
             return []
         runs = await asyncio.gather(*await self._resumer.resume_interrupted())
         return [run for run in runs if run is not None]
 
     async def tend(self) -> None:
-        """Looks after the log for as long as the gateway serves."""
+        """Resumes interrupted runs and deletes old ones, until the gateway shuts down."""
         if self.durable is None:
             return
-        # In a task: to delete many runs takes long, and interrupted runs do not wait for it.
+        # A task of its own: interrupted runs must not wait for long deletions.
         self._expiry = asyncio.create_task(self._expire(self.durable))
         try:
-            await self._look_after_runs(self.durable)
+            await self._resume_repeatedly(self.durable)
         finally:
             self._expiry.cancel()
 
@@ -202,35 +200,35 @@ class Gateway:
             try:
                 if durable.trouble is None:
                     await durable.expire()
-            except Exception:  # whatever it is: the next look may succeed
+            except Exception:  # any error: the next attempt may succeed
                 log.exception("Cannot delete old runs")
             await asyncio.sleep(EXPIRE_SECONDS)
 
-    async def _look_after_runs(self, durable: RunPersistence) -> None:
+    async def _resume_repeatedly(self, durable: RunPersistence) -> None:
         trouble = ""
         while not self.draining:
             try:
-                await self._look_after(durable)
+                await self._resume_once(durable)
                 trouble = ""
-            except Exception as error:  # whatever it is: without the next look, runs would be lost
+            except Exception as error:  # any error: without another attempt, runs would be lost
                 known = isinstance(error, StorageError) and durable.trouble is not None
-                if not known and repr(error) != trouble:  # logged once, and not at every look
+                if not known and repr(error) != trouble:  # log it once, not every time
                     trouble = repr(error)
                     unexpected = None if isinstance(error, WindlassError) else error
-                    log.error("The log of runs cannot be tended: %s", error, exc_info=unexpected)
+                    log.error("Cannot resume interrupted runs: %s", error, exc_info=unexpected)
             await asyncio.sleep(TEND_SECONDS)
 
-    async def _look_after(self, durable: RunPersistence) -> None:
+    async def _resume_once(self, durable: RunPersistence) -> None:
         await durable.recover()
         if self.sessions.trouble is not None:
-            return  # runs may need workers: they are resumed when these can be reached
+            return  # runs may need workers: resume them when workers can be reached
         if self._resumer is not None and (runs := await self._resumer.resume_interrupted()):
-            log.info("Runs are taken up again", extra={"runs": len(runs)})
+            log.info("Resuming interrupted runs", extra={"runs": len(runs)})
 
     async def open(self) -> None:
-        """Starts what needs a running event loop, once. Raises `ConfigError`.
+        """Connects workers and the log, once. Raises `ConfigError`.
 
-        A NATS server that cannot be reached yet is tried again in the background.
+        Retries in the background while a NATS server cannot be reached.
         """
         if not self._opened:
             self._opened = True
@@ -239,7 +237,7 @@ class Gateway:
                 await self.durable.open()
 
     async def drain(self, seconds: float) -> None:
-        """Takes nothing new, lets the runs end for so long, and calls the rest off."""
+        """Refuses new runs, waits up to `seconds` for active ones, and cancels the rest."""
         self.draining = True
         runs = [run.task for run in self.runs.running() if not run.task.done()]
         running = [*runs, *self.manual_calls.active]
@@ -250,7 +248,7 @@ class Gateway:
         await asyncio.gather(*(run.cancel(SHUTTING_DOWN) for run in left))
         self.manual_calls.cancel()
         if left:
-            log.warning("Runs were called off by the shutdown", extra={"runs": len(left)})
+            log.warning("Shutdown cancelled runs", extra={"runs": len(left)})
         self.drained = True
         for follower in self.followers:
             follower.wake()
@@ -258,7 +256,7 @@ class Gateway:
             self.durable.close()
 
     async def aclose(self) -> None:
-        """Stops what still runs and gives back connections."""
+        """Cancels active runs and closes all connections."""
         await self.drain(0)
         if self._expiry is not None:
             self._expiry.cancel()
@@ -273,33 +271,33 @@ class Gateway:
         if self.durable is not None:
             await self.durable.aclose()
 
-    def _took_up(self, run: GatewayRun) -> None:
-        self._take_in(run)
+    def _add_resumed(self, run: GatewayRun) -> None:
+        self._count_resumed(run)
         self._add(run)
 
     def _add(self, run: GatewayRun) -> None:
-        """Knows the run from now on. One whose log fails is resumed when writing works again."""
+        """Adds the run to the store. If its log fails, it is resumed when the log works again."""
         self.runs.add(run)
         if self.durable is not None:
-            run.task.add_done_callback(lambda _: self._lost(run))
+            run.task.add_done_callback(lambda _: self._check_log(run))
 
-    def _lost(self, run: GatewayRun) -> None:
+    def _check_log(self, run: GatewayRun) -> None:
         failure = run.run.log.failure
         if self.durable is not None and failure is not None:
             self.runs.forget(run.id)
-            if run.run.log.recorded():  # otherwise nothing of it is stored
+            if run.run.log.recorded():  # otherwise none of its events is stored
                 self.durable.lose(run.id, failure)
 
-    def _kept_form(self, run: GatewayRun) -> GatewayRun | FinishedRun:
-        """What stays of a run that is done: all of it if its log was closed before its end."""
+    def _finished(self, run: GatewayRun) -> GatewayRun | FinishedRun:
+        """The compact form of a done run; the run itself if its log was closed before its end."""
         log = run.run.log
         if log.closed or not log.ended:
             return run
         return FinishedRun(run, self.durable.log if self.durable else None)
 
     def _durable(self, given: RunLog | None) -> RunPersistence | None:
-        kept = given or run_log(self.config)
-        return None if kept is None else RunPersistence(kept, self.config.runs)
+        log = given or run_log(self.config)
+        return None if log is None else RunPersistence(log, self.config.runs)
 
     def _limit_counter(self) -> LimitCounter:
         runs = self.config.runs
@@ -309,8 +307,8 @@ class Gateway:
 
         return fleet_counter(runs, self.durable.log)
 
-    def _take_in(self, run: GatewayRun) -> None:
-        """A run that was begun elsewhere counts here, and is observed, like any other."""
+    def _count_resumed(self, run: GatewayRun) -> None:
+        """Counts and observes a resumed run like a new one."""
         served = self.registry.find(run.request.model)
         self._observe(run, served)
         if served is not None:
@@ -321,7 +319,7 @@ class Gateway:
     def _observe(
         self, run: GatewayRun, served: ServedModel | None, exchange: Exchange | None = None
     ) -> None:
-        """The exchange may name a trace that the run is a part of."""
+        """Records metrics and traces; the exchange may name the trace that the run belongs to."""
         run.observe(self.metrics.run(model=run.request.model, live=run.plan.live))
         if self._tracing is not None and served is not None:
             headers = exchange and {name: exchange.header(name.encode()) for name in TRACE_HEADERS}
