@@ -13,7 +13,7 @@ from windlass.emulation.mode import Modes
 from windlass.gateway.config import LimitsConfig, ModelConfig
 from windlass.gateway.models.enforced import EnforcedModel
 from windlass.gateway.models.upstream import Upstream, failure_text
-from windlass.jsontext.offload import LARGE, by_size
+from windlass.jsontext import LARGE, by_size
 from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.loop import RunPlan

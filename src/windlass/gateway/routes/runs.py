@@ -26,16 +26,13 @@ from windlass.gateway.http.context import (
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.routes.completions import SSE_HEADERS, read_chat_request
 from windlass.gateway.runs.lookup import (
+    ActiveRun,
     Decision,
     FoundRun,
     PersistedRun,
-    ActiveRun,
     RunStatus,
-    known_here,
+    found_run,
 )
-from windlass.gateway.routes.completions import SSE_HEADERS, ask
-from windlass.gateway.routes.run_list import listed_runs, read_query
-from windlass.gateway.runs.lookup import ActiveRun, Decision, FoundRun, PersistedRun
 from windlass.gateway.runs.run import run_fields
 from windlass.jsontext import by_size
 from windlass.loop.history import History
@@ -112,7 +109,9 @@ class RunRoutes:
         """Sends the whole run as a file to download."""
         run, durable = await self._run(request), self._gateway.durable
         if durable is not None:  # the log has the complete run
-            run = PersistedRun(await durable.find(run.id, exchange_of(request.scope).owner), durable)
+            run = PersistedRun(
+                await durable.find(run.id, exchange_of(request.scope).owner), durable
+            )
         events = await run.events()
         history = History(events)
         messages = history.reply().messages if history.started else ()
@@ -272,7 +271,7 @@ class NewestRuns:
         Raises `RunNotFound` if the run `before` does not exist.
         """
         runs = self._gateway.runs.all()
-        here = {run.id: known_here(run) for run in runs if run.owner == self._owner}
+        here = {run.id: found_run(run) for run in runs if run.owner == self._owner}
         durable = self._gateway.durable
         if durable is None:
             if self._rest is None:

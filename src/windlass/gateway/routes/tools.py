@@ -21,16 +21,11 @@ from windlass.gateway.http.context import (
 from windlass.gateway.http.errors import SHUTTING_DOWN, Refused
 from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.routes.runs import NewestRuns
-from windlass.gateway.tools.call_summary import CallSummary
-from windlass.gateway.tools.manual_calls import HandCall
+from windlass.gateway.tools.calls import CallSummary, HandCall
 from windlass.gateway.tools.sessions import sessions_of
 from windlass.jsontext import by_size
 from windlass.tool import Tool
 from windlass.toolsets.mcp.names import SEPARATOR
-from windlass.gateway.routes.run_list import Newest
-from windlass.gateway.routes.tool_list import OfferedTool, offered_tool, offered_tools
-from windlass.gateway.tools.calls import CallSummary, HandCall
-from windlass.jsontext.offload import by_size
 from windlass.wires.body import read_as
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
