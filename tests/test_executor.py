@@ -496,7 +496,7 @@ async def test_an_approval_that_nobody_gives_times_out_as_a_no(client_of: MakeCl
     client = client_of([call("pay", amount=1), "ok"])
     run = await client.start("?", tools=[pay], approval_timeout=0.01)
     reply = await run.result()
-    assert reply.results[0].error == "The call was denied: nobody answered in time."
+    assert reply.results[0].error == "The call was denied: the approval timed out."
 
 
 # Injection and progress

@@ -158,7 +158,7 @@ def test_past_the_cap_calls_wait_for_their_turn():
     result = run_python(
         "import asyncio, threading\n"
         "from windlass.loop import threads\n"
-        "threads._MOST_THREADS = 3\n"
+        "threads._MAX_THREADS = 3\n"
         "threads._IDLE_SECONDS = 0.01\n"
         "running, most, lock = 0, 0, threading.Lock()\n"
         "def work():\n"

@@ -114,7 +114,7 @@ async def test_a_yes_is_to_the_call_and_to_nothing_that_its_tool_asks() -> None:
     model = ModelConfig(name="one", target="scripted/model", tools=("ask",))
     place = Place(None, script, config=config_of(model), tools=[ask])
     assert (await by_hand(place, "ask", approved=True)).json["outcome"] == "ok"
-    assert asked == [(False, "the yes was to the call itself")]
+    assert asked == [(False, "the approval covers only the call itself")]
     await place.gateway.aclose()
 
 

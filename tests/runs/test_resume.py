@@ -327,7 +327,7 @@ async def test_an_approval_whose_time_was_up_while_nobody_ran_it_is_a_no() -> No
     run = AsyncRun(plan_of(ledger, script[1:]), log=MemoryLog(old), history=History(old))
     reply = await run.result()
     assert ledger.begun == {}
-    assert "nobody answered in time" in str(reply.results[0].error)
+    assert "the approval timed out" in str(reply.results[0].error)
 
 
 async def test_a_decision_that_was_logged_is_not_asked_for_again() -> None:

@@ -1,1 +1,1 @@
-"""The one loop between a model and its tools."""
+"""The loop between a model and its tools."""

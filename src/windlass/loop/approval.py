@@ -1,4 +1,4 @@
-"""A person's yes before a tool runs. Whatever goes wrong here, the answer is no."""
+"""Approvals: a person decides whether a tool runs. Any failure here denies the call."""
 
 import asyncio
 import inspect
@@ -12,16 +12,14 @@ from windlass.content import FunctionCall
 from windlass.events import ApprovalRequested, ApprovalResolved, RunEvent
 from windlass.loop.threads import in_thread
 
-__all__ = ["Approval", "ApprovalHook", "Approvals"]
-
 log = logging.getLogger("windlass.loop")
 
-LATE = "nobody answered in time"
-NOBODY = "it needs an approval, and there is nobody to ask"
+TIMED_OUT = "the approval timed out"
+NO_APPROVER = "it needs an approval, and this run has no way to ask for one"
 
 
 class Approval(Struct, frozen=True):
-    """A decision. `arguments`, if given, take the place of the model's."""
+    """A decision. `arguments`, if given, replace those of the model."""
 
     approved: bool
     arguments: dict[str, Any] | None = None
@@ -33,7 +31,7 @@ Emit: TypeAlias = Callable[[RunEvent], None]
 
 
 class Approvals:
-    """The approvals of one run: asked of a hook, or waited for until somebody calls `resolve`."""
+    """The approvals of one run. A hook decides, or the run waits until `resolve` is called."""
 
     def __init__(self, hook: ApprovalHook | None, *, wait: bool, timeout: float) -> None:
         self._hook = hook
@@ -42,19 +40,19 @@ class Approvals:
         self._pending: dict[str, tuple[asyncio.Future[Approval], Emit]] = {}
 
     def expect(self, call_ids: Iterable[str], emit: Emit) -> None:
-        """Takes decisions for calls that an earlier process has asked about, from now on.
+        """Accepts decisions for calls whose approval an earlier process has requested.
 
-        They are asked about again only when the run has come to them.
+        A resumed run may receive a decision before it reaches the call.
         """
         if self._hook is None and self._wait:
             for call_id in call_ids:
                 self._pending[call_id] = (asyncio.get_running_loop().create_future(), emit)
 
     async def ask(self, call: FunctionCall, emit: Emit, waited: float | None = None) -> Approval:
-        """The decision for this call: a no after the time-out, and when nobody can be asked.
+        """Returns the decision for this call; it is denied after the time-out or without approver.
 
-        The request and the decision are events. What an earlier process requested, `waited`
-        seconds ago, is not requested again: this waits for the rest of the time.
+        The request and the decision are events. If an earlier process requested the approval
+        `waited` seconds ago, it is not requested again, and only the rest of the time-out is left.
         """
         if waited is None:
             emit(ApprovalRequested(call))
@@ -63,18 +61,18 @@ class Approvals:
             left = self._timeout - min(max(0.0, waited), self._timeout)
         if self._hook is None and self._wait:
             return await self._resolution(call.id, emit, left)
-        decision = Approval(False, reason=NOBODY)
+        decision = Approval(False, reason=NO_APPROVER)
         if self._hook is not None:
             try:
                 async with asyncio.timeout(left):
                     decision = await _decision(self._hook, call)
             except TimeoutError:
-                decision = Approval(False, reason=LATE)
+                decision = Approval(False, reason=TIMED_OUT)
         emit(_resolved(call.id, decision))
         return decision
 
     def resolve(self, call_id: str, approval: Approval) -> bool:
-        """Gives the decision for a waiting call; False if no such call waits."""
+        """Decides about a waiting call. Returns False if no such call is waiting."""
         future, emit = self._pending.get(call_id, (None, None))
         if future is None or emit is None or future.done():
             return False
@@ -87,7 +85,7 @@ class Approvals:
             self._pending[call_id] = (asyncio.get_running_loop().create_future(), emit)
         future, _ = self._pending[call_id]
         alarm = future.get_loop().call_later(
-            seconds, self.resolve, call_id, Approval(False, reason=LATE)
+            seconds, self.resolve, call_id, Approval(False, reason=TIMED_OUT)
         )
         try:
             return await future
@@ -109,6 +107,6 @@ async def _decision(hook: ApprovalHook, call: FunctionCall) -> Approval:
             if inspect.isawaitable(decision):
                 decision = await decision
     except Exception:
-        log.exception("The approval hook failed; the call is denied", extra={"tool": call.name})
-        return Approval(False, reason="the approval failed")
+        log.exception("Approval hook failed; call denied", extra={"tool": call.name})
+        return Approval(False, reason="the approval hook failed")
     return decision if isinstance(decision, Approval) else Approval(decision is True)

@@ -1,4 +1,4 @@
-"""Results of `cache=seconds` tools: kept for a time; identical calls at once are run once."""
+"""Cached results of `cache=seconds` tools. Identical calls at the same time run once."""
 
 import asyncio
 import time
@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from windlass.reply import ToolAnswer
 
-__all__ = ["ResultCache"]
-
 
 @dataclass(slots=True)
 class _Execution:
@@ -18,24 +16,24 @@ class _Execution:
 
 
 class ResultCache:
-    """Keeps successes only. Bounded: the least recently used entry goes first."""
+    """Caches successful results. When it is full, it evicts the least recently used entry."""
 
     def __init__(
         self, max_entries: int = 1_000, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._max_entries = max_entries
         self._clock = clock
-        self._kept: OrderedDict[Hashable, tuple[float, ToolAnswer]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, tuple[float, ToolAnswer]] = OrderedDict()
         self._running: dict[Hashable, _Execution] = {}
 
     async def get(
         self, key: Hashable, seconds: float, execute: Callable[[], Awaitable[ToolAnswer]]
     ) -> tuple[ToolAnswer, bool]:
-        """The answer, and whether it is somebody else's: kept from before, or running right now."""
-        kept = self._kept.get(key)
-        if kept is not None and kept[0] > self._clock():
-            self._kept.move_to_end(key)
-            return kept[1], True
+        """Returns the answer, and whether it comes from the cache or from a concurrent call."""
+        entry = self._entries.get(key)
+        if entry is not None and entry[0] > self._clock():
+            self._entries.move_to_end(key)
+            return entry[1], True
         # Executions are shared within an event loop: a task cannot be awaited from another one.
         shared = (key, asyncio.get_running_loop())
         execution = self._running.get(shared)
@@ -56,14 +54,14 @@ class ResultCache:
         finally:
             self._running.pop(shared, None)
         if answer.ok:
-            self._kept[shared[0]] = (self._clock() + seconds, answer)
-            if len(self._kept) > self._max_entries:
-                self._kept.popitem(last=False)
+            self._entries[shared[0]] = (self._clock() + seconds, answer)
+            if len(self._entries) > self._max_entries:
+                self._entries.popitem(last=False)
         return answer
 
 
 async def _wait(execution: _Execution) -> ToolAnswer:
-    """A cancelled waiter leaves the execution to the others; the last one takes it along."""
+    """Waits for the execution. It is cancelled when its last waiter is cancelled."""
     execution.waiters += 1
     try:
         return await asyncio.shield(execution.task)

@@ -1,4 +1,4 @@
-"""Values for `Depends` parameters: made once per run, shared by its calls, put away at its end."""
+"""Values of `Depends` parameters: created once per run and torn down at its end."""
 
 import asyncio
 import contextlib
@@ -21,25 +21,23 @@ from windlass.tool.signature import (
     signature_of,
 )
 
-__all__ = ["Dependencies"]
-
 log = logging.getLogger("windlass.loop")
 
-_NOTHING = object()
+_EXHAUSTED = object()
 
 
 class Dependent(Protocol):
-    """A tool, as far as injection goes."""
+    """The part of a tool that injection needs."""
 
     @property
     def dependencies(self) -> Mapping[str, Depends]: ...
 
 
 class Dependencies:
-    """The dependencies of one run. Leaving the context tears them down, the last made first."""
+    """The dependencies of one run. Leaving the context tears them down, the newest first."""
 
     def __init__(self) -> None:
-        self._made: dict[AnyCallable, asyncio.Task[Any]] = {}
+        self._created: dict[AnyCallable, asyncio.Task[Any]] = {}
         self._checked: set[AnyCallable] = set()
         self._teardowns: list[tuple[AnyCallable, Callable[[], Awaitable[None]]]] = []
 
@@ -52,7 +50,7 @@ class Dependencies:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        unfinished = [task for task in self._made.values() if not task.done()]
+        unfinished = [task for task in self._created.values() if not task.done()]
         for task in unfinished:
             task.cancel()
         if unfinished:
@@ -61,13 +59,13 @@ class Dependencies:
             function, teardown = self._teardowns.pop()
             try:
                 await teardown()
-            except Exception:  # the run's result must not depend on it
+            except Exception:  # a failed teardown must not change the run's result
                 log.exception("Teardown failed", extra={"dependency": _name(function)})
 
     async def resolve(self, tool: Dependent, context: ToolContext) -> dict[str, Any]:
-        """The values for the tool's `Depends` parameters.
+        """Returns the values of the tool's `Depends` parameters.
 
-        Raises what a dependency raises, to every call that waits for it; the next call tries again.
+        If a dependency raises, every call that waits for it raises; the next call tries again.
         """
         if not tool.dependencies:
             return {}
@@ -77,34 +75,34 @@ class Dependencies:
 
     async def _values(self, wanted: Mapping[str, Depends], context: ToolContext) -> dict[str, Any]:
         tasks = {name: self._task(depends.function, context) for name, depends in wanted.items()}
-        # Shielded: a call that is cancelled does not take the value away from the others.
+        # Shielded: other calls may wait for the same value when this one is cancelled.
         return {name: await asyncio.shield(task) for name, task in tasks.items()}
 
     def _task(self, function: AnyCallable, context: ToolContext) -> asyncio.Task[Any]:
-        if (known := self._made.get(function)) is not None:
+        if (known := self._created.get(function)) is not None:
             return known
         task = asyncio.get_running_loop().create_task(self._make(function, context))
-        self._made[function] = task
+        self._created[function] = task
         task.add_done_callback(lambda done: self._forget_if_failed(function, done))
         return task
 
     def _forget_if_failed(self, function: AnyCallable, task: asyncio.Task[Any]) -> None:
         if task.cancelled() or task.exception() is not None:
-            del self._made[function]
+            del self._created[function]
 
     def _check(self, function: AnyCallable, path: tuple[AnyCallable, ...]) -> None:
-        """Refuses circles before anything runs: two tasks that await each other never end."""
+        """Rejects cycles before anything runs: two tasks that await each other never end."""
         if function in path:
-            circle = " -> ".join(_name(each) for each in (*path[path.index(function) :], function))
-            raise ConfigError(f"these dependencies need each other: {circle}")
+            cycle = " -> ".join(_name(each) for each in (*path[path.index(function) :], function))
+            raise ConfigError(f"circular dependencies: {cycle}")
         if function in self._checked:
             return
         signature = signature_of(function)
         for parameter in signature.parameters:
             if parameter.required:
                 raise ConfigError(
-                    f"the dependency {_name(function)} needs {parameter.name!r}, which has neither"
-                    " a default nor Depends"
+                    f"the parameter {parameter.name!r} of the dependency {_name(function)} has"
+                    " neither a default nor Depends"
                 )
         for depends in signature.dependencies.values():
             self._check(depends.function, (*path, function))
@@ -116,9 +114,9 @@ class Dependencies:
         if signature.context_parameter:
             arguments[signature.context_parameter] = context
         call = by_keyword(function, signature)
-        if _is(inspect.isasyncgenfunction, function):
+        if _is_kind(inspect.isasyncgenfunction, function):
             return await self._enter_async(function, call(**arguments))
-        if _is(inspect.isgeneratorfunction, function):
+        if _is_kind(inspect.isgeneratorfunction, function):
             return await self._enter_sync(function, call(**arguments))
         value = call(**arguments) if is_async(function) else await in_thread(call, **arguments)
         return await value if inspect.isawaitable(value) else value
@@ -126,15 +124,15 @@ class Dependencies:
     async def _enter_async(
         self, function: AnyCallable, generator: AsyncGenerator[Any, None]
     ) -> Any:
-        """One task sets up and tears down: scopes and context variables do not cross tasks."""
+        """Sets up and tears down in one task: cancel scopes and context variables need that."""
         ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         closing = asyncio.Event()
 
         async def own() -> None:
             async with contextlib.aclosing(generator):
-                ready.set_result(_yielded(function, await anext(generator, _NOTHING)))
+                ready.set_result(_yielded(function, await anext(generator, _EXHAUSTED)))
                 await closing.wait()
-                _finished(function, await anext(generator, _NOTHING))
+                _finished(function, await anext(generator, _EXHAUSTED))
 
         owner = asyncio.get_running_loop().create_task(own())
 
@@ -160,8 +158,8 @@ class Dependencies:
         abandoned = threading.Event()
 
         def step() -> Any:
-            value = context.run(next, generator, _NOTHING)
-            if abandoned.is_set():  # nobody waits for the set-up any more
+            value = context.run(next, generator, _EXHAUSTED)
+            if abandoned.is_set():  # the call that waited for the set-up was cancelled
                 context.run(generator.close)
             return value
 
@@ -177,18 +175,18 @@ class Dependencies:
         return value
 
 
-def _is(kind: Callable[[Any], bool], function: AnyCallable) -> bool:
+def _is_kind(kind: Callable[[Any], bool], function: AnyCallable) -> bool:
     return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004
 
 
 def _yielded(function: AnyCallable, value: Any) -> Any:
-    if value is _NOTHING:
-        raise RuntimeError(f"the dependency {_name(function)} ended without a yield")
+    if value is _EXHAUSTED:
+        raise RuntimeError(f"the dependency {_name(function)} does not yield a value")
     return value
 
 
 def _finished(function: AnyCallable, value: Any) -> None:
-    if value is not _NOTHING:
+    if value is not _EXHAUSTED:
         raise RuntimeError(f"the dependency {_name(function)} yields more than once")
 
 

@@ -1,6 +1,6 @@
-"""Answers one call: validation, approval, cache, time-out, retry, and the tool itself.
+"""Executes one call: validation, approval, cache, time-out, retries, and the tool itself.
 
-`ToolExecutor` is what users subclass to wrap or replace tool execution.
+Users subclass `ToolExecutor` to wrap or replace tool execution.
 """
 
 import asyncio
@@ -28,14 +28,12 @@ from windlass.loop.threads import in_thread
 from windlass.reply import ToolAnswer, answer, failure
 from windlass.tool import Tool, ToolContext
 
-__all__ = ["RunContext", "ToolExecutor", "ToolJob"]
-
 log = logging.getLogger("windlass.loop")
 
 
 @dataclass(slots=True)
 class RunContext:
-    """What the tool runs of one run share."""
+    """State that all tool calls of one run share."""
 
     run_id: str
     tools: Mapping[str, Tool]
@@ -46,28 +44,28 @@ class RunContext:
     slots: asyncio.Semaphore
     deadline: float | None = None
     settled: Callable[[], Awaitable[None]] | None = None
-    """Waits until all that was emitted is kept; None where nothing is."""
+    """Waits until all emitted events are stored; None without a stored log."""
     began: float = 0.0
-    """When the run began, on the clock of `time.monotonic`; of interest to resumed runs alone."""
+    """When the run began, by `time.monotonic`. Only resumed runs need it."""
 
 
 @dataclass(slots=True)
 class ToolJob:
-    """One call to be answered."""
+    """One call to execute."""
 
     call: FunctionCall
     tool: Tool | None
     round: int
     run: RunContext
     started_at: float | None = None
-    """When the tool itself began; None while nothing can have had an effect."""
+    """When the tool itself started; None if it had no chance to have an effect."""
     recorded: RecordedCall | None = None
-    """How far an earlier process has come with it."""
+    """The progress of the call in an earlier process."""
     announced: bool = False
-    """Whether the log has its start: then it must have its end too."""
+    """Whether `ToolRunStarted` was emitted: then `ToolRunEnded` must follow."""
 
     async def start(self) -> None:
-        """Says that the tool begins now. From here on a stopped run cannot know its effect."""
+        """Emits `ToolRunStarted`. If the run stops after this, the tool's effect is unknown."""
         if self.started_at is None:
             self.announced = True
             self.run.emit(ToolRunStarted(self.call, self.round))
@@ -75,7 +73,7 @@ class ToolJob:
                 await self.run.settled()
             self.started_at = time.perf_counter()
             if log.isEnabledFor(logging.INFO):
-                # What a tool is asked may be private: it is shown to those who debug.
+                # Arguments may be private, so only the debug level logs them.
                 debug = log.isEnabledFor(logging.DEBUG)
                 log.info(
                     "%s executed",
@@ -88,20 +86,20 @@ class ToolJob:
                 )
 
     def is_unwritten(self, error: Exception) -> bool:
-        """Whether this error means that the log could not store the start: the tool never began."""
+        """Whether the log failed to store `ToolRunStarted`, so that the tool never started."""
         return self.announced and self.started_at is None and isinstance(error, StorageError)
 
     @property
     def effect_unknown(self) -> bool:
-        """Whether the tool, cut off now, may have had an effect that matters."""
+        """Whether the tool, if interrupted now, may have had an effect that matters."""
         return self.started_at is not None and not (self.tool and self.tool.options.idempotent)
 
 
 class ToolExecutor:
-    """The default way to answer calls. One per client: its cache is shared by all runs.
+    """Executes calls. A client has one executor, and all its runs share the executor's cache.
 
-    Override `execute` to wrap every call (limits, metrics, other machines) and call `super()`;
-    raise `ToolError` there to tell the model something.
+    Override `execute` to wrap every call (limits, metrics, other machines) and call `super()`.
+    Raise `ToolError` there to send an error text to the model.
     """
 
     def __init__(
@@ -114,7 +112,10 @@ class ToolExecutor:
         self._sleep = sleep
 
     async def execute(self, job: ToolJob) -> ToolAnswer:
-        """The answer to one call. What it raises is logged, and the model is told of a failure."""
+        """Returns the answer to one call.
+
+        If it raises, the error is logged, and the model receives a failed result.
+        """
         call, tool = job.call, job.tool
         if tool is None or tool.function is None:
             known = ", ".join(name for name, each in job.run.tools.items() if each.runnable)
@@ -150,20 +151,20 @@ class ToolExecutor:
     async def _shared(
         self, job: ToolJob, tool: Tool, arguments: dict[str, Any], seconds: float
     ) -> ToolAnswer:
-        # What a run injects (a user, a session) may change the result: it stays in the run.
+        # Injected values (a user, a session) may change the result: other runs must not share it.
         scope = job.run.run_id if tool.dependencies or tool.context_parameter else None
-        written = await by_size(len(job.call.json), _canonical, job.call)
-        kept, cached = await self._cache.get(
-            (tool, scope, written), seconds, lambda: self._timed(job, tool, arguments)
+        canonical = await by_size(len(job.call.json), _canonical, job.call)
+        found, cached = await self._cache.get(
+            (tool, scope, canonical), seconds, lambda: self._timed(job, tool, arguments)
         )
-        response = msgspec.structs.replace(kept.response, id=job.call.id)
-        return msgspec.structs.replace(kept, response=response, cached=cached)
+        response = msgspec.structs.replace(found.response, id=job.call.id)
+        return msgspec.structs.replace(found, response=response, cached=cached)
 
     async def _timed(self, job: ToolJob, tool: Tool, arguments: dict[str, Any]) -> ToolAnswer:
         limit = tool.options.timeout or job.run.policy.tool_timeout
         clock = asyncio.timeout(limit)
         try:
-            # Waiting for a place, or for an approval, is not the tool's time.
+            # The time-out does not include waiting for a slot or for an approval.
             async with job.run.slots, clock:
                 return await self._attempts(job, tool, arguments)
         except TimeoutError:
@@ -188,12 +189,12 @@ class ToolExecutor:
                 final = isinstance(error, ToolError) and not error.retryable
                 if attempt > retries or final or job.is_unwritten(error):
                     raise
-                log.info("Tool failed, trying again", extra={"tool": tool.name}, exc_info=True)
+                log.info("Tool failed, retrying", extra={"tool": tool.name}, exc_info=True)
             await self._sleep(random.uniform(0.5, 1.0) * 0.1 * 2**attempt)
             attempt += 1
 
     async def _call(self, job: ToolJob, tool: Tool, arguments: dict[str, Any]) -> object:
-        """Calls the function: async ones here, others in a thread."""
+        """Calls an async function here and a sync function in a thread."""
         function = tool.function
         assert function is not None
         if tool.dependencies or tool.context_parameter:
@@ -205,12 +206,12 @@ class ToolExecutor:
             )
             return await value if inspect.isawaitable(value) else value
         except SystemExit as error:
-            raise RuntimeError("the tool tried to end the program") from error
+            raise RuntimeError("the tool raised SystemExit") from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            raise RuntimeError("the tool was cancelled from within") from error
+            raise RuntimeError("the tool cancelled itself") from error
 
     async def _injected(self, job: ToolJob, tool: Tool) -> dict[str, Any]:
         context = ToolContext(
@@ -233,7 +234,7 @@ def _canonical(call: FunctionCall) -> bytes:
 
 
 def _reporter(job: ToolJob) -> Callable[[float | None, str | None, Any], None]:
-    """Takes progress from any thread to the run's log."""
+    """Returns a function that emits progress events from any thread."""
     loop, home = asyncio.get_running_loop(), threading.get_ident()
 
     def report(progress: float | None, message: str | None, data: Any) -> None:

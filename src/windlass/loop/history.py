@@ -1,4 +1,4 @@
-"""What the log of a run says has happened: a run goes on from it, or its reply is read. Pure."""
+"""The history of a run, folded from its log. A resumed run continues from it. Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -31,13 +31,11 @@ from windlass.loop.turn import Turn, TurnBuilder
 from windlass.reply import Reply, ToolAnswer, interrupted, not_begun
 from windlass.tool import Tool
 
-__all__ = ["History", "RecordedCall", "RecordedRound"]
-
 
 class RecordedCall(Struct):
-    """How far a call has come."""
+    """The progress of a call."""
 
-    begun: ToolRunStarted | None = None
+    started: ToolRunStarted | None = None
     asked_at: float | None = None
     """When an approval was requested, in seconds since the run began."""
     decision: Approval | None = None
@@ -46,11 +44,11 @@ class RecordedCall(Struct):
 
 _UNKNOWN = RecordedCall()
 _HANDS_BACK: tuple[StopReason, ...] = ("calls", "max_rounds", "error")
-"""How runs end that may leave calls to the caller."""
+"""The stop reasons of runs that may leave calls to the caller."""
 
 
 class RecordedRound(Struct):
-    """One request to the model. Without a turn it was cut off, and counts for nothing."""
+    """One request to the model. Without a turn it was interrupted, and is requested again."""
 
     number: int
     calls: dict[str, RecordedCall]
@@ -58,11 +56,11 @@ class RecordedRound(Struct):
     partial: Message | None = None
     announced: bool = False
     added_text: str = ""
-    """What the run itself said in place of an empty answer."""
+    """The text with which the run replaced an empty answer."""
 
 
 class History:
-    """The events of one run, folded. `refusal`, if set, is why it may not do anything new."""
+    """The events of one run, folded. `refusal`, if set, is why the run may do nothing new."""
 
     def __init__(self, events: Iterable[RunEvent], refusal: WindlassError | None = None) -> None:
         self.refusal = refusal
@@ -71,11 +69,11 @@ class History:
         self.rounds: dict[int, RecordedRound] = {}
         self.call_ids: set[str] = set()
         self.resumptions = 0
-        """How often the run was taken up without having come any further since."""
+        """How often the run was resumed since it last made progress."""
         self.seconds = 0.0
-        """From the first event to the last. A clock that steps back takes nothing off."""
+        """Time from the first event to the last. A clock that steps back subtracts nothing."""
         self.last_time: float | None = None
-        """Of the last event."""
+        """The time of the last event."""
         self._round = RecordedRound(0, {})
         self._builder = TurnBuilder()
         for event in events:
@@ -85,12 +83,12 @@ class History:
 
     @property
     def asked(self) -> int:
-        """How many messages the run began with."""
+        """The number of messages that the run began with."""
         return len(self.started.messages) if self.started else 0
 
     @property
-    def questions(self) -> list[str]:
-        """The ids of the calls that wait for somebody's yes."""
+    def waiting_calls(self) -> list[str]:
+        """The ids of the calls that wait for an approval."""
         calls = self._round.turn.calls if self._round.turn else ()
         known = [(call.id, self._round.calls.get(call.id)) for call in calls]
         return [
@@ -101,41 +99,41 @@ class History:
 
     @property
     def only_waits(self) -> bool:
-        """Whether nothing but somebody's yes is missing: no tool was cut off, and no turn."""
-        cut = any(each.begun and not each.answer for each in self._round.calls.values())
-        return bool(self.questions) and not cut
+        """Whether the run only waits for approvals: neither a tool nor a turn was interrupted."""
+        cut = any(each.started and not each.answer for each in self._round.calls.values())
+        return bool(self.waiting_calls) and not cut
 
     def reply(
         self, tools: Mapping[str, Tool] | None = None, max_result_chars: int = 50_000
     ) -> Reply:
-        """The reply of a run that has ended, as the run itself gave it."""
+        """Returns the reply of an ended run, equal to the one that the run itself returned."""
         assert self.started is not None
-        said = Transcript(self.started.messages, tools or {}, max_result_chars)
+        transcript = Transcript(self.started.messages, tools or {}, max_result_chars)
         for record in self.rounds.values():
             if record.turn is None:
                 if record.partial is not None:
-                    said.add_partial(record.partial)
+                    transcript.add_partial(record.partial)
                 continue
-            said.add_turn(record.turn)
+            transcript.add_turn(record.turn)
             if record.turn.calls:
                 given = [(call, self._answer(record, call)) for call in record.turn.calls]
                 answers = [answer for _, answer in given if answer is not None]
                 pending = [call for call, answer in given if answer is None]
-                said.add_answers(answers, pending)
+                transcript.add_answers(answers, pending)
             if record.added_text:
-                said.add_text(record.added_text)
+                transcript.add_text(record.added_text)
         reason = self.ended.reason if self.ended else "stopped"
-        return said.reply(reason, self.started.run_id, self.started.model)
+        return transcript.reply(reason, self.started.run_id, self.started.model)
 
     def _answer(self, record: RecordedRound, call: FunctionCall) -> ToolAnswer | None:
-        """The call's answer; None if it is the caller's to give.
+        """Returns the call's answer; None if the caller has to answer it.
 
-        Older versions could stop a run without all its answers: its chat must go on all the same.
+        Older versions could stop a run before all its calls had answers. Its chat must still work.
         """
         known = record.calls.get(call.id, _UNKNOWN)
         if known.answer is not None or self.ended is None or self.ended.reason in _HANDS_BACK:
             return known.answer
-        return interrupted(call) if known.begun else not_begun(call)
+        return interrupted(call) if known.started else not_begun(call)
 
     def _add(self, event: RunEvent) -> None:
         if self.last_time is not None and event.time > self.last_time:
@@ -160,7 +158,7 @@ class History:
                 self._round.turn = self._builder.turn()
                 self.resumptions = 0
             case ToolRunStarted():
-                self._call(event.call.id).begun = event
+                self._call(event.call.id).started = event
             case ToolRunEnded():
                 self._call(event.response.id).answer = ToolAnswer(
                     event.response,
@@ -171,7 +169,7 @@ class History:
                     event.effect_unknown,
                     event.crashed,
                 )
-                if event.outcome != "interrupted":  # a tool that ends its process comes nowhere
+                if event.outcome != "interrupted":  # a tool that crashes its process is no progress
                     self.resumptions = 0
             case ApprovalRequested():
                 self._call(event.call.id).asked_at = self.seconds

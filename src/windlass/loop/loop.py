@@ -1,6 +1,6 @@
-"""The one loop: ask the model, run what it asks for, hand the results back, go round.
+"""The loop: ask the model, run the tools it calls, send the results back, repeat.
 
-Blocking, streaming, sync and async are faces of this coroutine, which tells what it does by `emit`.
+Blocking, streaming, sync and async calls all run this coroutine, which emits events as it works.
 """
 
 import asyncio
@@ -61,8 +61,6 @@ from windlass.model import Model, ModelRequest, Settings
 from windlass.reply import NOT_BEGUN, Reply, ToolAnswer
 from windlass.tool import Tool
 
-__all__ = ["Loop", "RunPlan"]
-
 log = logging.getLogger("windlass.loop")
 
 TRUNCATED = "Not run: the output limit cut this turn, so the call may be incomplete. Be shorter."
@@ -75,7 +73,7 @@ def error_text(error: BaseException) -> str:
 
 
 class RunPlan(Struct, frozen=True):
-    """Everything that a run is told at its start."""
+    """Everything that a run needs at its start."""
 
     run_id: str
     model: Model
@@ -89,14 +87,14 @@ class RunPlan(Struct, frozen=True):
     extra: dict[str, Any] = {}
     live: bool = False
     error_text: Callable[[BaseException], str] = error_text
-    """What the run's last event says of the error that it ended with."""
+    """Turns the error that ended the run into the text of its last event."""
 
 
 class Loop:
-    """One run. Its state can be looked at while it goes; `run` is called once.
+    """One run. Its state can be read while it is running; `run` is called once.
 
-    `settled` waits until what was emitted is kept, where it is kept. With a `history` the run goes
-    on from there: what is recorded is gone through again without being done again.
+    `settled` waits until all emitted events are stored. With a `history` the run resumes: recorded
+    turns and results are taken from the history and not requested again.
     """
 
     def __init__(
@@ -113,32 +111,32 @@ class Loop:
         self._ids = UniqueIds(self._history.call_ids)
         self.phase: Phase = "awaiting_model_call"
         self.stop_reason: StopReason | None = None
-        self._said = Transcript(plan.messages, plan.tools, plan.policy.max_result_chars)
+        self._transcript = Transcript(plan.messages, plan.tools, plan.policy.max_result_chars)
         self._begun = False
         self._reached = 0
-        """The last round that the loop has come to: from then on its calls are in `_open`."""
+        """The last round that the loop has reached."""
         self._rounds_run = 0
         self._repetition = Repetition(plan.policy.max_repeats)
         self._repeating = False
         self._demand = demand_of(plan.policy, plan.tools)
-        self._open: tuple[Round, Sequence[FunctionCall]] | None = None
-        """Calls that must have an answer whatever happens."""
+        self._unanswered: tuple[Round, Sequence[FunctionCall]] | None = None
+        """Calls that must receive an answer, however the run ends."""
         self._began = time.monotonic() - _seconds_so_far(self._history)
-        """When the run began, by a clock that does not step."""
-        plan.approvals.expect(self._history.questions, emit)
+        """When the run began, by the monotonic clock."""
+        plan.approvals.expect(self._history.waiting_calls, emit)
 
     async def run(self) -> Reply:
-        """Goes round until there is an answer.
+        """Repeats rounds until the run ends, and returns the reply.
 
-        Raises `ModelError` when the model fails and `RoundLimitExceeded` when the policy says so;
-        deadlines and refusals are the reply's `stop_reason`. Its last event is always `RunEnded`.
+        Raises `ModelError` if the model fails, and `RoundLimitExceeded` with `on_limit="error"`.
+        Deadlines and refusals are the reply's `stop_reason`. The last event is always `RunEnded`.
         """
         self._begin()
         clock = asyncio.timeout(self._time_left())
         try:
             async with clock, Dependencies() as dependencies:
                 context = self._context(dependencies, clock.when())
-                reason = await self._go_round(context)
+                reason = await self._run_rounds(context)
         except TimeoutError as error:
             if not clock.expired():
                 self.end("error", error)
@@ -154,27 +152,27 @@ class Loop:
         return self.reply()
 
     def reply(self) -> Reply:
-        """The reply of a run that has ended."""
+        """Returns the reply of an ended run."""
         reason = self.stop_reason or "stopped"
-        return self._said.reply(reason, self.plan.run_id, self.plan.model.name)
+        return self._transcript.reply(reason, self.plan.run_id, self.plan.model.name)
 
     def end(self, reason: StopReason, error: BaseException | None = None) -> None:
-        """Ends the run at any moment: answers all calls without an answer, then emits `RunEnded`.
+        """Ends the run at any time: answers all open calls, then emits `RunEnded`.
 
-        A resumed run may end before the loop has come to all that its log has.
+        A resumed run may end before the loop has reached all its recorded rounds.
         """
         if not self._begun:
             self._begin()
-        if self._open is not None:
+        if self._unanswered is not None:
             self._answer(NOT_BEGUN)
         self._answer_recorded()
         self.stop_reason = reason
         self.phase = "ended"
-        said = None if error is None else self.plan.error_text(error)
-        self.emit(RunEnded(reason, self._said.usage, len(self._said.rounds), said))
+        text = None if error is None else self.plan.error_text(error)
+        self.emit(RunEnded(reason, self._transcript.usage, len(self._transcript.rounds), text))
 
     def _begin(self) -> None:
-        """Says the first event, also of a run that ends before its first step."""
+        """Emits the first event."""
         self._begun = True
         plan, history = self.plan, self._history
         if history.started is None:
@@ -193,18 +191,18 @@ class Loop:
             self._reached = recorded.number
             calls = self._round(recorded.number, context, recorded.calls)
             if recorded.turn is not None:
-                self._said.add_turn(recorded.turn)
-                self._open = (calls, recorded.turn.calls)
+                self._transcript.add_turn(recorded.turn)
+                self._unanswered = (calls, recorded.turn.calls)
                 self._answer(NOT_BEGUN)
             else:
                 calls.abandon(recorded.calls)
                 if recorded.partial is not None:
-                    self._said.add_partial(recorded.partial)
+                    self._transcript.add_partial(recorded.partial)
             if recorded.added_text:
-                self._said.add_text(recorded.added_text)
+                self._transcript.add_text(recorded.added_text)
 
     def _time_left(self) -> float | None:
-        """A resumed run has what is left of the time that it was given at its start."""
+        """Returns the rest of the time limit; a resumed run has already used part of it."""
         limit = self.plan.policy.timeout
         if limit is None or self._history.started is None:
             return limit
@@ -224,15 +222,15 @@ class Loop:
             began=self._began,
         )
 
-    async def _go_round(self, context: RunContext) -> StopReason:
+    async def _run_rounds(self, context: RunContext) -> StopReason:
         while True:
-            number = len(self._said.rounds) + 1
+            number = len(self._transcript.rounds) + 1
             recorded = self._history.rounds.get(number)
-            terms = self._terms(say=recorded is None)
+            terms = self._terms(report=recorded is None)
             known = recorded.calls if recorded and recorded.turn else None
             async with self._round(number, context, known) as calls:
                 self._reached = number
-                reason = await self._one_round(calls, terms, recorded)
+                reason = await self._run_round(calls, terms, recorded)
             if reason is not None:
                 return reason
 
@@ -241,52 +239,52 @@ class Loop:
     ) -> Round:
         return Round(number, self.plan.executor, context, self._repetition, known)
 
-    def _terms(self, *, say: bool) -> Terms:
-        """The terms of the next request; reports it if that is the last one."""
-        rounds, repeating = self._said.rounds, self._repeating
+    def _terms(self, *, report: bool) -> Terms:
+        """Returns the terms of the next request; with `report`, announces the last request."""
+        rounds, repeating = self._transcript.rounds, self._repeating
         terms = terms_of(
             self.plan.policy, self._demand, rounds, self._rounds_run, repeating=repeating
         )
-        if say and terms.is_last and repeating:
+        if report and terms.is_last and repeating:
             self.emit(Status(REPETITION_STATUS if terms.tools_off else REPETITION_CALL_STATUS))
             log.warning("The same call keeps failing", extra={"run_id": self.plan.run_id})
-        elif say and terms.is_last:
+        elif report and terms.is_last:
             self.emit(Status(LIMIT_STATUS if terms.tools_off else LIMIT_CALL_STATUS))
             log.warning("Max tool execution rounds reached", extra={"rounds": self._rounds_run})
         return terms
 
-    async def _one_round(
+    async def _run_round(
         self, calls: Round, terms: Terms, recorded: RecordedRound | None
     ) -> StopReason | None:
-        """Asks once and does what the turn asks for; a reason if the run ends here."""
+        """Asks the model once and handles its turn. Returns a reason if the run ends here."""
         turn = await self._turn(calls, terms, recorded)
-        theirs = self._theirs(turn)
+        for_caller = self._calls_for_caller(turn)
         policy, last = self.plan.policy, terms.is_last
-        match next_step(turn, policy, self._rounds_run, terms.tools_off, theirs, is_last=last):
+        match next_step(turn, policy, self._rounds_run, terms.tools_off, for_caller, is_last=last):
             case Step.END:
                 await self._refuse(calls, turn, LAST_TURN)
                 return self._ending(turn, terms, recorded)
             case Step.HAND_BACK:
-                self._hand_back(calls, turn, theirs)
+                self._hand_back(calls, turn, for_caller)
                 return "calls"
             case Step.LIMIT:
-                self._said.add_answers((), pending=turn.calls)
+                self._transcript.add_answers((), pending=turn.calls)
                 if policy.on_limit == "error":
                     limit = policy.max_rounds
-                    raise RoundLimitExceeded(limit, self._said.messages, turn.calls)
+                    raise RoundLimitExceeded(limit, self._transcript.messages, turn.calls)
                 return "max_rounds"
             case Step.REFUSE_CALLS:
                 self._rounds_run += 1
                 await self._refuse(calls, turn, TRUNCATED)
-                # The caller has seen its own call begin: the cut is the caller's to know.
-                return "length" if theirs else None
+                # The caller has seen its own call start, so it must learn that the turn was cut.
+                return "length" if for_caller else None
             case Step.RUN_TOOLS:
-                return await self._run_tools(calls, turn, theirs, recorded)
+                return await self._run_tools(calls, turn, for_caller, recorded)
 
     async def _turn(self, calls: Round, terms: Terms, recorded: RecordedRound | None) -> Turn:
-        """What the model says: out of the log if it has said it, else asked for."""
+        """Returns the recorded turn, or asks the model for one."""
         if recorded is not None and recorded.turn is not None:
-            self._said.add_turn(recorded.turn)
+            self._transcript.add_turn(recorded.turn)
             return recorded.turn
         if recorded is not None:
             calls.abandon(recorded.calls)
@@ -302,7 +300,7 @@ class Loop:
     async def _ask(self, calls: Round, terms: Terms) -> Turn:
         plan, policy = self.plan, self.plan.policy
         request = ModelRequest(
-            messages=self._said.messages,
+            messages=self._transcript.messages,
             tools=self._offered(terms),
             tool_choice=terms.choice,
             parallel_tool_calls=policy.parallel_tool_calls,
@@ -318,7 +316,7 @@ class Loop:
             async with plan.model.stream(request) as events:
                 async for event in events:
                     if type(event) is ToolCallStarted or type(event) is ToolCallEnded:
-                        event = self._ids.named(event)
+                        event = self._ids.with_unique_id(event)
                     size = size_of(event)
                     if size <= LONGEST_DELTA:
                         emit(event)
@@ -335,11 +333,11 @@ class Loop:
                         calls.offer(event.call)
             turn = builder.turn()
         except BaseException:
-            # What was said before the break stays readable. Calls that were cut are not in it.
+            # Text that arrived before the failure stays readable. Incomplete calls are left out.
             if message := builder.partial():
-                self._said.add_partial(message)
+                self._transcript.add_partial(message)
             raise
-        self._said.add_turn(turn)
+        self._transcript.add_turn(turn)
         return turn
 
     def _offered(self, terms: Terms) -> tuple[Declaration, ...]:
@@ -354,67 +352,69 @@ class Loop:
         if not turn.message.text:
             if recorded is None or not recorded.added_text:
                 self.emit(TextDelta(EMPTY_ANSWER))
-            self._said.add_text(EMPTY_ANSWER)
+            self._transcript.add_text(EMPTY_ANSWER)
         return "repetition" if self._repeating else "max_rounds"
 
     async def _refuse(self, calls: Round, turn: Turn, why: str) -> None:
-        """Answers the turn's calls without running them. What has started early is called off."""
+        """Answers the turn's calls without running them. Cancels those that started early."""
         if turn.calls:
-            self._open = (calls, turn.calls)
+            self._unanswered = (calls, turn.calls)
             await calls.stop()
             self._answer(why)
 
-    def _hand_back(self, calls: Round, turn: Turn, theirs: Sequence[FunctionCall]) -> None:
-        """Leaves the caller its calls; in the last turn, any others are answered but not run."""
-        theirs = theirs if self.plan.policy.execute_tools else turn.calls
-        ours = _others(turn.calls, theirs)
-        if not ours:
-            self._said.add_answers((), pending=theirs)
+    def _hand_back(self, calls: Round, turn: Turn, for_caller: Sequence[FunctionCall]) -> None:
+        """Leaves the caller's calls to the caller; in the last turn, refuses any others."""
+        for_caller = for_caller if self.plan.policy.execute_tools else turn.calls
+        own_calls = _others(turn.calls, for_caller)
+        if not own_calls:
+            self._transcript.add_answers((), pending=for_caller)
             return
-        self._open = (calls, ours)
-        self._answer(LAST_TURN, pending=theirs)
+        self._unanswered = (calls, own_calls)
+        self._answer(LAST_TURN, pending=for_caller)
 
     async def _run_tools(
         self,
         calls: Round,
         turn: Turn,
-        theirs: Sequence[FunctionCall],
+        for_caller: Sequence[FunctionCall],
         recorded: RecordedRound | None,
     ) -> StopReason | None:
-        """Runs the calls that are ours. The caller's own are handed back, and end the run."""
-        ours = _others(turn.calls, theirs)
+        """Runs our calls. If there are calls for the caller, returns them and ends the run."""
+        own_calls = _others(turn.calls, for_caller)
         if len(turn.calls) > ITEMS_AT_ONCE:
             await asyncio.sleep(0)
         self._rounds_run += 1
         self.phase = "executing_tools"
-        self._open = (calls, turn.calls)
+        self._unanswered = (calls, turn.calls)
         if recorded is None or not recorded.announced:
-            self._announce(ours)
-        if self._history.refusal is not None and not calls.remembers(ours):
+            self._announce(own_calls)
+        if self._history.refusal is not None and not calls.has_recorded(own_calls):
             raise self._history.refusal
-        calls.check_interrupted(ours)
-        await calls.finish(ours)
-        self._open = (calls, ours)
-        await self._said.shorten(calls.answers(ours, NOT_BEGUN))
-        await self._judge(ours, self._answer(NOT_BEGUN, pending=theirs))
-        return "calls" if theirs else None
+        calls.check_interrupted(own_calls)
+        await calls.finish(own_calls)
+        self._unanswered = (calls, own_calls)
+        await self._transcript.shorten(calls.answers(own_calls, NOT_BEGUN))
+        await self._count_failures(own_calls, self._answer(NOT_BEGUN, pending=for_caller))
+        return "calls" if for_caller else None
 
-    def _theirs(self, turn: Turn) -> list[FunctionCall]:
-        """The calls of tools that are only declared: the caller runs them."""
+    def _calls_for_caller(self, turn: Turn) -> list[FunctionCall]:
+        """The calls of declared tools, which the caller runs."""
         tools = self.plan.tools
         return [call for call in turn.calls if call.name in tools and not tools[call.name].runnable]
 
     def _answer(self, missing: str, pending: Sequence[FunctionCall] = ()) -> Sequence[ToolAnswer]:
-        """Puts the answers to the open calls on record; those never begun get `missing`."""
-        assert self._open is not None
-        calls, which = self._open
+        """Records the answers to the open calls; those that never started get `missing`."""
+        assert self._unanswered is not None
+        calls, which = self._unanswered
         answers = calls.answers(which, missing)
-        self._said.add_answers(answers, pending)
-        self._open = None
+        self._transcript.add_answers(answers, pending)
+        self._unanswered = None
         return answers
 
-    async def _judge(self, calls: Sequence[FunctionCall], answers: Sequence[ToolAnswer]) -> None:
-        """Keeps count of failures. A round of nothing but blocked calls is the end of patience."""
+    async def _count_failures(
+        self, calls: Sequence[FunctionCall], answers: Sequence[ToolAnswer]
+    ) -> None:
+        """Counts failed calls. The run ends after a round in which every call was blocked."""
         if len(calls) > ITEMS_AT_ONCE:
             await asyncio.sleep(0)
         pairs = list(zip(calls, answers, strict=True))
@@ -427,16 +427,18 @@ class Loop:
         self._repetition.record((), succeeded)
         self._repeating = all(answer.outcome == "not_run" for answer in answers)
 
-    def _announce(self, ours: Sequence[FunctionCall]) -> None:
-        self.emit(Status(f"Executing {', '.join(dict.fromkeys(call.name for call in ours))}..."))
+    def _announce(self, own_calls: Sequence[FunctionCall]) -> None:
+        self.emit(
+            Status(f"Executing {', '.join(dict.fromkeys(call.name for call in own_calls))}...")
+        )
         if not log.isEnabledFor(logging.INFO):
             return
         log.info(
             "Tool execution required in stream" if self.plan.live else "Tool execution required",
-            extra={"round": self._rounds_run, "tool_count": len(ours)},
+            extra={"round": self._rounds_run, "tool_count": len(own_calls)},
         )
-        for call in ours:
-            # What a tool is asked may be private: it is shown to those who debug.
+        for call in own_calls:
+            # Arguments may be private, so only the debug level logs them.
             shown = {"arguments": call.arguments} if log.isEnabledFor(logging.DEBUG) else {}
             log.info(
                 "Tool call parsed", extra={"tool": call.name, "tool_call_id": call.id, **shown}
@@ -444,16 +446,18 @@ class Loop:
 
 
 def _seconds_so_far(history: History) -> float:
-    """How long ago an earlier process began the run.
+    """Returns how long ago an earlier process began the run.
 
-    The time between two processes is known by the clock alone. If that has stepped back, it counts
-    as none: what was left of a time limit never grows.
+    Only the wall clock measures the time between two processes. If it stepped back, that time
+    counts as zero, so that the rest of a time limit never grows.
     """
     if history.last_time is None:
         return 0.0
     return history.seconds + max(0.0, time.time() - history.last_time)
 
 
-def _others(calls: Sequence[FunctionCall], theirs: Sequence[FunctionCall]) -> list[FunctionCall]:
-    known = set(map(id, theirs))
+def _others(
+    calls: Sequence[FunctionCall], for_caller: Sequence[FunctionCall]
+) -> list[FunctionCall]:
+    known = set(map(id, for_caller))
     return [call for call in calls if id(call) not in known]

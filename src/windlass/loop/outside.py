@@ -1,4 +1,4 @@
-"""Calls that no model has made: answered outside of a run, by the same rules."""
+"""Executes calls outside of a run, by the same rules."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -12,9 +12,7 @@ from windlass.loop.executor import RunContext
 from windlass.loop.policy import Policy
 from windlass.tool import Tool
 
-__all__ = ["outside_a_run", "yes_to"]
-
-NOT_ASKED = "the yes was to the call itself"
+OTHER_CALL = "the approval covers only the call itself"
 
 
 @asynccontextmanager
@@ -27,10 +25,10 @@ async def outside_a_run(
     emit: Callable[[RunEvent], None] = lambda _: None,
     slots: asyncio.Semaphore | None = None,
 ) -> AsyncGenerator[RunContext, None]:
-    """What calls share that belong together, until all are answered; `run_id` is what tools read.
+    """A context for calls that no run makes. Tools read `run_id`.
 
-    `approve` decides about tools that ask for a yes: without it they are denied. `slots` are those
-    that calls may take at once, if others take them too.
+    `approve` decides about tools that need an approval; without it they are denied. `slots` limits
+    how many calls run at once, if other calls share the limit.
     """
     async with Dependencies() as dependencies:
         yield RunContext(
@@ -45,10 +43,10 @@ async def outside_a_run(
 
 
 def yes_to(call: FunctionCall) -> ApprovalHook:
-    """Approves this call, and nothing that its tool asks on the way: nobody has seen that."""
+    """Approves this call, but no approval that its tool requests while it runs."""
 
     async def decide(asked: FunctionCall) -> Approval:
         approved = asked.id == call.id
-        return Approval(approved, reason=None if approved else NOT_ASKED)
+        return Approval(approved, reason=None if approved else OTHER_CALL)
 
     return decide

@@ -1,4 +1,4 @@
-"""How much of a turn that comes all at once is handled before others run on the event loop."""
+"""Splits large turns into steps, so that other tasks of the event loop run in between."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -8,37 +8,27 @@ from msgspec.structs import replace
 from windlass.events import ModelEvent, RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
 from windlass.jsontext import text_slices
 
-__all__ = [
-    "CHARACTERS_PER_STEP",
-    "ITEMS_AT_ONCE",
-    "LONGEST_DELTA",
-    "STEPS_AT_ONCE",
-    "in_short_pieces",
-    "in_slices",
-    "size_of",
-]
-
 E = TypeVar("E", bound=RunEvent)
 
 LONGEST_DELTA = 2**16
-"""Characters of one event of a stream: each reader of the stream encodes an event in one call."""
+"""Maximum characters of one stream event: each reader encodes an event in one call."""
 STEPS_AT_ONCE = 64
-"""Events without a pause."""
+"""Events that are handled without a pause."""
 ITEMS_AT_ONCE = 256
-"""Calls or answers without a pause."""
+"""Calls or answers that are handled without a pause."""
 CHARACTERS_PER_STEP = 2**12
-"""Characters that take about as long as an event."""
+"""Characters that take about as long as one event."""
 
 
 def size_of(event: RunEvent) -> int:
-    """Characters of a piece of text; 0 for other events."""
+    """Characters of a text delta; 0 for other events."""
     if isinstance(event, TextDelta | ThoughtDelta):
         return len(event.text)
     return len(event.json) if isinstance(event, ToolCallDelta) else 0
 
 
 def in_slices(events: Sequence[E]) -> Iterator[Sequence[E]]:
-    """The events, as many at a time as are handled without a pause; at least one slice."""
+    """Splits the events into slices that are handled without a pause; at least one slice."""
     start = steps = 0
     for place, event in enumerate(events):
         steps += 1 + size_of(event) // CHARACTERS_PER_STEP
@@ -49,7 +39,7 @@ def in_slices(events: Sequence[E]) -> Iterator[Sequence[E]]:
 
 
 def in_short_pieces(event: ModelEvent) -> Iterator[ModelEvent]:
-    """A long piece of text as several; the event itself if it is signed, or something else."""
+    """Splits a long text delta into several. Signed and other events stay whole."""
     match event:
         case TextDelta(text=text, signature=None, extra=None):
             yield from (replace(event, text=piece) for piece in text_slices(text, LONGEST_DELTA))

@@ -1,4 +1,4 @@
-"""What happens next: decisions as data and pure functions, no I/O."""
+"""The policy of a run: its limits, and pure functions that decide what happens next."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
@@ -16,20 +16,6 @@ from windlass.model import AUTO, NONE, ToolChoice
 from windlass.reply import RoundRecord
 from windlass.tool import OnInterrupt, Tool
 
-__all__ = [
-    "END_REASONS",
-    "MEETS_DEMAND",
-    "Demand",
-    "OnLimit",
-    "Policy",
-    "Repetition",
-    "Step",
-    "Terms",
-    "demand_of",
-    "next_step",
-    "terms_of",
-]
-
 OnLimit = Literal["final_answer", "error", "return_calls"]
 
 _WORDS = (("on_limit", get_args(OnLimit)), ("on_interrupt", get_args(OnInterrupt)))
@@ -40,7 +26,7 @@ REPETITION_STATUS = "The same call keeps failing. Generating final response..."
 REPETITION_CALL_STATUS = "The same call keeps failing. Asking for the required call..."
 EMPTY_ANSWER = "The tools were switched off before the model had an answer, and it gave none."
 
-# Whether tools are needed is told by the calls. This table says what a turn without calls means.
+# A turn with calls needs tools, whatever its finish reason. This table covers turns without calls.
 END_REASONS: dict[FinishReason, StopReason] = {
     "stop": "answer",
     "tool_calls": "answer",
@@ -65,33 +51,33 @@ MEETS_DEMAND: dict[Outcome, bool] = {
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """The limits of a run; each can be given to a client and to each of its verbs."""
+    """The limits of a run. A client and each of its methods accept them as options."""
 
     max_rounds: int = 5
-    """How many rounds of tools are executed."""
+    """The maximum number of tool rounds."""
     on_limit: OnLimit = "final_answer"
     """After the last round: one more request with tools off, `RoundLimitExceeded`, or the calls."""
     execute_tools: bool = True
-    """False hands every call back to the caller."""
+    """False returns every call to the caller."""
     tool_choice: ToolChoice = AUTO
     parallel_tool_calls: bool | None = None
-    """False asks for one call at a time, and runs them one after another if several come."""
+    """False asks for one call at a time, and runs several calls one after another."""
     max_parallel: int = 16
-    """How many tools of a run may be running at once."""
+    """How many tools of a run may run at once."""
     timeout: float | None = None
-    """Seconds that the whole run may take."""
+    """The time limit of the whole run, in seconds."""
     tool_timeout: float | None = 300.0
-    """Seconds that a tool may take that has no `timeout` of its own."""
+    """The time limit of a tool without its own `timeout`, in seconds."""
     approval_timeout: float = 300.0
-    """Seconds that an approval may take; then the answer is no."""
+    """How long to wait for an approval, in seconds; then the call is denied."""
     max_result_chars: int = 50_000
-    """The longest result that the model is given; longer ones lose their middle."""
+    """The maximum length of a result for the model; the middle of longer results is removed."""
     max_repeats: int = 3
-    """How often one call may fail with the same arguments before it is no longer run."""
+    """How often a call may fail with the same arguments before it is blocked."""
     on_interrupt: OnInterrupt = "tell_model"
-    """What becomes of a call that the end of the process cut off; idempotent ones run again."""
+    """What to do with a call that an exited process interrupted; idempotent tools run again."""
     expose_errors: bool = False
-    """Whether the model reads the texts of all exceptions of tools, not of `ToolError` alone."""
+    """Whether the model sees the texts of all tool exceptions, not only of `ToolError`."""
 
     def __post_init__(self) -> None:
         for name, least in (("max_rounds", 0), ("max_parallel", 1), ("max_repeats", 1)):
@@ -100,11 +86,11 @@ class Policy(Struct, frozen=True, kw_only=True):
         for name, words in _WORDS:
             if getattr(self, name) not in words:
                 first, second, third = words
-                said = f"{first!r}, {second!r} or {third!r}"
-                raise ConfigError(f"{name} must be {said}, not {getattr(self, name)!r}")
+                allowed = f"{first!r}, {second!r} or {third!r}"
+                raise ConfigError(f"{name} must be {allowed}, not {getattr(self, name)!r}")
 
     def tools_off(self, rounds_run: int) -> bool:
-        """Whether the next request is the forced last one."""
+        """Whether the next request is the last one, with tools off."""
         return (
             self.execute_tools and self.on_limit == "final_answer" and rounds_run >= self.max_rounds
         )
@@ -114,12 +100,12 @@ class Demand(Struct, frozen=True):
     """A call that `tool_choice` requires."""
 
     names: tuple[str, ...]
-    """A call of any of these tools meets it."""
+    """A call of any of these tools meets the demand."""
     is_for_caller: bool
-    """Whether the caller runs these tools: then the run has to end with such a call."""
+    """Whether the caller runs these tools: then the run must end with such a call."""
 
     def is_met(self, rounds: Iterable[RoundRecord]) -> bool:
-        """A call for the caller ends its run: no later request finds that demand met."""
+        """Whether a call met the demand. A call for the caller ends the run, so it never counts."""
         return not self.is_for_caller and any(
             MEETS_DEMAND[answer.outcome] and answer.response.name in self.names
             for record in rounds
@@ -128,9 +114,9 @@ class Demand(Struct, frozen=True):
 
 
 def demand_of(policy: Policy, tools: Mapping[str, Tool]) -> Demand | None:
-    """The call that a run has to make; None if `tool_choice` requires none.
+    """Returns the call that a run must make; None if `tool_choice` requires none.
 
-    Where the choice allows tools of the caller, only a call of one of those meets it.
+    If the choice allows tools of the caller, only a call of one of those meets the demand.
     """
     choice = policy.tool_choice
     if choice.mode != "required":
@@ -146,15 +132,15 @@ def demand_of(policy: Policy, tools: Mapping[str, Tool]) -> Demand | None:
 
 
 class Terms(Struct, frozen=True):
-    """What one request lets the model call."""
+    """Which tools the model may call in one request."""
 
     choice: ToolChoice
     offered: tuple[str, ...] | None = None
-    """The tools that the model is offered; None means all."""
+    """The tools that the request offers; None means all."""
 
     @property
     def is_last(self) -> bool:
-        """Whether the run ends with this request, because no tool of its own may run any more."""
+        """Whether this is the run's last request, because none of its own tools may run now."""
         return self.offered is not None
 
     @property
@@ -170,10 +156,10 @@ def terms_of(
     *,
     repeating: bool = False,
 ) -> Terms:
-    """The terms of the next request.
+    """Returns the terms of the next request.
 
-    A forced choice holds until its demand is met. After the last round of tools, an open demand
-    for a call of the caller's leaves the model nothing but the caller's tools.
+    A forced choice holds until its demand is met. After the last tool round, if a call for the
+    caller is still demanded, the request offers only the caller's tools.
     """
     exhausted = repeating or (policy.execute_tools and rounds_run >= policy.max_rounds)
     if demand is not None and demand.is_for_caller and exhausted:
@@ -201,11 +187,11 @@ def next_step(
     policy: Policy,
     rounds_run: int,
     tools_off: bool,
-    theirs: Sequence[FunctionCall] = (),
+    for_caller: Sequence[FunctionCall] = (),
     *,
     is_last: bool = False,
 ) -> Step:
-    """What the loop does with the turn; `theirs` are its calls of tools that the caller runs.
+    """What the loop does with the turn; `for_caller` are its calls of tools that the caller runs.
 
     `tools_off` and `is_last` are those of the request's `Terms`.
     """
@@ -213,12 +199,12 @@ def next_step(
         return Step.END
     if not policy.execute_tools:
         return Step.HAND_BACK
-    hands_back = bool(theirs) and (is_last or len(theirs) == len(turn.calls))
+    hands_back = bool(for_caller) and (is_last or len(for_caller) == len(turn.calls))
     if not hands_back and rounds_run >= policy.max_rounds and policy.on_limit != "final_answer":
         return Step.LIMIT
-    if is_last and not theirs:
+    if is_last and not for_caller:
         return Step.END
-    # A turn that the output limit cut may hold half a call: none of its calls is run.
+    # A turn that hit the output limit may end in an incomplete call: none of its calls is run.
     if turn.finish == "length":
         return Step.REFUSE_CALLS
     return Step.HAND_BACK if hands_back else Step.RUN_TOOLS
@@ -233,22 +219,22 @@ class Repetition:
 
     def record(self, failed: Iterable[FunctionCall], succeeded: Iterable[FunctionCall]) -> None:
         for call in failed:
-            key = _same(call)
+            key = _call_key(call)
             self._failures[key] = self._failures.get(key, 0) + 1
         if not self._failures:
             return
         for call in succeeded:
-            self._failures.pop(_same(call), None)
+            self._failures.pop(_call_key(call), None)
 
     def blocks(self, call: FunctionCall) -> bool:
-        # The common run has no failure at all: do not canonicalise its calls.
-        return bool(self._failures) and self._failures.get(_same(call), 0) >= self._limit
+        # Most runs have no failure: skip computing the key.
+        return bool(self._failures) and self._failures.get(_call_key(call), 0) >= self._limit
 
 
-def _same(call: FunctionCall) -> tuple[str, str]:
-    """Two calls are the same if their arguments are, however they are written.
+def _call_key(call: FunctionCall) -> tuple[str, str]:
+    """Returns a key that is equal for calls with equal arguments, however they are formatted.
 
-    Of large arguments the text is compared: to read and write them would take long.
+    Large arguments are compared as text, since parsing them takes long.
     """
     if len(call.json) > LARGE:
         return call.name, call.json

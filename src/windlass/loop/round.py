@@ -1,4 +1,4 @@
-"""The calls of one turn: run in parallel within their bounds, each answered exactly once."""
+"""The calls of one turn: run in parallel where their tools allow it, each answered exactly once."""
 
 import asyncio
 import logging
@@ -25,15 +25,13 @@ from windlass.reply import (
 )
 from windlass.tool import OnInterrupt, Tool
 
-__all__ = ["Round", "answers_to", "in_order"]
-
 log = logging.getLogger("windlass.loop")
 
 
 class Round:
-    """Owns the tool runs of one turn; leaving the context cancels those that are still going.
+    """Runs the calls of one turn. Leaving the context cancels those that are still running.
 
-    Calls are told apart by identity, since a confused model may give two of them the same id.
+    Calls are identified by object identity, since a model may give two of them the same id.
     """
 
     def __init__(
@@ -44,7 +42,7 @@ class Round:
         repetition: Repetition,
         recorded: Mapping[str, RecordedCall] | None = None,
     ) -> None:
-        """`recorded` is what an earlier process has done of this turn, by call id."""
+        """`recorded` is the progress of an earlier process in this turn, by call id."""
         self.number = number
         self._recorded = recorded or {}
         self._executor = executor
@@ -67,13 +65,13 @@ class Round:
         try:
             await self.stop()
         finally:
-            # A second cancellation ends that wait, while a tool still comes to its end.
+            # A second cancellation ends that wait while a tool is still running.
             for call, job in self._jobs.values():
                 if job.announced:
-                    self._record(call, self._not_again(job, _stopped(job)))
+                    self._record(call, self._unless_interrupted(job, _stopped(job)))
 
     async def stop(self) -> None:
-        """Calls off what is still running, and waits until that is so."""
+        """Cancels the calls that are still running, and waits for them to end."""
         running = [task for task in self._tasks.values() if not task.done()]
         for task in running:
             task.cancel()
@@ -81,9 +79,9 @@ class Round:
             await asyncio.wait(running)
 
     def offer(self, call: FunctionCall) -> None:
-        """Takes a call out of a stream that is still arriving; starts it if it does no harm.
+        """Starts a call before its turn is complete, if that is safe.
 
-        Only an idempotent tool may start before the turn is whole: a cut stream has no effects.
+        Only an idempotent tool may start early, since an interrupted turn must have no effects.
         """
         tool = self._run.tools.get(call.name)
         if tool is None or self._barrier:
@@ -94,7 +92,7 @@ class Round:
             self._begin(call, ())
 
     async def finish(self, calls: Sequence[FunctionCall]) -> None:
-        """Runs what is not running yet, in the order that the tools ask for, and waits for all."""
+        """Runs the remaining calls in the order that their tools require, and waits for all."""
         if len(calls) == 1 and not self._tasks:
             await self._answer(calls[0], ())
             return
@@ -120,31 +118,31 @@ class Round:
             await asyncio.wait([task for _, task in earlier[place : place + ITEMS_AT_ONCE]])
 
     def check_interrupted(self, calls: Iterable[FunctionCall]) -> None:
-        """Raises `RunInterrupted` for a call of unknown effect whose tool does not allow that."""
+        """Raises `RunInterrupted` for an interrupted call whose tool has `on_interrupt="fail"`."""
         for call in calls:
-            if self._when_cut(call) == "fail":
+            if self._interrupt_action(call) == "fail":
                 raise RunInterrupted(f"{call.name} was {INTERRUPTED}")
 
-    def remembers(self, calls: Iterable[FunctionCall]) -> bool:
-        """Whether an earlier process has answered them all."""
+    def has_recorded(self, calls: Iterable[FunctionCall]) -> bool:
+        """Whether an earlier process has answered all these calls."""
         known = (self._recorded.get(call.id) for call in calls)
         return all(each is not None and each.answer is not None for each in known)
 
     def abandon(self, calls: Mapping[str, RecordedCall]) -> None:
-        """Answers what an earlier process began in a turn that it never had whole."""
+        """Answers the calls that an earlier process started in a turn that it never completed."""
         for recorded in calls.values():
-            if recorded.begun is not None and recorded.answer is None:
-                self._record(recorded.begun.call, self._cut(recorded.begun.call))
+            if recorded.started is not None and recorded.answer is None:
+                self._record(recorded.started.call, self._interrupted(recorded.started.call))
 
     def answers(self, calls: Iterable[FunctionCall], missing: str) -> list[ToolAnswer]:
-        """Every call's answer, in call order. Those that were never begun get `missing`."""
+        """Returns every call's answer, in call order. Calls that never started get `missing`."""
         found: list[ToolAnswer] = []
         for call in calls:
-            if id(call) not in self._answers and not self._remember(call):
-                if self._when_cut(call) is None:
+            if id(call) not in self._answers and not self._use_recorded(call):
+                if self._interrupt_action(call) is None:
                     self._record(call, failure(call, missing, "not_run"))
                 else:
-                    self._record(call, self._cut(call))
+                    self._record(call, self._interrupted(call))
             found.append(self._answers[id(call)])
         return found
 
@@ -156,10 +154,10 @@ class Round:
 
     async def _answer(self, call: FunctionCall, before: Sequence[asyncio.Task[None]]) -> None:
         if self._recorded:
-            if self._remember(call):
+            if self._use_recorded(call):
                 return
-            if self._when_cut(call) == "tell_model":
-                self._record(call, self._cut(call))
+            if self._interrupt_action(call) == "tell_model":
+                self._record(call, self._interrupted(call))
                 return
         if before:
             await asyncio.wait(before)
@@ -169,8 +167,8 @@ class Round:
                 f"This call has failed {limit} times with the same arguments and is not run again. "
                 "Change the arguments, or answer without it."
             )
-            cut = self._when_cut(call) is not None
-            self._record(call, self._cut(call) if cut else failure(call, text, "not_run"))
+            cut = self._interrupt_action(call) is not None
+            self._record(call, self._interrupted(call) if cut else failure(call, text, "not_run"))
             return
         job = ToolJob(
             call,
@@ -183,7 +181,7 @@ class Round:
         try:
             answer = await self._executor.execute(job)
         except asyncio.CancelledError:
-            self._record(call, self._not_again(job, _stopped(job)))
+            self._record(call, self._unless_interrupted(job, _stopped(job)))
             raise
         except ToolError as error:
             answer = replace(
@@ -191,42 +189,42 @@ class Round:
             )
             clear_frames(error)
         except Exception as error:
-            if job.is_unwritten(error):  # the run ends with that
-                self._record(call, self._not_again(job, _stopped(job)))
+            if job.is_unwritten(error):  # the run ends with this error
+                self._record(call, self._unless_interrupted(job, _stopped(job)))
                 return
             log.exception("Tool failed", extra={"tool": call.name, "tool_call_id": call.id})
-            answer = replace(failure(call, self._told(error, job), "error"), crashed=True)
+            answer = replace(failure(call, self._error_text(error, job), "error"), crashed=True)
             clear_frames(error)
         if job.started_at is not None:
             answer = replace(answer, seconds=time.perf_counter() - job.started_at)
-        self._record(call, self._not_again(job, answer))
+        self._record(call, self._unless_interrupted(job, answer))
 
-    def _not_again(self, job: ToolJob, answer: ToolAnswer) -> ToolAnswer:
-        """The answer to a call that was to run again: without that, what an earlier process did
-        is all that is known of it."""
-        if answer.ok or job.started_at is not None or self._when_cut(job.call) is None:
+    def _unless_interrupted(self, job: ToolJob, answer: ToolAnswer) -> ToolAnswer:
+        """Returns the answer. If an interrupted call should have run again but did not start, the
+        answer reports the interruption instead."""
+        if answer.ok or job.started_at is not None or self._interrupt_action(job.call) is None:
             return answer
-        return self._cut(job.call)
+        return self._interrupted(job.call)
 
-    def _told(self, error: Exception, job: ToolJob) -> str:
-        """What the model reads of an exception that was not meant for it."""
+    def _error_text(self, error: Exception, job: ToolJob) -> str:
+        """Returns the text that the model receives for an unexpected exception."""
         own = job.tool.options.expose_errors if job.tool else None
         if self._run.policy.expose_errors if own is None else own:
             return str(error) or type(error).__name__
         return f"{job.call.name} failed with an internal error."
 
-    def _remember(self, call: FunctionCall) -> bool:
-        """Takes the answer that an earlier process gave; it stands in the log already."""
+    def _use_recorded(self, call: FunctionCall) -> bool:
+        """Uses the answer of an earlier process, which the log already has, if there is one."""
         recorded = self._recorded.get(call.id)
         if recorded is None or recorded.answer is None:
             return False
         self._answers[id(call)] = recorded.answer
         return True
 
-    def _when_cut(self, call: FunctionCall) -> OnInterrupt | None:
-        """What is to be done with a call that was cut off in the middle; None if it was not."""
+    def _interrupt_action(self, call: FunctionCall) -> OnInterrupt | None:
+        """Returns what to do with an interrupted call; None if it was not interrupted."""
         recorded = self._recorded.get(call.id)
-        if recorded is None or recorded.begun is None or recorded.answer is not None:
+        if recorded is None or recorded.started is None or recorded.answer is not None:
             return None
         tool = self._run.tools.get(call.name)
         if tool is None:
@@ -235,12 +233,12 @@ class Round:
             return "retry"
         return tool.options.on_interrupt or self._run.policy.on_interrupt
 
-    def _cut(self, call: FunctionCall) -> ToolAnswer:
+    def _interrupted(self, call: FunctionCall) -> ToolAnswer:
         tool = self._run.tools.get(call.name)
         return interrupted(call, idempotent=tool is not None and tool.options.idempotent)
 
     def _record(self, call: FunctionCall, answer: ToolAnswer) -> None:
-        """Puts the call's answer in the log; the first one stands."""
+        """Records the call's answer in the log. Only the first answer counts."""
         if id(call) in self._answers:
             return
         self._answers[id(call)] = answer
@@ -256,9 +254,9 @@ class Round:
             )
         )
         if log.isEnabledFor(logging.INFO):
-            said = "Tool executed successfully" if answer.ok else "Tool call not successful"
+            message = "Tool executed successfully" if answer.ok else "Tool call not successful"
             log.info(
-                said,
+                message,
                 extra={"tool": call.name, "tool_call_id": call.id, "outcome": answer.outcome},
             )
 
@@ -266,27 +264,27 @@ class Round:
 async def answers_to(
     calls: Sequence[FunctionCall], executor: ToolExecutor, run: RunContext, number: int = 1
 ) -> list[ToolAnswer]:
-    """Each call's one answer, in call order, without a model that asks: as round `number`."""
+    """Runs calls without a model, as round `number`. Returns the answers in call order."""
     async with Round(number, executor, run, Repetition(1)) as alone:
         await alone.finish(calls)
         return alone.answers(calls, NOT_BEGUN)
 
 
 def in_order(calls: Sequence[FunctionCall], tools: Mapping[str, Tool]) -> list[FunctionCall]:
-    """The calls with every tool behind those that it wants to come `after`, else as they came."""
+    """Sorts the calls so that every tool follows those in its `after`; else keeps the order."""
     if not any(call.name in tools and tools[call.name].options.after for call in calls):
         return list(calls)
     ordered: list[FunctionCall] = []
     waiting = list(calls)
     while waiting:
         names = {call.name for call in waiting}
-        ready = next((call for call in waiting if not _held_up(call, names, tools)), waiting[0])
+        ready = next((call for call in waiting if not _is_blocked(call, names, tools)), waiting[0])
         waiting.remove(ready)
         ordered.append(ready)
     return ordered
 
 
-def _held_up(call: FunctionCall, waiting: set[str], tools: Mapping[str, Tool]) -> bool:
+def _is_blocked(call: FunctionCall, waiting: set[str], tools: Mapping[str, Tool]) -> bool:
     tool = tools.get(call.name)
     return tool is not None and any(name in waiting for name in tool.options.after)
 

@@ -1,7 +1,7 @@
-"""Sync functions in threads, without the small cap of asyncio's own pool.
+"""Runs sync functions in threads, without the small limit of asyncio's own pool.
 
-Eight tools that each wait 50 ms must take 50 ms together, and a tool that hangs for ever must not
-take a thread from the others. So threads are made when none is idle, and they are daemons: an
+Eight tools that each wait 50 ms must take 50 ms together, and a tool that hangs must not take a
+thread from the others. So the pool starts a thread when none is idle. Threads are daemons: an
 abandoned one neither starves the pool nor keeps the interpreter alive.
 """
 
@@ -14,19 +14,17 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["in_thread"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_MOST_THREADS = 1_000
+_MAX_THREADS = 1_000
 _IDLE_SECONDS = 30.0
 
 
 async def in_thread(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """What the function returns or raises, computed in a worker thread in a copy of this context.
+    """Calls the function in a worker thread, in a copy of this context.
 
-    When the caller is cancelled the thread is left to finish alone and its result is dropped.
+    If the caller is cancelled, the thread finishes alone, and its result is dropped.
     """
     context = contextvars.copy_context()
     job = _Job(asyncio.get_running_loop(), lambda: context.run(function, *args, **kwargs))
@@ -35,7 +33,7 @@ async def in_thread(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwar
 
 
 class _Job:
-    """A call on its way through a thread, back to the event loop that waits for it."""
+    """A call that runs in a thread, and the future that receives its result."""
 
     __slots__ = ("_failure", "_loop", "_result", "_work", "future")
 
@@ -51,11 +49,11 @@ class _Job:
             return
         try:
             self._result = self._work()
-        except BaseException as error:  # noqa: BLE001  whatever it is belongs to the caller
+        except BaseException as error:  # noqa: BLE001  the caller receives every exception
             self._failure = error
 
     def deliver(self) -> None:
-        # A closed loop raises here: then nobody waits any more.
+        # A closed loop raises here: then no caller waits.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._settle)
 
@@ -65,7 +63,7 @@ class _Job:
             return
         if failure is None:
             self.future.set_result(self._result)
-        elif isinstance(failure, StopIteration):  # a future refuses it, as a coroutine would
+        elif isinstance(failure, StopIteration):  # a future rejects it, as a coroutine does
             error = RuntimeError("the function raised StopIteration")
             error.__cause__ = failure
             self.future.set_exception(error)
@@ -74,8 +72,8 @@ class _Job:
 
 
 class _Pool:
-    """Threads made on demand. `_idle` and `_waiting` are exact: a job never waits for a busy thread
-    while another one could be made."""
+    """Starts threads on demand. `_idle` and `_waiting` are exact: a job never waits for a busy
+    thread while another one could start."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
@@ -88,7 +86,7 @@ class _Pool:
         with self._lock:
             if self._idle:
                 self._idle -= 1
-            elif self._threads < _MOST_THREADS:
+            elif self._threads < _MAX_THREADS:
                 self._threads += 1
                 threading.Thread(target=self._serve, name="windlass-tool", daemon=True).start()
             else:
@@ -101,13 +99,13 @@ class _Pool:
                 job = self._jobs.get(timeout=_IDLE_SECONDS)
             except Empty:
                 with self._lock:
-                    if self._idle:  # otherwise a job has just been promised to this thread
+                    if self._idle:  # otherwise a job was just assigned to this thread
                         self._idle -= 1
                         self._threads -= 1
                         return
                 continue
             job.run()
-            # Free before the result is out: who gets it may come back at once with the next job.
+            # Mark the thread idle before delivery: the caller may submit the next job at once.
             with self._lock:
                 if self._waiting:
                     self._waiting -= 1
@@ -121,7 +119,7 @@ _pool = _Pool()
 
 
 def _forget_threads() -> None:
-    """A forked child has none of its parent's threads."""
+    """Starts over in a forked child, which has none of its parent's threads."""
     global _pool
     _pool = _Pool()
 

@@ -1,4 +1,4 @@
-"""What has been said and done in a run so far: the loop writes it, the reply is read from it."""
+"""The transcript of a run: its messages, rounds and usage. The reply is built from it."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +13,9 @@ from windlass.loop.turn import Turn
 from windlass.reply import Calls, Reply, RoundRecord, ToolAnswer, capped
 from windlass.tool import Tool
 
-__all__ = ["Transcript"]
-
 
 class Transcript:
-    """The conversation and its rounds; once its calls are answered it can be sent again."""
+    """The conversation and its rounds. When all calls have answers, it can be sent to the model."""
 
     def __init__(
         self, messages: Iterable[Message], tools: Mapping[str, Tool], max_result_chars: int
@@ -48,11 +46,11 @@ class Transcript:
         self._text = turn.message.text
 
     def add_partial(self, message: Message) -> None:
-        """What the model had said when its turn broke off."""
+        """Adds what the model wrote before its turn was interrupted."""
         self.add_turn(Turn(message, (), "other", Usage()))
 
     def add_answers(self, answers: Sequence[ToolAnswer], pending: Sequence[FunctionCall]) -> None:
-        """The answers to the last turn's calls; those that are pending are the caller's to give."""
+        """Adds the answers to the last turn's calls. The caller answers the `pending` ones."""
         shown = tuple(self._shown(answer.response) for answer in answers)
         if answers:
             self.rounds[-1] = replace(self.rounds[-1], answers=tuple(answers), shown=shown)
@@ -61,7 +59,7 @@ class Transcript:
         self._pending = pending
 
     async def shorten(self, answers: Sequence[ToolAnswer]) -> None:
-        """Prepares the model's copies of large or many answers without holding the event loop."""
+        """Shortens large or many answers for the model without blocking the event loop."""
         many = len(answers) > ITEMS_AT_ONCE
         for number, answer in enumerate(answers, start=1):
             if number % ITEMS_AT_ONCE == 0:
@@ -76,12 +74,12 @@ class Transcript:
             self._shortened[id(response)] = (response, shown)
 
     def _shown(self, response: FunctionResponse) -> FunctionResponse:
-        """The model's copy."""
+        """Returns the shortened copy that the model receives."""
         known = self._shortened.pop(id(response), None)
         return known[1] if known else capped(response, self._max_result_chars)
 
     def add_text(self, text: str) -> None:
-        """An answer in place of one that the model left empty."""
+        """Replaces an empty answer of the model."""
         if not self.messages[-1].parts:
             self.messages.pop()
         self.messages.append(Message.assistant(text))

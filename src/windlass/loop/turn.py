@@ -1,4 +1,4 @@
-"""A model's turn, put together from its events."""
+"""Builds a model's turn from its events."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -21,11 +21,9 @@ from windlass.events import (
     joined_logprobs,
 )
 
-__all__ = ["Turn", "TurnBuilder", "UniqueIds"]
-
 
 class Turn(Struct, frozen=True):
-    """What the model said, whole and in its own order."""
+    """A complete turn of the model, its parts in the model's order."""
 
     message: Message
     calls: tuple[FunctionCall, ...]
@@ -33,16 +31,16 @@ class Turn(Struct, frozen=True):
     usage: Usage
     detail: str | None = None
     about: dict[str, Any] = {}
-    """What the service says of the whole answer, such as `system_fingerprint`."""
+    """The service's metadata of the whole answer, such as `system_fingerprint`."""
     logprobs: dict[str, Any] | None = None
-    """Of the tokens of its text, if they were asked for."""
+    """The log probabilities of the text's tokens, if they were requested."""
 
 
 class TurnBuilder:
     """Folds model events into a `Turn`.
 
-    Neighbouring deltas of one kind become one part, except signed ones: a signature belongs to
-    exactly the piece that carried it.
+    Adjacent deltas of one kind become one part, except signed ones: a signature belongs to exactly
+    the delta that carried it.
     """
 
     def __init__(self) -> None:
@@ -78,7 +76,7 @@ class TurnBuilder:
                 self._end = event
 
     def partial(self) -> Message | None:
-        """What has come in so far, without the calls: they are not known to be whole."""
+        """Returns what has arrived so far, without the calls, which may be incomplete."""
         self._flush()
         parts = tuple(
             part for part in self._parts if part is not None and not isinstance(part, FunctionCall)
@@ -86,7 +84,7 @@ class TurnBuilder:
         return Message("assistant", parts) if parts else None
 
     def turn(self) -> Turn:
-        """The whole turn. Raises `StreamCut` if its end, or the end of a call, never came."""
+        """Returns the turn. Raises `StreamCut` if its end, or the end of a call, is missing."""
         self._flush()
         parts = tuple(part for part in self._parts if part is not None)
         if self._end is None or len(parts) < len(self._parts):
@@ -130,7 +128,7 @@ class TurnBuilder:
         self._parts.append(part)
 
     def _slot(self, index: int) -> int:
-        """Where call number `index` stands: the place of its start, wherever its end comes."""
+        """Returns the position of call number `index`, which is where the call started."""
         if index not in self._slots:
             self._flush()
             self._slots[index] = len(self._parts)
@@ -139,7 +137,7 @@ class TurnBuilder:
 
 
 class UniqueIds:
-    """Call ids that are unique in the run: some models count their calls from 0 in every turn."""
+    """Makes call ids unique in the run: some models count their calls from 0 in every turn."""
 
     def __init__(self, used: Iterable[str] = ()) -> None:
         self._used = set(used)
@@ -148,19 +146,21 @@ class UniqueIds:
     def begin_turn(self) -> None:
         self._turn.clear()
 
-    def named(self, event: ToolCallStarted | ToolCallEnded) -> ToolCallStarted | ToolCallEnded:
-        """The event under an id that no other call of the run has."""
-        said = event.id if isinstance(event, ToolCallStarted) else event.call.id
-        own = self._turn.get(event.index)
-        if own is None:
-            own, count = said, 1
-            while own in self._used:
+    def with_unique_id(
+        self, event: ToolCallStarted | ToolCallEnded
+    ) -> ToolCallStarted | ToolCallEnded:
+        """Returns the event with an id that no other call of the run has."""
+        given = event.id if isinstance(event, ToolCallStarted) else event.call.id
+        unique = self._turn.get(event.index)
+        if unique is None:
+            unique, count = given, 1
+            while unique in self._used:
                 count += 1
-                own = f"{said}_{count}"
-            self._used.add(own)
-            self._turn[event.index] = own
-        if own == said:
+                unique = f"{given}_{count}"
+            self._used.add(unique)
+            self._turn[event.index] = unique
+        if unique == given:
             return event
         if isinstance(event, ToolCallStarted):
-            return replace(event, id=own)
-        return replace(event, call=replace(event.call, id=own))
+            return replace(event, id=unique)
+        return replace(event, call=replace(event.call, id=unique))
