@@ -14,8 +14,7 @@ from windlass.cli.output import CommandOutput, own_stdout, table
 from windlass.content import FunctionCall, FunctionDeclaration, new_call_id
 from windlass.errors import ConfigError
 from windlass.gateway.config.problems import nearest
-from windlass.loop.executor import ToolExecutor
-from windlass.loop.outside import outside_a_run
+from windlass.loop.executor import ToolExecutor, outside_a_run
 from windlass.loop.policy import Policy
 from windlass.loop.round import answers_to
 from windlass.reply import ToolAnswer

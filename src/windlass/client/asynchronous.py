@@ -33,10 +33,9 @@ from windlass.emulation.mode import Modes
 from windlass.errors import ConfigError, RunInterrupted, RunNotFound, StorageError
 from windlass.events import RunEnded, RunStarted
 from windlass.loop.approval import Approvals
-from windlass.loop.executor import ToolExecutor
+from windlass.loop.executor import ToolExecutor, outside_a_run
 from windlass.loop.history import History
 from windlass.loop.loop import Loop, RunPlan
-from windlass.loop.outside import outside_a_run
 from windlass.loop.round import answers_to
 from windlass.model import Model
 from windlass.models import Key, Retry, create_model

@@ -1,6 +1,7 @@
-"""Executes one call: validation, approval, cache, time-out, retries, and the tool itself.
+"""Executes calls: validation, approval, cache, time-out, retries, and the tool itself.
 
-Users subclass `ToolExecutor` to wrap or replace tool execution.
+Users subclass `ToolExecutor` to wrap or replace tool execution. `outside_a_run` is for calls that
+no run makes.
 """
 
 import asyncio
@@ -9,7 +10,8 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,10 @@ from windlass.errors import InvalidArguments, StorageError, ToolError
 from windlass.events import RunEvent, ToolRunProgress, ToolRunStarted
 from windlass.jsontext import LARGE, by_size, compact_json, is_larger
 from windlass.loop.approval import Approval, Approvals
+from windlass.jsontext import compact_json
+from windlass.jsontext.large import is_larger
+from windlass.jsontext.offload import LARGE, by_size
+from windlass.loop.approval import Approval, ApprovalHook, Approvals
 from windlass.loop.cache import ResultCache
 from windlass.loop.dependencies import Dependencies
 from windlass.loop.history import RecordedCall
@@ -29,6 +35,8 @@ from windlass.reply import ToolAnswer, answer, failure
 from windlass.tool import Tool, ToolContext
 
 log = logging.getLogger("windlass.loop")
+
+OTHER_CALL = "the approval covers only the call itself"
 
 
 @dataclass(slots=True)
@@ -245,3 +253,40 @@ def _reporter(job: ToolJob) -> Callable[[float | None, str | None, Any], None]:
             loop.call_soon_threadsafe(job.run.emit, event)
 
     return report
+
+
+@asynccontextmanager
+async def outside_a_run(
+    run_id: str,
+    tools: Mapping[str, Tool],
+    policy: Policy,
+    *,
+    approve: ApprovalHook | None = None,
+    emit: Callable[[RunEvent], None] = lambda _: None,
+    slots: asyncio.Semaphore | None = None,
+) -> AsyncGenerator[RunContext, None]:
+    """A context for calls that no run makes. Tools read `run_id`.
+
+    `approve` decides about tools that need an approval; without it they are denied. `slots` limits
+    how many calls run at once, if other calls share the limit.
+    """
+    async with Dependencies() as dependencies:
+        yield RunContext(
+            run_id=run_id,
+            tools=tools,
+            policy=policy,
+            emit=emit,
+            approvals=Approvals(approve, wait=False, timeout=policy.approval_timeout),
+            dependencies=dependencies,
+            slots=slots or asyncio.Semaphore(policy.max_parallel),
+        )
+
+
+def yes_to(call: FunctionCall) -> ApprovalHook:
+    """Approves this call, but no approval that its tool requests while it runs."""
+
+    async def decide(asked: FunctionCall) -> Approval:
+        approved = asked.id == call.id
+        return Approval(approved, reason=None if approved else OTHER_CALL)
+
+    return decide

@@ -8,8 +8,7 @@ from typing import Any
 from windlass.content import FunctionCall
 from windlass.errors import ConfigError
 from windlass.gateway.config import WorkersConfig
-from windlass.loop.executor import ToolExecutor
-from windlass.loop.outside import outside_a_run
+from windlass.loop.executor import ToolExecutor, outside_a_run
 from windlass.loop.policy import Policy
 from windlass.loop.round import answers_to
 from windlass.messaging.embedded import NatsServer
