@@ -92,7 +92,7 @@ async def test_running_runs_are_bounded_and_finished_ones_do_not_count(
 
 async def test_an_unknown_run_is_a_clear_error(client_of: MakeClient) -> None:
     client = client_of([])
-    with pytest.raises(RunNotFound, match="no run 'run_x'"):
+    with pytest.raises(RunNotFound, match="run 'run_x' not found"):
         client.subscribe("run_x")
     with pytest.raises(RunNotFound):
         await client.stop("run_x")

@@ -204,7 +204,7 @@ def test_a_place_that_cannot_be_written_is_told(runs: Runs) -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(None, "cannot read run.json: No such"), ("{}", "run.json: not an export of a run")],
+    [(None, "cannot read run.json: No such"), ("{}", "run.json: not a run export")],
 )
 def test_what_cannot_be_played_is_told(runs: Runs, content: str | None, said: str) -> None:
     if content is not None:
@@ -422,7 +422,7 @@ def test_ended_runs_are_deleted_and_others_are_not(runs: Runs) -> None:
     assert ids(runs("list", "--json")) == [left, other]
     ran = runs("delete", left)
     assert ran.code == 1
-    assert f"the run {left!r} has not ended" in ran.error
+    assert f"run {left!r} has not ended" in ran.error
 
 
 @pytest.mark.parametrize(

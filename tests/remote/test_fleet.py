@@ -177,13 +177,13 @@ async def test_a_gateway_that_wakes_too_late_cannot_write_to_its_run(open_gatewa
     sleeper = log_of(one)
     await gate.reached.wait()
     # It sleeps: it does not say that it lives, and does not answer.
-    await sleeper._keepers.leave()
+    await sleeper._leases.leave()
     [run] = await other.gateway.resume()
     assert (await run.run.result()).text == "New answer."
     gate.open()
     [old] = one.gateway.runs.running()
     await asyncio.wait([old.task])
-    assert "taken the run" in str(old.run.error)
+    assert "taken over run" in str(old.run.error)
     for gateway in (one, other):
         shown = (await request(gateway, "GET", f"/v1/runs/{run_id}")).json
         assert shown["response"]["choices"][0]["message"]["content"] == "New answer."
@@ -237,11 +237,11 @@ async def test_a_run_that_cannot_be_taken_up_holds_up_no_other(
     damaged, sound = await start(one), await start(one)
     await die(one)
     log = log_of(other)
-    await log._streams.patiently(lambda js: js.publish(subject_of(damaged), b"["))
+    await log._streams.with_retries(lambda js: js.publish(subject_of(damaged), b"["))
     [run] = await other.gateway.resume()
     assert (run.id, (await run.run.result()).text) == (sound, "Done.")
     assert await other.gateway.resume() == []
-    assert sum("Cannot read a run" in record.message for record in caplog.records) == 1
+    assert sum("Cannot read run" in record.message for record in caplog.records) == 1
 
 
 async def test_a_look_for_runs_that_fails_is_not_the_last(

@@ -42,7 +42,7 @@ async def open_log(small: MortalNats) -> AsyncIterator[Open]:
 
 
 async def pieces(log: JetStreamLog) -> int:
-    return len(await log._streams.everything(PIECES, "windlass.v1.pieces.>"))
+    return len(await log._streams.all_messages(PIECES, "windlass.v1.pieces.>"))
 
 
 async def test_a_large_event_is_read_as_it_was_written(open_log: Open) -> None:
@@ -73,7 +73,7 @@ async def test_a_large_order_reaches_the_run(open_log: Open) -> None:
     heard: list[Order] = []
     run.on_order = heard.append
     await other.order("run_1", Order(kind="approve", call_id="c", arguments={"text": LARGE}))
-    await one._orders._look_once()
+    await one._orders._poll_once()
     assert [order.arguments for order in heard] == [{"text": LARGE}]
 
 
@@ -93,7 +93,7 @@ async def test_missing_pieces_are_an_error_of_their_run_alone(
     for run_id in ("run_1", "run_2"):
         run = log.begin(replace(record(run_id), origin={"prompt": LARGE}))
         await kept(run, STARTED, RunEnded("answer"))
-    await log._streams.patiently(
+    await log._streams.with_retries(
         lambda js: js.purge_stream(PIECES, subject="windlass.v1.pieces.run_1.>")
     )
     other = open_log()

@@ -10,7 +10,7 @@ from tests.runs.sample_runs import ended_run, record
 
 from windlass.runs.jetstream import JetStreamLog
 from windlass.runs.jetstream.known import KnownRuns
-from windlass.runs.jetstream.reading import Kept
+from windlass.runs.jetstream.reading import StoredMessage
 from windlass.runs.jetstream.streams import Streams
 from windlass.runs.records import Retention
 
@@ -37,15 +37,17 @@ async def test_a_list_knows_what_another_process_has_written_and_deleted(tmp_pat
 async def test_a_list_reads_only_what_is_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[Kept] = []
-    everything = Streams.everything
+    read: list[StoredMessage] = []
+    everything = Streams.all_messages
 
-    async def watched(self: Streams, stream: str, subject: str, begin: int = 1) -> list[Kept]:
+    async def watched(
+        self: Streams, stream: str, subject: str, begin: int = 1
+    ) -> list[StoredMessage]:
         found = await everything(self, stream, subject, begin)
         read.extend(found)
         return found
 
-    monkeypatch.setattr(Streams, "everything", watched)
+    monkeypatch.setattr(Streams, "all_messages", watched)
     async with MortalNats(tmp_path) as server:
         here, there = JetStreamLog(server.url), JetStreamLog(server.url)
         for number in range(5):
@@ -69,15 +71,17 @@ async def test_a_process_does_not_read_everything_again_after_its_own_deletions(
         for number in range(5):
             await ended_run(log, f"run_{number}", float(number))
         assert len(await listed(log)) == 5
-        read: list[Kept] = []
-        everything = Streams.everything
+        read: list[StoredMessage] = []
+        everything = Streams.all_messages
 
-        async def watched(self: Streams, stream: str, subject: str, begin: int = 1) -> list[Kept]:
+        async def watched(
+            self: Streams, stream: str, subject: str, begin: int = 1
+        ) -> list[StoredMessage]:
             found = await everything(self, stream, subject, begin)
             read.extend(found)
             return found
 
-        monkeypatch.setattr(Streams, "everything", watched)
+        monkeypatch.setattr(Streams, "all_messages", watched)
         assert await log.expire(Retention(max_runs=2)) == 3
         await log.delete("run_3")
         assert await listed(log) == ["run_4"]

@@ -51,7 +51,7 @@ async def die(log: JetStreamLog) -> None:
     for run in list(log._live.values()):
         run.close()
     log._left.clear()
-    await log._keepers.leave()
+    await log._leases.leave()
 
 
 async def claimed(log: JetStreamLog) -> list[str]:
@@ -70,7 +70,7 @@ async def test_a_process_without_a_lease_that_answers_keeps_its_runs(open_log: O
     """As after JetStream was away for longer than a lease lasts."""
     one, other = open_log(), open_log()
     await kept(begin(one), STARTED, TEXT)
-    await one._streams.leases.drop(one.keeper)
+    await one._streams.leases.drop(one.process_name)
     assert await claimed(other) == []
 
 
@@ -90,7 +90,7 @@ async def test_a_run_that_was_never_begun_holds_up_no_other_and_is_forgotten_aft
     one, other = open_log(), open_log()
     await one.live()
     for run_id in ("run_a", "run_b"):
-        await one._streams.open_runs.put(run_id, one.keeper.encode())
+        await one._streams.open_runs.put(run_id, one.process_name.encode())
     await one._streams.records.put("run_b", encode_json(record("run_b", 1.0)))
     await kept(begin(one, "run_c"), STARTED, TEXT)
     await die(one)
@@ -100,7 +100,7 @@ async def test_a_run_that_was_never_begun_holds_up_no_other_and_is_forgotten_aft
             await other.status(run_id)
     assert [record.id for record in await other.list()] == ["run_c"]
     assert len(await other._streams.open_runs.all()) == 3
-    monkeypatch.setattr(jetstream_log, "UNBEGUN_SECONDS", 0.0)
+    monkeypatch.setattr(jetstream_log, "UNSTARTED_SECONDS", 0.0)
     assert await claimed(other) == []
     assert list(await other._streams.open_runs.all()) == ["run_c"]
     assert list(await other._streams.records.all()) == ["run_c"]
@@ -111,7 +111,7 @@ async def test_a_run_that_is_ours_and_does_not_go_is_claimed_again(open_log: Ope
     one, other = open_log(), open_log()
     await kept(begin(one), STARTED, TEXT)
     await die(one)
-    await other._streams.open_runs.put("run_1", other.keeper.encode())
+    await other._streams.open_runs.put("run_1", other.process_name.encode())
     assert await claimed(other) == ["run_1"]
     assert await claimed(other) == []  # it is about to go on
     run = await other.reopen("run_1")
@@ -128,7 +128,7 @@ async def test_what_another_has_written_in_a_place_is_not_taken_for_one_s_own(
     await kept(run, STARTED)
     taken = await other.reopen("run_1")
     await kept(taken, RunResumed(1))
-    with pytest.raises(StorageError, match="taken the run run_1 over"):
+    with pytest.raises(StorageError, match="taken over run run_1"):
         await kept(run, TEXT)
     assert [type(event) for event in await other.read("run_1")] == [type(STARTED), RunResumed]
     assert run.closed
@@ -142,7 +142,7 @@ async def test_a_batch_whose_answer_was_lost_is_written_once(open_log: Open) -> 
     assert await log._streams.append(first) == number
     second = Append("run_1", b"[]", after=number, size=4, id="b")
     assert await log._streams.append(second) == number + 1
-    with pytest.raises(StorageError, match="taken the run run_1 over"):
+    with pytest.raises(StorageError, match="taken over run run_1"):
         await log._streams.append(first)
 
 
@@ -192,7 +192,7 @@ async def test_a_run_whose_server_was_away_for_too_long_is_taken_up_again(
     log = open_log()
     run = begin(log)
     await kept(run, STARTED)
-    monkeypatch.setattr(streams, "PATIENCE", 0.0)
+    monkeypatch.setattr(streams, "RETRY_SECONDS", 0.0)
     await mortal.kill()
     with pytest.raises(StorageError):
         await kept(run, TEXT)
@@ -225,7 +225,7 @@ async def test_an_order_that_came_too_late_is_taken_away(open_log: Open) -> None
     await ended_run(one, "run_2")
     for run_id in ("run_1", "run_2"):
         await asking._orders.give(run_id, Order(kind="stop"))
-    await asking._orders.tidy()
+    await asking._orders.clean_up()
     left = await asking._streams.orders.all()
     assert [key.partition(".")[0] for key in left] == ["run_1"]
 
@@ -234,7 +234,7 @@ async def test_a_server_that_is_too_old_is_an_error_that_says_so(
     open_log: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Connection, "version", (2, 10))
-    with pytest.raises(ConfigError, match=r"version 2\.11 or later, and this one is of 2\.10"):
+    with pytest.raises(ConfigError, match=r"NATS 2\.11 or later, but the server is 2\.10"):
         await open_log().list()
 
 
@@ -266,7 +266,7 @@ async def test_many_runs_are_listed_and_nothing_is_left_of_those_that_are_delete
     open_log: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Page by page."""
-    monkeypatch.setattr(reading, "PAGE", 16)
+    monkeypatch.setattr(reading, "PAGE_MESSAGES", 16)
     log = open_log()
     names = [f"run_{number}" for number in range(40)]
     await asyncio.gather(*(ended_run(log, name) for name in names))

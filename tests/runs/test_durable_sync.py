@@ -141,7 +141,7 @@ FORK = """
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_fork_of_a_program_that_has_the_file_open_is_told_and_ends(path: Path) -> None:
     ran = program(FORK.format(between=""), path)
-    said = f"{path} was opened before this process was forked: make a new client here"
+    said = f"{path} was opened before this process was forked: create a new client here"
     assert (ran.returncode, ran.stdout.splitlines()) == (0, [said, said])
 
 

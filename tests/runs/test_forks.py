@@ -338,7 +338,7 @@ def test_a_child_forked_during_a_write_is_refused_and_so_are_its_own_children(pa
         path,
     )
     refusal = (
-        f"{path} was being used when this process was forked, so SQLite cannot open it here: "
+        f"{path} was in use when this process was forked, so SQLite cannot open it here: "
         "close the client before the fork, or start the process with spawn"
     )
     assert lines == [refusal, refusal, "hi"]
@@ -416,7 +416,7 @@ def test_a_child_uses_nats_with_its_own_client_and_not_with_that_of_its_parent(n
     )
     refusal = (
         "the run log's connection to NATS was opened before this process was forked: "
-        "make a new client here, with a new log"
+        "create a new client here, with a new log"
     )
     assert lines == ["hi 3 []", refusal, refusal, "late 3"]
 

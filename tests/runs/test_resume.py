@@ -277,7 +277,7 @@ async def test_a_run_may_be_left_twice_at_once() -> None:
         leaving.append(asyncio.create_task(run.leave()))
         while len(written) < count:
             await asyncio.sleep(0)
-    written[0].told(written[0], None)  # the first has all that it waits for, and closes the log
+    written[0].on_done(written[0], None)  # the first has all that it waits for, and closes the log
     await asyncio.gather(*leaving)
     assert run.task.done()
 

@@ -83,7 +83,7 @@ async def test_an_unknown_run_is_said_to_be_unknown_and_nobody_waits_for_it(logs
         lambda: followed(logs.other, "run_2"),
         lambda: followed(logs.other, "run_2", 5),
     ):
-        with pytest.raises(RunNotFound, match="no run 'run_2' is known here"):
+        with pytest.raises(RunNotFound, match="run 'run_2' not found"):
             await ask()
 
 

@@ -16,7 +16,7 @@ from tests.thoroughness import WHOLE
 from windlass.errors import StorageError, WindlassError
 from windlass.events import Status
 from windlass.runs.records import Order, Retention, RunRecord
-from windlass.runs.sqlite import SQLiteLog, database, keepers
+from windlass.runs.sqlite import SQLiteLog, database, process_locks
 from windlass.runs.sqlite.writer import Writer
 
 FILES = 400 if WHOLE else 60
@@ -149,7 +149,7 @@ async def test_a_keeper_that_cannot_be_locked_for_its_number_reaches_the_caller(
 
     log = SQLiteLog(path)
     with monkeypatch.context() as patched:
-        patched.setattr(keepers, "_lock", too_large)
+        patched.setattr(process_locks, "_lock", too_large)
         for use in (kept(begin(log), STARTED), log.claim()):
             with pytest.raises(StorageError, match=path.name):
                 await use
@@ -177,7 +177,7 @@ async def test_an_end_that_fails_ends_all_the_same(
 
     log = SQLiteLog(path)
     await ended_run(log)
-    monkeypatch.setattr("windlass.runs.sqlite.keepers.release", broken)
+    monkeypatch.setattr("windlass.runs.sqlite.process_locks.release", broken)
     monkeypatch.setattr("threading.excepthook", lambda _: None)
     async with asyncio.timeout(GUARD):
         await log.aclose()

@@ -18,7 +18,7 @@ from windlass.errors import StorageError
 from windlass.events import RunEnded, Status, TextDelta
 from windlass.runs.event_log import Follower
 from windlass.runs.persisted_log import Batch
-from windlass.runs.sqlite import SQLiteLog, database, keepers
+from windlass.runs.sqlite import SQLiteLog, database, process_locks
 from windlass.runs.sqlite.writer import Writer
 from windlass.testing import Latch
 
@@ -54,7 +54,7 @@ async def test_a_full_disk_ends_the_run_and_leaves_no_half_event(path: Path) -> 
     await kept(run, STARTED, TextDelta("a"))
     reading = asyncio.ensure_future(read_to_the_end(log.follow("run_1")))
     await fill(log)
-    with pytest.raises(StorageError, match=r"the disk is full: .*runs.db cannot be written"):
+    with pytest.raises(StorageError, match=r"the disk is full: cannot write .*runs.db"):
         await kept(run, Status("small"), Status("x" * 100_000), Status("y"))
     numbers, error = await reading
     assert numbers == [1, 2]
@@ -107,7 +107,7 @@ async def test_files_that_may_not_grow_end_the_run_with_what_is_kept(path: Path)
     with Child("fill", path, 300_000) as process:
         said = await process.hear()
         assert str(path) in said
-        assert "cannot be read or written: disk I/O error" in said or "disk is full" in said
+        assert "disk I/O error" in said or "disk is full" in said
         shown = int(await process.hear())
     assert shown > 5
     log = SQLiteLog(path)
@@ -122,21 +122,19 @@ async def test_a_directory_that_may_not_be_written_is_named() -> None:
         await asyncio.to_thread(path.parent.chmod, 0o555)
         with Child("unprivileged", path) as process:
             said = await process.hear()
-        assert said == f"{path} cannot be opened for writing: Permission denied"
+        assert said == f"cannot open {path} for writing: Permission denied"
 
 
 async def test_a_place_where_files_cannot_be_locked_is_named(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(descriptor: int, keeper: int) -> None:
+    def refuse(descriptor: int, writer: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(keepers, "_lock", refuse)
+    monkeypatch.setattr(process_locks, "_lock", refuse)
     log = SQLiteLog(path)
     for _ in range(2):
-        with pytest.raises(
-            StorageError, match=r"runs.db-lock cannot be locked: No locks available"
-        ):
+        with pytest.raises(StorageError, match=r"cannot lock .*runs.db-lock: No locks available"):
             await kept(begin(log), STARTED)
     monkeypatch.undo()
     await ended_run(log)
@@ -146,7 +144,7 @@ async def test_a_place_where_files_cannot_be_locked_is_named(
 async def test_a_directory_in_the_files_place_is_named(path: Path) -> None:
     await asyncio.to_thread(path.mkdir)
     log = SQLiteLog(path)
-    with pytest.raises(StorageError, match="cannot be opened for writing: Is a directory"):
+    with pytest.raises(StorageError, match="for writing: Is a directory"):
         await kept(begin(log), STARTED)
     await log.aclose()
 
@@ -185,7 +183,7 @@ async def test_a_run_with_damaged_events_is_named_and_the_others_are_read(path: 
     connection.execute("UPDATE batches SET data = '[{\"event\":' WHERE run_id = 'run_1'")
     connection.close()
     for look in (log.read("run_1"), log.reopen("run_1"), anext(log.follow("run_1"))):
-        with pytest.raises(StorageError, match="the run 'run_1' cannot be read, it is damaged"):
+        with pytest.raises(StorageError, match="run 'run_1' is damaged"):
             await look
     assert len(await log.read("run_2")) == 3
     assert len(await log.list()) == 2
@@ -195,9 +193,9 @@ async def test_a_run_with_damaged_events_is_named_and_the_others_are_read(path: 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (not_a_database, "is damaged (file is not a database): move it away to begin a new one"),
-        (somebody_elses, "is a database, but not a log of runs: name another file"),
-        (of_a_later_version, "was written by a later version of Windlass (99, and this one knows"),
+        (not_a_database, "is damaged (file is not a database): move it away to start a new one"),
+        (somebody_elses, "is a database, but not a run log: use another file"),
+        (of_a_later_version, "has schema version 99, but this version of Windlass supports up to"),
     ],
 )
 async def test_a_file_that_is_no_log_of_ours_is_left_as_it_is(
@@ -223,7 +221,7 @@ async def test_a_file_that_somebody_holds_for_too_long_is_said_to_be_held(
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.01)
     database.connect(path).close()
     log = SQLiteLog(path)
-    held = r"another process has held .*runs.db for more than 0.01 seconds"
+    held = r"another process has locked .*runs.db for more than 0.01 seconds"
     with locked(path):
         with pytest.raises(StorageError, match=held):
             await kept(begin(log), STARTED)

@@ -103,7 +103,7 @@ async def test_a_deletion_that_a_reader_keeps_from_being_complete_says_so(
     with opened(path) as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM batches").fetchone()
-        with pytest.raises(StorageError, match=r"deleted, but .*-wal still holds it"):
+        with pytest.raises(StorageError, match=r"deleted, but .*-wal still has the data"):
             await log.delete("run_1")
         connection.execute("COMMIT")
     await log.delete("run_2")

@@ -179,7 +179,7 @@ async def test_a_run_deleted_under_its_writer_is_no_other_runs_trouble(
     for name in ("a", "c"):
         await kept(runs[name], RunEnded("answer"))
         assert [event.seq for event in await log.read(name)] == [1, 2, 3]
-    with pytest.raises(StorageError, match=r"no longer in .*runs.db: it was deleted while it went"):
+    with pytest.raises(StorageError, match=r"no longer in .*: it was deleted while it was running"):
         await kept(runs["b"], RunEnded("answer"))
     with pytest.raises(StorageError, match="deleted"):
         await anext(reader)

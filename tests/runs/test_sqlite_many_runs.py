@@ -149,10 +149,10 @@ async def everything(log: SQLiteLog, other: SQLiteLog) -> None:
     await other.order("open", Order(kind="stop"))
     while not heard:
         await asyncio.sleep(0)
-        await log._obey_orders()
+        await log._handle_orders()
     await log.orders("open")
     await kept(run, RunEnded("stopped"))
-    await log._obey_orders()
+    await log._handle_orders()
     left = begin(other, "left", RUNS)
     await kept(left, STARTED)
     await other.aclose()

@@ -154,7 +154,7 @@ async def test_nobody_claims_while_another_makes_up_its_mind(
     claiming = asyncio.ensure_future(first.claim(wanted))
     await thinking.wait()
     try:
-        with pytest.raises(StorageError, match="another process has held"):
+        with pytest.raises(StorageError, match="another process has locked"):
             await second.claim()
     finally:
         decided.set()

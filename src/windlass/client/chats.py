@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from windlass.runs.records import RunRecord, place_of
+from windlass.runs.records import RunRecord, start_order
 
 __all__ = ["ChatRecord", "chats_in"]
 
@@ -28,10 +28,10 @@ class ChatRecord(Struct, frozen=True, kw_only=True):
 def chats_in(records: Iterable[RunRecord]) -> list[ChatRecord]:
     """The chats that the runs are parts of, those first whose last run began last."""
     chats: dict[str, list[RunRecord]] = {}
-    for record in sorted(records, key=place_of):
+    for record in sorted(records, key=start_order):
         if record.chat:
             chats.setdefault(record.chat, []).append(record)
-    newest = sorted(chats.items(), key=lambda chat: place_of(chat[1][-1]), reverse=True)
+    newest = sorted(chats.items(), key=lambda chat: start_order(chat[1][-1]), reverse=True)
     return [_chat(chat, runs) for chat, runs in newest]
 
 

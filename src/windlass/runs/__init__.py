@@ -1,1 +1,1 @@
-"""The numbered event log of a run, and the runs that a client knows."""
+"""Run logs: the numbered events of each run, in memory, in SQLite or in NATS JetStream."""

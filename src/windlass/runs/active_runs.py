@@ -1,4 +1,4 @@
-"""The runs that a client knows: started, followed, stopped, and forgotten after a time."""
+"""The running runs of a process, and its recently finished ones."""
 
 import asyncio
 import time
@@ -7,11 +7,9 @@ from typing import Generic, Protocol, TypeVar
 
 from windlass.errors import RunNotFound, TooManyRuns
 
-__all__ = ["RunStore", "StoredRun"]
-
 
 class StoredRun(Protocol):
-    """What the store needs to know of a run."""
+    """The part of a run that the store needs."""
 
     @property
     def id(self) -> str: ...
@@ -24,10 +22,10 @@ F = TypeVar("F")
 
 
 class RunStore(Generic[R, F]):
-    """Bounded: running runs by a hard limit, finished ones by age, number and size.
+    """Limits running runs by number, and finished runs by age, number and size.
 
-    A finished run is kept in the form that `keep` gives it, or as it is. Nothing is timed in the
-    background: runs whose time is over go when the store is next used.
+    `keep` converts a run when it finishes. The store has no background task: it removes expired
+    runs when it is next used.
     """
 
     def __init__(
@@ -54,52 +52,52 @@ class RunStore(Generic[R, F]):
         self._finished_bytes = 0
 
     def admit(self) -> None:
-        """Raises `TooManyRuns` if one more may not start now."""
-        self._forget()
+        """Raises `TooManyRuns` if another run may not start now."""
+        self._expire()
         if len(self._running) >= self._max_running:
-            raise TooManyRuns(f"{self._max_running} runs are running, and more are not allowed")
+            raise TooManyRuns(f"too many runs: {self._max_running} are running, which is the limit")
 
     def add(self, run: R) -> None:
-        self._forget()
-        self.forget(run.id)  # one that was lost here, and is resumed now
+        self._expire()
+        self.forget(run.id)  # an earlier attempt of a run that is resumed now
         self._runs[run.id] = self._running[run.id] = run
         run.task.add_done_callback(lambda _: self._finish(run))
 
     def get(self, run_id: str) -> R | F:
-        self._forget()
+        self._expire()
         try:
             return self._runs[run_id]
         except KeyError:
-            raise RunNotFound(f"no run {run_id!r} is known here") from None
+            raise RunNotFound(f"run {run_id!r} not found") from None
 
     def forget(self, run_id: str) -> None:
-        """Lets go of a run that has ended; one that is not known is forgotten already."""
+        """Removes a finished run, if it is here."""
         if run_id in self._finished:
             _, size = self._finished.pop(run_id)
             del self._runs[run_id]
             self._finished_bytes -= size
 
     def all(self) -> list[R | F]:
-        """Every run that is known, oldest first."""
-        self._forget()
+        """All runs, oldest first."""
+        self._expire()
         return list(self._runs.values())
 
     def running(self) -> list[R]:
-        """Those that have not finished, oldest first."""
+        """The running runs, oldest first."""
         return list(self._running.values())
 
     def _finish(self, run: R) -> None:
         if self._running.get(run.id) is not run:
-            return  # it was lost and resumed, which is another one
+            return  # the run was resumed, and another object represents it now
         del self._running[run.id]
         kept = self._runs[run.id] = self._keep(run)
         size = self._size_of(kept)
         self._finished[run.id] = (self._clock(), size)
         self._finished_bytes += size
 
-    def _forget(self) -> None:
+    def _expire(self) -> None:
         oldest = self._clock() - self._keep_finished
-        # In order of their ends: the first that may stay ends the search.
+        # Finished runs are in the order of their ends: stop at the first that may stay.
         while self._finished:
             run_id, (ended, size) = next(iter(self._finished.items()))
             crowded = (

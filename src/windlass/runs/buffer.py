@@ -1,7 +1,7 @@
-"""The events of one run in memory: pieces of text that follow one another take little room.
+"""The events of one run in memory, with consecutive text deltas packed to save memory.
 
-A model may write a megabyte in pieces of a few characters, and each is an event. As an object an
-event takes some 200 bytes; packed, the text and 12 bytes. Every event is read back as it was.
+A model may write a megabyte in deltas of a few characters, and each is an event. An event object
+takes about 200 bytes; packed, it takes its text and 12 bytes. Reading unpacks the same events.
 """
 
 from array import array
@@ -11,17 +11,15 @@ from typing import TypeAlias, overload
 
 from windlass.events import RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
 
-__all__ = ["EventBuffer"]
-
 BLOCK = 256
-"""Events that are packed, and unpacked, together."""
+"""The number of events that are packed and unpacked together."""
 LOOSE = 4_096
-"""So many of the newest events are never packed: most runs have fewer."""
+"""The number of newest events that are never packed. Most runs have fewer events."""
 Kind: TypeAlias = tuple[type[RunEvent], int] | None
 
 
 class _Pieces:
-    """Plain pieces of text with consecutive numbers: of an answer, of a thought, or of a call."""
+    """Packed text deltas with consecutive numbers: of an answer, of a thought, or of a call."""
 
     __slots__ = ("_first", "_index", "_kind", "_lengths", "_text", "_times")
 
@@ -51,7 +49,7 @@ Block: TypeAlias = tuple[RunEvent | _Pieces, ...]
 
 
 class EventBuffer(Sequence[RunEvent]):
-    """A list that is only appended to."""
+    """An append-only list of events."""
 
     __slots__ = ("_blocks", "_loose", "_unpacked")
 
@@ -59,7 +57,7 @@ class EventBuffer(Sequence[RunEvent]):
         self._blocks: list[Block] = []
         self._loose: list[RunEvent] = []
         self._unpacked: tuple[int, Sequence[RunEvent]] = (-1, ())
-        """The block that was read last: readers go from one event to the next."""
+        """The block that was unpacked last: readers usually read in order."""
         for event in events:
             self.append(event)
 
@@ -71,7 +69,7 @@ class EventBuffer(Sequence[RunEvent]):
             del self._loose[:LOOSE]
 
     def recorded(self) -> Sequence[RunEvent]:
-        """The events so far: later ones do not change it."""
+        """Returns the events so far. Later events do not change the returned sequence."""
         return _Recorded(self, len(self)) if self._blocks else tuple(self._loose)
 
     def __len__(self) -> int:
@@ -100,12 +98,12 @@ class EventBuffer(Sequence[RunEvent]):
 
     def __iter__(self) -> Iterator[RunEvent]:
         place = 0
-        while place < len(self):  # it may grow meanwhile, as a list does
+        while place < len(self):  # the buffer may grow during the iteration
             yield self[place]
             place += 1
 
     def between(self, start: int, stop: int) -> Iterator[RunEvent]:
-        """The events of these places, one block in memory at a time."""
+        """Yields the events from `start` to `stop`, unpacking one block at a time."""
         place, stop = start, min(stop, len(self))
         while place < stop:
             packed = BLOCK * len(self._blocks)  # more may have been packed since the last step
@@ -126,7 +124,7 @@ class EventBuffer(Sequence[RunEvent]):
 
 
 class _Recorded(Sequence[RunEvent]):
-    """The first so many events of a buffer."""
+    """The first `length` events of a buffer."""
 
     __slots__ = ("_buffer", "_length")
 
@@ -174,7 +172,7 @@ def _unpacked(block: Block) -> Iterator[RunEvent]:
 
 
 def _kind_of(event: RunEvent) -> Kind:
-    """What plain pieces of one text have in common; None for every other event."""
+    """Returns a key that deltas of one text share; None for events that cannot be packed."""
     match event:
         case ToolCallDelta(index=index):
             return ToolCallDelta, index

@@ -1,4 +1,4 @@
-"""Events as they are kept: a JSON array. Pure."""
+"""Encodes events for storage, as a JSON array. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,28 +20,28 @@ from windlass.events import (
 from windlass.jsontext import LARGE, encode_any_json, encode_json, is_larger
 from windlass.runs.event_log import PAGE_BYTES, PAGE_EVENTS
 
-__all__ = ["are_large", "encode_in_steps", "encoded", "in_pages"]
-
 _EVENT = 64
 SLICE = 4_096
-"""Events of a long log that are encoded at a time."""
+"""The number of events of a long log that are encoded at a time."""
 
 
 def encoded(events: Sequence[RunEvent]) -> bytes:
-    """The events as JSON. Raises whatever a tool's result fails with; a report of progress never
-    does, since it is no reason to end a run."""
-    if not isinstance(events, list | tuple):  # a long log, which is unpacked piece by piece
+    """Encodes the events as JSON. Raises if a tool's result cannot be encoded.
+
+    Progress data that cannot be encoded is replaced, since it is no reason to end a run.
+    """
+    if not isinstance(events, list | tuple):  # a long log, which is unpacked in slices
         starts = range(0, len(events), SLICE)
         return b"[" + b",".join(encoded(events[n : n + SLICE])[1:-1] for n in starts) + b"]"
     encode = _encoded_in_steps if are_large(events) else encode_json
     try:
         return encode(events)
-    except Exception:  # noqa: BLE001 - an object may fail as it likes when it is looked at
+    except Exception:  # noqa: BLE001 - encoding an arbitrary object may raise anything
         return encode([_plain(event) for event in events])
 
 
 def in_pages(events: Iterable[RunEvent]) -> list[list[RunEvent]]:
-    """The events as they are to be stored: a reader reads whole batches, so each is a page."""
+    """Splits events into the batches to store. Readers read whole batches, so each is one page."""
     pages: list[list[RunEvent]] = []
     room = 0
     for event in events:
@@ -55,7 +55,7 @@ def in_pages(events: Iterable[RunEvent]) -> list[list[RunEvent]]:
 
 
 def are_large(events: Iterable[RunEvent]) -> bool:
-    """Whether to encode the events off the event loop."""
+    """Whether the events are so large that they must be encoded off the event loop."""
     size = 0
     for event in events:
         size += _size_of(event)
@@ -65,7 +65,7 @@ def are_large(events: Iterable[RunEvent]) -> bool:
 
 
 def _size_of(event: RunEvent) -> int:
-    """Characters, about."""
+    """The approximate number of characters."""
     match event:
         case TextDelta(text=text) | ThoughtDelta(text=text) | ToolCallDelta(json=text):
             return _EVENT + len(text)
@@ -89,7 +89,7 @@ def _encoded_in_steps(events: Sequence[RunEvent]) -> bytes:
 
 
 def encode_in_steps(value: object) -> bytes:
-    """The same as `encode_json`, without a long call into C if the value is large."""
+    """Does the same as `encode_json`, without one long call into C for a large value."""
     return encode_any_json(msgspec.to_builtins(value, str_keys=True, enc_hook=str))
 
 

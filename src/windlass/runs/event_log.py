@@ -1,4 +1,4 @@
-"""The numbered events of one run: written once, read by any number of readers, from any number."""
+"""The numbered events of one run. Any number of readers can follow them, from any event number."""
 
 import asyncio
 import time
@@ -12,18 +12,9 @@ from windlass.events import RunEvent
 from windlass.runs.buffer import EventBuffer
 from windlass.runs.records import Order
 
-__all__ = [
-    "PAGE_BYTES",
-    "PAGE_EVENTS",
-    "Follower",
-    "MemoryFollower",
-    "MemoryLog",
-    "PollingFollower",
-]
-
 PAGE_EVENTS = 512
 PAGE_BYTES = 2**16
-"""A reader holds about one page of a log, however far behind it is. A larger event is a page."""
+"""A reader holds about one page of a log in memory. A larger event is a page of its own."""
 
 _Listener: TypeAlias = tuple[
     Callable[[RunEvent], None], Collection[type[RunEvent]] | None, Callable[[], None] | None
@@ -31,35 +22,35 @@ _Listener: TypeAlias = tuple[
 
 
 class Follower(Protocol):
-    """A reader's place in a log. Not a generator: one that is left behind needs no closing."""
+    """A reader's position in a log. It is not a generator, so it does not need to be closed."""
 
     def __aiter__(self) -> "Follower": ...
     async def __anext__(self) -> RunEvent: ...
 
     async def some(self, seconds: float) -> list[RunEvent]:
-        """The next page of what has come since the last time, waited for if there is nothing.
+        """Returns the next page of events, and waits up to `seconds` if there are none.
 
-        Empty when the time is up, and when the log has ended.
+        The page is empty after the time is up, and after the end of the log.
         """
         ...
 
     @property
     def over(self) -> bool:
-        """Whether everything has been read that will ever come here."""
+        """Whether all events have been read and no more will come."""
         ...
 
     def wake(self) -> None:
-        """Lets a reader that waits in `some` go on with what there is."""
+        """Makes a waiting `some` return what there is."""
         ...
 
 
 class MemoryLog:
-    """The events of a run that goes in this process. Belongs to one event loop."""
+    """The events of a run of this process. Belongs to one event loop."""
 
     def __init__(
         self, events: Iterable[RunEvent] = (), clock: Callable[[], float] | None = None
     ) -> None:
-        """`clock` replaces that of the machine. The times of a log never decrease."""
+        """`clock` replaces the system clock. Event times in a log never decrease."""
         self._events = EventBuffer(events)
         self._time = self._events[-1].time if self._events else 0.0
         self._clock = clock or _steady_clock(self._time)
@@ -67,35 +58,35 @@ class MemoryLog:
         self._listeners: list[_Listener] = []
         self.ended = bool(self._events) and self._events[-1].done
         self.closed = False
-        """Nothing more comes here, though the run has not ended: it was left, or its log failed."""
+        """Whether the log was closed before the run ended: it was detached, or the log failed."""
         self.failure: WindlassError | None = None
-        """Why the log cannot go on, if it cannot."""
+        """Why the log failed; None if it has not."""
         self.on_order: Callable[[Order], None] | None = None
-        """What the run does with an order that reaches it through its log."""
+        """Called with each order that arrives through the log."""
         self.on_failure: Callable[[], None] | None = None
-        """What the run does when its log fails."""
+        """Called when the log fails."""
         self.in_use = False
-        """Whether the task of a run still works with it; also after it was closed."""
+        """Whether the run's task still uses the log, perhaps after it was closed."""
 
     @property
     def settled(self) -> Callable[[], Awaitable[None]] | None:
-        """Waits until all that was appended is kept; None in a log that keeps nothing.
+        """Waits until all appended events are stored; None if the log does not store events.
 
-        A waiter in a log that is closed without a failure is cancelled.
+        Closing the log without a failure cancels the waiters.
         """
         return None
 
     def recorded(self) -> Sequence[RunEvent]:
-        """The events so far; later ones do not change it."""
+        """Returns the events so far. Later events do not change the returned sequence."""
         return self._events.recorded()
 
     @property
     def numbered(self) -> int:
-        """How many events have a number; readers here may not have been told of the last ones."""
+        """How many events have a number. Readers may not have received the last of them yet."""
         return len(self._events)
 
     def append(self, event: RunEvent) -> None:
-        """Numbers the event and tells the readers. After the last event there is no other."""
+        """Numbers the event and sends it to the readers. Ignores events after the last one."""
         if self.ended or self.closed:
             return
         self.ended = event.done
@@ -108,11 +99,10 @@ class MemoryLog:
         kinds: Collection[type[RunEvent]] | None = None,
         on_close: Callable[[], None] | None = None,
     ) -> Callable[[], None]:
-        """Calls `listener` with every event after number `after`, from those already here on.
+        """Calls `listener` with every event after number `after`, both past and future ones.
 
-        `kinds` are the events that it is to hear of, if not all; they may change on the way.
-        `on_close` is called if nothing more comes though the run has not ended. Returns the call
-        that ends it, which may come after the log has ended.
+        `kinds`, if given, selects event types, and may change later. `on_close` is called if the
+        log closes before the run ends. Returns a function that removes the listener.
         """
         for event in self._events.between(after, len(self._events)):
             if kinds is None or type(event) in kinds:
@@ -125,11 +115,11 @@ class MemoryLog:
         return lambda: self._dismiss(entry)
 
     def follow(self, after: int = 0) -> "MemoryFollower":
-        """Every event after number `after`, as it comes, up to the run's last."""
+        """Follows every event after number `after`, up to the run's last."""
         return MemoryFollower(self, after)
 
     def close(self, failure: WindlassError | None = None) -> None:
-        """Ends the log here without ending the run. Readers get what is there, then `failure`."""
+        """Closes the log without ending the run. Readers get the past events, then `failure`."""
         self.closed, self.failure = True, failure
         if failure is not None and self.on_failure is not None:
             self.on_failure()
@@ -140,13 +130,13 @@ class MemoryLog:
         self._wake()
 
     def release(self) -> None:
-        """The task of the run has ended: nothing of it is called any more."""
+        """Removes the run's callbacks. Called when the run's task has ended."""
         self.in_use = False
         self.on_order = self.on_failure = None
 
     @property
     def _over(self) -> bool:
-        """Whether listeners have heard everything: they may hold what holds this log."""
+        """Whether no more events will come. Then listeners are dropped, to avoid cycles."""
         return self.closed or (bool(self._events) and self._events[-1].done)
 
     def _now(self) -> float:
@@ -173,7 +163,7 @@ class MemoryLog:
 
 
 class MemoryFollower:
-    """A place in a `MemoryLog`."""
+    """A position in a `MemoryLog`."""
 
     def __init__(self, log: MemoryLog, position: int) -> None:
         self._log = log
@@ -205,7 +195,7 @@ class MemoryFollower:
                 await waiter
             finally:
                 alarm.cancel()
-        # The position may be ahead: a reader has read elsewhere what is about to come here.
+        # The position may be ahead: the reader may have read these events from another log.
         events = self._events[self._position : self._position + PAGE_EVENTS]
         self._position += len(events)
         return events
@@ -225,9 +215,9 @@ class MemoryFollower:
 
 
 class PollingFollower:
-    """A place in a log that another process writes: looked into again and again.
+    """A position in a log that another process writes. Reads the log at intervals.
 
-    Whoever hears that there is something new says so by `hurry`.
+    `hurry` makes it read at once.
     """
 
     def __init__(
@@ -236,11 +226,11 @@ class PollingFollower:
         position: int,
         interval: float = 0.025,
     ) -> None:
-        """`read` gives what comes after a number: None if nothing ever will."""
+        """`read` returns the events after a number; None if no more will ever come."""
         self._read = read
         self._position = position
         self._interval = interval
-        self._here: list[RunEvent] = []
+        self._unread: list[RunEvent] = []
         self._ended = self._woken = False
         self._news = asyncio.Event()
 
@@ -248,11 +238,11 @@ class PollingFollower:
         return self
 
     async def __anext__(self) -> RunEvent:
-        while not self._here:
+        while not self._unread:
             if self._ended:
                 raise StopAsyncIteration
-            self._here = (await self.some(3600.0))[::-1]
-        return self._here.pop()
+            self._unread = (await self.some(3600.0))[::-1]
+        return self._unread.pop()
 
     async def some(self, seconds: float) -> list[RunEvent]:
         loop = asyncio.get_running_loop()
@@ -280,20 +270,20 @@ class PollingFollower:
 
     @property
     def over(self) -> bool:
-        return self._ended and not self._here
+        return self._ended and not self._unread
 
     def wake(self) -> None:
         self._woken = True
         self._news.set()
 
     def hurry(self) -> None:
-        """Looks now, and not when the time has come."""
+        """Reads now instead of after the interval."""
         self._news.set()
 
 
 def _steady_clock(after: float) -> Callable[[], float]:
-    """Unix time that does not step: the time now, or `after` if that is later, and from then on
-    the seconds that pass."""
+    """Returns a clock that starts at the current Unix time, or at `after` if that is later, and
+    never steps."""
     start = max(time.time(), after) - time.monotonic()
     return lambda: start + time.monotonic()
 

@@ -1,4 +1,4 @@
-"""A run as one JSON file: what was said and done, when, and the events themselves. Pure."""
+"""Exports a run as one JSON file: its messages, rounds, calls and events. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -27,64 +27,52 @@ from windlass.events import (
 )
 from windlass.runs.records import RunRecord
 
-__all__ = [
-    "FORMAT",
-    "VERSION",
-    "Export",
-    "ToldApproval",
-    "ToldCall",
-    "ToldRound",
-    "exported",
-    "read_export",
-    "told_rounds",
-]
-
 FORMAT = "windlass.run"
 VERSION = 1
 
 
 class ToldApproval(Struct, kw_only=True):
-    """Somebody's yes or no; without an answer, it is waited for or never came."""
+    """An approval of a call. Without `answered`, it is pending or was never decided."""
 
     asked: float
     answered: float | None = None
     approved: bool | None = None
     arguments: dict[str, Any] | None = None
-    """What the person put in place of the model's arguments."""
+    """The arguments that replaced those of the model, if any."""
     reason: str | None = None
 
 
 class ToldCall(Struct, kw_only=True):
-    """A call, from the model's words to the answer that it got. Times are Unix seconds."""
+    """A call and its result. Times are Unix seconds."""
 
     id: str
     name: str
     arguments: dict[str, Any] | str
-    """As the model wrote them; the text alone where that is no JSON object."""
+    """The model's arguments; the text if it is not a JSON object."""
     approval: ToldApproval | None = None
     started: float | None = None
     ended: float | None = None
     seconds: float = 0.0
-    """What the tool itself took."""
+    """The duration of the tool itself."""
     outcome: Outcome | None = None
     response: dict[str, Any] | None = None
-    """`{"output": value}` or `{"error": text}`, whole."""
+    """`{"output": value}` or `{"error": text}`, not shortened."""
     attempts: int = 1
     cached: bool = False
     effect_unknown: bool = False
     crashed: bool = False
-    """It raised an unexpected exception: the log of its process has the traceback."""
+    """Whether the tool raised an unexpected exception. The process logs have the traceback."""
 
 
 class ToldRound(Struct, kw_only=True):
-    """One request to the model and what came of it."""
+    """One request to the model, the model's turn, and its calls."""
 
     number: int
     started: float
     ended: float | None = None
-    """When the model's turn was over; its tools may have run on."""
+    """When the model's turn ended; its tools may have ended later."""
     superseded: bool = False
-    """It was cut off, and the model was asked again: the next round has the same number."""
+    """Whether the round was interrupted and restarted: the next round has the same number."""
     text: str = ""
     thoughts: str = ""
     finish: FinishReason | None = None
@@ -93,16 +81,16 @@ class ToldRound(Struct, kw_only=True):
 
 
 class Export(Struct, kw_only=True):
-    """What an export holds."""
+    """The contents of an export file."""
 
     format: str
     version: int
     run: RunRecord
     messages: list[dict[str, Any]]
-    """The conversation, each message as `Message.from_dict` reads it."""
+    """The conversation. `Message.from_dict` reads each message."""
     rounds: list[ToldRound]
     resumed: list[float]
-    """When another process went on with the run."""
+    """When another process resumed the run."""
     usage: Usage
     events: list[RunEvent]
 
@@ -115,7 +103,7 @@ class _Head(Struct):
 def exported(
     record: RunRecord, events: Sequence[RunEvent], messages: Iterable[Message]
 ) -> dict[str, Any]:
-    """The export of a run in plain JSON values; `messages` are the conversation at its end."""
+    """Returns the export of a run as JSON values; `messages` is the conversation at its end."""
     rounds = told_rounds(events)
     return {
         "format": FORMAT,
@@ -130,40 +118,40 @@ def exported(
 
 
 def read_export(data: bytes) -> Export:
-    """The export in a file's bytes. Raises `ConfigError` for anything else."""
+    """Reads an export file. Raises `ConfigError` if the data is not a valid export."""
     try:
         head = msgspec.json.decode(data, type=_Head)
     except msgspec.ValidationError:
         head = _Head("", 0)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"not an export of a run: it is not JSON ({error})") from error
+        raise ConfigError(f"not a run export: it is not JSON ({error})") from error
     if head.format != FORMAT:
         raise ConfigError(
-            f'not an export of a run: it has no "format": "{FORMAT}";'
+            f'not a run export: it has no "format": "{FORMAT}";'
             " `windlass runs export ID -o FILE` writes one"
         )
     if head.version > VERSION:
         raise ConfigError(
-            f"an export of a later version ({head.version}, and this Windlass knows {VERSION}):"
+            f"the run export has version {head.version}, but this Windlass reads up to {VERSION}:"
             " update Windlass"
         )
     try:
         return msgspec.json.decode(data, type=Export)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ConfigError(f"an export of a run, but damaged: {error}") from error
+        raise ConfigError(f"the run export is damaged: {error}") from error
 
 
 def told_rounds(events: Iterable[RunEvent]) -> list[ToldRound]:
-    """The rounds of a run; one that was cut off and asked again is there twice."""
-    told = _Rounds()
+    """Returns the rounds of a run. A round that was interrupted and restarted is there twice."""
+    folded = _Rounds()
     for event in events:
-        told.add(event)
-    told.finish()
-    return told.rounds
+        folded.add(event)
+    folded.finish()
+    return folded.rounds
 
 
 class _Rounds:
-    """The events of a run, folded. What comes before the first round belongs to none."""
+    """Folds the events of a run into rounds. Events before the first round belong to none."""
 
     def __init__(self) -> None:
         self.rounds: list[ToldRound] = []
@@ -199,7 +187,7 @@ class _Rounds:
                 pass
 
     def finish(self) -> None:
-        """Puts together what the last round has said."""
+        """Joins the text and the thoughts of the last round."""
         self._last.text, self._last.thoughts = "".join(self._text), "".join(self._thoughts)
         self._text, self._thoughts = [], []
 
@@ -230,6 +218,6 @@ def _sum(rounds: Iterable[ToldRound]) -> Usage:
 
 
 def _plain(round_: ToldRound) -> dict[str, Any]:
-    """With every field: whoever reads it asks for `.usage.input_tokens`."""
+    """Converts the round to JSON values, with every field of `usage`, also zeros."""
     plain = msgspec.to_builtins(round_, enc_hook=str)
     return {**plain, "usage": msgspec.structs.asdict(round_.usage)}

@@ -1,8 +1,6 @@
-"""Whether a run log can be written, and the cause while it cannot."""
+"""Whether a run log is writable, and why not."""
 
 from collections.abc import Callable
-
-__all__ = ["LogHealth"]
 
 
 class LogHealth:
@@ -10,7 +8,7 @@ class LogHealth:
 
     def __init__(self) -> None:
         self.cause: str | None = None
-        """Why the log cannot be written; None while it can."""
+        """Why the log is not writable; None if it is."""
         self.on_change: Callable[[str | None], None] | None = None
         """Called with the new cause, in any thread."""
 

@@ -1,4 +1,4 @@
-"""`MemoryRunLog`: runs that are kept as long as the process lives."""
+"""`MemoryRunLog`: a run log in memory, which is lost when the process exits."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -10,27 +10,25 @@ from windlass.events import RunEnded, RunEvent
 from windlass.runs.encoding import encoded
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.health import LogHealth
-from windlass.runs.records import Order, Retention, RunRecord, chosen, expired
-
-__all__ = ["MemoryRunLog"]
+from windlass.runs.records import Order, Retention, RunRecord, expired, filter_records
 
 
 class MemoryRunLog:
-    """Nothing to claim: what this process has left open has ended with it."""
+    """A `RunLog` in memory. It never has runs of exited processes to claim."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self.health = LogHealth()
         self._clock = clock
-        self._begun = 0
+        self._last_number = 0
         self._runs: dict[str, tuple[RunRecord, MemoryLog]] = {}
 
     async def open(self) -> None:
-        """Memory is always there."""
+        """Does nothing: memory needs no connection."""
 
     def begin(self, record: RunRecord) -> MemoryLog:
         log = MemoryLog(clock=self._clock)
-        self._begun += 1
-        self._runs[record.id] = (replace(record, number=self._begun), log)
+        self._last_number += 1
+        self._runs[record.id] = (replace(record, number=self._last_number), log)
         return log
 
     async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
@@ -50,7 +48,7 @@ class MemoryRunLog:
         self._run(record.id)[1].append(RunEnded("error", error=reason))
 
     async def check(self) -> None:
-        """Memory can always be written."""
+        """Does nothing: memory is always writable."""
 
     async def read(self, run_id: str, after: int = 0, limit: int | None = None) -> list[RunEvent]:
         events = self._run(run_id)[1].recorded()
@@ -73,7 +71,9 @@ class MemoryRunLog:
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
         records = [self._now(run_id) for run_id in self._runs]
-        return chosen(records, owner=owner, chat=chat, open=open, before=before, limit=limit)
+        return filter_records(
+            records, owner=owner, chat=chat, open=open, before=before, limit=limit
+        )
 
     async def order(self, run_id: str, order: Order) -> bool:
         log = self._run(run_id)[1]
@@ -83,15 +83,15 @@ class MemoryRunLog:
 
     async def delete(self, run_id: str) -> None:
         if not self._run(run_id)[1].ended:
-            raise RunNotFound(f"the run {run_id!r} has not ended")
+            raise RunNotFound(f"run {run_id!r} has not ended")
         del self._runs[run_id]
 
     async def expire(self, retention: Retention) -> int:
         ended = [record for record in await self.list(open=False) if record.ended is not None]
-        gone = expired(ended, retention, (self._clock or time.time)())
-        for record in gone:
+        too_old = expired(ended, retention, (self._clock or time.time)())
+        for record in too_old:
             del self._runs[record.id]
-        return len(gone)
+        return len(too_old)
 
     async def aclose(self) -> None:
         self._runs.clear()
@@ -100,13 +100,13 @@ class MemoryRunLog:
         try:
             return self._runs[run_id]
         except KeyError:
-            raise RunNotFound(f"no run {run_id!r} is known here") from None
+            raise RunNotFound(f"run {run_id!r} not found") from None
 
     def _now(self, run_id: str) -> RunRecord:
         record, log = self._runs[run_id]
         if record.ended is None:
             record = _up_to_date(record, log)
-            if record.ended is not None:  # its events are encoded to count them once only
+            if record.ended is not None:  # remember it: computing the size encodes all events
                 self._runs[run_id] = (record, log)
         return record
 

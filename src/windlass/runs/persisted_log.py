@@ -1,4 +1,4 @@
-"""The log of one run that is kept: readers see what is written, and nothing before it is."""
+"""The log of one stored run. Readers receive an event only after it is stored."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -24,8 +24,6 @@ from windlass.runs.encoding import are_large, encoded, in_pages
 from windlass.runs.event_log import PAGE_EVENTS, MemoryLog
 from windlass.runs.records import RunRecord
 
-__all__ = ["Batch", "BatchWriter", "Damaged", "NotWritable", "StoredLog", "TakenOver"]
-
 CAN_WAIT = frozenset(
     {
         TextDelta,
@@ -37,55 +35,55 @@ CAN_WAIT = frozenset(
         ToolRunProgress,
     }
 )
-"""What would be said again if it were lost. Everything else is written at once."""
+"""Events that a resumed run would emit again. All other events are written at once."""
 COALESCE_SECONDS = 0.05
 
 
 class Damaged(StorageError):
-    """What is stored of a run, or the file itself, cannot be read."""
+    """The stored data of a run, or the whole file, is unreadable."""
 
 
 class NotWritable(StorageError):
-    """One run cannot be written, and could not be if it was tried again; others can."""
+    """One run cannot be written, and a retry would not help. Other runs are not affected."""
 
 
 class TakenOver(StorageError):
-    """Another process has taken the run over: only that one writes it now."""
+    """Another process has taken over the run, and only that process may write it."""
 
 
 class Batch(Struct):
-    """Events of one run that are written at once, and who is told."""
+    """Events of one run that are written together."""
 
     run_id: str
     events: Sequence[RunEvent]
     data: bytes
-    told: "Told"
+    on_done: "BatchCallback"
     loop: asyncio.AbstractEventLoop
-    """Where `told` is called."""
+    """The event loop that calls `on_done`."""
     record: RunRecord | None = None
-    """With the first batch of a run: what is known of it."""
+    """The run's record; only in the first batch of a new run."""
     ended: float | None = None
     reason: str | None = None
     error: str | None = None
 
 
-class Told(Protocol):
-    """Called when the batch is kept, or cannot be."""
+class BatchCallback(Protocol):
+    """Called when the batch is stored, or has failed."""
 
     def __call__(self, batch: Batch, failure: StorageError | None) -> None: ...
 
 
 class BatchWriter(Protocol):
-    """What takes batches in, and writes those of one run in their order."""
+    """Writes batches, those of one run in their order."""
 
     def put(self, batch: Batch) -> None: ...
 
 
 class StoredLog(MemoryLog):
-    """Numbers events when they come, and shows them to readers when they are kept.
+    """Numbers events when they are appended, and publishes them when they are stored.
 
-    So a reader that comes back after a crash has never seen a number that is not kept.
-    Text is written at most every 50 ms, together.
+    So no reader has ever seen an event number that a crash can lose.
+    Text deltas are written together, at most every 50 ms.
     """
 
     def __init__(
@@ -99,18 +97,18 @@ class StoredLog(MemoryLog):
         clock: Callable[[], float] | None = None,
         on_end: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`record` is that of a new run; a resumed one has its `events` instead, or the number
-        that it continues `after` if they cannot be read."""
+        """A new run has a `record`. A resumed run has its `events` instead, or the last event
+        number in `after` if the events are unreadable."""
         super().__init__(events, clock)
         self._run_id, self._writer, self._record = run_id, writer, record
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._last = self._kept = self._events[-1].seq if self._events else after
+        self._last = self._stored = self._events[-1].seq if self._events else after
         self._pending: list[RunEvent] = []
         self._alarm: asyncio.Handle | None = None
         self._hurried = False
         self._encoding: asyncio.Task[None] | None = None
-        """Large events that are encoded off the event loop."""
+        """Encodes large events off the event loop."""
         self._written_at = 0.0
         self._settling: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -137,20 +135,20 @@ class StoredLog(MemoryLog):
     async def _settle(self) -> None:
         if self.failure is not None:
             raise raisable(self.failure)
-        if self.closed:  # nothing may begin that the log will not know of
+        if self.closed:  # nothing may start that the log does not record
             raise asyncio.CancelledError
-        number = max(1, self._last)  # a run is kept once its first event is
-        if self._kept >= number:
+        number = max(1, self._last)  # a run is stored with its first event
+        if self._stored >= number:
             return
         self._hurry()
-        kept: asyncio.Future[None] = self._loop.create_future()
-        self._settling.append((number, kept))
-        await kept
+        stored: asyncio.Future[None] = self._loop.create_future()
+        self._settling.append((number, stored))
+        await stored
 
-    async def leave(self) -> None:
-        """Writes what is there and closes. Raises `StorageError` if that cannot be written."""
+    async def flush_and_close(self) -> None:
+        """Writes all pending events and closes. Raises `StorageError` if they cannot be written."""
         try:
-            if self._last > self._kept:
+            if self._last > self._stored:
                 await self._settle()
         finally:
             if not self.closed:
@@ -165,7 +163,7 @@ class StoredLog(MemoryLog):
         self._on_end(self._run_id)
 
     def _hurry(self) -> None:
-        """Writes as soon as what else happens in this moment has been said too."""
+        """Writes in the next iteration of the event loop, together with events until then."""
         if not self._hurried and self._pending:
             if self._alarm is not None:
                 self._alarm.cancel()
@@ -174,7 +172,7 @@ class StoredLog(MemoryLog):
 
     def _write(self) -> None:
         self._alarm, self._hurried = None, False
-        if self._encoding is not None:  # what has come since is written after it
+        if self._encoding is not None:  # later events are written after it
             return
         self._written_at = self._loop.time()
         events, self._pending = self._pending, []
@@ -184,19 +182,19 @@ class StoredLog(MemoryLog):
             self._encoding = self._loop.create_task(self._write_large(events))
             return
         try:
-            few = len(events) <= PAGE_EVENTS  # and small, so that they are one page
+            few = len(events) <= PAGE_EVENTS  # and small, so they fit in one page
             pages = [(events, encoded(events))] if few else _encoded_pages(events)
-        except Exception as error:  # noqa: BLE001 - whatever a tool has put into its result
+        except Exception as error:  # noqa: BLE001 - a tool's result may raise anything
             self._refuse(error)
         else:
             for page, data in pages:
                 self._put(page, data)
 
     async def _write_large(self, events: Sequence[RunEvent]) -> None:
-        """The same off the event loop; later events wait."""
+        """Encodes and writes large events off the event loop. Later events wait."""
         try:
             pages = await offloaded(_encoded_pages, events)
-        except Exception as error:  # noqa: BLE001 - whatever a tool has put into its result
+        except Exception as error:  # noqa: BLE001 - a tool's result may raise anything
             self._refuse(error)
             return
         finally:
@@ -213,16 +211,16 @@ class StoredLog(MemoryLog):
         end = events[-1] if isinstance(events[-1], RunEnded) else RunEnded("answer")
         ended = (end.time, end.reason, end.error) if end.seq else (None, None, None)
         record, self._record = self._record, None
-        batch = Batch(self._run_id, events, data, self._told, self._loop, record, *ended)
+        batch = Batch(self._run_id, events, data, self._batch_done, self._loop, record, *ended)
         self._writer.put(batch)
 
-    def _told(self, batch: Batch, failure: StorageError | None) -> None:
+    def _batch_done(self, batch: Batch, failure: StorageError | None) -> None:
         if self.closed:
             return
         if failure is not None:
             self.close(failure)
             return
-        self._kept = batch.events[-1].seq
+        self._stored = batch.events[-1].seq
         self._release()
         if batch.reason is not None:
             self._on_end(self._run_id)
@@ -230,19 +228,19 @@ class StoredLog(MemoryLog):
             self._publish(event)
 
     def _release(self) -> None:
-        """Lets those go on who wait for what is kept now, or never will be."""
+        """Wakes the waiters whose events are stored, or never will be."""
         waiting, self._settling = self._settling, []
-        for number, kept in waiting:
-            if kept.done():
+        for number, stored in waiting:
+            if stored.done():
                 continue
             if self.failure is not None:
-                kept.set_exception(raisable(self.failure))
+                stored.set_exception(raisable(self.failure))
             elif self.closed:
-                kept.cancel()
-            elif number <= self._kept:
-                kept.set_result(None)
+                stored.cancel()
+            elif number <= self._stored:
+                stored.set_result(None)
             else:
-                self._settling.append((number, kept))
+                self._settling.append((number, stored))
 
 
 def _encoded_pages(events: Sequence[RunEvent]) -> list[tuple[Sequence[RunEvent], bytes]]:

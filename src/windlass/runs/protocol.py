@@ -1,4 +1,4 @@
-"""`RunLog`: where runs are kept, whatever keeps them."""
+"""`RunLog`: the interface of all run logs."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -8,27 +8,25 @@ from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.health import LogHealth
 from windlass.runs.records import Order, Retention, RunRecord
 
-__all__ = ["RunLog"]
-
 
 class RunLog(Protocol):
-    """Keeps the events of many runs. Every method raises `StorageError` if it cannot."""
+    """Stores the events of many runs. Every method raises `StorageError` if it fails."""
 
     health: LogHealth
-    """Whether it can be written."""
+    """Whether the log is writable."""
 
     async def open(self) -> None:
-        """Connects, where runs are stored elsewhere; the first use does so by itself."""
+        """Connects to the storage. Otherwise the first use connects."""
         ...
 
     def begin(self, record: RunRecord) -> MemoryLog:
-        """The log of a new run, to be written by this process."""
+        """Returns the log of a new run, which this process writes."""
         ...
 
     async def claim(self, wanted: Callable[[RunRecord], bool] = ...) -> list[RunRecord]:
-        """The open runs of exited processes, and those of this process whose log has failed.
+        """Claims interrupted runs for this process, and returns them.
 
-        From now on they belong to this process.
+        These are open runs of exited processes, and runs of this process whose log has failed.
         """
         ...
 
@@ -37,27 +35,30 @@ class RunLog(Protocol):
         ...
 
     async def reopen(self, run_id: str) -> MemoryLog:
-        """The log of a claimed run with all its events, to continue. Raises `Damaged`."""
+        """Returns the log of a claimed run with all its events, to resume it. Raises `Damaged`."""
         ...
 
     async def orders(self, run_id: str) -> Sequence[Order]:
-        """The orders that wait for a reopened run, oldest first. No others are passed twice."""
+        """Returns the pending orders of a reopened run, oldest first.
+
+        The run does not receive these orders again through its log.
+        """
         ...
 
     async def give_up(self, record: RunRecord, reason: str) -> None:
-        """Ends a claimed run with an error whose events cannot be read."""
+        """Ends a claimed run whose events are unreadable with an error."""
         ...
 
     async def check(self) -> None:
-        """Raises `StorageError` if the log cannot be written; else `health` has no cause."""
+        """Raises `StorageError` if the log is not writable; else clears `health.cause`."""
         ...
 
     async def read(self, run_id: str, after: int = 0, limit: int | None = None) -> list[RunEvent]:
-        """The events after that number; at least one if there is any, at most about `limit`."""
+        """Returns the events after a number: at least one if any, at most about `limit`."""
         ...
 
     def follow(self, run_id: str, after: int = 0) -> Follower:
-        """Every event after that number, as it comes, whichever process writes it."""
+        """Follows all events after a number, whichever process writes them."""
         ...
 
     async def status(self, run_id: str) -> RunRecord:
@@ -73,25 +74,25 @@ class RunLog(Protocol):
         before: RunRecord | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
-        """The stored runs, newest first, whatever the clock said when they began.
+        """Returns the stored runs, newest first. The order does not depend on the clock.
 
-        `before` is the run that the list begins after. None means no filter.
+        With `before`, the list starts after that run. None means no filter.
         """
         ...
 
     async def order(self, run_id: str, order: Order) -> bool:
-        """Passes an order on to the process that has the run. Raises `RunNotFound`.
+        """Sends an order to the process that owns the run. Raises `RunNotFound`.
 
-        It is stored when this returns. False for a decision about a call that has one already.
+        The order is stored on return. Returns False if another decision about the call exists.
         """
         ...
 
     async def delete(self, run_id: str) -> None:
-        """Forgets an ended run wholly. Raises `RunNotFound`, also for a run that goes."""
+        """Deletes an ended run and all its data. Raises `RunNotFound`, also for an active run."""
         ...
 
     async def expire(self, retention: Retention) -> int:
-        """Forgets the ended runs that are too many; says how many those were."""
+        """Deletes the ended runs that exceed the retention, and returns their number."""
         ...
 
     async def aclose(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What is known of runs beside their events, and which of them are no longer kept. Pure."""
+"""The records of runs: their metadata, filters, and retention. Pure."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,49 +9,38 @@ from msgspec import Struct
 from windlass.content import Message
 from windlass.events import StopReason
 
-__all__ = [
-    "DAMAGED",
-    "Order",
-    "Retention",
-    "RunRecord",
-    "chosen",
-    "expired",
-    "place_of",
-    "title_of",
-]
-
 TITLE_CHARS = 80
 DAMAGED: dict[str, Any] = {"kind": "damaged"}
-"""The origin of a run whose own cannot be read."""
+"""The origin of a run whose stored origin is unreadable."""
 
 
 class RunRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of a run without reading its events."""
+    """The metadata of a run."""
 
     id: str
     model: str
     created: float
-    """By the clock of the process that began it, which may step: `number` gives the order."""
+    """Unix time by the clock of the process that began it. `number` gives the order of runs."""
     number: int = 0
-    """The later a run began in its log, the larger; 0 if a version without numbers began it."""
+    """Increases with every run of a log; 0 in runs of versions without numbers."""
     owner: str = ""
-    """Whose it is: the name of a gateway's key."""
+    """The name of the gateway key that started it."""
     chat: str = ""
-    """The conversation that it is a part of, if it is of one."""
+    """The id of its chat, if it belongs to one."""
     title: str = ""
-    """The first words of what was asked."""
+    """The first words of the prompt."""
     origin: dict[str, Any] = {}
-    """What its maker needs to make its plan again; plain JSON, never a secret."""
+    """What is needed to plan the run again when it is resumed; plain JSON, never a secret."""
     ended: float | None = None
     reason: StopReason | None = None
     error: str | None = None
     events: int = 0
     size: int = 0
-    """Bytes that its events take."""
+    """The size of its events in bytes."""
 
 
 class Retention(Struct, frozen=True, kw_only=True):
-    """How long ended runs are kept. None is no limit; runs that go are always kept."""
+    """How long ended runs are stored. None means no limit. Active runs are always stored."""
 
     max_age: float | None = None
     """Seconds since the end."""
@@ -60,7 +49,7 @@ class Retention(Struct, frozen=True, kw_only=True):
 
 
 class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What somebody asks of the process that a run goes in."""
+    """A request to the process that owns a run: to stop it, or to approve a call."""
 
     kind: Literal["stop", "approve"]
     call_id: str = ""
@@ -69,7 +58,7 @@ class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
 
 
-def chosen(
+def filter_records(
     records: Iterable[RunRecord],
     *,
     owner: str | None,
@@ -78,31 +67,31 @@ def chosen(
     before: RunRecord | None,
     limit: int | None,
 ) -> Sequence[RunRecord]:
-    """The matching runs, newest first; `before` is the run that the list begins after.
+    """Returns the matching runs, newest first. With `before`, the list starts after that run.
 
     None means no filter.
     """
-    newest = sorted(records, key=place_of, reverse=True)
+    newest = sorted(records, key=start_order, reverse=True)
     found = [
         record
         for record in newest
         if owner in (None, record.owner)
         and chat in (None, record.chat)
         and open in (None, record.ended is None)
-        and (before is None or place_of(record) < place_of(before))
+        and (before is None or start_order(record) < start_order(before))
     ]
     return found[:limit]
 
 
-def place_of(record: RunRecord) -> tuple[int, float]:
-    """Sorts runs by when they began."""
+def start_order(record: RunRecord) -> tuple[int, float]:
+    """A sort key: the order in which runs began."""
     return record.number, record.created
 
 
 def expired(ended: Iterable[RunRecord], retention: Retention, now: float) -> Sequence[RunRecord]:
-    """Those of the ended runs that are not to be kept. The newest ends are kept."""
+    """Returns the ended runs that exceed the retention. Those that ended last stay."""
     size = 0
-    gone: list[RunRecord] = []
+    too_old: list[RunRecord] = []
     for position, record in enumerate(_by_end(ended)):
         size += record.size
         if (
@@ -110,27 +99,27 @@ def expired(ended: Iterable[RunRecord], retention: Retention, now: float) -> Seq
             or (retention.max_runs is not None and position >= retention.max_runs)
             or (retention.max_bytes is not None and size > retention.max_bytes)
         ):
-            gone.append(record)
-    return gone
+            too_old.append(record)
+    return too_old
 
 
 def _by_end(ended: Iterable[RunRecord]) -> Sequence[RunRecord]:
-    """The newest end first.
+    """Sorts runs by their ends, the newest first.
 
-    Ends are only known by the clock, which may have stepped back since earlier runs. A run ended
-    after it began, and that was after the beginning of every run before it: so its end counts as
-    not before any of these.
+    The end is a clock time, and the clock may have stepped back since earlier runs. A run ends
+    after it began, and it began after every run before it. So its end counts as no earlier than
+    any of these starts.
     """
     latest = -math.inf
     keys: list[tuple[float, int, RunRecord]] = []
-    for position, record in enumerate(sorted(ended, key=place_of)):
+    for position, record in enumerate(sorted(ended, key=start_order)):
         latest = max(latest, record.created)
         keys.append((max(latest, record.ended or 0.0), position, record))
     return [record for _, _, record in sorted(keys, key=lambda key: key[:2], reverse=True)]
 
 
 def title_of(messages: Sequence[Message]) -> str:
-    """The first words of what the user said last."""
-    said = next((message.text for message in reversed(messages) if message.role == "user"), "")
-    words = " ".join(said[: 4 * TITLE_CHARS].split())
+    """Returns the first words of the last user message."""
+    text = next((message.text for message in reversed(messages) if message.role == "user"), "")
+    words = " ".join(text[: 4 * TITLE_CHARS].split())
     return words if len(words) <= TITLE_CHARS else f"{words[: TITLE_CHARS - 1]}…"

@@ -52,10 +52,10 @@ def fleet_counter(config: RunsConfig, run_log: RunLog) -> LimitCounter:
 
     async def live() -> None:
         await run_log.live()
-        counter.rename(run_log.keeper)
+        counter.rename(run_log.process_name)
 
     counter = FleetCounter(
-        list(config.nats), run_log.keeper, live, replicas=config.replicas, **options
+        list(config.nats), run_log.process_name, live, replicas=config.replicas, **options
     )
     return counter
 

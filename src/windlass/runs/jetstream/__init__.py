@@ -1,4 +1,4 @@
-"""Runs in NATS JetStream, for a fleet of gateways: any of them can read, follow and go on."""
+"""A run log in NATS JetStream, shared by a fleet of gateways."""
 
 from windlass.runs.jetstream.log import JetStreamLog
 

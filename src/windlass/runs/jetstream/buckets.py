@@ -1,4 +1,4 @@
-"""What is kept by key: the newest value alone, in a stream laid out like NATS's own buckets."""
+"""Key-value buckets: streams in the layout of NATS's own buckets, with one value per key."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,25 +8,23 @@ import nats.js.api as api
 from nats.js.errors import APIError, NotFoundError
 
 from windlass.messaging.connection import JetStreamContext
-from windlass.runs.jetstream.reading import Kept
-
-__all__ = ["WRONG_SEQUENCE", "Bucket", "Entry", "Place"]
+from windlass.runs.jetstream.reading import StoredMessage
 
 WRONG_SEQUENCE = (10071, 10164)
-"""What JetStream says if another message is the last than the one that was named."""
+"""JetStream's error codes if the last message is not the expected one."""
 
-CATCHING_UP = 20
-"""How often what others write meanwhile is read too; they may never end."""
-AGAIN_SECONDS = 0.05
+MAX_CATCH_UPS = 20
+"""How often to read again what other processes write meanwhile; they may never stop."""
+CATCH_UP_SECONDS = 0.05
 
 T = TypeVar("T")
 
 
-class Place(Protocol):
-    """Where the streams are: what is done there is tried again for a while."""
+class StreamAccess(Protocol):
+    """Access to the streams. Retries failed requests for a while."""
 
-    async def patiently(self, attempt: Callable[[JetStreamContext], Awaitable[T]]) -> T: ...
-    async def everything(self, stream: str, subject: str, begin: int) -> list[Kept]: ...
+    async def with_retries(self, attempt: Callable[[JetStreamContext], Awaitable[T]]) -> T: ...
+    async def all_messages(self, stream: str, subject: str, begin: int) -> list[StoredMessage]: ...
 
 
 class Entry(NamedTuple):
@@ -35,14 +33,16 @@ class Entry(NamedTuple):
 
 
 class Bucket:
-    """Every method raises `StorageError`."""
+    """A key-value bucket. Every method raises `StorageError`."""
 
-    def __init__(self, place: Place, name: str, replicas: int, ttl: float | None = None) -> None:
-        self._place = place
+    def __init__(
+        self, access: StreamAccess, name: str, replicas: int, ttl: float | None = None
+    ) -> None:
+        self._access = access
         self._known: dict[str, Entry] = {}
         self._newest = 0
         self._changed: set[str] | None = None
-        """Keys that were set or taken out since `changes` was called last, if it ever was."""
+        """Keys that changed since the last call of `changes`; None if it was never called."""
         self._reading = asyncio.Lock()
         self._prefix = f"$KV.{name}."
         self._name = f"KV_{name}"
@@ -62,14 +62,14 @@ class Bucket:
 
     @property
     def subject(self) -> str:
-        """All that is written here passes by on it."""
+        """The subject of all messages of the bucket."""
         return f"{self._prefix}>"
 
     def key_in(self, subject: str) -> str:
         return subject.removeprefix(self._prefix)
 
     async def get(self, key: str) -> Entry | None:
-        """From the leader: what was written before is seen."""
+        """Reads from the leader, which has all earlier writes."""
 
         async def attempt(js: JetStreamContext) -> Entry | None:
             try:
@@ -78,16 +78,16 @@ class Bucket:
                 return None
             return Entry(found.data or b"", found.seq or 0)
 
-        return await self._place.patiently(attempt)
+        return await self._access.with_retries(attempt)
 
     async def put(self, key: str, value: bytes) -> int:
-        """Sets the key; returns the revision, which is larger than every earlier one."""
-        ack = await self._place.patiently(lambda js: js.publish(self._prefix + key, value))
+        """Sets the key. Returns its revision, which is larger than every earlier one."""
+        ack = await self._access.with_retries(lambda js: js.publish(self._prefix + key, value))
         return ack.seq
 
     async def replace(self, key: str, value: bytes, revision: int) -> bool:
-        """Sets the key if it is still of that revision; False if it is not, or was set already by
-        a try whose answer was lost."""
+        """Sets the key if it still has that revision. Returns False if it does not, also if an
+        earlier attempt set it and its answer was lost."""
         headers = {api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(revision)}
 
         async def attempt(js: JetStreamContext) -> bool:
@@ -99,35 +99,35 @@ class Bucket:
                 raise
             return True
 
-        return await self._place.patiently(attempt)
+        return await self._access.with_retries(attempt)
 
     async def drop(self, key: str) -> None:
-        """Takes the key out wholly, or all below it if it ends in `.>`."""
+        """Removes the key and its history, or all keys below it if it ends in `.>`."""
         subject = self._prefix + key
-        await self._place.patiently(lambda js: js.purge_stream(self._name, subject=subject))
-        # Then the others need not be read again to notice it here.
+        await self._access.with_retries(lambda js: js.purge_stream(self._name, subject=subject))
+        # Update the cache too, so that the removal does not cause a full read.
         if self._known.pop(key, None) is not None and self._changed is not None:
             self._changed.add(key)
 
     async def all(self) -> dict[str, Entry]:
-        """Everything, by key, as it was written before; only what is new is read."""
+        """Returns all entries by key. Reads only what changed since the last call."""
         async with self._reading:
-            await self._read_news()
+            await self._read_changes()
             return dict(self._known)
 
     async def changes(self) -> dict[str, Entry | None]:
-        """What was set, or taken out (None), since this was called last; at first, everything."""
+        """Returns the entries that changed since the last call (None: removed); at first, all."""
         async with self._reading:
-            await self._read_news()
+            await self._read_changes()
             changed, self._changed = self._changed, set()
             keys = self._known.keys() if changed is None else changed
             return {key: self._known.get(key) for key in keys}
 
-    async def _read_news(self) -> None:
+    async def _read_changes(self) -> None:
         await self._catch_up()
         if len(self._known) == await self._count():
             return
-        # What others take out leaves no trace: everything is read again.
+        # Removals by other processes leave no trace, so read everything again.
         before, newest = self._known, self._newest
         self._known, self._newest = {}, 0
         try:
@@ -139,8 +139,8 @@ class Bucket:
             self._changed |= before.keys() - self._known.keys()
 
     async def _catch_up(self) -> None:
-        for _ in range(CATCHING_UP):
-            found = await self._place.everything(self._name, self.subject, self._newest + 1)
+        for _ in range(MAX_CATCH_UPS):
+            found = await self._access.all_messages(self._name, self.subject, self._newest + 1)
             for each in found:
                 key, entry = self.key_in(each.subject), Entry(each.data, each.number)
                 self._known[key] = entry
@@ -149,10 +149,10 @@ class Bucket:
                 self._newest = max(self._newest, each.number)
             if not await self._has_more():
                 return
-            await asyncio.sleep(0 if found else AGAIN_SECONDS)
+            await asyncio.sleep(0 if found else CATCH_UP_SECONDS)
 
     async def _has_more(self) -> bool:
-        """Whether the leader has what the server that was read from did not have yet."""
+        """Whether the leader has messages that the server did not have yet."""
 
         async def attempt(js: JetStreamContext) -> bool:
             try:
@@ -161,8 +161,8 @@ class Bucket:
                 return False
             return True
 
-        return await self._place.patiently(attempt)
+        return await self._access.with_retries(attempt)
 
     async def _count(self) -> int:
-        info = await self._place.patiently(lambda js: js.stream_info(self._name))
+        info = await self._access.with_retries(lambda js: js.stream_info(self._name))
         return info.state.messages

@@ -1,4 +1,4 @@
-"""A reader's place in a run that another process writes."""
+"""Follows a run that another process writes."""
 
 import asyncio
 import contextlib
@@ -13,53 +13,51 @@ from windlass.runs.event_log import PAGE_BYTES, PAGE_EVENTS, PollingFollower
 from windlass.runs.jetstream.streams import Streams, subject_of
 from windlass.runs.records import RunRecord
 
-__all__ = ["stream_follower"]
-
-LOOK_SECONDS = 1.0
-"""How often the stream is looked into when nobody has said that there is something."""
-SOON_SECONDS = 0.02
-"""When what was heard is not there yet, it is looked for again after this, then twice this, ..."""
-MOST_LOOKS = 5
+POLL_SECONDS = 1.0
+"""How often to read the stream without a notification."""
+RETRY_SECONDS = 0.02
+"""The first delay after a notification whose message cannot be read yet; it doubles each time."""
+MAX_RETRIES = 5
 SKIP_BYTES = 2**20
 
 _events: msgspec.json.Decoder[list[RunEvent]] = msgspec.json.Decoder(list[RunEvent])
 
 
 def stream_follower(
-    streams: Streams, run_id: str, after: int, known: Callable[[], Awaitable[RunRecord]]
+    streams: Streams, run_id: str, after: int, status: Callable[[], Awaitable[RunRecord]]
 ) -> PollingFollower:
-    """Reads the stream, and hears of news as it is written.
+    """Follows a run's stream, and subscribes to its new messages.
 
-    `known` raises `RunNotFound` if there is no such run.
+    `status` raises `RunNotFound` if there is no such run.
     """
-    reading = _Reading(streams, run_id, known)
-    follower = PollingFollower(reading.after, after, LOOK_SECONDS)
-    reading.tells = weakref.ref(follower)
+    reader = _StreamReader(streams, run_id, status)
+    follower = PollingFollower(reader.after, after, POLL_SECONDS)
+    reader.follower = weakref.ref(follower)
     return follower
 
 
-class _Reading:
-    """What has been read of the stream, and who is told that there is more."""
+class _StreamReader:
+    """Reads the stream page by page, and wakes the follower when there is more."""
 
     def __init__(
-        self, streams: Streams, run_id: str, known: Callable[[], Awaitable[RunRecord]]
+        self, streams: Streams, run_id: str, status: Callable[[], Awaitable[RunRecord]]
     ) -> None:
-        self._streams, self._run_id, self._known = streams, run_id, known
+        self._streams, self._run_id, self._status = streams, run_id, status
         self._next = 1
-        self._listening = self._looked_up = False
-        self._looks = MOST_LOOKS
-        """How often what was heard of last has been looked for in vain."""
-        self.tells: weakref.ref[PollingFollower] | None = None
+        self._listening = self._checked = False
+        self._retries = MAX_RETRIES
+        """How often a read after the last notification found nothing."""
+        self.follower: weakref.ref[PollingFollower] | None = None
 
     async def after(self, number: int) -> list[RunEvent] | None:
-        """The next page of events behind that number; None if there will never be any."""
+        """Returns the next page of events after a number; None if no more will come."""
         await self._listen()
         found = await self._page_after(number)
         if not found:
-            self._look_again()
-        if not found and not self._looked_up:
-            self._looked_up = True
-            record = await self._known()
+            self._retry_later()
+        if not found and not self._checked:
+            self._checked = True
+            record = await self._status()
             if record.ended is not None and record.events <= number:
                 return None
         return found
@@ -67,7 +65,7 @@ class _Reading:
     async def _page_after(self, number: int) -> list[RunEvent]:
         found: list[RunEvent] = []
         size = 0
-        # A reader that comes back skips what it has read, in larger pieces.
+        # A returning reader skips what it has read before, in larger pages.
         at_a_time = SKIP_BYTES if number and self._next == 1 else PAGE_BYTES
         batches = self._streams.batches(self._run_id, self._next, max_bytes=at_a_time)
         async with contextlib.aclosing(batches):
@@ -79,27 +77,27 @@ class _Reading:
                     break
         return found
 
-    def _look_again(self) -> None:
-        """A message passes by before it is kept, and before every server has it."""
-        if self._looks < MOST_LOOKS:
+    def _retry_later(self) -> None:
+        """Reads again soon: subscribers receive a message before every server has stored it."""
+        if self._retries < MAX_RETRIES:
             loop = asyncio.get_running_loop()
-            loop.call_later(SOON_SECONDS * 2**self._looks, self._hurry)
-            self._looks += 1
+            loop.call_later(RETRY_SECONDS * 2**self._retries, self._hurry)
+            self._retries += 1
 
     def _hurry(self) -> None:
-        if self.tells is not None and (follower := self.tells()) is not None:
+        if self.follower is not None and (follower := self.follower()) is not None:
             follower.hurry()
 
     async def _listen(self) -> None:
-        """The stream's own messages pass by as they are written; the news is that there is one."""
-        follower = self.tells and self.tells()
+        """Subscribes to the stream's messages, which notify of new events."""
+        follower = self.follower and self.follower()
         if self._listening or follower is None:
             return
         self._listening = True
         connection = await self._streams.connection()
 
-        async def heard(_: Msg) -> None:
-            self._looks = 0
+        async def notify(_: Msg) -> None:
+            self._retries = 0
             self._hurry()
 
-        weakref.finalize(follower, await connection.subscribe(subject_of(self._run_id), heard))
+        weakref.finalize(follower, await connection.subscribe(subject_of(self._run_id), notify))

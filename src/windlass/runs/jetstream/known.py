@@ -1,14 +1,12 @@
-"""The records that a process has read, by run and by chat. Pure."""
+"""A cache of run records, indexed by run and by chat. Pure."""
 
 from collections.abc import Iterable
 
-from windlass.runs.records import RunRecord, place_of
-
-__all__ = ["KnownRuns"]
+from windlass.runs.records import RunRecord, start_order
 
 
 class KnownRuns:
-    """A chat's runs and the open ones are found without looking at all others."""
+    """Cached run records. Finds the open runs, and those of a chat, without scanning all."""
 
     def __init__(self) -> None:
         self._records: dict[str, RunRecord] = {}
@@ -17,7 +15,7 @@ class KnownRuns:
         self._open: set[str] = set()
 
     def revision(self, run_id: str) -> int | None:
-        """Of the record that is known; None if none is."""
+        """Returns the revision of the cached record; None if there is none."""
         return self._revisions.get(run_id)
 
     def put(self, record: RunRecord, revision: int) -> None:
@@ -44,7 +42,7 @@ class KnownRuns:
     def found(
         self, owner: str | None, chat: str | None, open: bool | None, before: RunRecord | None
     ) -> list[RunRecord]:
-        """The runs that may be wanted. Records of open runs are older than their events."""
+        """Returns the runs that may match. Records of open runs may be older than their events."""
         ids: Iterable[str] = self._records
         if chat:
             ids = self._by_chat.get(chat, ())
@@ -55,6 +53,6 @@ class KnownRuns:
             for record in map(self._records.__getitem__, ids)
             if owner in (None, record.owner)
             and chat in (None, record.chat)
-            and (before is None or place_of(record) < place_of(before))
+            and (before is None or start_order(record) < start_order(before))
             and not (open and record.ended is not None)
         ]

@@ -1,4 +1,4 @@
-"""Many messages of a stream at once, from whichever server has them. NATS 2.11 and later."""
+"""Reads many messages of a stream at once, from any server. Needs NATS 2.11 or later."""
 
 from typing import NamedTuple
 
@@ -7,15 +7,13 @@ from nats.errors import NoRespondersError
 from windlass.jsontext import encode_json
 from windlass.messaging.connection import Connection, Msg, NatsError
 
-__all__ = ["PAGE_BYTES", "Kept", "page"]
-
-PAGE = 256
-PAGE_BYTES = 16 * 2**20
-DONE, NOTHING, NOBODY = "204", "404", "503"
+PAGE_MESSAGES = 256
+MAX_PAGE_BYTES = 16 * 2**20
+DONE, NOT_FOUND, NO_RESPONDERS = "204", "404", "503"
 
 
-class Kept(NamedTuple):
-    """A message in a stream, by its number there."""
+class StoredMessage(NamedTuple):
+    """A message of a stream, with its number."""
 
     number: int
     subject: str
@@ -28,30 +26,36 @@ async def page(
     subject: str,
     begin: int,
     seconds: float,
-    max_bytes: int = PAGE_BYTES,
-) -> tuple[list[Kept], int | None]:
-    """The next messages from number `begin` on, and where to go on; None if these were all.
+    max_bytes: int = MAX_PAGE_BYTES,
+) -> tuple[list[StoredMessage], int | None]:
+    """Returns messages from number `begin` on, and the next number; None if these were all.
 
-    The server that answers may be a moment behind the stream's leader. Raises `NatsError`, and
-    `TimeoutError` if there is no answer in so many `seconds`.
+    The server that answers may be slightly behind the stream's leader. Raises `NatsError`, and
+    `TimeoutError` if there is no answer within `seconds`.
     """
-    wanted = {"seq": begin, "next_by_subj": subject, "batch": PAGE, "max_bytes": max_bytes}
+    request = {
+        "seq": begin,
+        "next_by_subj": subject,
+        "batch": PAGE_MESSAGES,
+        "max_bytes": max_bytes,
+    }
     *messages, end = await connection.answers(
-        f"$JS.API.DIRECT.GET.{stream}", encode_json(wanted), seconds
+        f"$JS.API.DIRECT.GET.{stream}", encode_json(request), seconds
     )
-    said = _header(end, "Status")
-    if said == NOBODY:
+    status = _header(end, "Status")
+    if status == NO_RESPONDERS:
         raise NoRespondersError
-    if said not in (DONE, NOTHING):
-        raise NatsError(f"{said} {_header(end, 'Description')}")
+    if status not in (DONE, NOT_FOUND):
+        raise NatsError(f"{status} {_header(end, 'Description')}")
     left = int(_header(end, "Nats-Num-Pending") or 0)
-    on = int(_header(end, "Nats-Last-Sequence")) + 1 if left else None
-    return [_kept(message) for message in messages if not _header(message, "KV-Operation")], on
+    next_number = int(_header(end, "Nats-Last-Sequence")) + 1 if left else None
+    found = [_stored(message) for message in messages if not _header(message, "KV-Operation")]
+    return found, next_number
 
 
-def _kept(message: Msg) -> Kept:
+def _stored(message: Msg) -> StoredMessage:
     number = int(_header(message, "Nats-Sequence"))
-    return Kept(number, _header(message, "Nats-Subject"), message.data)
+    return StoredMessage(number, _header(message, "Nats-Subject"), message.data)
 
 
 def _header(message: Msg, name: str) -> str:

@@ -1,9 +1,9 @@
-"""What is in JetStream: a stream of events, one of pieces, and four buckets, and all their uses.
+"""The JetStream streams: one of events, one of pieces of large values, and four buckets.
 
-What is larger than a message may be is written in pieces, and a pointer to them in its place.
+A value that is too large for a message is written in pieces, and a pointer replaces it.
 
-Every append names the message that it comes after: of two processes that both believe to have a
-run, only one can go on writing.
+Every append names the message that it follows: if two processes believe that they own a run, only
+one can write it.
 """
 
 import asyncio
@@ -19,10 +19,8 @@ from nats.js.errors import APIError, NotFoundError
 from windlass.errors import ConfigError, StorageError
 from windlass.messaging.connection import Connection, Connector, JetStreamContext, NatsError
 from windlass.runs.jetstream.buckets import WRONG_SEQUENCE, Bucket
-from windlass.runs.jetstream.reading import PAGE_BYTES, Kept, page
+from windlass.runs.jetstream.reading import MAX_PAGE_BYTES, StoredMessage, page
 from windlass.runs.persisted_log import Damaged, TakenOver
-
-__all__ = ["LEASES", "Append", "Last", "Streams", "subject_of"]
 
 STREAM = "WINDLASS_LOG"
 PIECES = "WINDLASS_PIECES"
@@ -33,39 +31,39 @@ ORDERS = "WINDLASS_ORDERS"
 PREFIX = "windlass.v1.log"
 PIECES_PREFIX = "windlass.v1.pieces"
 POINTER = b"\0"
-"""What a pointer begins with, and JSON never does."""
+"""A pointer starts with this byte, which JSON never does."""
 PIECE_BYTES = 2**20
 HEADER_BYTES = 4096
 """Room for the headers of a message, which count towards the server's `max_payload`."""
 SIZE, ID = "Windlass-Size", "Windlass-Batch"
 REQUEST_SECONDS = 2.0
-"""How long one try waits for its answer: it may have gone to a server that is no more."""
-PATIENCE = 30.0
-"""Seconds for which it is tried again: a cluster that has lost its leader chooses another."""
-AGAIN_SECONDS = 0.1
-OLDEST = (2, 11)
-"""The first version of NATS that gives many messages at once."""
+"""The time-out of one attempt, whose request may have gone to a dead server."""
+RETRY_SECONDS = 30.0
+"""How long to retry: a cluster that has lost its leader elects another."""
+RETRY_INTERVAL = 0.1
+MIN_VERSION = (2, 11)
+"""The first version of NATS that returns many messages at once."""
 PIECES_SECONDS = 5.0
-"""How long pieces are waited for: the server that is asked may be behind the one that has them."""
-HOPELESS = (ConnectionClosedError, MaxPayloadError)
+"""How long to wait for missing pieces: the server that answers may be behind."""
+FATAL_ERRORS = (ConnectionClosedError, MaxPayloadError)
 
 T = TypeVar("T")
 
 
 class Append(NamedTuple):
-    """A batch that is to be written behind message number `after`."""
+    """A batch to write after message number `after`."""
 
     run_id: str
     data: bytes
     after: int
     size: int
-    """Of the whole log with it."""
+    """The size of the run's whole log, including this batch."""
     id: str
-    """By it, a try whose answer was lost is found again."""
+    """Identifies the batch, to detect an earlier attempt whose answer was lost."""
 
 
 class Last(NamedTuple):
-    """The newest batch of a run, and the size of all of them."""
+    """The newest batch of a run, and the size of all batches."""
 
     number: int
     data: bytes
@@ -78,10 +76,10 @@ def subject_of(run_id: str) -> str:
 
 
 class Streams:
-    """Made at the first use, by whoever comes first.
+    """Access to the streams. The first process that uses them creates them.
 
-    Every method raises `StorageError`, also as `NatsUnreachable`, and `ConfigError` where the
-    server will not do.
+    Every method raises `StorageError` (`NatsUnreachable` if NATS is unreachable), and
+    `ConfigError` if the server is not suitable.
     """
 
     def __init__(
@@ -93,7 +91,8 @@ class Streams:
         self._connection: Connection | None = None
         self._js: JetStreamContext | None = None
         self._process: int | None = None
-        """Which has the connection. Its forks share the socket, and must not use it."""
+        """The process that opened the connection. Its forks share the socket and must not use it.
+        """
         self.records = Bucket(self, RECORDS, replicas)
         self.open_runs = Bucket(self, OPEN, replicas)
         self.leases = Bucket(self, LEASES, replicas, lease)
@@ -101,7 +100,7 @@ class Streams:
 
     @property
     def inherited(self) -> bool:
-        """Whether the process that this one was forked from has opened the connection."""
+        """Whether a parent process opened the connection before it forked this one."""
         used = self._js is not None or self._opening.locked()
         return used and self._process != os.getpid()
 
@@ -116,7 +115,7 @@ class Streams:
             await connection.close()
 
     async def append(self, batch: Append) -> int:
-        """Writes it; the number of its message. Raises `TakenOver`."""
+        """Writes the batch and returns the number of its message. Raises `TakenOver`."""
         headers = {
             ID: batch.id,
             api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(batch.after),
@@ -131,35 +130,37 @@ class Streams:
             except APIError as error:
                 last = await self.last(batch.run_id) or Last(0, b"", 0)
                 if error.err_code not in WRONG_SEQUENCE or last.number == batch.after:
-                    raise  # or what comes behind it is not settled yet
-                # The last one may be this very batch, of a try whose answer was lost.
+                    raise  # another error, or the cluster has not settled yet
+                # The last message may be this batch, from an attempt whose answer was lost.
                 if last.id != batch.id:
-                    text = f"another process has taken the run {batch.run_id} over"
+                    text = f"another process has taken over run {batch.run_id}"
                     raise TakenOver(text) from error
                 return last.number
 
-        return await self.patiently(attempt)
+        return await self.with_retries(attempt)
 
     async def batches(
-        self, run_id: str, begin: int = 1, *, whole: bool = False, max_bytes: int = PAGE_BYTES
+        self, run_id: str, begin: int = 1, *, whole: bool = False, max_bytes: int = MAX_PAGE_BYTES
     ) -> AsyncGenerator[tuple[int, bytes]]:
-        """The run's batches from message number `begin` on, each with its number.
+        """Yields the run's batches from message number `begin` on, each with its number.
 
-        `max_bytes` is how much is asked for at a time. The batches may come from a server that is
-        a moment behind; the `whole` log has all that was written before.
+        Requests `max_bytes` at a time. The batches may come from a server that is slightly behind.
+        With `whole`, all batches are read that were written before.
         """
-        on: int | None = begin
-        while on is not None:
-            found, on = await self._page(STREAM, subject_of(run_id), on, max_bytes)
+        position: int | None = begin
+        while position is not None:
+            found, position = await self._page(STREAM, subject_of(run_id), position, max_bytes)
             for each in found:
                 yield each.number, await self.unpacked(run_id, each.data)
                 begin = each.number + 1
-            if whole and on is None and (last := await self.last(run_id)) and last.number >= begin:
-                on = begin
-                await asyncio.sleep(0 if found else AGAIN_SECONDS)
+            if not whole or position is not None:
+                continue
+            if (last := await self.last(run_id)) and last.number >= begin:
+                position = begin
+                await asyncio.sleep(0 if found else RETRY_INTERVAL)
 
     async def last(self, run_id: str) -> Last | None:
-        """None if nothing has been written of the run."""
+        """Returns the run's newest batch; None if the run has none."""
 
         async def attempt(js: JetStreamContext) -> Last | None:
             try:
@@ -170,68 +171,69 @@ class Streams:
             size, name = int(headers.get(SIZE, "0")), headers.get(ID, "")
             return Last(found.seq or 0, found.data or b"", size, name)
 
-        last = await self.patiently(attempt)
+        last = await self.with_retries(attempt)
         return last and last._replace(data=await self.unpacked(run_id, last.data))
 
     async def packed(self, run_id: str, data: bytes) -> bytes:
-        """The data, or if it is too large for a message, a pointer to its pieces: now written."""
-        most = (await self.connection()).max_payload - HEADER_BYTES
-        if len(data) <= most:
+        """Returns the data. If it is too large for a message, writes it in pieces, and returns a
+        pointer to them."""
+        max_size = (await self.connection()).max_payload - HEADER_BYTES
+        if len(data) <= max_size:
             return data
-        name, size = secrets.token_hex(8), min(most, PIECE_BYTES)
+        name, size = secrets.token_hex(8), min(max_size, PIECE_BYTES)
         starts = range(0, len(data), size)
         for start in starts:
             await self._put_piece(_pieces_of(run_id, name), data[start : start + size], start)
         return POINTER + f"{name}:{len(starts)}".encode()
 
     async def unpacked(self, run_id: str, data: bytes) -> bytes:
-        """What was packed. Raises `Damaged` if pieces are missing."""
+        """Returns the data that was packed. Raises `Damaged` if pieces are missing."""
         if not data.startswith(POINTER):
             return data
         name, count = data[len(POINTER) :].decode().split(":")
         loop = asyncio.get_running_loop()
         give_up = loop.time() + PIECES_SECONDS
         while True:
-            pieces = await self.everything(PIECES, _pieces_of(run_id, name))
+            pieces = await self.all_messages(PIECES, _pieces_of(run_id, name))
             if len(pieces) == int(count):
                 return b"".join(piece.data for piece in pieces)
             if loop.time() > give_up:
                 found = f"{len(pieces)} of {count}"
-                raise Damaged(f"the log of the run {run_id} has only {found} pieces of an event")
-            await asyncio.sleep(AGAIN_SECONDS)
+                raise Damaged(f"the log of run {run_id} has only {found} pieces of an event")
+            await asyncio.sleep(RETRY_INTERVAL)
 
     async def _put_piece(self, subject: str, piece: bytes, start: int) -> None:
-        # A piece whose answer was lost is written again, and kept once.
+        # The message id deduplicates a piece that is written again after a lost answer.
         headers = {api.Header.MSG_ID.value: f"{subject}:{start}"}
-        await self.patiently(lambda js: js.publish(subject, piece, headers=headers))
+        await self.with_retries(lambda js: js.publish(subject, piece, headers=headers))
 
     async def purge(self, run_id: str) -> None:
-        """Forgets a run wholly."""
-        await self.patiently(lambda js: js.purge_stream(STREAM, subject=subject_of(run_id)))
+        """Deletes a run and all its data."""
+        await self.with_retries(lambda js: js.purge_stream(STREAM, subject=subject_of(run_id)))
         pieces = _pieces_of(run_id, ">")
-        await self.patiently(lambda js: js.purge_stream(PIECES, subject=pieces))
+        await self.with_retries(lambda js: js.purge_stream(PIECES, subject=pieces))
         await self.records.drop(run_id)
         await self.open_runs.drop(run_id)
 
-    async def everything(self, stream: str, subject: str, begin: int = 1) -> list[Kept]:
-        """All messages of a stream from number `begin` on, a page after the other."""
-        everything: list[Kept] = []
-        on: int | None = begin
-        while on is not None:
-            found, on = await self._page(stream, subject, on)
-            everything += found
-        return everything
+    async def all_messages(self, stream: str, subject: str, begin: int = 1) -> list[StoredMessage]:
+        """Returns all messages of a stream from number `begin` on, reading page by page."""
+        messages: list[StoredMessage] = []
+        position: int | None = begin
+        while position is not None:
+            found, position = await self._page(stream, subject, position)
+            messages += found
+        return messages
 
-    async def patiently(self, attempt: Callable[[JetStreamContext], Awaitable[T]]) -> T:
-        """Tries it until it works, for a while: whatever is tried must not harm if done twice."""
+    async def with_retries(self, attempt: Callable[[JetStreamContext], Awaitable[T]]) -> T:
+        """Retries `attempt` until it succeeds or the time is up. It must be safe to repeat."""
         js = await self._ready()
-        return await _patiently(lambda: attempt(js))
+        return await _with_retries(lambda: attempt(js))
 
     async def _page(
-        self, stream: str, subject: str, begin: int, max_bytes: int = PAGE_BYTES
-    ) -> tuple[list[Kept], int | None]:
+        self, stream: str, subject: str, begin: int, max_bytes: int = MAX_PAGE_BYTES
+    ) -> tuple[list[StoredMessage], int | None]:
         connection = await self.connection()
-        return await _patiently(
+        return await _with_retries(
             lambda: page(connection, stream, subject, begin, REQUEST_SECONDS, max_bytes)
         )
 
@@ -239,7 +241,7 @@ class Streams:
         if self.inherited:
             raise StorageError(
                 "the run log's connection to NATS was opened before this process was forked:"
-                " make a new client here, with a new log"
+                " create a new client here, with a new log"
             )
         if self._js is not None:
             return self._js
@@ -251,7 +253,7 @@ class Streams:
                 js = self._connection.jetstream(REQUEST_SECONDS)
                 try:
                     _check(self._connection.version)
-                    await _patiently(lambda: self._make(js))
+                    await _with_retries(lambda: self._make(js))
                 except BaseException:
                     await self._connection.close()
                     raise
@@ -287,9 +289,9 @@ def _pieces_of(run_id: str, name: str) -> str:
 
 
 def _check(version: tuple[int, int]) -> None:
-    if version < OLDEST:
+    if version < MIN_VERSION:
         raise ConfigError(
-            f"runs in NATS need a server of version {_dotted(OLDEST)} or later, and this one is of"
+            f"the run log needs NATS {_dotted(MIN_VERSION)} or later, but the server is"
             f" {_dotted(version)}"
         )
 
@@ -298,13 +300,13 @@ def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
-async def _patiently(attempt: Callable[[], Awaitable[T]]) -> T:
+async def _with_retries(attempt: Callable[[], Awaitable[T]]) -> T:
     loop = asyncio.get_running_loop()
-    give_up = loop.time() + PATIENCE
+    give_up = loop.time() + RETRY_SECONDS
     while True:
         try:
             return await attempt()
         except (NatsError, TimeoutError) as error:
-            if loop.time() > give_up or isinstance(error, HOPELESS):
+            if loop.time() > give_up or isinstance(error, FATAL_ERRORS):
                 raise StorageError(f"JetStream does not answer: {error}") from error
-        await asyncio.sleep(AGAIN_SECONDS)
+        await asyncio.sleep(RETRY_INTERVAL)

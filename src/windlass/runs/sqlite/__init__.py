@@ -1,4 +1,4 @@
-"""Runs in one SQLite file, for any number of processes on one machine."""
+"""A run log in one SQLite file, shared by the processes of one machine."""
 
 from windlass.runs.sqlite.log import SQLiteLog
 

@@ -1,4 +1,4 @@
-"""Connections that are closed while the process forks.
+"""SQLite connections that are closed while the process forks.
 
 SQLite keeps a table of the files that its process has open and of their locks. A forked child
 inherits the table but not the locks, and would read and write such a file without any lock. So
@@ -16,14 +16,12 @@ from weakref import WeakSet
 
 from windlass.errors import StorageError
 
-__all__ = ["Connection", "check_not_inherited"]
-
 FORK_SECONDS = 5.0
-"""How long a fork waits for statements that are being executed."""
+"""How long a fork waits for running statements."""
 
 
 class Connection:
-    """The connection of one thread, opened at its first use; `with` keeps it from being closed."""
+    """The connection of one thread, opened at its first use. Inside `with` no fork closes it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,7 +31,7 @@ class Connection:
             _connections.add(self)
 
     def __enter__(self) -> "Connection":
-        with _forking:  # a fork that waits comes first, however busy the threads are
+        with _forking:  # a waiting fork goes first, even if the threads are busy
             pass
         self.lock.acquire()
         return self
@@ -48,7 +46,7 @@ class Connection:
         return self._opened
 
     def close(self) -> None:
-        """Nothing is lost by a failure: all statements have been executed, or have failed."""
+        """Closes the connection. Ignores errors: no statement is pending."""
         opened, self._opened = self._opened, None
         if opened is not None:
             with contextlib.suppress(sqlite3.Error):
@@ -56,18 +54,18 @@ class Connection:
 
     @property
     def in_use(self) -> bool:
-        """Whether SQLite has the file open, or may have it open."""
+        """Whether SQLite has, or may have, the file open."""
         return self._opened is not None or self.lock.locked()
 
 
 _forking = threading.Lock()
-"""Held during a fork, so that no new connection is missed."""
+"""Held during a fork, so that no connection is added meanwhile."""
 _connections: "WeakSet[Connection]" = WeakSet()
 _paused: list[Connection] = []
-"""Those that are closed for the fork and cannot be used until it is over."""
+"""Connections that are closed and locked during the fork."""
 _inherited: list[Connection] = []
-"""Those that could not be closed before the fork. They are never closed: SQLite would do that as if
-it had the parent's locks."""
+"""Connections that could not be closed before the fork. The child never closes them, since SQLite
+would act as if it had the parent's locks."""
 _inherited_files: set[tuple[int, int] | None] = set()
 """Their files, by device and inode as SQLite knows them."""
 
@@ -76,7 +74,7 @@ def check_not_inherited(path: Path) -> None:
     """Raises `StorageError` for a file that SQLite had open when this process was forked."""
     if path.exists() and _identity(path) in _inherited_files:
         raise StorageError(
-            f"{path} was being used when this process was forked, so SQLite cannot open it here:"
+            f"{path} was in use when this process was forked, so SQLite cannot open it here:"
             " close the client before the fork, or start the process with spawn"
         )
 
@@ -108,10 +106,10 @@ def _continue_in_child() -> None:
     global _forking
     while _paused:
         _paused.pop().lock.release()
-    _forking = threading.Lock()  # held by a thread of the parent if nothing was paused
+    _forking = threading.Lock()  # a thread of the parent may hold the old one
     for connection in list(_connections):
         if connection.in_use:
-            # The child's own forks do not wait for it: the thread that uses it is not here.
+            # The child's own forks must not wait for it: the thread that uses it is in the parent.
             _connections.discard(connection)
             _inherited.append(connection)
             _inherited_files.add(_identity(connection.path))

@@ -1,4 +1,4 @@
-"""The file: how it is opened, what is in it, how an older one is brought up to date."""
+"""The SQLite file: opening, schema, migrations, deletion, and error messages."""
 
 import contextlib
 import errno
@@ -14,39 +14,21 @@ from windlass.errors import StorageError, WindlassError
 from windlass.runs.persisted_log import Damaged
 from windlass.runs.sqlite.connection import check_not_inherited
 
-__all__ = [
-    "DeleteStep",
-    "Synchronous",
-    "check_room",
-    "connect",
-    "delete_step",
-    "empty_journal",
-    "fence",
-    "file_failure",
-    "free_pages",
-    "in_words",
-    "is_broken",
-    "is_busy",
-    "is_full",
-    "is_taken_over",
-    "transaction",
-]
-
 Synchronous = Literal["normal", "full"]
-"""`normal` outlives any crash of a process; `full` waits for the disk, and outlives a power cut."""
+"""`normal` survives a crash of the process; `full` syncs to disk and survives a power failure."""
 
 BUSY_SECONDS = 10.0
 ROOM_BYTES = 256 * 1024
-"""What must fit into the file before it counts as writable again: many events, not just one."""
+"""Free space that a check requires before the file counts as writable again: many events."""
 STEP_BYTES = 2**20
-"""How much of runs one step of a deletion takes: some milliseconds of the file's one writer."""
+"""How many bytes one step of a deletion deletes, which blocks writers for some milliseconds."""
 STEP_PAGES = 512
-"""How many free pages it gives back."""
+"""How many free pages one step of a deletion returns to the file system."""
 JOURNAL_MS = 50
-"""How long an attempt to empty the journal may hold up writers while it waits for readers."""
+"""How long an attempt to empty the journal may block writers while it waits for readers."""
 APPLICATION = 0x57494E44  # "WIND"
-TAKEN_OVER = "another process has taken the run over"
-"""What SQLite says of a write that the fence refuses."""
+TAKEN_OVER = "another process has taken over the run"
+"""SQLite's error text for a write that the fence rejects."""
 
 _making = threading.Lock()
 MIGRATIONS = (
@@ -166,20 +148,20 @@ _WHOLE_FILE = (*_BUSY, *_BROKEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM, sqlit
 
 
 def connect(path: Path, synchronous: Synchronous = "normal") -> sqlite3.Connection:
-    """Opens the file, makes it if it is not there, and brings it up to date.
+    """Opens the file. Creates and migrates it as needed.
 
-    Raises `StorageError` if it is damaged, not ours, or of a later version, and in a process that
-    was forked while the file was used.
+    Raises `StorageError` if the file is damaged, not a run log, or from a later version, and in a
+    process that was forked while the file was in use.
     """
     check_not_inherited(path)
     _make(path)
-    with in_words(path):
+    with readable_errors(path):
         connection = sqlite3.connect(
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
             if _version(connection, path) == 0:
-                # Once, and not by every reader: it takes the place of a writer.
+                # Only for a new file, since the pragma needs the write lock.
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             _use_wal(connection)
             connection.execute(f"PRAGMA synchronous = {synchronous}")
@@ -193,10 +175,10 @@ def connect(path: Path, synchronous: Synchronous = "normal") -> sqlite3.Connecti
 
 
 def _make(path: Path) -> None:
-    """The file holds what people have said: it is its owner's alone.
+    """Creates the file if needed, readable by its owner only, since it has private messages.
 
-    One that is there is never opened here: to close it again would drop the locks that SQLite has
-    on it in this process, and the next process to leave would take our journal with it.
+    An existing file is never opened here: closing it would drop the locks that SQLite has on it in
+    this process, and the next process that exits would delete our journal.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -206,11 +188,11 @@ def _make(path: Path) -> None:
             if not path.exists():
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        raise StorageError(f"{path} cannot be opened for writing: {error.strerror}") from error
+        raise StorageError(f"cannot open {path} for writing: {error.strerror}") from error
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Waits its turn by itself: SQLite gives up at once if two make the same file."""
+    """Switches to WAL mode. Retries, since SQLite does not wait if two processes do it at once."""
     end = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -227,7 +209,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     if _version(connection, path) == len(MIGRATIONS):
         return
     with transaction(connection):
-        # Somebody else may have done it while we waited for our turn.
+        # Another process may have migrated the file while this one waited for the lock.
         version = _version(connection, path)
         for script in MIGRATIONS[version:]:
             for statement in _statements(script):
@@ -237,17 +219,17 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
-    # In one statement: another process may make the file meanwhile, and must be seen whole.
+    # One statement reads a consistent state: another process may be creating the file.
     version, application, tables = connection.execute(
         "SELECT user_version, application_id, (SELECT count(*) FROM sqlite_schema)"
         " FROM pragma_user_version, pragma_application_id"
     ).fetchone()
     if (version or tables) and application != APPLICATION:
-        raise StorageError(f"{path} is a database, but not a log of runs: name another file")
+        raise StorageError(f"{path} is a database, but not a run log: use another file")
     if version > len(MIGRATIONS):
         raise StorageError(
-            f"{path} was written by a later version of Windlass ({version}, and this one knows "
-            f"{len(MIGRATIONS)}): update Windlass, or name another file"
+            f"{path} has schema version {version}, but this version of Windlass supports up to "
+            f"{len(MIGRATIONS)}: update Windlass, or use another file"
         )
     return version
 
@@ -263,7 +245,7 @@ def _statements(script: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Generator[None]:
-    """All or nothing. Takes the file's one place for writers at once, so that it never has to."""
+    """A transaction that takes the write lock at its start."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -274,17 +256,17 @@ def transaction(connection: sqlite3.Connection) -> Generator[None]:
         raise
 
 
-def fence(connection: sqlite3.Connection, keeper: int) -> None:
-    """From now on this connection writes no events to runs that another process has taken over."""
+def fence(connection: sqlite3.Connection, writer: int) -> None:
+    """Rejects events that this connection writes to runs which another process has taken over."""
     connection.execute(
         "CREATE TEMP TRIGGER run_is_ours BEFORE INSERT ON main.batches"
-        f" WHEN (SELECT keeper FROM main.runs WHERE id = new.run_id) <> {keeper}"
+        f" WHEN (SELECT keeper FROM main.runs WHERE id = new.run_id) <> {writer}"
         f" BEGIN SELECT RAISE(ABORT, '{TAKEN_OVER}'); END"
     )
 
 
 def check_room(connection: sqlite3.Connection) -> None:
-    """Writes something of a useful size, and takes it out again. Raises what SQLite raises."""
+    """Checks that the file is writable: writes and removes a blob. Raises SQLite's errors."""
     with transaction(connection):
         connection.execute("CREATE TABLE room (data BLOB)")
         connection.execute("INSERT INTO room VALUES (zeroblob(?))", (ROOM_BYTES,))
@@ -293,13 +275,13 @@ def check_room(connection: sqlite3.Connection) -> None:
 
 
 class DeleteStep(NamedTuple):
-    """What a step of a deletion has done."""
+    """The result of one step of a deletion."""
 
     runs: int
     achieved: bool
-    """Whether anything was deleted or given back; in a damaged file that may be impossible."""
+    """Whether the step deleted or freed anything; in a damaged file that may be impossible."""
     left: bool
-    """Whether batches of deleted runs, or pages that these have taken, are still in the file."""
+    """Whether batches of deleted runs, or their pages, are still in the file."""
 
 
 def delete_step(
@@ -309,9 +291,9 @@ def delete_step(
 ) -> DeleteStep:
     """Deletes the runs that `choose` returns, some batches of deleted runs, and some free pages.
 
-    So many pages as were free before the deletion may stay.
+    `free_before` pages were free before the deletion, and may stay free.
     """
-    # The batches of a large run take many steps: they do not go with its record.
+    # The batches of a large run take many steps, so deleting its record must not cascade.
     connection.execute("PRAGMA foreign_keys = OFF")
     try:
         with transaction(connection):
@@ -323,7 +305,7 @@ def delete_step(
     finally:
         connection.execute("PRAGMA foreign_keys = ON")
     free = free_pages(connection)
-    # Not by `execute`, which takes one step only, and so gives back one page.
+    # Not `execute`, which takes only one step and so frees only one page.
     connection.executescript(f"PRAGMA incremental_vacuum({STEP_PAGES})")
     still_free = free_pages(connection)
     return DeleteStep(
@@ -334,7 +316,7 @@ def delete_step(
 
 
 def _delete_batches(connection: sqlite3.Connection) -> tuple[int, bool]:
-    """Those of deleted runs, up to a bound; how many, and whether more are left."""
+    """Deletes some batches of deleted runs. Returns their number, and whether more are left."""
     count, room = 0, STEP_BYTES
     for (run_id,) in connection.execute("SELECT run_id FROM deleted LIMIT 200").fetchall():
         query = "SELECT first, length(data) FROM batches WHERE run_id = ? ORDER BY first"
@@ -354,14 +336,14 @@ def _delete_batches(connection: sqlite3.Connection) -> tuple[int, bool]:
 
 
 def free_pages(connection: sqlite3.Connection) -> int:
-    """How many pages of the file hold nothing."""
+    """Returns the number of unused pages in the file."""
     return connection.execute("PRAGMA freelist_count").fetchone()[0]
 
 
 def empty_journal(connection: sqlite3.Connection) -> bool:
-    """Moves all of the journal into the file; False if a reader still needs the journal."""
-    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # most of it, beside writers
-    # The rest holds up writers until all readers have finished: better to try again.
+    """Moves the whole journal into the file. Returns False if a reader still needs the journal."""
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # does not block writers
+    # The rest blocks writers until all readers have finished, so give up early and retry later.
     connection.execute(f"PRAGMA busy_timeout = {JOURNAL_MS}")
     try:
         busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -371,44 +353,44 @@ def empty_journal(connection: sqlite3.Connection) -> bool:
 
 
 @contextlib.contextmanager
-def in_words(path: Path) -> Generator[None]:
-    """Raises `StorageError` for every failure of the file, with what can be done.
+def readable_errors(path: Path) -> Generator[None]:
+    """Converts every error of the file to `StorageError`, with advice.
 
-    A damaged file fails in many ways, not only by errors of SQLite: with values of a wrong type.
+    A damaged file causes not only SQLite errors, but also values of a wrong type.
     """
     try:
         yield
     except sqlite3.Error as error:
         damaged = _code(error) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-        raise (Damaged if damaged else StorageError)(_words(path, error)) from error
+        raise (Damaged if damaged else StorageError)(_message(path, error)) from error
     except WindlassError:
         raise
     except Exception as error:
-        raise StorageError(f"{path} cannot be read or written: {error!r}") from error
+        raise StorageError(f"cannot read or write {path}: {error!r}") from error
 
 
 def is_busy(error: BaseException | None) -> bool:
-    """Whether another process held the file all the time."""
+    """Whether another process locked the file."""
     return _code(error) & 0xFF in _BUSY
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether the disk had no room."""
+    """Whether the disk is full."""
     return _code(error) & 0xFF == sqlite3.SQLITE_FULL
 
 
 def is_taken_over(error: BaseException | None) -> bool:
-    """Whether the fence has refused a write."""
+    """Whether the fence rejected a write."""
     return isinstance(error, sqlite3.Error) and str(error) == TAKEN_OVER
 
 
 def is_broken(error: BaseException | None) -> bool:
-    """Whether a new connection may help where this one has failed."""
+    """Whether a new connection may work where this one failed."""
     return _code(error) & 0xFF in _BROKEN
 
 
 def file_failure(error: BaseException) -> str | None:
-    """Why the file as a whole cannot be written; None if the failure is that of one run."""
+    """Returns why the whole file is not writable; None if the failure concerns only one run."""
     cause = error.__cause__
     if isinstance(cause, OSError):
         return cause.strerror or str(cause)
@@ -419,27 +401,27 @@ def _code(error: BaseException | None) -> int:
     return getattr(error, "sqlite_errorcode", 0)
 
 
-def _words(path: Path, error: sqlite3.Error) -> str:
+def _message(path: Path, error: sqlite3.Error) -> str:
     match _code(error):
         case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
-            return f"the run is no longer in {path}: it was deleted while it went"
+            return f"the run is no longer in {path}: it was deleted while it was running"
         case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY | sqlite3.SQLITE_CONSTRAINT_TRIGGER:
-            return f"the run in {path} has other events than this process has written"
+            return f"the run in {path} has events that this process did not write"
         case _:
             pass
     match _code(error) & 0xFF:
         case sqlite3.SQLITE_FULL:
-            return f"the disk is full: {path} cannot be written until there is room"
+            return f"the disk is full: cannot write {path} until there is free space"
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return (
-                f"{path} is damaged ({error}): move it away to begin a new one; what can be read "
-                f"of it comes out with `sqlite3 {path} .recover`"
+                f"{path} is damaged ({error}): move it away to start a new one; "
+                f"`sqlite3 {path} .recover` recovers what is readable"
             )
         case sqlite3.SQLITE_IOERR:
-            return f"{path} cannot be read or written: {error}"
+            return f"cannot read or write {path}: {error}"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return f"another process has held {path} for more than {BUSY_SECONDS:g} seconds"
+            return f"another process has locked {path} for more than {BUSY_SECONDS:g} seconds"
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            return f"{path} cannot be opened for writing: {error}"
+            return f"cannot open {path} for writing: {error}"
         case _:
             return f"{path}: {error}"

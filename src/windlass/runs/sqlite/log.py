@@ -1,4 +1,4 @@
-"""`SQLiteLog`: runs in one file that outlive the process, for every process of the machine."""
+"""`SQLiteLog`: a run log in one SQLite file, shared by the processes of one machine."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from windlass.runs.health import LogHealth
 from windlass.runs.owned import OwnRuns
 from windlass.runs.persisted_log import StoredLog
 from windlass.runs.records import Order, Retention, RunRecord
-from windlass.runs.sqlite import database, keepers, queries
+from windlass.runs.sqlite import database, process_locks, queries
 from windlass.runs.sqlite.connection import Connection
 from windlass.runs.sqlite.database import (
     Synchronous,
@@ -30,32 +30,30 @@ from windlass.runs.sqlite.database import (
     delete_step,
     empty_journal,
     free_pages,
-    in_words,
     is_broken,
+    readable_errors,
     transaction,
 )
 from windlass.runs.sqlite.writer import Writer
-
-__all__ = ["SQLiteLog"]
 
 log = logging.getLogger("windlass.runs")
 
 T = TypeVar("T")
 READERS = 4
 STEP_RUNS = 100
-"""How many runs one step of an expiry deletes: some milliseconds of the file's one writer."""
+"""How many runs one step of an expiry deletes, which blocks writers for some milliseconds."""
 STEP_PAUSE = 0.01
-"""Seconds between two steps, at least; a step that takes longer is followed by a longer pause."""
+"""The minimum pause between two steps, in seconds. A pause is at least as long as its step."""
 ORDER_SECONDS = 0.2
-"""How often orders from other processes are looked for while runs go."""
+"""How often to check for orders from other processes, while this process has active runs."""
 
 _orders = msgspec.json.Decoder(Order)
 
 
 class SQLiteLog:
-    """Opened by its first use. `synchronous="full"` waits for the disk at every step.
+    """The first use opens the file. `synchronous="full"` syncs every write to disk.
 
-    A `reserve` of so many bytes, in a file beside it, keeps room to store a stop on a full disk.
+    A second file reserves `reserve` bytes, so that a stop can be stored on a full disk.
     """
 
     def __init__(
@@ -78,43 +76,43 @@ class SQLiteLog:
         self._live = self._own.live
         self._orders: asyncio.Task[None] | None = None
         self._process: int | None = None
-        """Which has the file open. Its forks have none of its threads, and do not own its runs."""
-        self._obeyed: set[tuple[int, str]] = set()
+        """The process that has the file open. Its forks do not have its threads or runs."""
+        self._handled: set[tuple[int, str]] = set()
 
     async def open(self) -> None:
-        """The file is opened by its first use."""
+        """Does nothing: the first use opens the file."""
 
     def begin(self, record: RunRecord) -> MemoryLog:
         self._check_process()
         log = StoredLog(
             record.id, self._writer, record=record, clock=self._clock, on_end=self._forget
         )
-        return self._keep(record.id, log)
+        return self._add(record.id, log)
 
     async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
         def take(connection: sqlite3.Connection) -> list[RunRecord]:
             with transaction(connection):
-                ours = [record for record in self._left_open(connection) if wanted(record)]
+                found = [record for record in self._interrupted(connection) if wanted(record)]
                 connection.executemany(
                     "UPDATE runs SET keeper = ? WHERE id = ?",
-                    [(self._writer.keeper, record.id) for record in ours],
+                    [(self._writer.number, record.id) for record in found],
                 )
-            self._own.claimed.update(record.id for record in ours)
-            return ours
+            self._own.claimed.update(record.id for record in found)
+            return found
 
         return await self._write(take)
 
     async def cut_off(self) -> set[str]:
-        """The runs that have not ended, and that no process works on."""
-        return {record.id for record in await self._read(self._left_open)}
+        """Returns the ids of interrupted runs: they have not ended, and no process runs them."""
+        return {record.id for record in await self._read(self._interrupted)}
 
     async def is_interrupted(self, run_id: str) -> bool:
-        keeper = await self._read(partial(queries.keeper_of, run_id=run_id))
-        if keeper is None:
+        writer = await self._read(partial(queries.writer_of, run_id=run_id))
+        if writer is None:
             return False
-        if keeper == self._writer.keeper:
+        if writer == self._writer.number:
             return self._own.is_free(run_id)
-        return not keepers.is_alive(self.path, keeper)
+        return not process_locks.is_alive(self.path, writer)
 
     async def reopen(self, run_id: str) -> MemoryLog:
         try:
@@ -123,18 +121,18 @@ class SQLiteLog:
             self._own.claimed.discard(run_id)
             raise
         log = StoredLog(run_id, self._writer, events, clock=self._clock, on_end=self._forget)
-        return self._keep(run_id, log)
+        return self._add(run_id, log)
 
     async def orders(self, run_id: str) -> Sequence[Order]:
         rows = await self._read(partial(queries.orders_of, run_id=run_id))
-        self._obeyed.update((number, run_id) for number, _ in rows)
+        self._handled.update((number, run_id) for number, _ in rows)
         return [order for _, data in rows if (order := _order_in(run_id, data)) is not None]
 
     async def give_up(self, record: RunRecord, reason: str) -> None:
         after = (await self.status(record.id)).events
         log = StoredLog(record.id, self._writer, after=after, clock=self._clock)
         log.append(RunEnded("error", error=reason))
-        await log.leave()
+        await log.flush_and_close()
 
     async def check(self) -> None:
         await self._write(check_room)
@@ -195,12 +193,12 @@ class SQLiteLog:
                 connection.execute(query, (run_id, msgspec.json.encode(order)))
             return True
 
-        await self.status(run_id)  # without the writer: a run that is not known is the usual error
+        await self.status(run_id)  # reads first: an unknown run must not wait for the writer
         return await self._write(give, vital=order.kind == "stop")
 
     async def delete(self, run_id: str) -> None:
         if (await self.status(run_id)).ended is None:
-            raise RunNotFound(f"the run {run_id!r} has not ended")
+            raise RunNotFound(f"run {run_id!r} has not ended")
         await self._delete(partial(queries.ended_run, run_id=run_id), repeat=False)
 
     async def expire(self, retention: Retention) -> int:
@@ -213,15 +211,15 @@ class SQLiteLog:
         )
 
     async def aclose(self) -> None:
-        """Writes what is to be written and lets go of the file. Runs that still go are left open.
+        """Writes all pending events and closes the file. Active runs stay open in the file.
 
-        What cannot be written is told to the readers of its run.
+        If a run's events cannot be written, its readers receive the error.
         """
         if self._process != os.getpid():
             return
         if self._orders is not None:
             self._orders.cancel()
-        left = [log.leave() for log in self._live.values()]
+        left = [log.flush_and_close() for log in self._live.values()]
         await asyncio.gather(*left, return_exceptions=True)
         await asyncio.wrap_future(self._writer.close())
         self._own.clear()
@@ -237,72 +235,73 @@ class SQLiteLog:
     async def _delete(
         self, choose: Callable[[sqlite3.Connection], Sequence[str]], *, repeat: bool
     ) -> int:
-        """Deletes the runs that `choose` returns, or with `repeat` until it returns none; how many.
+        """Deletes the runs that `choose` returns, with `repeat` until it returns none.
 
-        Wholly: neither the file nor its journal holds anything of them afterwards. In short steps,
-        with pauses in which other writers get their turn, also those of other processes.
+        Returns the number of runs. Afterwards neither the file nor its journal has any of their
+        data. Deletes in short steps, with pauses for the writers of all processes.
         """
         loop = asyncio.get_running_loop()
         free_before = await self._read(free_pages)
         count = 0
         while True:
-            begun = loop.time()
+            started = loop.time()
             step = await self._write(partial(delete_step, choose=choose, free_before=free_before))
             count += step.runs
             if not step.achieved or not (repeat or step.left):
                 break
-            await asyncio.sleep(max(STEP_PAUSE, loop.time() - begun))
+            await asyncio.sleep(max(STEP_PAUSE, loop.time() - started))
         end = loop.time() + database.BUSY_SECONDS
         while not await self._write(empty_journal):
             if loop.time() > end:
                 raise StorageError(
-                    f"deleted, but {self.path}-wal still holds it, since another process reads: "
-                    "it goes with the next deletion"
+                    f"deleted, but {self.path}-wal still has the data, since another process is "
+                    "reading: the next deletion removes it"
                 )
             await asyncio.sleep(STEP_PAUSE)
         return count
 
-    def _left_open(self, connection: sqlite3.Connection) -> Sequence[RunRecord]:
+    def _interrupted(self, connection: sqlite3.Connection) -> Sequence[RunRecord]:
         found = queries.open_runs(connection)
-        ours = self._writer.keeper
-        held = {keeper for _, keeper in found} - {ours}
-        gone = {keeper for keeper in held if not keepers.is_alive(self.path, keeper)}
+        own = self._writer.number
+        others = {writer for _, writer in found} - {own}
+        exited = {writer for writer in others if not process_locks.is_alive(self.path, writer)}
         return [
             record
-            for record, keeper in found
-            # A run of ours that nothing works on has lost its log on the way, as on a full disk.
-            if keeper in gone or (keeper == ours and self._own.is_free(record.id))
+            for record, writer in found
+            # A run of this process without a task is one whose log failed, as on a full disk.
+            if writer in exited or (writer == own and self._own.is_free(record.id))
         ]
 
-    def _keep(self, run_id: str, log: StoredLog) -> StoredLog:
-        self._own.keep(run_id, log)
+    def _add(self, run_id: str, log: StoredLog) -> StoredLog:
+        self._own.add(run_id, log)
         if self._orders is None or self._orders.done():
-            self._orders = asyncio.create_task(self._look_for_orders())
+            self._orders = asyncio.create_task(self._poll_orders())
         return log
 
     def _forget(self, run_id: str) -> None:
-        self._own.let_go(run_id)
+        self._own.remove(run_id)
 
-    async def _look_for_orders(self) -> None:
-        """While runs go here: what other processes ask of them."""
+    async def _poll_orders(self) -> None:
+        """Handles orders from other processes while this process has active runs."""
         while self._live:
             await asyncio.sleep(ORDER_SECONDS)
             try:
-                await self._obey_orders()
+                await self._handle_orders()
             except StorageError:
-                pass  # whoever writes will hear of it
+                pass  # the next write reports it
             except Exception:
-                log.exception("An order was not obeyed")
+                log.exception("Cannot handle order")
 
-    async def _obey_orders(self) -> None:
-        """Each once. They stay until their run has ended: what came of them may not be kept yet."""
+    async def _handle_orders(self) -> None:
+        """Passes each order to its run once. Orders stay until their run has ended, since their
+        effect may not be stored yet."""
         rows = await self._read(queries.orders)
-        self._obeyed &= {(number, run_id) for number, run_id, _, _ in rows}
+        self._handled &= {(number, run_id) for number, run_id, _, _ in rows}
         for number, run_id, data, _ in rows:
             run = self._live.get(run_id)
-            if run is None or run.on_order is None or (number, run_id) in self._obeyed:
+            if run is None or run.on_order is None or (number, run_id) in self._handled:
                 continue
-            self._obeyed.add((number, run_id))
+            self._handled.add((number, run_id))
             if (order := _order_in(run_id, data)) is not None:
                 run.on_order(order)
         if done := [(number, run_id) for number, run_id, _, ended in rows if ended]:
@@ -323,7 +322,7 @@ class SQLiteLog:
         self._process = self._process or os.getpid()
         if self._process != os.getpid():
             raise StorageError(
-                f"{self.path} was opened before this process was forked: make a new client here"
+                f"{self.path} was opened before this process was forked: create a new client here"
             )
 
     def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -334,10 +333,10 @@ class SQLiteLog:
         with connection:
             opened = connection.get(partial(connect, self.path, self._synchronous))
             try:
-                with in_words(self.path):
+                with readable_errors(self.path):
                     return work(opened)
             except StorageError as error:
-                if is_broken(error.__cause__):  # the next one may find the file whole
+                if is_broken(error.__cause__):  # a new connection may work
                     connection.close()
                 raise
 
@@ -346,5 +345,5 @@ def _order_in(run_id: str, data: bytes) -> Order | None:
     try:
         return _orders.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
-        log.warning("An order cannot be read: %s", error, extra={"run_id": run_id})
+        log.warning("Cannot read order: %s", error, extra={"run_id": run_id})
         return None

@@ -1,4 +1,4 @@
-"""What is asked of the file: the events of a run, and what is known of runs."""
+"""The queries of the SQLite run log."""
 
 import math
 import sqlite3
@@ -13,36 +13,20 @@ from windlass.runs.event_log import PAGE_BYTES, PAGE_EVENTS
 from windlass.runs.persisted_log import Damaged
 from windlass.runs.records import DAMAGED, Retention, RunRecord
 
-__all__ = [
-    "Cutoff",
-    "ended_run",
-    "events_after",
-    "expiry_cutoff",
-    "has_deleted",
-    "keeper_of",
-    "open_runs",
-    "orders",
-    "orders_of",
-    "page_after",
-    "record_of",
-    "records",
-    "runs_to_expire",
-]
-
 Cutoff = tuple[int, float]
-"""Runs that are no longer kept: up to this number in the order of ends, and ended before a time."""
+"""Which runs expire: those up to an end number, and those that ended before a time."""
 
 _RECORD = """
     id, model, created, owner, chat, title, origin, ended, reason, error, events, size, number
 """
 _STATE = "ended IS NOT NULL, events"
-"""Without the rest of the record: a follower of a run asks again and again."""
+"""Only what a follower needs, since it queries often."""
 _BATCHES = """
     SELECT data FROM batches WHERE run_id = :run AND last > :after AND first >= (
         SELECT ifnull(max(first), 0) FROM batches WHERE run_id = :run AND first <= :after + 1
     ) ORDER BY first
 """
-"""Goes straight to the number: whoever follows a log looks for its end again and again."""
+"""Uses the index to find the number, since a follower queries often."""
 _events = msgspec.json.Decoder(list[RunEvent])
 _origin = msgspec.json.Decoder(dict[str, Any])
 
@@ -50,9 +34,9 @@ _origin = msgspec.json.Decoder(dict[str, Any])
 def events_after(
     connection: sqlite3.Connection, run_id: str, after: int, limit: int | None
 ) -> tuple[list[RunEvent], bool]:
-    """The events after that number, and whether the run has ended: then nothing else comes.
+    """Returns the events after a number, and whether the run has ended.
 
-    Raises `RunNotFound`, and `Damaged` for events that cannot be understood.
+    Raises `RunNotFound`, and `Damaged` for unreadable events.
     """
     return _events_after(connection, run_id, after, limit, None)
 
@@ -60,7 +44,7 @@ def events_after(
 def page_after(
     connection: sqlite3.Connection, run_id: str, after: int
 ) -> tuple[list[RunEvent], bool]:
-    """The same for a follower: one page, which ends with a batch."""
+    """Returns one page of events for a follower, in whole batches."""
     return _events_after(connection, run_id, after, PAGE_EVENTS, PAGE_BYTES)
 
 
@@ -71,14 +55,14 @@ def _events_after(
     max_events: int | None,
     max_bytes: int | None,
 ) -> tuple[list[RunEvent], bool]:
-    # Before the events are: what has ended by now has all of them.
+    # Read before the events: if the run has ended by now, the events are complete.
     ended, last = _row_of(connection, run_id, _STATE)
     events: list[RunEvent] = []
     size = 0
     rows = connection.execute(_BATCHES, {"run": run_id, "after": after})
     for (data,) in rows:
         some = _decoded(run_id, data)
-        if not events:  # only the first batch may begin before
+        if not events:  # only the first batch may start before that number
             some = [event for event in some if event.seq > after]
         events += some
         size += len(data)
@@ -88,8 +72,8 @@ def _events_after(
             break
     rows.close()
     if ended and not events and after < last:
-        _row_of(connection, run_id, _STATE)  # it may have been deleted meanwhile
-        raise Damaged(f"the run {run_id!r} cannot be read, it is damaged: events are missing")
+        _row_of(connection, run_id, _STATE)  # the run may have been deleted meanwhile
+        raise Damaged(f"run {run_id!r} is damaged: events are missing")
     return events, bool(ended)
 
 
@@ -107,7 +91,7 @@ def records(
     before: RunRecord | None,
     limit: int | None,
 ) -> Sequence[RunRecord]:
-    """The chosen runs, newest first."""
+    """Returns the matching runs, newest first."""
     conditions, values = ["TRUE"], list[Any]()
     number = None if before is None else before.number
     for condition, value in (("owner = ?", owner), ("chat = ?", chat), ("number < ?", number)):
@@ -115,7 +99,7 @@ def records(
             conditions.append(condition)
             values.append(value)
     if chat:
-        conditions.append("chat <> ''")  # without it SQLite cannot use the index, which is partial
+        conditions.append("chat <> ''")  # needed for the partial index
     if open is not None:
         conditions.append("ended IS NULL" if open else "ended IS NOT NULL")
     query = (
@@ -127,7 +111,7 @@ def records(
 
 
 def _index(owner: str | None, chat: str | None, open: bool | None) -> str:
-    """The index that leads to the fewest runs: SQLite does not know how few are open."""
+    """Returns the most selective index: SQLite does not know that few runs are open."""
     if open:
         return "runs_open"
     if chat:
@@ -136,7 +120,7 @@ def _index(owner: str | None, chat: str | None, open: bool | None) -> str:
 
 
 def open_runs(connection: sqlite3.Connection) -> list[tuple[RunRecord, int]]:
-    """The runs that have not ended, oldest first, each with the number of its keeper."""
+    """Returns the open runs, oldest first, each with the number of its writer."""
     query = (
         f"SELECT {_RECORD}, keeper FROM runs INDEXED BY runs_open"
         " WHERE ended IS NULL ORDER BY number"
@@ -160,9 +144,9 @@ _BEFORE = f"SELECT id {_ENDED} AND end_number <= ? ORDER BY end_number LIMIT ?"
 def expiry_cutoff(
     connection: sqlite3.Connection, retention: Retention, now: float
 ) -> Cutoff | None:
-    """Which runs expire; None if every run is kept.
+    """Returns which runs expire; None if all runs stay.
 
-    Numbers and sizes count in the order of the runs' ends, which does not depend on the clock.
+    Counts runs and sizes in the order of their ends, which does not depend on the clock.
     """
     limits = ((_TOO_MANY, retention.max_runs), (_TOO_LARGE, retention.max_bytes))
     found = [
@@ -179,7 +163,7 @@ def expiry_cutoff(
 def runs_to_expire(
     connection: sqlite3.Connection, cutoff: Cutoff | None, max_runs: int
 ) -> Sequence[str]:
-    """Some expired runs, the oldest first; none while batches of deleted runs are left."""
+    """Returns some expired runs, oldest first; none while batches of deleted runs are left."""
     if cutoff is None or has_deleted(connection):
         return ()
     return _expired(connection, cutoff, max_runs)
@@ -193,24 +177,24 @@ def _expired(connection: sqlite3.Connection, cutoff: Cutoff, max_runs: int) -> S
 
 
 def has_deleted(connection: sqlite3.Connection) -> bool:
-    """Whether a deletion was interrupted: some batches of deleted runs are still there."""
+    """Whether a deletion was interrupted, so that batches of deleted runs are left."""
     return connection.execute("SELECT 1 FROM deleted LIMIT 1").fetchone() is not None
 
 
 def ended_run(connection: sqlite3.Connection, run_id: str) -> Sequence[str]:
-    """The run's id if it is there and has ended."""
+    """Returns the run's id if the run exists and has ended."""
     query = "SELECT id FROM runs WHERE id = ? AND ended IS NOT NULL"
     return [found for (found,) in connection.execute(query, (run_id,))]
 
 
-def keeper_of(connection: sqlite3.Connection, run_id: str) -> int | None:
-    """The number of the process that has the run; None if it has ended. Raises `RunNotFound`."""
-    ended, keeper = _row_of(connection, run_id, "ended IS NOT NULL, keeper")
-    return None if ended else keeper
+def writer_of(connection: sqlite3.Connection, run_id: str) -> int | None:
+    """Returns the number of the run's writer; None if it has ended. Raises `RunNotFound`."""
+    ended, writer = _row_of(connection, run_id, "ended IS NOT NULL, keeper")
+    return None if ended else writer
 
 
 def orders(connection: sqlite3.Connection) -> list[tuple[int, str, bytes, bool]]:
-    """What was asked of runs, in that order: number, run, order, and whether the run has ended."""
+    """Returns all orders: number, run id, order, and whether the run has ended."""
     query = (
         "SELECT orders.id, run_id, data, ended IS NOT NULL FROM orders"
         " JOIN runs ON runs.id = run_id ORDER BY orders.id"
@@ -219,7 +203,7 @@ def orders(connection: sqlite3.Connection) -> list[tuple[int, str, bytes, bool]]
 
 
 def orders_of(connection: sqlite3.Connection, run_id: str) -> list[tuple[int, bytes]]:
-    """What was asked of one run: number and order, oldest first."""
+    """Returns the orders of one run, oldest first: number and order."""
     query = "SELECT id, data FROM orders WHERE run_id = ? ORDER BY id"
     return connection.execute(query, (run_id,)).fetchall()
 
@@ -227,7 +211,7 @@ def orders_of(connection: sqlite3.Connection, run_id: str) -> list[tuple[int, by
 def _row_of(connection: sqlite3.Connection, run_id: str, columns: str) -> Sequence[Any]:
     row = connection.execute(f"SELECT {columns} FROM runs WHERE id = ?", (run_id,)).fetchone()
     if row is None:
-        raise RunNotFound(f"no run {run_id!r} is known here")
+        raise RunNotFound(f"run {run_id!r} not found")
     return row
 
 
@@ -235,11 +219,11 @@ def _decoded(run_id: str, data: bytes) -> list[RunEvent]:
     try:
         return _events.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
-        raise Damaged(f"the run {run_id!r} cannot be read, it is damaged: {error}") from error
+        raise Damaged(f"run {run_id!r} is damaged: {error}") from error
 
 
 def _origin_of(data: bytes) -> dict[str, Any]:
-    """A damaged one is no reason to hide the run, and still less to hide the others."""
+    """Decodes the origin. A damaged one must not hide the run or others."""
     try:
         return _origin.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):

@@ -1,4 +1,4 @@
-"""The one thread that writes to the file; what has piled up while it wrote goes in together."""
+"""The thread that writes to the SQLite file. It writes all waiting batches together."""
 
 import asyncio
 import contextlib
@@ -17,31 +17,29 @@ from windlass.errors import StorageError
 from windlass.runs.encoding import encode_in_steps
 from windlass.runs.health import LogHealth
 from windlass.runs.persisted_log import Batch, NotWritable, TakenOver
-from windlass.runs.sqlite import keepers
+from windlass.runs.sqlite import process_locks
 from windlass.runs.sqlite.connection import Connection
 from windlass.runs.sqlite.database import (
     Synchronous,
     connect,
     fence,
     file_failure,
-    in_words,
     is_broken,
     is_busy,
     is_full,
     is_taken_over,
+    readable_errors,
     transaction,
 )
 from windlass.runs.sqlite.reserve import Reserve
 
-__all__ = ["Writer"]
-
 T = TypeVar("T")
-MOST_BATCHES = 1_000
-"""In one statement: SQLite takes some 32,000 values."""
+MAX_BATCHES = 1_000
+"""The maximum number of batches in one statement: SQLite takes about 32,000 values."""
 
 
 class Call(Struct):
-    """Anything else that is done with the file."""
+    """A function to call with the connection."""
 
     work: Callable[[sqlite3.Connection], Any]
     future: "Future[Any]"
@@ -50,14 +48,14 @@ class Call(Struct):
 
 
 Job: TypeAlias = Batch | Call | None
-"""None is the last."""
+"""None is the last job."""
 Outcome: TypeAlias = tuple[Batch, StorageError | None]
 
 
 class Writer:
-    """Begins with the first thing to write. `close` writes what is there, and ends it.
+    """Starts its thread with the first job. `close` writes all waiting jobs and ends the thread.
 
-    Every failure reaches its caller, and the thread goes on with the next job.
+    Every failure is reported to its caller, and the thread continues with the next job.
     """
 
     def __init__(
@@ -74,31 +72,32 @@ class Writer:
         self._connection = Connection(path)
         self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._over: Future[None] | None = None
-        """The end of the thread that writes, if there is one."""
+        """Done when the thread ends; None without a thread."""
         self._closing: Future[None] | None = None
-        """The end of the thread before it, which may still write."""
+        """Done when the previous thread ends, which may still be writing."""
         self._mutex = threading.Lock()
         self._broken = False
-        """Whether the connection is to be made anew."""
-        self.keeper = 0
-        """This writer's number in the file, once it has begun."""
+        """Whether the connection must be opened again."""
+        self.number = 0
+        """This writer's number in the table `keepers`, once it is open."""
 
     def put(self, batch: Batch) -> None:
         self._give(batch)
 
     def call(self, work: Callable[[sqlite3.Connection], T], *, vital: bool = False) -> "Future[T]":
-        """Does something else with the file, in its turn. The future raises `StorageError`.
+        """Calls `work` with the connection, after the waiting jobs. The future raises
+        `StorageError`.
 
-        What is `vital` may use the reserve of a full disk.
+        A `vital` call may use the reserve of a full disk.
         """
         future: Future[T] = Future()
         self._give(Call(work, future, vital))
         return future
 
     def close(self) -> "Future[None]":
-        """Lets go of the file when all is written, which the future says.
+        """Closes the file after all jobs. The future is done when the file is closed.
 
-        Not by a thread of an executor: there are none any more when a program ends.
+        This does not use an executor, whose threads are gone when a program exits.
         """
         with self._mutex:
             over, self._over = self._over, None
@@ -116,7 +115,7 @@ class Writer:
             self._jobs.put(job)
             if self._over is None:
                 self._over = Future()
-                self._over.set_running_or_notify_cancel()  # who waits for it cannot cancel it
+                self._over.set_running_or_notify_cancel()  # so that a waiter cannot cancel it
                 threading.Thread(
                     target=self._work,
                     args=(self._jobs, self._over, self._closing),
@@ -143,9 +142,9 @@ class Writer:
                     self._work_on(jobs)
             with self._connection:
                 self._connection.close()
-                if self.keeper:
-                    keepers.release(self._path, self.keeper)
-                    self.keeper = 0
+                if self.number:
+                    process_locks.release(self._path, self.number)
+                    self.number = 0
         finally:
             end.set_result(None)
 
@@ -153,7 +152,7 @@ class Writer:
         self._broken = False
         try:
             connection = self._connection.get(self._open)
-        except Exception as error:  # noqa: BLE001 - it is that of every caller
+        except Exception as error:  # noqa: BLE001 - every caller receives it
             self.health.failed(file_failure(error) or str(error))
             known = isinstance(error, StorageError)
             _refuse(jobs, error if known else StorageError(f"{self._path}: {error!r}"))
@@ -163,19 +162,22 @@ class Writer:
             self._connection.close()
 
     def _open(self) -> sqlite3.Connection:
-        """Raises `StorageError`. A later connection of this writer has the same keeper."""
+        """Opens a connection. All connections of this writer use the same number.
+
+        Raises `StorageError`.
+        """
         connection = connect(self._path, self._synchronous)
         try:
-            with in_words(self._path):
-                if self.keeper:
+            with readable_errors(self._path):
+                if self.number:
                     query = "INSERT OR IGNORE INTO keepers (id, started) VALUES (?, ?)"
-                    connection.execute(query, (self.keeper, time.time()))
+                    connection.execute(query, (self.number, time.time()))
                 else:
                     query = "INSERT INTO keepers (started) VALUES (?)"
-                    keeper = connection.execute(query, (time.time(),)).lastrowid or 0
-                    keepers.hold(self._path, keeper)
-                    self.keeper = keeper
-                fence(connection, self.keeper)
+                    number = connection.execute(query, (time.time(),)).lastrowid or 0
+                    process_locks.hold(self._path, number)
+                    self.number = number
+                fence(connection, self.number)
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
@@ -200,7 +202,7 @@ class Writer:
             return
         try:
             result = self._called(connection, call)
-        except Exception as error:  # noqa: BLE001 - it is the caller's
+        except Exception as error:  # noqa: BLE001 - the caller receives it
             self._note(connection, error)
             call.future.set_exception(error)
         else:
@@ -208,58 +210,58 @@ class Writer:
 
     def _called(self, connection: sqlite3.Connection, call: Call) -> Any:
         try:
-            with in_words(self._path):
+            with readable_errors(self._path):
                 return call.work(connection)
         except StorageError as error:
             if not (call.vital and is_full(error.__cause__) and self.reserve.release()):
                 raise
-        with in_words(self._path):
+        with readable_errors(self._path):
             return call.work(connection)
 
     def _write(self, connection: sqlite3.Connection, batches: Sequence[Batch]) -> None:
-        for start in range(0, len(batches), MOST_BATCHES):
-            some = batches[start : start + MOST_BATCHES]
+        for start in range(0, len(batches), MAX_BATCHES):
+            some = batches[start : start + MAX_BATCHES]
             failure = self._try(connection, some)
             if failure is not None and len(some) > 1 and not is_busy(failure.__cause__):
-                # One that cannot be written, as of a run that was deleted, is no other's trouble.
-                _tell([(batch, self._try(connection, [batch])) for batch in some])
+                # Write each alone: one bad batch, as of a deleted run, must not affect the others.
+                _report([(batch, self._try(connection, [batch])) for batch in some])
             else:
-                _tell([(batch, failure) for batch in some])
+                _report([(batch, failure) for batch in some])
 
     def _note(self, connection: sqlite3.Connection, failure: Exception) -> None:
-        """Before anyone hears of a failure: what it means for the next writes."""
+        """Updates the health and the connection's state, before the failure is reported."""
         if (cause := file_failure(failure)) is not None:
             self.health.failed(cause)
         self._broken |= is_broken(failure.__cause__) or connection.in_transaction
 
     def _try(self, connection: sqlite3.Connection, some: Sequence[Batch]) -> StorageError | None:
         try:
-            with in_words(self._path):
+            with readable_errors(self._path):
                 if any(batch.record is not None for batch in some):
                     with transaction(connection):
-                        _insert_runs(connection, some, self.keeper)
+                        _insert_runs(connection, some, self.number)
                         _insert(connection, some)
                 else:
-                    _insert(connection, some)  # a statement is a transaction of its own
-        except Exception as error:  # noqa: BLE001 - the thread lives on for the other runs
+                    _insert(connection, some)  # one statement is one transaction
+        except Exception as error:  # noqa: BLE001 - the thread must continue for the other runs
             self._note(connection, error)
             if is_taken_over(error.__cause__):
-                return TakenOver(f"another process has taken the run {some[0].run_id} over")
+                return TakenOver(f"another process has taken over run {some[0].run_id}")
             if isinstance(error, StorageError) and file_failure(error) is not None:
                 return error
             return NotWritable(str(error))
         return None
 
 
-def _insert_runs(connection: sqlite3.Connection, some: Sequence[Batch], keeper: int) -> None:
-    """In a transaction: no other process numbers a run at the same time."""
+def _insert_runs(connection: sqlite3.Connection, some: Sequence[Batch], writer: int) -> None:
+    """Inserts new runs. In a transaction, so that no other process assigns the same numbers."""
     records = [batch.record for batch in some if batch.record is not None]
     places = ",".join(["(?,?,?,?,?,?,?,?,?)"] * len(records))
     [last] = connection.execute("SELECT ifnull(max(number), 0) FROM runs").fetchone()
     values: list[object] = []
     for number, record in enumerate(records, last + 1):
         values += (number, record.id, record.model, record.created, record.owner, record.chat)
-        values += (_whole(record.title), encode_in_steps(record.origin), keeper)
+        values += (_valid_utf8(record.title), encode_in_steps(record.origin), writer)
     connection.execute(
         "INSERT INTO runs (number, id, model, created, owner, chat, title, origin, keeper)"
         f" VALUES {places}",
@@ -268,12 +270,12 @@ def _insert_runs(connection: sqlite3.Connection, some: Sequence[Batch], keeper: 
 
 
 def _insert(connection: sqlite3.Connection, some: Sequence[Batch]) -> None:
-    """One statement for all: each that runs gives up the interpreter and must get it back."""
+    """Inserts all batches in one statement, since each statement releases and takes the GIL."""
     places = ",".join(["(?,?,?,?,?,?,?)"] * len(some))
     values: list[object] = []
     for batch in some:
         first, last = batch.events[0].seq, batch.events[-1].seq
-        error = None if batch.error is None else _whole(batch.error)
+        error = None if batch.error is None else _valid_utf8(batch.error)
         values += (batch.run_id, first, last, batch.data, batch.ended, batch.reason, error)
     connection.execute(
         f"INSERT INTO batches (run_id, first, last, data, ended, reason, error) VALUES {places}",
@@ -281,34 +283,34 @@ def _insert(connection: sqlite3.Connection, some: Sequence[Batch]) -> None:
     )
 
 
-def _whole(text: str) -> str:
-    """The text without halves of characters, which SQLite does not take."""
+def _valid_utf8(text: str) -> str:
+    """Replaces lone surrogates, which SQLite rejects."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _refuse(jobs: Sequence[Job], error: StorageError) -> None:
-    _tell([(job, error) for job in jobs if isinstance(job, Batch)])
+    _report([(job, error) for job in jobs if isinstance(job, Batch)])
     for job in jobs:
         if isinstance(job, Call) and job.future.set_running_or_notify_cancel():
             job.future.set_exception(error)
 
 
-def _tell(outcomes: Sequence[Outcome]) -> None:
-    """Wakes each event loop once, however many of its runs are written."""
+def _report(outcomes: Sequence[Outcome]) -> None:
+    """Reports outcomes to the runs. Wakes each event loop only once."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Outcome]] = {}
     for outcome in outcomes:
         by_loop.setdefault(outcome[0].loop, []).append(outcome)
-    for loop, theirs in by_loop.items():
-        # A loop that has ended has no readers any more.
+    for loop, in_loop in by_loop.items():
+        # A closed loop raises, and has no readers.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_hear, loop, theirs)
+            loop.call_soon_threadsafe(_call_back, loop, in_loop)
 
 
-def _hear(loop: asyncio.AbstractEventLoop, outcomes: Sequence[Outcome]) -> None:
-    """In this one call, so that a later commit's outcomes cannot be told before these."""
+def _call_back(loop: asyncio.AbstractEventLoop, outcomes: Sequence[Outcome]) -> None:
+    """Reports all outcomes in one call, so that those of a later commit cannot come before."""
     for batch, failure in outcomes:
         try:
-            batch.told(batch, failure)
-        except Exception as error:  # noqa: BLE001 - what a run's listeners do is no other's trouble
-            said = f"a listener of the run {batch.run_id} failed"
-            loop.call_exception_handler({"message": said, "exception": error})
+            batch.on_done(batch, failure)
+        except Exception as error:  # noqa: BLE001 - one run's listener must not affect other runs
+            message = f"a listener of run {batch.run_id} failed"
+            loop.call_exception_handler({"message": message, "exception": error})

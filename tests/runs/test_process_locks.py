@@ -12,7 +12,7 @@ from tests.runs.sample_runs import STARTED, begin, kept
 from windlass.errors import StorageError
 from windlass.events import RunEnded, Status
 from windlass.runs.persisted_log import TakenOver
-from windlass.runs.sqlite import SQLiteLog, keepers
+from windlass.runs.sqlite import SQLiteLog, process_locks
 
 
 async def claimed_elsewhere(path: Path) -> str:
@@ -61,14 +61,14 @@ async def test_a_process_that_has_lost_a_run_writes_nothing_to_it(
     await kept(ours, STARTED)
     other = SQLiteLog(path)
     with monkeypatch.context() as patched:
-        patched.setattr(keepers, "is_alive", lambda *_: False)  # as if its lock was lost
+        patched.setattr(process_locks, "is_alive", lambda *_: False)  # as if its lock was lost
         [record] = await other.claim(lambda record: record.id == "run_1")
     resumed = await other.reopen(record.id)
 
     # Nothing has been written by the new owner yet: the numbers alone would not tell.
     lost.append(Status("lost"))
     ours.append(Status("ours"))
-    with pytest.raises(TakenOver, match="another process has taken the run run_1 over"):
+    with pytest.raises(TakenOver, match="another process has taken over run run_1"):
         await kept(lost)
     await kept(ours, RunEnded("answer"))
     await kept(resumed, Status("resumed"), RunEnded("answer"))
@@ -89,7 +89,7 @@ async def test_a_process_that_has_lost_a_run_cannot_end_it(
     await kept(run, STARTED)
     other = SQLiteLog(path)
     with monkeypatch.context() as patched:
-        patched.setattr(keepers, "is_alive", lambda *_: False)
+        patched.setattr(process_locks, "is_alive", lambda *_: False)
         [record] = await other.claim()
     with pytest.raises(StorageError):
         await kept(run, RunEnded("answer"))

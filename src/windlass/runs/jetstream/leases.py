@@ -1,6 +1,6 @@
-"""Which processes live: each says so again and again, and answers when it is asked.
+"""Detects exited processes: each process renews a lease and answers pings while it is alive.
 
-A lease alone proves nothing: where JetStream was away for longer than one lasts, nobody has one.
+A missing lease alone proves nothing: if JetStream was down for longer than a lease, all are gone.
 """
 
 import asyncio
@@ -11,42 +11,40 @@ from windlass.errors import StorageError
 from windlass.messaging.connection import Connection, Msg, NatsError
 from windlass.runs.jetstream.streams import Streams
 
-__all__ = ["Keepers"]
-
 SUBJECT = "windlass.v1.keeper"
-ASK_SECONDS = 0.5
+PING_SECONDS = 0.5
 GRACE_SECONDS = 2.0
-"""How long one whose lease is over may be unreachable, as while its connection comes back."""
+"""How long a process without a lease may be unreachable, as while it reconnects."""
 
 
-class Keepers:
-    """`name` is that of this process."""
+class ProcessLeases:
+    """The leases of all processes. `name` is the name of this process."""
 
     def __init__(self, streams: Streams, name: str, lease: float) -> None:
         self._streams, self._name, self._lease = streams, name, lease
         self._task: asyncio.Task[None] | None = None
-        self._hush: Callable[[], None] | None = None
+        self._unsubscribe: Callable[[], None] | None = None
 
     async def join(self) -> None:
-        """Says from now on that this process lives."""
+        """Starts renewing this process's lease and answering pings."""
         connection = await self._streams.connection()
-        self._hush = await connection.subscribe(f"{SUBJECT}.{self._name}", _answer)
+        self._unsubscribe = await connection.subscribe(f"{SUBJECT}.{self._name}", _answer)
         await self._streams.leases.put(self._name, b"")
-        self._task = asyncio.create_task(self._keep())
+        self._task = asyncio.create_task(self._renew())
 
     async def leave(self) -> None:
-        """Says that it lives no more."""
+        """Drops this process's lease and stops answering pings."""
         self.close()
         await self._streams.leases.drop(self._name)
 
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        if self._hush is not None:
-            self._hush()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
 
-    async def gone(self, names: Collection[str]) -> set[str]:
-        """Those who have no lease, and do not answer either."""
+    async def exited(self, names: Collection[str]) -> set[str]:
+        """Returns the processes that have no lease and do not answer pings."""
         leases = await self._streams.leases.all()
         missing = {name for name in names if name not in leases}
         connection = await self._streams.connection()
@@ -54,17 +52,17 @@ class Keepers:
         end = loop.time() + GRACE_SECONDS
         while missing:
             known = connection.reconnects
-            asked = list(missing)
-            answers = await asyncio.gather(*(_lives(connection, name) for name in asked))
-            missing -= {name for name, lives in zip(asked, answers, strict=True) if lives}
-            if connection.reconnects != known:  # we were away ourselves
+            pinged = list(missing)
+            answers = await asyncio.gather(*(_is_alive(connection, name) for name in pinged))
+            missing -= {name for name, alive in zip(pinged, answers, strict=True) if alive}
+            if connection.reconnects != known:  # this process was disconnected itself
                 end = loop.time() + GRACE_SECONDS
             elif loop.time() >= end:
                 break
-            await asyncio.sleep(ASK_SECONDS)
+            await asyncio.sleep(PING_SECONDS)
         return missing
 
-    async def _keep(self) -> None:
+    async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._lease / 3)
             with contextlib.suppress(StorageError):
@@ -76,9 +74,9 @@ async def _answer(message: Msg) -> None:
         await message.respond(b"")
 
 
-async def _lives(connection: Connection, name: str) -> bool:
+async def _is_alive(connection: Connection, name: str) -> bool:
     try:
-        await connection.request(f"{SUBJECT}.{name}", b"", ASK_SECONDS)
+        await connection.request(f"{SUBJECT}.{name}", b"", PING_SECONDS)
     except (NatsError, TimeoutError):
         return False
     return True
