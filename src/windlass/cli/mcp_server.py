@@ -18,8 +18,7 @@ from windlass.events import RunEvent, ToolRunProgress
 from windlass.gateway.config.checks import is_loopback
 from windlass.gateway.config.values import KeyConfig
 from windlass.gateway.http.keys import KeyRing, presented_key
-from windlass.loop.executor import ToolExecutor, ToolJob
-from windlass.loop.outside import outside_a_run, yes_to
+from windlass.loop.executor import ToolExecutor, ToolJob, outside_a_run, yes_to
 from windlass.loop.policy import Policy
 from windlass.tool import Tool
 from windlass.toolsets.mcp.serving.server import ProgressRelay

@@ -21,10 +21,6 @@ from windlass.content import FunctionCall
 from windlass.errors import InvalidArguments, StorageError, ToolError
 from windlass.events import RunEvent, ToolRunProgress, ToolRunStarted
 from windlass.jsontext import LARGE, by_size, compact_json, is_larger
-from windlass.loop.approval import Approval, Approvals
-from windlass.jsontext import compact_json
-from windlass.jsontext.large import is_larger
-from windlass.jsontext.offload import LARGE, by_size
 from windlass.loop.approval import Approval, ApprovalHook, Approvals
 from windlass.loop.cache import ResultCache
 from windlass.loop.dependencies import Dependencies

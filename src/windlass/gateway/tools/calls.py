@@ -16,10 +16,6 @@ from windlass.gateway.http.context import ClientGone
 from windlass.gateway.http.errors import SHUTTING_DOWN, Refused
 from windlass.gateway.observe.metrics import Metrics
 from windlass.jsontext import compact_json, encode_json
-from windlass.loop.executor import ToolExecutor
-from windlass.loop.outside import outside_a_run, yes_to
-from windlass.gateway.tools.call_summary import CallSummary, cut_arguments, cut_response
-from windlass.jsontext import compact_json
 from windlass.loop.executor import ToolExecutor, outside_a_run, yes_to
 from windlass.loop.policy import Policy
 from windlass.loop.round import answers_to
