@@ -49,7 +49,7 @@ def test_no_arguments_at_all_are_an_empty_object(text: str):
 
 
 @pytest.mark.parametrize("tool", [as_tools([samples.plain])[0], declared({"type": "object"})])
-def test_broken_json_is_refused_and_its_place_is_told(tool: Tool):
+def test_invalid_json_is_refused_with_its_position(tool: Tool):
     with pytest.raises(InvalidArguments, match=r"not valid JSON: .* at line 1 column 9"):
         tool.validate('{"a": 1,, }')
 
@@ -132,7 +132,7 @@ def test_names_of_members_work_inside_classes():
     assert (user.color, user.only) == (samples.Color.RED, samples.Color.RED)
 
 
-def test_a_literal_of_members_takes_only_those():
+def test_a_literal_of_enum_members_accepts_only_those():
     assert validated(samples.member_literals, a="r", b=1)["b"] is samples.Level.LOW
     assert validated(samples.member_literals, a="RED", b="none")["b"] == "none"
     assert refusal(samples.member_literals, a="b") == "a: expected 'r', got 'b'"
@@ -264,7 +264,7 @@ def test_each_problem_is_a_line_with_its_field(function: Any, arguments: dict[st
     )
 
 
-def test_every_problem_is_told_at_once():
+def test_all_problems_are_reported_at_once():
     def f(city: str, unit: Literal["c", "f"] = "c"): ...
 
     assert refusal(f, unit="kelvin", colour=1).splitlines() == [
@@ -282,7 +282,7 @@ def test_alternatives_that_nearly_fit_are_each_explained():
     )
 
 
-def test_what_an_authors_validator_says_is_passed_on():
+def test_the_message_of_a_custom_validator_is_passed_on():
     def even(n: int) -> int:
         if n % 2:
             raise ValueError("must be even")
@@ -313,7 +313,7 @@ def test_no_text_shows_internals(sample: Any):
 # What the model must not say.
 
 
-def test_unknown_arguments_are_refused_unless_the_function_takes_them():
+def test_unknown_arguments_are_refused_unless_the_function_accepts_them():
     assert "no such argument; known: a" in refusal(lambda_free, a=1, b=2)
     assert validated(samples.open_ended, a=1, b={"c": 2}) == {"a": 1, "b": {"c": 2}}
     assert validated(samples.all_kinds, a=1, b=2, c=3, d="4") == {"a": 1, "b": 2, "c": 3, "d": 4}
@@ -381,7 +381,7 @@ def test_declared_integers_arrive_as_integers():
     assert value["near"] is None
 
 
-def test_what_breaks_the_declared_schema_is_told_in_the_same_words():
+def test_violations_of_a_declared_schema_have_the_same_messages():
     with pytest.raises(InvalidArguments) as caught:
         declared(WEATHER, get_weather).validate(
             '{"unit": "kelvin", "days": 0, "places": [{"lat": 1}, {}, {"lat": "x"}], "colour": 1}'
@@ -426,7 +426,7 @@ def test_each_keyword_of_a_declared_schema_is_put_into_words(
     assert outcome(tool, {"a": sent}).startswith(f"a{'' if text[0] == '.' else ': '}{text}")
 
 
-def test_undeclared_arguments_reach_a_function_that_takes_any():
+def test_undeclared_arguments_reach_a_function_that_accepts_any():
     assert declared(WEATHER, lambda **_: None).validate('{"city": "Paris", "x": 1}')["x"] == 1
     open_schema = {**WEATHER, "additionalProperties": True}
     assert declared(open_schema, get_weather).validate('{"city": "Paris", "x": 1}')["x"] == 1

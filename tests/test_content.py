@@ -150,7 +150,7 @@ def test_a_response_as_text_is_its_string_or_compact_json(response: Any, text: s
     assert FunctionResponse("f", response).text == text
 
 
-def test_own_call_ids_are_told_from_a_providers() -> None:
+def test_own_call_ids_differ_from_a_providers() -> None:
     assert is_own_call_id(new_call_id())
     assert not is_own_call_id("call_AbC1234567890123456789Xy")
     assert not is_own_call_id("")

@@ -41,7 +41,7 @@ def values_for(tool: Tool) -> st.SearchStrategy[Any]:
 @tools
 @settings(careless, max_examples=25)
 @given(data=st.data())
-def test_what_satisfies_the_declared_schema_is_accepted_and_callable(
+def test_arguments_that_match_the_declared_schema_are_accepted_and_callable(
     tool: Tool, data: st.DataObject
 ):
     value = data.draw(values_for(tool))

@@ -115,7 +115,7 @@ def test_text_after_a_section_belongs_to_the_description():
     assert parse_docstring(text).description == "Adds.\n\nIt is fast."
 
 
-def test_a_missing_docstring_says_nothing():
+def test_a_missing_docstring_has_no_description():
     assert parse_docstring(None) == parse_docstring("") == ("", {})
 
 

@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_read_is_named(
             assert str(caught.value).startswith(said.format(path))
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_refused_as_a_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Is a directory"):
         Part.from_file(tmp_path)
 
@@ -154,7 +154,7 @@ def test_images_come_after_the_prompt(
     assert asked(model) == Message.user("Describe this", part)
 
 
-def test_every_verb_takes_images(cat: Path) -> None:
+def test_every_verb_accepts_images(cat: Path) -> None:
     model = ScriptedModel(["A cat."] * 5)
     expected = Message.user("What is it?", cat)
     with Client(model) as client:
@@ -173,7 +173,7 @@ def test_every_verb_takes_images(cat: Path) -> None:
         assert asked(model) == expected
 
 
-async def test_every_asynchronous_verb_takes_images(cat: Path) -> None:
+async def test_every_asynchronous_verb_accepts_images(cat: Path) -> None:
     model = ScriptedModel(["A cat."] * 5)
     expected = Message.user("What is it?", cat)
     async with AsyncClient(model) as client:
@@ -215,12 +215,12 @@ def test_images_join_the_last_message_of_a_conversation(cat: Path) -> None:
         (["data:image/png"], "images.image_url.url: a data URL without its comma"),
     ],
 )
-def test_what_is_no_image_is_refused(images: Any, said: str) -> None:
+def test_a_value_that_is_not_an_image_is_refused(images: Any, said: str) -> None:
     with Client(ScriptedModel([])) as client, pytest.raises(ConfigError, match=said):
         client.generate("What is it?", images=images)
 
 
-def test_a_text_file_is_no_image(tmp_path: Path) -> None:
+def test_a_text_file_is_refused_as_an_image(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("words")
     with Client(ScriptedModel([])) as client, pytest.raises(ConfigError, match="is not an image"):

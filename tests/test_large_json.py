@@ -42,7 +42,7 @@ def read(data: bytes) -> Any:
 
 
 @given(values, st.booleans(), st.sampled_from([None, 1, 40]))
-def test_what_is_read_in_steps_is_the_same(value: Any, ascii: bool, indent: int | None) -> None:
+def test_json_decoded_in_steps_is_the_same(value: Any, ascii: bool, indent: int | None) -> None:
     data = json.dumps(value, ensure_ascii=ascii, indent=indent).encode()
     assert read(data) == value
     fields = outline(data, max_depth=100, max_values=100_000, step=0).fields()
@@ -54,12 +54,12 @@ def test_what_is_read_in_steps_is_the_same(value: Any, ascii: bool, indent: int 
 
 
 @given(values)
-def test_what_is_written_in_steps_is_the_same(value: Any) -> None:
+def test_json_encoded_in_steps_is_the_same(value: Any) -> None:
     assert msgspec.json.decode(encode_any_json(value)) == msgspec.json.decode(encode_json(value))
 
 
 @given(values, st.integers(0), st.sampled_from([b"", b",", b":", b'"', b"[", b"}", b"\\", b"1"]))
-def test_what_cannot_be_read_in_one_call_cannot_be_read_in_steps(
+def test_json_that_one_call_refuses_is_refused_in_steps(
     value: Any, place: int, inserted: bytes
 ) -> None:
     data = json.dumps(value).encode()
@@ -121,7 +121,7 @@ def test_base64_in_steps_is_the_same(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ["QQ==" + "QUJD" * 40, "QUJ" * 41, "Q*JD" * 40, "=" * 100])
-def test_what_is_not_base64_is_refused(text: str) -> None:
+def test_text_that_is_not_base64_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         from_base64(text)
 

@@ -85,7 +85,7 @@ def test_the_environment_names_the_default(monkeypatch: pytest.MonkeyPatch) -> N
         assert not any("tools" in request.body for request in fake.requests)
 
 
-def test_a_reply_of_native_mode_says_so_in_every_verb(tmp_path: Path) -> None:
+def test_a_reply_of_native_mode_reports_it_in_every_verb(tmp_path: Path) -> None:
     with FakeOpenAI(native) as fake:
         for log in (None, tmp_path / "runs.db"):
             with Client("openai/m", base_url=fake.base_url, mode="native", log=log) as client:

@@ -53,7 +53,7 @@ def test_every_renamed_option_exists_here(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
-def test_what_is_no_option_here_is_explained(name: str) -> None:
+def test_an_option_of_another_library_is_explained(name: str) -> None:
     assert name not in RunOptions.__annotations__
     with Client(ScriptedModel([])) as client, pytest.raises(ConfigError) as caught:
         cast("Any", client).generate("?", **{name: True})
@@ -77,7 +77,7 @@ def test_what_is_no_option_here_is_explained(name: str) -> None:
         ({}, "the prompt is empty"),
     ],
 )
-async def test_an_unknown_option_says_what_is_meant(options: Any, said: str) -> None:
+async def test_an_unknown_option_suggests_a_known_one(options: Any, said: str) -> None:
     async with AsyncClient(ScriptedModel([])) as client:
         with pytest.raises(ConfigError, match=said):
             await client.generate(**options)
@@ -87,6 +87,6 @@ async def test_an_unknown_option_says_what_is_meant(options: Any, said: str) -> 
     ("name", "meant"),
     [("max_retries", "retries"), ("requires_approval", "approve"), ("timeut", "timeout")],
 )
-def test_an_unknown_option_of_a_tool_says_what_is_meant(name: str, meant: str) -> None:
+def test_an_unknown_option_of_a_tool_suggests_a_known_one(name: str, meant: str) -> None:
     with pytest.raises(ConfigError, match=f"@tool has no option {name!r}; did you mean {meant!r}"):
         any_tool(**{name: 1})

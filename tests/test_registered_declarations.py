@@ -117,7 +117,7 @@ async def test_it_runs_in_every_verb_of_the_async_client() -> None:
         assert (await client.execute(asked))[0].output == "sunny in Rome"
 
 
-def test_a_client_may_have_a_registry_of_its_own() -> None:
+def test_a_client_may_have_its_own_registry() -> None:
     own = ToolRegistry()
     own.register(DECLARATION, lambda location: f"rain in {location}")
     for client in (Client(scripted(), registry=own), Client(scripted(), tools=[own])):
@@ -151,7 +151,7 @@ def test_an_unregistered_tool_is_only_declared_again() -> None:
     assert client.generate("?", tools=[DECLARATION]).text == "It is sunny."
 
 
-def test_another_description_is_told_to_the_model_and_the_function_runs() -> None:
+def test_the_model_sees_another_description_and_the_function_runs() -> None:
     model = scripted()
     other = FunctionDeclaration("get_weather", "Only for capitals.", PARAMETERS)
     reply = Client(model).generate("?", tools=[other])

@@ -65,7 +65,7 @@ def test_json_types_are_declared_as_themselves():
     ]
 
 
-def test_an_unannotated_parameter_takes_its_type_from_its_default():
+def test_an_unannotated_parameter_gets_the_type_of_its_default():
     declared = properties_of(samples.unannotated)
     assert declared["a"] == {}
     assert declared["b"] == {"type": "integer", "default": 3}
@@ -73,7 +73,7 @@ def test_an_unannotated_parameter_takes_its_type_from_its_default():
     assert declared["g"] == {"type": "array", "items": {}, "default": []}
 
 
-def test_enums_are_declared_by_value_or_by_name_where_json_has_no_such_value():
+def test_enums_are_declared_by_value_or_by_name_if_json_cannot_represent_the_value():
     declared = properties_of(samples.enums)
     assert declared["a"] == {"type": "string", "description": "A colour.", "enum": ["r", "b"]}
     assert declared["b"] == {"type": "integer", "enum": [1, 2]}
@@ -141,7 +141,7 @@ def test_constraints_and_aliases_of_fields_are_declared():
     assert properties_of(samples.aliased)["b-b"]["default"] == 1
 
 
-def test_what_the_model_must_not_see_is_not_declared():
+def test_hidden_parameters_are_not_declared():
     def give() -> int:
         return 1
 
@@ -206,7 +206,7 @@ def test_an_object_that_is_used_twice_becomes_a_definition_and_an_enum_does_not(
     assert schema["properties"]["d"]["enum"] == ["r", "b"]
 
 
-def test_a_description_never_stands_beside_a_reference():
+def test_a_description_is_never_beside_a_reference():
     def f(a: Annotated[samples.Tree, "A tree."], b: Annotated[samples.Point, "A point."]): ...
 
     declared = properties_of(f)
@@ -275,11 +275,11 @@ def test_walking_a_schema_leaves_values_alone():
         ({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/A"}]}, False),
     ],
 )
-def test_null_fits_only_where_the_schema_says_so(schema: dict[str, Any], accepted: bool):
+def test_null_is_valid_only_if_the_schema_allows_it(schema: dict[str, Any], accepted: bool):
     assert accepts_null(schema) is accepted
 
 
-def test_the_size_of_a_schema_counts_what_its_references_mean() -> None:
+def test_the_size_of_a_schema_counts_expanded_references() -> None:
     schema: dict[str, Any] = {
         "properties": {"a": {"$ref": "#/$defs/pair"}, "b": {"$ref": "#/$defs/loop"}},
         "$defs": {

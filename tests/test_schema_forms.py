@@ -123,7 +123,7 @@ def test_parameters_in_every_form_are_declared_called_and_checked(form: str) -> 
 
 
 @pytest.mark.parametrize("form", PARAMETERS)
-def test_a_wrong_argument_is_told_to_the_model_in_every_form(form: str) -> None:
+def test_a_wrong_argument_is_reported_to_the_model_in_every_form(form: str) -> None:
     declaration = FunctionDeclaration("get_weather", "Gets the weather", PARAMETERS[form])
     client = Client(ScriptedModel([call("get_weather", **WRONG), "done"]))
     reply = client.generate("?", tools=[Tool(declaration, get_weather)])
@@ -261,7 +261,7 @@ for _ in range(5_000):
     ],
 )
 @pytest.mark.parametrize("function", [None, get_weather])
-def test_what_is_no_json_schema_is_refused_at_once_with_its_place(
+def test_an_invalid_json_schema_is_refused_immediately_with_its_place(
     schema: Any, place: str, function: Callable[..., Any] | None
 ) -> None:
     declaration = FunctionDeclaration("f", "", schema)
@@ -279,6 +279,6 @@ def test_what_is_no_json_schema_is_refused_at_once_with_its_place(
         {"type": "object", "properties": {"a": {"anyOf": [{"$ref": "#/properties/a"}]}}},
     ],
 )
-def test_what_a_function_could_not_be_checked_by_is_refused_at_once(schema: Any) -> None:
+def test_a_schema_that_cannot_validate_arguments_is_refused_immediately(schema: Any) -> None:
     with pytest.raises(ConfigError, match="not a JSON Schema"):
         Tool(FunctionDeclaration("f", "", schema), get_weather)

@@ -69,6 +69,6 @@ def test_a_bad_value_is_refused_by_name(name: str, value: str, said: str) -> Non
     assert str(caught.value).startswith(f"{name} {said}")
 
 
-def test_a_mode_that_is_no_text_is_refused() -> None:
+def test_a_mode_that_is_not_a_string_is_refused() -> None:
     with pytest.raises(ConfigError, match="mode must be 'auto', 'native' or 'emulated', not 5"):
         mode_from(5)

@@ -63,7 +63,7 @@ async def test_a_decorated_coroutine_function_is_still_awaited():
     assert await double(2) == 4
 
 
-def test_options_are_kept():
+def test_a_tool_has_the_options_of_its_decorator():
     @tool(
         name="other",
         description="Says so.",
@@ -290,7 +290,7 @@ def test_positional_only_parameters_are_filled_by_keyword():
     assert tool(f)(1, 8) == (1, 8, 3, 4)
 
 
-def test_what_a_partial_binds_is_hidden_and_cannot_be_given():
+def test_arguments_bound_by_a_partial_are_hidden_and_refused():
     bound = one(functools.partial(samples.open_ended, a=1))
     with pytest.raises(InvalidArguments, match="a: no such argument"):
         bound.validate('{"a": 2}')
@@ -393,7 +393,7 @@ def test_geminis_dialect_becomes_json_schema():
     }
 
 
-def test_a_declaration_runs_with_a_function_of_its_own():
+def test_a_declaration_runs_with_its_own_function():
     made = Tool(DECLARATION, lambda city: city.upper())
     assert run(made, '{"city": "Paris"}') == "PARIS"
     again = Tool.from_declaration({"name": "f", "parameters": PARAMETERS}, str.upper, timeout=3)
@@ -445,7 +445,7 @@ def test_names_that_providers_refuse_are_refused_here(name: str):
 
 
 @pytest.mark.parametrize("name", ["_", "a-b", "A1", "x" * 64])
-def test_names_that_providers_take_are_taken(name: str):
+def test_names_that_providers_accept_are_accepted(name: str):
     assert tool(add, name=name).name == name
 
 
@@ -496,7 +496,7 @@ def test_a_context_has_a_key_and_reports_progress():
     assert heard == [(0.5, "half", {"n": 1}), (None, "more", None)]
 
 
-def test_a_context_made_by_hand_reports_to_nobody():
+def test_a_manually_created_context_reports_to_no_one():
     ToolContext().progress(1.0)
 
 
@@ -532,7 +532,7 @@ def test_a_closure_made_anew_is_not_compiled_anew():
     assert (run(first, '{"n": 2}'), run(second, '{"n": 2}')) == (4, 6)
 
 
-def test_defaults_that_are_equal_but_of_other_types_are_told_apart():
+def test_equal_defaults_of_different_types_are_distinguished():
     def make(default: Any) -> Any:
         def f(n=default):
             return n
@@ -553,7 +553,7 @@ def test_threads_may_use_a_new_tool_at_once():
     assert asyncio.run(many()) == [{"a": 1}] * 16
 
 
-def test_a_type_checker_knows_what_a_decorated_function_takes_and_returns():
+def test_a_type_checker_knows_the_signature_of_a_decorated_function():
     assert_type(tool(add)(1, 2), int)
     assert_type(tool(timeout=1)(add)(1, b=2), int)
     assert_type(Counter().take(1), int)

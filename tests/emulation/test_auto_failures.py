@@ -74,7 +74,7 @@ OTHERS = [
         *((status, message, None) for status, message in OTHERS),
     ],
 )
-def test_what_a_servers_words_mean(
+def test_error_messages_of_servers_are_classified(
     status: int | None, message: str, failure: Failure | None
 ) -> None:
     assert native_failure(ModelError(message, status=status)) == failure

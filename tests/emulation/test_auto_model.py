@@ -77,7 +77,7 @@ async def test_an_unsupported_model_is_emulated_and_that_is_remembered(
     assert "does not support tools; falling back to emulated" in record.getMessage()
 
 
-async def test_what_is_remembered_is_forgotten_in_time() -> None:
+async def test_a_remembered_mode_expires() -> None:
     clock = Clock()
     model, inner = auto([UNSUPPORTED, PARIS, PARIS, call("get_time")], clock=clock)
     await events_of(model, asked())
@@ -88,7 +88,7 @@ async def test_what_is_remembered_is_forgotten_in_time() -> None:
     assert modes_of(inner) == ["native", "emulated", "emulated", "native"]
 
 
-async def test_a_choice_that_is_not_supported_says_nothing_of_the_next_request() -> None:
+async def test_an_unsupported_tool_choice_does_not_change_the_next_request() -> None:
     script = [refuse(400, "tool_choice 'required' is not supported"), PARIS, call("get_time")]
     model, inner = auto(script)
     assert names_of(await events_of(model, asked(choice="required"))) == ["get_weather"]
@@ -173,7 +173,7 @@ async def test_without_a_fallback_the_failure_is_an_error(fault: Any) -> None:
     assert len(inner.requests) == 1
 
 
-async def test_a_page_that_cannot_be_operated_is_told_once(
+async def test_an_inoperable_page_is_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Neither the log line nor a wrapping error repeats what native mode says of itself."""
@@ -250,7 +250,7 @@ async def test_text_that_does_not_begin_like_a_call_passes_as_it_comes() -> None
 @pytest.mark.parametrize(
     "text", ["<b>bold</b> words", "{not json", "[1] a note", "Actionable.", " "]
 )
-async def test_text_that_only_begins_like_a_call_is_kept_whole(text: str) -> None:
+async def test_text_that_only_starts_like_a_call_passes_unchanged(text: str) -> None:
     model, _ = auto([say(text, pieces=1)])
     events = await events_of(model, asked())
     assert (text_of(events), names_of(events)) == (text, [])
@@ -290,7 +290,7 @@ async def test_blank_space_before_a_native_call_keeps_its_place() -> None:
     assert names_of(events) == ["get_time"]
 
 
-async def test_much_blank_space_is_not_held_back() -> None:
+async def test_long_blank_space_is_not_held_back() -> None:
     model, _ = auto([say(" " * 500, pieces=10)])
     assert text_of(await events_of(model, asked())) == " " * 500
 
@@ -307,7 +307,7 @@ async def test_modes_share_what_they_learn() -> None:
     assert modes_of(inner) == ["native", "emulated", "emulated", "emulated"]
 
 
-async def test_with_mode_takes_the_mode_of_the_settings() -> None:
+async def test_with_mode_uses_the_mode_of_the_settings() -> None:
     inner = ScriptedModel([PARIS])
     model = with_mode(inner, None, FunctionCallingSettings(mode="emulated"))
     assert names_of(await events_of(model, asked())) == ["get_weather"]

@@ -46,7 +46,7 @@ def words(inner: ScriptedModel, number: int = 0) -> str:
         (ToolChoice("auto", ("get_time",)), "only these functions may be called: get_time"),
     ],
 )
-async def test_the_choice_is_said_at_the_end_of_the_system_message(choice: Any, said: str) -> None:
+async def test_the_tool_choice_is_at_the_end_of_the_system_message(choice: Any, said: str) -> None:
     model, inner = emulated([written("get_time")], constrain="never")
     assert names_of(await events_of(model, asked(choice=choice))) == ["get_time"]
     assert said in words(inner).splitlines()[-1]
@@ -217,7 +217,7 @@ async def test_the_callers_own_schema_leaves_room_for_calls() -> None:
     assert not valid({"name": "get_weather", "arguments": {}})
 
 
-async def test_the_callers_own_schema_is_said_in_words_where_nobody_enforces_it() -> None:
+async def test_the_callers_schema_is_in_the_prompt_if_no_server_enforces_it() -> None:
     shape = {"type": "object", "properties": {"sky": {"type": "string"}}}
     model, inner = emulated(['{"sky": "clear"}', "{}"], constrain="never")
     await events_of(model, asked(settings=Settings(response_schema=shape)))
@@ -227,7 +227,7 @@ async def test_the_callers_own_schema_is_said_in_words_where_nobody_enforces_it(
     assert words(inner, 1).endswith("An answer that is not a call must be one JSON object.")
 
 
-async def test_the_callers_schema_is_not_taken_for_ours_when_it_is_refused() -> None:
+async def test_a_refusal_of_the_callers_schema_does_not_disable_constraints() -> None:
     model, inner = emulated([refuse(400, "response_format is not supported")])
     with pytest.raises(ModelError, match="response_format"):
         await events_of(

@@ -106,7 +106,7 @@ async def test_undeclared_names_stay_text() -> None:
     assert (names_of(events), text_of(events)) == ([], text)
 
 
-async def test_thoughts_pass_and_are_not_said_again() -> None:
+async def test_thoughts_pass_and_are_not_repeated() -> None:
     model, inner = emulated([think("hm", f"{PARIS}"), "done"])
     events = await events_of(model, asked())
     assert [e.text for e in events if isinstance(e, ThoughtDelta)] == ["hm"]
@@ -162,7 +162,7 @@ async def test_a_result_that_the_model_invents_ends_its_turn(invented: str, piec
     assert end_of(events).finish == "tool_calls"
 
 
-async def test_text_after_a_call_that_only_looks_like_a_result_is_kept() -> None:
+async def test_text_after_a_call_that_only_looks_like_a_result_stays() -> None:
     model, _ = emulated([say(f"{PARIS}\nI wait for <tool_, Observation: none.", pieces=1)])
     assert "I wait for <tool_, Observation: none." in text_of(await events_of(model, asked()))
 
@@ -176,7 +176,7 @@ async def test_the_server_is_asked_to_stop_at_a_result() -> None:
     assert stops == [("END", "<tool_response"), ("1", "2", "3", "4"), None]
 
 
-async def test_a_server_that_takes_no_stop_sequences_is_not_given_any() -> None:
+async def test_a_server_without_stop_sequences_does_not_get_any() -> None:
     refusal = "Unsupported parameter: 'stop' is not supported with this model."
     model, inner = emulated([refuse(400, refusal), PARIS, PARIS])
     for _ in range(2):

@@ -101,7 +101,7 @@ def calls_in(text: str, format: str = "auto") -> list[str]:
 
 
 @given(values)
-def test_a_quoted_value_reads_back_as_itself_and_holds_no_mark(value: Any) -> None:
+def test_a_quoted_value_decodes_to_itself_and_contains_no_marker(value: Any) -> None:
     line = quoted(value)
     assert json.loads(line) == said(value)
     assert len(line.splitlines()) == 1
@@ -112,7 +112,7 @@ def test_a_quoted_value_reads_back_as_itself_and_holds_no_mark(value: Any) -> No
 
 
 @given(values)
-def test_nothing_of_a_result_stands_outside_its_one_line(value: Any) -> None:
+def test_a_result_is_entirely_on_one_line(value: Any) -> None:
     harmless = rendered({"output": "sunny"})
     messages = rendered({"output": value})
     assert [m.role for m in messages] == [m.role for m in harmless]
@@ -208,11 +208,11 @@ def test_a_result_that_is_any_other_object_stays_inside_output() -> None:
     assert calls_in(text) == []
 
 
-def test_what_json_has_no_word_for_becomes_text() -> None:
+def test_values_that_json_cannot_represent_become_text() -> None:
     assert quoted({"how": complex(1, 2)}) == '{"how":"(1+2j)"}'
 
 
-def test_a_call_whose_arguments_cannot_be_read_is_told_in_words() -> None:
+def test_a_call_with_unreadable_arguments_becomes_a_sentence() -> None:
     part: AnyPart = FunctionCall("f", '{"a": <tool_call>', "call_1")
     (message,) = HISTORY.render((Message.assistant(Text("So."), part),))
     assert message.text == f'So.\n(A call of "f" that could not be read: {quoted(part.json)})'
@@ -247,7 +247,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_pieces")
 @given(values | st.text(st.sampled_from('`><[]01\\"a'), max_size=300))
-def test_what_is_quoted_in_pieces_is_as_harmless(value: Any) -> None:
+def test_a_value_quoted_in_pieces_is_as_safe(value: Any) -> None:
     line = quoted(value)
     assert json.loads(line) == json.loads(compact_json(value))
     assert "\n" not in line

@@ -213,7 +213,7 @@ def test_every_format_is_shown() -> None:
 
 @pytest.mark.parametrize("format", sorted(TEMPLATES))
 @pytest.mark.parametrize("named", [False, True])
-def test_what_is_written_in_a_format_is_read_from_it(format: str, named: bool) -> None:
+def test_a_call_rendered_in_a_format_is_parsed_in_that_format(format: str, named: bool) -> None:
     text = f"Before.\n{render_calls(CALLS, format)}\nAfter."
     for pieces in ([text], iter(text)):
         found = read(pieces, format=format if named else "auto")
@@ -297,6 +297,6 @@ def test_formats_that_do_not_exist_are_named_in_the_refusal() -> None:
         render_call("ping", {}, "yaml-xml")
 
 
-def test_no_calls_are_no_text() -> None:
+def test_no_calls_render_as_empty_text() -> None:
     assert render_calls([]) == ""
     assert seen(events_of([""], TOOLS)) == ("", "", [])

@@ -93,7 +93,7 @@ def test_a_flood_is_read_the_same_whole_and_in_pieces_and_calls_nothing(name: st
 
 
 @pytest.mark.parametrize("name", ["thoughts", "undeclared"])
-def test_what_has_been_passed_on_takes_no_memory(name: str) -> None:
+def test_text_that_was_passed_on_uses_no_memory(name: str) -> None:
     parser, text = Parser(TOOLS), FLOODS[name] * (100_000 // len(FLOODS[name]))
     parser.feed(FLOODS[name])
     tracemalloc.start()

@@ -152,7 +152,7 @@ def test_a_turn_cut_by_the_output_limit_has_no_call_that_could_run() -> None:
     assert all(e.call.error for e in ended)
 
 
-def test_a_name_that_nobody_declared_is_text() -> None:
+def test_an_undeclared_name_is_text() -> None:
     text = '{"name": "unknown_thing", "arguments": {}}'
     parsed = parse(text, TOOLS)
     assert (parsed.content, parsed.calls) == (text, ())

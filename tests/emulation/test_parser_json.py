@@ -53,7 +53,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("written", BROKEN)
-def test_what_has_no_plain_meaning_is_a_call_that_says_so(written: str) -> None:
+def test_arguments_with_an_unclear_meaning_are_a_call_with_an_error(written: str) -> None:
     for pieces in ([call(written)], iter(call(written))):
         found = read(pieces)
         assert [name for name, _ in found.calls] == ["search"]
@@ -141,6 +141,6 @@ def test_a_call_is_started_before_its_arguments_have_ended() -> None:
     assert half[1].json.startswith('{"query":"xxx')
 
 
-def test_arguments_nested_beyond_measure_are_a_call_that_says_so() -> None:
+def test_arguments_nested_too_deeply_are_a_call_with_an_error() -> None:
     found = read(call('{"a":' * 20_000 + "1" + "}" * 20_000))
     assert isinstance(found.calls[0][1], str)

@@ -162,7 +162,7 @@ def called(arguments: str, format: str = "pythonic", named: str = "auto") -> lis
 
 
 @pytest.mark.parametrize("written", LITERALS)
-def test_a_literal_is_what_python_reads(written: str) -> None:
+def test_a_literal_is_parsed_like_python(written: str) -> None:
     wanted = as_python(written)
     for form in FORMS:
         (name, arguments), *others = called(f"a={written}", form)
@@ -177,7 +177,7 @@ def test_a_few_values_are_read_that_python_reads_otherwise_or_refuses(written: s
 
 
 @pytest.mark.parametrize("written", UNREADABLE)
-def test_what_is_no_literal_is_an_error_with_the_raw_text(written: str) -> None:
+def test_a_value_that_is_not_a_literal_is_an_error_with_the_raw_text(written: str) -> None:
     with pytest.raises(NotPython):
         python_value(written)
     if written == "...":
@@ -399,7 +399,7 @@ def test_any_literal_is_read_as_python_reads_it_whole_and_by_the_character(
         max_size=12,
     ).map("".join)
 )
-def test_a_jumble_is_what_python_reads_or_unreadable(written: str) -> None:
+def test_random_text_is_parsed_like_python_or_refused(written: str) -> None:
     try:
         wanted = as_python(written) if written.strip() else None
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

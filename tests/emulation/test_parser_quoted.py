@@ -159,7 +159,7 @@ def test_models_that_indent_their_tokens_and_actions_are_understood() -> None:
 
 
 @pytest.mark.parametrize("name", SURROUNDINGS)
-def test_where_calls_are_shown_only_the_beginning_of_a_marker_is_held_back(name: str) -> None:
+def test_around_example_calls_only_the_start_of_a_marker_is_held_back(name: str) -> None:
     parser, text = Parser(TOOLS), SURROUNDINGS[name](HERMES)
     longest = len("\n      <tool_call>\n      {")
     passed = 0
@@ -168,7 +168,7 @@ def test_where_calls_are_shown_only_the_beginning_of_a_marker_is_held_back(name:
         assert place - passed <= longest
 
 
-def test_a_fence_after_a_label_that_is_no_call_is_a_block_of_code() -> None:
+def test_a_fence_after_a_label_that_is_not_a_call_is_a_block_of_code() -> None:
     text = 'Action:\n```json\n{"name": "nobody", "size": 3}\n```\nThat is all.'
     for pieces in ([text], iter(text)):
         assert read(pieces) == (text, "", [])

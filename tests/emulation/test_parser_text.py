@@ -69,7 +69,7 @@ def test_without_any_tools_plain_json_is_text_until_its_format_is_named() -> Non
     assert read(CALL, None).calls == [("get_weather", {"city": "Paris"})]
 
 
-def test_text_before_between_and_after_calls_is_kept() -> None:
+def test_text_before_between_and_after_calls_stays() -> None:
     found = read(f"One.\n{CALL}\nTwo. {CALL} Three.\n")
     assert found.text == "One.\n\nTwo.  Three.\n"
     assert len(found.calls) == 2
@@ -79,7 +79,7 @@ def test_space_around_a_call_with_nothing_else_is_not_text() -> None:
     assert read(f"\n\n{CALL}\n  {CALL}\n").text == ""
 
 
-def test_identical_calls_are_both_kept() -> None:
+def test_identical_calls_are_two_calls() -> None:
     assert read(CALL * 2).calls == [("get_weather", {"city": "Paris"})] * 2
 
 
@@ -88,7 +88,7 @@ def test_a_call_after_a_block_of_code_is_a_call() -> None:
     assert found.calls == [("get_weather", {"city": "Paris"})]
 
 
-def test_what_follows_an_undeclared_call_is_read() -> None:
+def test_a_call_after_an_undeclared_call_is_parsed() -> None:
     found = read(f'<tool_call>{{"name": "zz", "arguments": {{"a": "{{"}}}}</tool_call>{CALL}')
     assert found.calls == [("get_weather", {"city": "Paris"})]
 

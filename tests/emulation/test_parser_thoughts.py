@@ -42,7 +42,7 @@ def test_a_call_in_thoughts_that_never_end_is_a_call(opening: str) -> None:
         assert read(pieces) == ("", "I shall search.", [("search", {"query": "x"})])
 
 
-def test_a_marker_in_endless_thoughts_that_is_no_call_is_a_thought() -> None:
+def test_a_marker_in_endless_thoughts_that_is_not_a_call_is_a_thought() -> None:
     for inner in ("<tool_call> hm", '<tool_call>{"name": "zz"}', "<tool_call>{oops"):
         assert read(f"<think>{inner}") == ("", inner, [])
 

@@ -32,7 +32,7 @@ TYPED: list[tuple[Any, str, Any]] = [
 
 
 @pytest.mark.parametrize(("schema", "written", "value"), TYPED)
-def test_a_value_takes_its_type_from_the_schema(schema: Any, written: str, value: Any) -> None:
+def test_the_schema_decides_the_type_of_a_value(schema: Any, written: str, value: Any) -> None:
     tool = declared("f", a=schema)
     tool.parameters["$defs"] = {"Place": {"type": "object"}}
     for text in (
@@ -63,7 +63,7 @@ def test_a_value_keeps_its_indentation_and_one_newline_around_it_is_layout() -> 
     assert read(text).calls == [("search", {"query": "  a\n"})]
 
 
-def test_an_object_under_a_name_that_nobody_declared_holds_the_arguments() -> None:
+def test_an_object_under_an_undeclared_name_contains_the_arguments() -> None:
     text = '<invoke name="search"><parameter name="input">{"query": "a"}</parameter></invoke>'
     assert read(text).calls == [("search", {"query": "a"})]
 
@@ -75,7 +75,7 @@ def test_an_input_without_a_name_goes_to_the_only_parameter() -> None:
     assert read(two).calls == [("get_weather", {"__input": "weather in Paris"})]
 
 
-def test_a_value_that_was_cut_is_no_argument() -> None:
+def test_a_truncated_value_is_not_an_argument() -> None:
     whole = (
         "<tool_call>search<arg_key>query</arg_key><arg_value>San Francisco</arg_value></tool_call>"
     )
@@ -104,7 +104,7 @@ def test_a_short_beginning_of_a_name_is_another_name() -> None:
     assert read('<tool_call>{"name": "p", "arguments": {}}</tool_call>', [PING]).calls == []
 
 
-def test_a_schema_that_is_no_schema_breaks_nothing() -> None:
+def test_an_invalid_schema_does_not_break_the_parser() -> None:
     tool = declared(
         "f", a={"type": {}, "anyOf": {}, "enum": "x", "properties": []}, b={"$ref": "#"}
     )

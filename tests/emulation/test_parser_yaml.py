@@ -54,7 +54,7 @@ def called(body: str) -> Any:
 
 
 @pytest.mark.parametrize(("body", "arguments"), BODIES)
-def test_a_body_is_what_yaml_reads(body: str, arguments: Any) -> None:
+def test_a_body_is_parsed_like_yaml(body: str, arguments: Any) -> None:
     assert called(body) == arguments
 
 
@@ -72,7 +72,7 @@ def test_a_body_may_be_indented(body: str, arguments: Any) -> None:
         "a: " + "[" * 200 + "]" * 200,
     ],
 )  # fmt: skip
-def test_what_is_not_read_is_an_error_with_the_raw_text(body: str) -> None:
+def test_unsupported_yaml_is_an_error_with_the_raw_text(body: str) -> None:
     assert called(body).strip() == body
 
 

@@ -55,14 +55,14 @@ def lit(text: str) -> PatternPart:
     return PatternPart(re.escape(text), prefix, (text,), exact=True, final=True, reach=len(text))
 
 
-def chars(kind: str, least: int, most: int, group: str = "") -> PatternPart:
+def chars(kind: str, minimum: int, maximum: int, group: str = "") -> PatternPart:
     """Matches characters of one class, lazily: the next part decides where the match ends."""
-    full = f"{kind}{{{least},{most}}}?"
+    full = f"{kind}{{{minimum},{maximum}}}?"
     return PatternPart(
         f"(?P<{group}>{full})" if group else full,
-        f"{kind}{{1,{most}}}",
-        empty=not least,
-        reach=most,
+        f"{kind}{{1,{maximum}}}",
+        empty=not minimum,
+        reach=maximum,
     )
 
 

@@ -182,7 +182,7 @@ GRANITE4 = Format("granite4", (HERMES_HEAD,), (THINK,))
 ERNIE45 = Format("ernie45", (HERMES_HEAD,), (THINK,), noise("<response>", "</response>"))
 
 
-# Others.
+# Other formats.
 
 OLMO3 = Format(
     "olmo3",
