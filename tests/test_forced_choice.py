@@ -192,7 +192,7 @@ async def test_a_last_demand_that_is_ignored_exceeds_the_limit_where_that_is_an_
 
 
 @pytest.mark.parametrize("on_limit", ["error", "return_calls"])
-async def test_a_call_from_the_caller_does_not_count_towards_the_limit(
+async def test_a_call_of_a_client_tool_does_not_count_towards_the_limit(
     client_of: MakeClient, on_limit: Any
 ) -> None:
     client = client_of([call("lookup", city="Rome"), call("ring", times=1)])

@@ -227,7 +227,7 @@ async def test_the_callers_schema_is_in_the_prompt_if_no_server_enforces_it() ->
     assert words(inner, 1).endswith("An answer that is not a call must be one JSON object.")
 
 
-async def test_a_refusal_of_the_callers_schema_does_not_disable_constraints() -> None:
+async def test_a_refusal_of_the_callers_schema_is_raised() -> None:
     model, inner = emulated([refuse(400, "response_format is not supported")])
     with pytest.raises(ModelError, match="response_format"):
         await events_of(

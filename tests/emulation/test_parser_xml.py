@@ -97,7 +97,7 @@ def test_a_tag_for_each_tool_is_xml(written: str, value: str) -> None:
         ("<function=write_file><parameter=content>\n\n\n</parameter></function>", "\n"),
     ],
 )  # fmt: skip
-def test_each_format_parses_the_calls_that_it_renders(text: str, value: str) -> None:
+def test_each_format_decodes_its_own_escapes(text: str, value: str) -> None:
     for pieces in ([text], iter(text)):
         assert read(pieces, [WRITE]).calls == [("write_file", {"content": value})]
 
