@@ -206,12 +206,12 @@ def test_a_value_that_fits_a_union_exactly_is_not_coerced():
     assert validated(samples.unions, a=5, b={"x": 1})["b"] == samples.Point(1)
 
 
-def test_aliases_and_python_names_are_both_understood():
+def test_aliases_and_python_names_are_both_accepted():
     assert validated(samples.aliased, camelCase=1) == {"a": 1}
     assert validated(samples.aliased, a=1, b=2) == {"a": 1, "b": 2}
 
 
-def test_odd_names_are_plain_names():
+def test_unusual_names_are_accepted():
     sent = {"schema": "s", "json": 1, "model_config": 2, "validate": "v", "_private": 3}
     assert validated(samples.odd_names, **sent) == sent
 
@@ -323,7 +323,7 @@ def test_unknown_arguments_are_refused_unless_the_function_accepts_them():
 def lambda_free(a: int): ...
 
 
-def test_an_injected_argument_cannot_be_given_by_the_model():
+def test_the_model_cannot_set_an_injected_argument():
     def secret() -> str:
         return "s"
 
@@ -419,7 +419,7 @@ def test_violations_of_a_declared_schema_have_the_same_messages():
         ({"unevaluatedProperties": False}, {"x": 1}, ".x: no such argument"),
     ],
 )
-def test_each_keyword_of_a_declared_schema_is_put_into_words(
+def test_each_keyword_of_a_declared_schema_has_a_message(
     schema: dict[str, Any], sent: Any, text: str
 ):
     tool = declared({"type": "object", "properties": {"a": schema}})
@@ -472,7 +472,7 @@ def test_a_recursive_schema_and_a_reference_to_itself_end():
         declared({"type": "object", "anyOf": [{"$ref": "#"}]}).validate('{"a": [1]}')
 
 
-def test_a_model_class_that_refuses_in_its_own_words_is_heard():
+def test_the_message_of_a_model_validator_is_reported():
     class Range(BaseModel):
         low: int
         high: int

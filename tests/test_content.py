@@ -56,16 +56,16 @@ messages = st.builds(
 
 
 @given(messages)
-def test_a_message_goes_to_json_and_back_without_loss(message: Message) -> None:
+def test_a_message_converts_to_json_and_back_without_loss(message: Message) -> None:
     assert Message.from_json(message.to_json()) == message
 
 
 @given(parts)
-def test_a_part_goes_to_plain_values_and_back_without_loss(part: Any) -> None:
+def test_a_part_converts_to_plain_values_and_back_without_loss(part: Any) -> None:
     assert Part.from_dict(part.to_dict()) == part
 
 
-def test_fields_that_windlass_does_not_know_come_out_where_they_went_in() -> None:
+def test_unknown_fields_are_returned_unchanged() -> None:
     written = {
         "role": "assistant",
         "parts": [
@@ -99,7 +99,7 @@ def test_a_wrong_part_is_refused_by_the_name_of_its_field(value: Any, named: str
         Part.from_dict(value)
 
 
-def test_constructors_are_short() -> None:
+def test_the_short_constructors_create_each_part() -> None:
     call = Part.from_function_call("get_weather", {"city": "Paris"})
     assert (call.name, call.arguments) == ("get_weather", {"city": "Paris"})
     assert is_own_call_id(call.id)

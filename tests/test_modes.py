@@ -58,13 +58,13 @@ def test_auto_falls_back_to_emulated_and_remembers(
     assert "falling back to emulated" in caplog.text
 
 
-def test_auto_stays_native_where_that_works() -> None:
+def test_auto_stays_native_if_that_works() -> None:
     with FakeOpenAI(native) as fake, Client("openai/m", base_url=fake.base_url) as client:
         reply = client.generate("Weather in Paris?", tools=[get_weather])
     assert (reply.text, reply.mode) == ("It is sunny.", "native")
 
 
-def test_native_is_never_given_up_by_itself() -> None:
+def test_native_mode_never_falls_back() -> None:
     with FakeOpenAI(text_only) as fake, Client("openai/m", base_url=fake.base_url) as client:
         with pytest.raises(Exception, match="does not support tools"):
             client.generate("?", tools=[get_weather], mode="native")
@@ -78,7 +78,7 @@ def test_the_mode_can_be_chosen_for_one_call() -> None:
         assert not any("tools" in request.body for request in fake.requests)
 
 
-def test_the_environment_names_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_sets_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FUNCTION_CALLING_MODE", "emulated")
     with FakeOpenAI(text_only) as fake, Client("openai/m", base_url=fake.base_url) as client:
         assert client.generate("Weather in Paris?", tools=[get_weather]).mode == "emulated"

@@ -81,7 +81,7 @@ def test_enums_are_declared_by_value_or_by_name_if_json_cannot_represent_the_val
     assert declared["e"]["default"] == ["r"]
 
 
-def test_defaults_are_declared_when_json_has_a_word_for_them():
+def test_defaults_are_declared_if_json_can_represent_them():
     declared = properties_of(samples.defaults)
     assert declared["a"]["default"] == {"x": 1, "y": 0, "color": "r", "tags": []}
     assert declared["b"]["default"] == "OTHER"
@@ -292,7 +292,7 @@ def test_the_size_of_a_schema_counts_expanded_references() -> None:
     assert expanded_size(schema, 3) == 4
 
 
-def test_definitions_that_lead_to_themselves_stay() -> None:
+def test_recursive_definitions_stay() -> None:
     def refer(name: str) -> dict[str, Any]:
         return {"type": "object", "properties": {"next": {"$ref": f"#/$defs/{name}"}}}
 

@@ -18,7 +18,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert (settings.clear_between_requests, settings.ui_timeout_ms) == (True, 5000)
 
 
-def test_every_name_is_read() -> None:
+def test_every_setting_is_read() -> None:
     settings = function_calling_settings(
         {
             "FUNCTION_CALLING_MODE": " Native ",
@@ -44,7 +44,7 @@ def test_every_name_is_read() -> None:
     )
 
 
-def test_an_empty_value_is_none() -> None:
+def test_an_empty_value_means_the_default() -> None:
     names = ("FUNCTION_CALLING_MODE", "FC_NATIVE_RETRY_COUNT", "FC_DEBUG_LOGS")
     assert function_calling_settings(dict.fromkeys(names, " ")) == FunctionCallingSettings()
 

@@ -110,7 +110,7 @@ def test_a_described_tool_keeps_the_docstrings_parameters():
 @pytest.mark.parametrize(
     "options", [{"timeout": 0}, {"timeout": -1}, {"cache": True}, {"cache": 0}, {"retries": -1}]
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any]):
+def test_invalid_options_are_refused(options: dict[str, Any]):
     with pytest.raises(ConfigError):
         tool(add, **options)
 
@@ -272,7 +272,7 @@ def test_a_callable_object_has_its_class_name_and_its_docstring():
         tool(future_tools.wait),
     ],
 )
-def test_async_callables_of_every_kind_are_known(item: Any):
+def test_async_callables_of_every_kind_are_recognised(item: Any):
     assert one(item).is_async
 
 
@@ -296,7 +296,7 @@ def test_arguments_bound_by_a_partial_are_hidden_and_refused():
         bound.validate('{"a": 2}')
 
 
-def test_injected_parameters_are_known():
+def test_injected_parameters_are_recognised():
     def number() -> int:
         return 1
 
@@ -454,7 +454,7 @@ def test_a_lambda_needs_a_name():
         as_tools([lambda: 1])
 
 
-def test_a_generator_is_refused_with_the_way_out():
+def test_a_generator_is_refused_with_a_hint():
     def numbers():
         yield 1
 
@@ -503,7 +503,7 @@ def test_a_manually_created_context_reports_to_no_one():
 # Cost.
 
 
-def test_a_plain_function_is_read_once_and_forgotten_with_it():
+def test_a_signature_is_cached_as_long_as_its_function():
     def f(a: int): ...
 
     first, second = one(f), one(f)
@@ -518,7 +518,7 @@ def test_a_plain_function_is_read_once_and_forgotten_with_it():
     assert gone() is None
 
 
-def test_a_closure_made_anew_is_not_compiled_anew():
+def test_equal_closures_share_one_validator():
     def make(factor: int) -> Any:
         def scale(n: int, unit: str = "m") -> int:
             return n * factor

@@ -80,7 +80,7 @@ def test_error_messages_of_servers_are_classified(
     assert native_failure(ModelError(message, status=status)) == failure
 
 
-def test_codes_speak_for_themselves() -> None:
+def test_error_codes_decide_without_a_message() -> None:
     assert native_failure(ModelError("?", status=400, code="tool_use_failed")) == "malformed"
     unavailable = ModelError("toggle not found", status=500, code="native_mode_unavailable")
     assert native_failure(unavailable) == "unavailable"

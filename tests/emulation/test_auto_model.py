@@ -96,7 +96,7 @@ async def test_an_unsupported_tool_choice_does_not_change_the_next_request() -> 
     assert modes_of(inner) == ["native", "emulated", "native"]
 
 
-async def test_a_server_that_ignores_a_forced_choice_is_helped_out() -> None:
+async def test_a_server_that_ignores_a_forced_choice_is_emulated() -> None:
     model, inner = auto(["It is sunny.", PARIS])
     events = await events_of(model, asked(choice="required"))
     assert (names_of(events), text_of(events)) == (["get_weather"], "")
@@ -104,7 +104,7 @@ async def test_a_server_that_ignores_a_forced_choice_is_helped_out() -> None:
     assert modes_of(inner) == ["native", "emulated"]
 
 
-async def test_malformed_calls_are_tried_again_and_then_emulated() -> None:
+async def test_malformed_calls_are_retried_and_then_emulated() -> None:
     model, inner = auto([MALFORMED, MALFORMED, PARIS])
     events = await events_of(model, asked())
     assert names_of(events) == ["get_weather"]
@@ -112,20 +112,20 @@ async def test_malformed_calls_are_tried_again_and_then_emulated() -> None:
     assert end_of(events).usage.total_tokens == 45
 
 
-async def test_one_malformed_call_is_not_the_end_of_native_mode() -> None:
+async def test_one_malformed_call_does_not_end_native_mode() -> None:
     model, inner = auto([MALFORMED, call("get_time")])
     assert names_of(await events_of(model, asked())) == ["get_time"]
     assert modes_of(inner) == ["native", "native"]
 
 
 @pytest.mark.parametrize(("count", "tries"), [(0, 1), (1, 1), (3, 3)])
-async def test_the_retry_count_is_the_users(count: int, tries: int) -> None:
+async def test_the_retry_count_is_configurable(count: int, tries: int) -> None:
     model, inner = auto([*[MALFORMED] * tries, PARIS], native_retry_count=count)
     assert names_of(await events_of(model, asked())) == ["get_weather"]
     assert modes_of(inner) == ["native"] * tries + ["emulated"]
 
 
-async def test_a_page_that_fails_is_given_up_for_emulation() -> None:
+async def test_a_failing_page_is_emulated() -> None:
     failure = refuse(500, "toggle not found", code="native_mode_unavailable")
     model, inner = auto([failure, failure, PARIS])
     assert names_of(await events_of(model, asked())) == ["get_weather"]
@@ -192,7 +192,7 @@ async def test_without_a_fallback_a_forced_choice_is_left_as_it_is_answered() ->
     assert text_of(await events_of(model, asked(choice="required"))) == "No."
 
 
-async def test_a_request_without_tools_passes_untouched() -> None:
+async def test_a_request_without_tools_passes_unchanged() -> None:
     model, inner = auto([say("<tool_call>"), say("Hi.")])
     assert text_of(await events_of(model, asked(tools=()))) == "<tool_call>"
     events = await events_of(model, asked(tools=(GoogleSearch(),)))
@@ -317,7 +317,7 @@ async def test_with_mode_uses_the_mode_of_the_settings() -> None:
     await with_mode(inner).aclose()
 
 
-async def test_a_model_inside_that_knows_its_mode_is_believed() -> None:
+async def test_the_mode_of_a_wrapped_model_overrides_ours() -> None:
     model = with_mode(EmulatedModel(ScriptedModel([PARIS])), "auto")
     end = end_of(await events_of(model, asked()))
     assert isinstance(end, TurnEnded)

@@ -71,7 +71,7 @@ async def test_a_model_that_must_call_and_does_not_is_reminded_once() -> None:
     assert PARIS in reminder.text
 
 
-async def test_a_model_that_never_calls_has_its_say_in_the_end() -> None:
+async def test_a_model_that_never_calls_can_answer_after_the_reminder() -> None:
     model, inner = emulated(["No.", "Still no."], constrain="never")
     events = await events_of(model, asked(choice="get_weather"))
     assert (names_of(events), text_of(events)) == ([], "Still no.")
@@ -92,7 +92,7 @@ async def test_text_before_a_required_call_comes_with_the_call() -> None:
     assert len(inner.requests) == 1
 
 
-async def test_an_empty_answer_is_reminded_within_the_users_message() -> None:
+async def test_after_an_empty_answer_the_reminder_joins_the_user_message() -> None:
     model, inner = emulated(["", PARIS], constrain="never")
     await events_of(model, asked(choice="required"))
     roles = [message.role for message in inner.requests[1].messages]
@@ -101,14 +101,14 @@ async def test_an_empty_answer_is_reminded_within_the_users_message() -> None:
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
-async def test_an_answer_that_was_cut_or_withheld_is_not_asked_again(finish: str) -> None:
+async def test_a_truncated_or_withheld_answer_is_not_retried(finish: str) -> None:
     model, inner = emulated([say("No", finish=finish)], constrain="never")
     events = await events_of(model, asked(choice="required"))
     assert (text_of(events), end_of(events).finish) == ("No", finish)
     assert len(inner.requests) == 1
 
 
-async def test_with_none_the_catalog_is_left_out_and_calls_are_not_made() -> None:
+async def test_with_none_the_prompt_has_no_catalog_and_calls_are_dropped() -> None:
     model, inner = emulated([f"It is {PARIS} sunny."])
     events = await events_of(model, asked(ANSWERED, choice="none"))
     assert names_of(events) == []
@@ -118,7 +118,7 @@ async def test_with_none_the_catalog_is_left_out_and_calls_are_not_made() -> Non
     assert "No function can be called any more" in words(inner)
 
 
-async def test_with_none_and_nothing_called_yet_the_model_hears_of_no_tools() -> None:
+async def test_with_none_and_no_earlier_calls_the_prompt_has_no_tools() -> None:
     model, inner = emulated(["Hello."])
     request = asked("Hi", choice="none")
     assert text_of(await events_of(model, request)) == "Hello."
@@ -132,7 +132,7 @@ async def test_a_choice_of_a_tool_that_is_not_offered_is_refused() -> None:
     assert inner.requests == []
 
 
-async def test_a_call_in_place_of_the_last_answer_is_asked_again() -> None:
+async def test_a_call_instead_of_the_final_answer_is_retried() -> None:
     model, inner = emulated([PARIS, "It is sunny."])
     events = await events_of(model, asked(ANSWERED, tools=(), choice="none"))
     assert (names_of(events), text_of(events)) == ([], "It is sunny.")
@@ -152,7 +152,7 @@ async def test_a_forced_call_is_forced_once_in_a_run() -> None:
 # Constrained decoding.
 
 
-async def test_a_call_that_must_come_is_asked_for_as_json() -> None:
+async def test_a_required_call_is_requested_as_json() -> None:
     model, inner = emulated(['{"name": "get_weather", "arguments": {"city": "Rome"}}'])
     events = await events_of(model, asked(choice="get_weather"))
     assert names_of(events) == ["get_weather"]
@@ -164,7 +164,7 @@ async def test_a_call_that_must_come_is_asked_for_as_json() -> None:
     assert inner.requests[0].settings.stop is None
 
 
-async def test_a_choice_that_is_free_is_not_constrained() -> None:
+async def test_an_optional_call_is_not_constrained() -> None:
     model, inner = emulated(["Hi."])
     await events_of(model, asked())
     assert inner.requests[0].settings.response_schema is None
@@ -195,7 +195,7 @@ async def test_always_lets_the_model_call_or_answer() -> None:
         "Unknown name \"responseJsonSchema\" at 'generation_config'",
     ],
 )
-async def test_a_server_that_cannot_constrain_is_asked_without_it(refusal: str) -> None:
+async def test_a_server_that_cannot_constrain_gets_no_schema(refusal: str) -> None:
     model, inner = emulated([refuse(400, refusal), PARIS, PARIS])
     for _ in range(2):
         assert names_of(await events_of(model, asked(choice="required"))) == ["get_weather"]
@@ -203,7 +203,7 @@ async def test_a_server_that_cannot_constrain_is_asked_without_it(refusal: str) 
     assert [schema is None for schema in schemas] == [False, True, True]
 
 
-async def test_the_callers_own_schema_leaves_room_for_calls() -> None:
+async def test_the_callers_own_schema_still_allows_calls() -> None:
     shape = {"type": "object", "properties": {"sky": {"type": "string"}}, "required": ["sky"]}
     model, inner = emulated([PARIS, '{"sky": "clear"}'])
     settings = Settings(response_schema=shape)
@@ -246,7 +246,7 @@ def test_a_call_schema_accepts_exactly_the_calls() -> None:
     assert not valid({"name": "get_time", "arguments": {}, "more": 1})
 
 
-def test_definitions_of_several_tools_do_not_meet() -> None:
+def test_definitions_of_several_tools_do_not_collide() -> None:
     def tree(name: str, kind: str) -> FunctionDeclaration:
         node = {
             "type": "object",

@@ -50,7 +50,7 @@ async def test_text_passes_as_it_comes() -> None:
     assert end_of(events).finish == "stop"
 
 
-async def test_a_request_without_tools_passes_untouched() -> None:
+async def test_a_request_without_tools_passes_unchanged() -> None:
     model, inner = emulated(["Hello <tool_call>"])
     request = asked("Hi", tools=())
     events = await events_of(model, request)
@@ -127,7 +127,7 @@ async def test_reasoning_written_into_the_text_becomes_thoughts() -> None:
     assert names_of(events) == ["get_weather"]
 
 
-async def test_calls_that_the_server_has_read_pass_and_are_numbered_through() -> None:
+async def test_calls_that_the_server_parsed_pass_and_are_numbered() -> None:
     turn = calls(call("get_time", id="native_1"), text=PARIS)
     model, _ = emulated([turn])
     events = await events_of(model, asked())
@@ -195,7 +195,7 @@ async def test_other_refusals_are_raised() -> None:
     assert len(inner.requests) == 1
 
 
-async def test_a_stream_that_breaks_is_not_asked_again() -> None:
+async def test_an_interrupted_stream_is_not_retried() -> None:
     model, inner = emulated([cut("Some words here", after=2)])
     with pytest.raises(ModelError):
         await events_of(model, asked())
@@ -232,7 +232,7 @@ async def test_media_of_a_result_follow_it() -> None:
     assert inner.requests[0].messages[-1].parts[-1] is picture
 
 
-async def test_a_providers_own_search_is_left_to_the_provider() -> None:
+async def test_a_providers_own_search_stays_in_the_request() -> None:
     model, inner = emulated(["Found."])
     await events_of(model, asked(tools=(*TOOLS, GoogleSearch())))
     assert inner.requests[0].tools == (GoogleSearch(),)
@@ -265,7 +265,7 @@ async def test_content_reaches_the_log_only_where_debug_logs_are_on(
     assert all(r.levelno <= logging.INFO for r in caplog.records if "private" in r.getMessage())
 
 
-def test_a_client_speaks_of_it() -> None:
+def test_a_client_accepts_the_emulated_mode() -> None:
     inner = ScriptedModel(["Hi."])
     assert repr(EmulatedModel(inner)).startswith("EmulatedModel(")
     with Client(inner, mode="emulated") as client:

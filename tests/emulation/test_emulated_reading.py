@@ -72,7 +72,9 @@ def test_a_native_turn_reads_the_same_in_any_pieces(text: str, sizes: list[int])
 
 
 @given(texts, cuts)
-def test_text_after_a_call_is_lost_only_from_an_invention_on(text: str, sizes: list[int]) -> None:
+def test_text_after_a_call_is_dropped_only_from_an_invented_result_on(
+    text: str, sizes: list[int]
+) -> None:
     invented = InventedResults()
     passed = ""
     for piece in pieces_of(text, sizes):

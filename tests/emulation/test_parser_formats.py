@@ -255,7 +255,7 @@ def test_a_truncated_call_never_runs(format: str) -> None:
 
 
 @pytest.mark.parametrize("format", sorted(FORMATS))
-def test_a_marker_is_awaited_from_its_first_letter_on(format: str) -> None:
+def test_a_marker_is_held_back_from_its_first_letter(format: str) -> None:
     for head in FORMATS[format].heads:
         for text in (
             *(text for _, text, _ in EXAMPLES),
@@ -284,7 +284,7 @@ def test_calls_have_their_own_ids() -> None:
     assert all(re.fullmatch(r"call_[0-9a-f]{24}", event.id) for event in started)
 
 
-def test_a_format_of_another_name_reads_nothing() -> None:
+def test_another_named_format_finds_no_call() -> None:
     text = render_call("ping", {}, "harmony")
     assert read(text, format="windlass") == (text, "", [])
     assert read(render_call("ping", {}), format="none").calls == []

@@ -85,7 +85,7 @@ def test_the_work_grows_with_the_text_and_not_with_its_square(name: str, size: i
 
 
 @pytest.mark.parametrize("name", FLOODS)
-def test_a_flood_is_read_the_same_whole_and_in_pieces_and_calls_nothing(name: str) -> None:
+def test_a_flood_of_markers_parses_the_same_in_pieces_and_calls_nothing(name: str) -> None:
     text = FLOODS[name] * (10_000 // len(FLOODS[name]))
     whole = read(text)
     assert read(chunks(text, 64)) == whole
@@ -147,14 +147,12 @@ FRAGMENTS = [
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=20).map("".join), st.booleans())
-def test_any_jumble_of_markers_is_read_the_same_whole_and_by_the_character(
-    text: str, truncated: bool
-) -> None:
+def test_random_markers_parse_the_same_whole_and_by_character(text: str, truncated: bool) -> None:
     assert read(text, truncated=truncated) == read(iter(text), truncated=truncated)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.text(max_size=60))
-def test_any_text_without_markers_comes_out_as_it_went_in(text: str) -> None:
+def test_text_without_markers_passes_unchanged(text: str) -> None:
     plain = text.translate(str.maketrans("", "", "<[{`"))
     assert read(plain) == (plain, "", [])

@@ -64,7 +64,7 @@ def pieces(text: str, seed: int) -> Iterator[str]:
 @pytest.mark.parametrize("format", sorted(FORMATS))
 @settings(max_examples=8, deadline=None)
 @given(calls=called, seed=st.integers(0, 99), prose=st.sampled_from(["", "Let me see. ", "Hm:\n"]))
-def test_any_split_of_a_text_gives_the_same(
+def test_any_split_of_a_text_gives_the_same_result(
     format: str, calls: list[Any], seed: int, prose: str
 ) -> None:
     known = format in TEMPLATES
@@ -109,18 +109,18 @@ def test_a_stream_names_each_call_once_and_its_pieces_are_its_arguments(
 
 
 @pytest.mark.parametrize("text", ["Hello <tool_", "a < b", "```python\nprint('<tool_call>')\n```"])
-def test_text_that_only_begins_like_a_call_comes_out_whole(text: str) -> None:
+def test_text_that_only_begins_like_a_call_is_complete(text: str) -> None:
     parsed = parse(list(text), TOOLS)
     assert (parsed.content, parsed.calls) == (text, ())
 
 
-def test_plain_text_is_passed_on_at_once() -> None:
+def test_plain_text_passes_immediately() -> None:
     parser = Parser(None)
     assert parser.feed("Hello ") == [TextDelta("Hello ")]
     assert parser.feed("world") == [TextDelta("world")]
 
 
-def test_thoughts_are_thoughts_and_their_calls_are_none() -> None:
+def test_calls_inside_thoughts_are_not_calls() -> None:
     call = render_calls([("list_files", {})], "windlass")
     parsed = parse(f"<think>I could {call}</think>Done.", TOOLS)
     assert (parsed.content, parsed.calls) == ("Done.", ())
@@ -135,7 +135,7 @@ def test_thoughts_are_thoughts_and_their_calls_are_none() -> None:
         ('{"city": "a\nb"}', {"city": "a\nb"}),
     ],
 )
-def test_json_is_mended_where_its_meaning_is_plain(written: str, read: Any) -> None:
+def test_json_is_repaired_if_its_meaning_is_clear(written: str, read: Any) -> None:
     text = f'<tool_call>{{"name": "get_weather", "arguments": {written}}}</tool_call>'
     assert [c.arguments for c in parse(text, TOOLS).calls] == [read]
 
@@ -145,7 +145,7 @@ def test_a_cut_string_is_never_completed() -> None:
     assert all(call.error for call in parse(cut, TOOLS).calls)
 
 
-def test_a_turn_cut_by_the_output_limit_has_no_call_that_could_run() -> None:
+def test_a_turn_truncated_by_the_output_limit_has_no_runnable_call() -> None:
     parser = Parser(None)
     parser.feed('<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}')
     ended = [e for e in parser.finish(truncated=True) if isinstance(e, ToolCallEnded)]
@@ -186,7 +186,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_is_read_to_its_end(name: str) -> None:
+def test_hostile_text_is_parsed_to_its_end(name: str) -> None:
     text = HOSTILE[name]
     parsed = parse((text[i : i + 1_000] for i in range(0, len(text), 1_000)), TOOLS)
     assert all(call.error for call in parsed.calls if call.arguments != {})

@@ -33,7 +33,7 @@ MENDED = {
 
 
 @pytest.mark.parametrize("written", MENDED)
-def test_a_slip_with_a_plain_meaning_is_mended(written: str) -> None:
+def test_a_small_mistake_with_a_clear_meaning_is_repaired(written: str) -> None:
     for pieces in ([call(written)], iter(call(written))):
         assert read(pieces).calls == [("search", MENDED[written])]
 
@@ -78,7 +78,7 @@ CUT = [
 
 
 @pytest.mark.parametrize("written", CUT)
-def test_arguments_that_were_cut_are_never_completed(written: str) -> None:
+def test_truncated_arguments_are_never_completed(written: str) -> None:
     found = read(f'<tool_call>{{"name": "search", "arguments": {written}')
     assert all(isinstance(arguments, str) for _, arguments in found.calls)
 

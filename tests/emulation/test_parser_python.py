@@ -225,7 +225,7 @@ def test_a_value_without_a_name_needs_a_declared_parameter() -> None:
     assert read("[ping(1)]").calls == [("ping", "1}")]
 
 
-def test_a_call_after_one_that_cannot_be_read_is_read() -> None:
+def test_a_call_after_an_unreadable_one_is_parsed() -> None:
     for text in ("[f(a=x, b=\"a)\" '(', c=[1, (2])), g(x='y')]", "[f(a='''(\n''' + 1), g(x='y')]"):
         for pieces in ([text], iter(text)):
             found = read(pieces, [F, G])

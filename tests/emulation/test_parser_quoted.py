@@ -86,7 +86,7 @@ DIFFS = ("an added line", "a removed line", "a diff")
 
 @pytest.mark.parametrize("format", sorted(TEMPLATES))
 @pytest.mark.parametrize("name", SURROUNDINGS)
-def test_a_call_that_is_only_shown_is_text(name: str, format: str) -> None:
+def test_an_example_call_is_text(name: str, format: str) -> None:
     text = SURROUNDINGS[name](render_call(*CALLED[0], format).strip())
     for named in ("auto", format):
         for pieces in ([text], iter(text)):
@@ -99,7 +99,7 @@ def test_a_call_that_is_only_shown_is_text(name: str, format: str) -> None:
 
 
 @pytest.mark.parametrize("name", SURROUNDINGS)
-def test_a_call_after_one_that_is_only_shown_is_made(name: str) -> None:
+def test_a_call_after_an_example_is_a_call(name: str) -> None:
     text = f"{SURROUNDINGS[name](HERMES)}\n\n{HERMES}"
     for pieces in ([text], iter(text)):
         assert read(pieces).calls == CALLED
@@ -139,7 +139,7 @@ OPEN = {
 
 @pytest.mark.parametrize("name", OPEN)
 @pytest.mark.parametrize("format", ["hermes-json", "qwen3-coder-xml", "kimi-k2", "mistral"])
-def test_a_call_in_the_open_is_made(name: str, format: str) -> None:
+def test_a_call_outside_of_quotations_is_a_call(name: str, format: str) -> None:
     text = OPEN[name].format(render_call(*CALLED[0], format))
     for named in ("auto", format):
         for pieces in ([text], iter(text)):
@@ -230,7 +230,7 @@ def test_surroundings_are_the_same_however_the_text_is_cut(text: str, size: int)
 
 
 @pytest.mark.parametrize("mark", MARKS)
-def test_long_text_is_looked_at_in_pieces_without_a_difference(mark: str) -> None:
+def test_long_text_scanned_in_pieces_gives_the_same_result(mark: str) -> None:
     text = (mark + "a. ") * 700 + HERMES
     whole = read(text)
     assert read(iter(text)) == whole

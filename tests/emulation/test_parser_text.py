@@ -105,7 +105,7 @@ def test_markers_inside_arguments_are_arguments() -> None:
         assert read(iter(text)).calls == [("search", {"query": f"a {marker} b"})]
 
 
-def test_every_beginning_of_a_marker_at_the_end_comes_out() -> None:
+def test_an_incomplete_marker_at_the_end_is_text() -> None:
     for each in FORMATS.values():
         for entry in (*each.heads, *each.thoughts, *each.noise):
             for first in entry.opening.part.firsts:
@@ -122,7 +122,7 @@ def test_a_tool_whose_name_is_a_common_tag_needs_its_parameters() -> None:
     assert read("<b><text>x</text></b>", tools).calls == [("b", {"text": "x"})]
 
 
-def test_tools_may_be_many() -> None:
+def test_many_tools_are_accepted() -> None:
     many = [declared(f"tool_{number}", x="string") for number in range(2_000)]
     text = render_call("tool_1999", {"x": "y"}, "xml-tool-tag")
     assert read(text, [*many, *TOOLS]).calls == [("tool_1999", {"x": "y"})]

@@ -45,7 +45,7 @@ def test_the_schema_decides_the_type_of_a_value(schema: Any, written: str, value
         assert read(iter(text), [tool]).calls == [("f", {"a": value})]
 
 
-def test_a_parameter_that_comes_again_makes_a_list_if_the_schema_wants_one() -> None:
+def test_a_repeated_parameter_makes_a_list_if_the_schema_wants_one() -> None:
     tools = [declared("f", tags={"type": "array", "items": {"type": "integer"}}, x="string")]
     text = "<f><tags>1</tags><x>a</x><tags>2</tags></f>"
     assert read(text, tools).calls == [("f", {"x": "a", "tags": [1, 2]})]
@@ -87,7 +87,7 @@ def test_a_truncated_value_is_not_an_argument() -> None:
     "written",
     ["functions.get_weather", "default_api.get_weather", "default_api:get_weather", "get_weath"],
 )
-def test_a_name_is_found_without_its_prefix_and_if_only_one_was_cut_short(written: str) -> None:
+def test_a_name_is_found_without_its_prefix_and_if_shortened(written: str) -> None:
     text = f'<tool_call>{{"name": "{written}", "arguments": {{"city": "x"}}}}</tool_call>'
     assert read(text).calls == [("get_weather", {"city": "x"})]
     request = f'Request function call: {written}\nParameters:\n{{"city": "x"}}'
@@ -100,7 +100,7 @@ def test_a_name_that_several_declared_names_begin_with_is_not_guessed() -> None:
     assert read(text, tools).calls == []
 
 
-def test_a_short_beginning_of_a_name_is_another_name() -> None:
+def test_a_short_prefix_of_a_name_is_another_name() -> None:
     assert read('<tool_call>{"name": "p", "arguments": {}}</tool_call>', [PING]).calls == []
 
 

@@ -47,7 +47,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("format", TAGGED)
 @pytest.mark.parametrize("text", TEXTS)
-def test_any_text_comes_back_from_between_tags(format: str, text: str) -> None:
+def test_any_text_between_tags_is_returned_unchanged(format: str, text: str) -> None:
     arguments = {"path": "a.md", "content": text, "mode": 7}
     for given in (arguments, {"content": text, "path": "a.md"}, {"content": text}):
         written = f"Now.\n{render_call('write_file', given, format)}\nDone."
@@ -113,7 +113,7 @@ MISSING: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("text", "arguments"), MISSING)
-def test_a_missing_tag_is_put_in_where_its_place_is_plain(text: str, arguments: Any) -> None:
+def test_a_missing_tag_is_added_if_its_place_is_clear(text: str, arguments: Any) -> None:
     for pieces in ([text], iter(text)):
         assert read(pieces, [WRITE]).calls == [("write_file", arguments)]
 

@@ -27,7 +27,7 @@ def corpus() -> tuple[Any, list[Any]]:
 
 
 @pytest.mark.parametrize("hint", [False, True])
-def test_core_cases_are_read_right_whole_and_by_the_character(hint: bool) -> None:
+def test_core_cases_parse_the_same_whole_and_by_character(hint: bool) -> None:
     score, cases = corpus()
     right: Counter[str] = Counter()
     total: Counter[str] = Counter()

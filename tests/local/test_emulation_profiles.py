@@ -72,7 +72,7 @@ def test_every_embedded_model_names_a_known_profile(name: str) -> None:
     assert CATALOG[name].profile in PROFILES
 
 
-async def test_auto_asks_a_model_without_function_calling_emulated_at_once() -> None:
+async def test_auto_emulates_a_model_without_function_calling_immediately() -> None:
     inner = SmallModel([PARIS])
     events = await events_of(Modes(inner).of("auto"), asked())
     assert names_of(events) == ["get_weather"]
@@ -80,7 +80,7 @@ async def test_auto_asks_a_model_without_function_calling_emulated_at_once() -> 
     assert inner.requests[0].tools == ()
 
 
-async def test_where_falling_back_is_not_allowed_it_is_not_emulated() -> None:
+async def test_without_a_fallback_nothing_is_emulated() -> None:
     inner = SmallModel([refuse(400, "this model does not support tools")])
     model = Modes(inner, FunctionCallingSettings(fallback_on_failure=False)).of("auto")
     with pytest.raises(NativeModeUnavailable):
@@ -102,14 +102,14 @@ async def test_a_small_model_gets_an_example_greeting() -> None:
 
 
 @pytest.mark.parametrize("choice", [NONE, ToolChoice("required")])
-async def test_a_small_model_is_greeted_only_if_it_may_choose(choice: ToolChoice) -> None:
+async def test_a_small_model_gets_a_greeting_only_if_a_call_is_optional(choice: ToolChoice) -> None:
     inner = SmallModel(['{"name": "get_time", "arguments": {}}'])
     request = ModelRequest([Message.user("Hi")], TOOLS, choice)
     await events_of(emulated_by_profile(inner), request)
     assert "Hello!" not in [each.text for each in inner.requests[0].messages]
 
 
-async def test_a_small_model_reads_its_greeting_ahead() -> None:
+async def test_a_small_model_reads_its_greeting_in_advance() -> None:
     class Warming(SmallModel):
         async def warm(self, request: ModelRequest) -> None:
             warmed.append(request)
@@ -130,7 +130,7 @@ async def test_a_small_model_that_repeats_its_call_makes_it_once() -> None:
     assert [call.arguments for call in calls] == [{"city": "Paris"}, {"city": "Rome"}]
 
 
-async def test_the_order_of_arguments_makes_no_other_call() -> None:
+async def test_the_order_of_arguments_does_not_make_another_call() -> None:
     one = written("get_weather", '{"city":"Paris","unit":"c"}')
     two = written("get_weather", '{"unit":"c","city":"Paris"}')
     model = emulated_by_profile(SmallModel([f"{one}\n{two}"]))
@@ -162,7 +162,7 @@ async def test_a_tiny_model_chooses_a_tool_and_then_writes_its_arguments() -> No
     assert filling == WEATHER.parameters
 
 
-async def test_a_tiny_model_that_chooses_words_answers_without_tools_in_sight() -> None:
+async def test_a_tiny_model_that_chooses_no_tool_answers_without_tools() -> None:
     model, inner = steps([WORDS, "Hello!"])
     events = await events_of(model, asked("Hi"))
     assert text_of(events) == "Hello!"
@@ -207,7 +207,7 @@ async def test_a_call_as_text_is_dropped_together_with_its_result() -> None:
     assert shortened(told, tokens=1001, room=1000) == (Message.user(f"{NOTICE}\n\nHi"),)
 
 
-async def test_a_call_that_must_come_leaves_no_choice_of_words() -> None:
+async def test_a_required_call_does_not_allow_a_text_answer() -> None:
     model, inner = steps([CHOSEN, FILLED])
     assert names_of(await events_of(model, asked(choice="required"))) == ["get_weather"]
     assert schema_of(inner.requests[0])["properties"]["tool"]["enum"] == ["get_weather", "get_time"]
