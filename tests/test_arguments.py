@@ -1,4 +1,4 @@
-"""Arguments: what models write becomes what the function asked for, or a text they can act on."""
+"""Arguments: the model's text becomes typed values, or an error that the model can act on."""
 
 import datetime as dt
 import json
@@ -22,7 +22,7 @@ def validated(function: Any, /, **arguments: Any) -> dict[str, Any]:
 
 
 def outcome(tool: Tool, arguments: Any) -> str:
-    """What the model reads, or the arguments; any other exception fails the test."""
+    """Returns the error text for the model, or the arguments."""
     try:
         return repr(tool.validate(json.dumps(arguments)))
     except InvalidArguments as error:
@@ -74,7 +74,7 @@ def test_an_object_in_quotes_is_read():
     assert as_tools([f])[0].validate('"{\\"city\\": \\"Paris\\"}"') == {"city": "Paris"}
 
 
-# Values become what the function asked for.
+# Values are converted to the declared types.
 
 
 def test_values_are_real_python_objects():
@@ -216,7 +216,7 @@ def test_unusual_names_are_accepted():
     assert validated(samples.odd_names, **sent) == sent
 
 
-# What is wrong is said field by field.
+# Errors name each field.
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_no_text_shows_internals(sample: Any):
             assert word not in text
 
 
-# What the model must not say.
+# Arguments that the model must not set.
 
 
 def test_unknown_arguments_are_refused_unless_the_function_accepts_them():

@@ -1,4 +1,4 @@
-"""Large JSON, read and written in steps: the same as in one call."""
+"""Large JSON, decoded and encoded in steps: the same as in one call."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ values = st.recursive(
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small enough for the examples to have many."""
+    """Makes steps small, so that the examples have many."""
     monkeypatch.setattr(large, "STEP", STEP)
 
 

@@ -1,4 +1,4 @@
-"""Tools: what functions, methods, objects and declarations become, and what is refused."""
+"""Tools made from functions, methods, objects and declarations, and what is refused."""
 
 import asyncio
 import functools
@@ -37,7 +37,7 @@ def one(item: Any) -> Tool:
 
 
 def run(item: Any, text: str) -> Any:
-    """What the executor does with a call."""
+    """Runs a call like the executor."""
     made = one(item)
     assert made.function is not None
     return made.function(**made.validate(text))

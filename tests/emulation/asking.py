@@ -1,4 +1,4 @@
-"""What the tests of emulation share: requests, and models that only write text."""
+"""Helpers of the emulation tests: requests, and models that only write text."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ TOOLS = (WEATHER, CLOCK)
 
 
 def written(name: str, arguments: str = "{}") -> str:
-    """A call as the prompt asks for it."""
+    """Returns a call in the format that the prompt asks for."""
     return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
 
 
@@ -58,6 +58,6 @@ def end_of(events: Sequence[ModelEvent]) -> TurnEnded:
 
 
 def emulated(script: Any, **options: Any) -> tuple[EmulatedModel, ScriptedModel]:
-    """The model under test, and the one inside that writes the script's text."""
+    """Returns the model under test, and the scripted model inside it."""
     inner = ScriptedModel(script)
     return EmulatedModel(inner, **options), inner

@@ -1,4 +1,4 @@
-"""`windlass.parse` as the shared corpus asks for it: calls that can run, and no others."""
+"""An adapter of `windlass.parse` for the shared corpus: it returns only calls that can run."""
 
 from collections.abc import Iterable
 from typing import Any

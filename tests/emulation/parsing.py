@@ -1,4 +1,4 @@
-"""What the parser's tests share: a few tools, and how a text was read."""
+"""Helpers of the parser tests: a few tools, and functions that parse a text."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from windlass.events import (
 
 
 def declared(name: str, **types: Any) -> FunctionDeclaration:
-    """A function; each parameter is given by its type, or by a whole schema."""
+    """Returns a declaration; each parameter is a type or a schema."""
     properties = {
         key: kind if isinstance(kind, dict) else {"type": kind} for key, kind in types.items()
     }
@@ -33,7 +33,7 @@ class Read(NamedTuple):
     text: str
     thoughts: str
     calls: list[tuple[str, Any]]
-    """Each name with its arguments; those that cannot be read are the text."""
+    """Returns names with arguments; unreadable arguments stay text."""
 
 
 def events_of(
@@ -60,7 +60,7 @@ def read(
 
 
 def seen(events: Iterable[ModelEvent]) -> Read:
-    """The events put together, and held against what every stream of them must keep."""
+    """Joins the events, and checks the rules of every stream."""
     text, thoughts, calls = "", "", list[tuple[str, Any]]()
     open_call: ToolCallStarted | None = None
     json = ""

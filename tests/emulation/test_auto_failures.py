@@ -1,4 +1,4 @@
-"""What servers say when they cannot call functions, word for word, and what else they say."""
+"""Error messages of servers without function calling, word for word, and other messages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`AutoModel`: native where it works, emulated where it does not, and never both at once."""
+"""`AutoModel`: native if that works, otherwise emulated, and never both in one turn."""
 
 import logging
 from typing import Any
@@ -39,7 +39,7 @@ class Clock:
 def auto(
     script: Any, *, clock: Clock | None = None, **settings: Any
 ) -> tuple[AutoModel, ScriptedModel]:
-    """The model under test; both of its modes speak to the one inside."""
+    """Returns the model under test, and the model that both modes wrap."""
     inner = ScriptedModel(script)
     emulated = EmulatedModel(inner)
     memory = ModeMemory(60.0, clock or Clock())
@@ -176,7 +176,7 @@ async def test_without_a_fallback_the_failure_is_an_error(fault: Any) -> None:
 async def test_an_inoperable_page_is_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Neither the log line nor a wrapping error repeats what native mode says of itself."""
+    """Neither the log line nor a wrapping error repeats the prefix of the message."""
     fault = NativeModeUnavailable("toggle not found", ModelError("toggle not found", status=500))
     model, _ = auto([fault, PARIS])
     await events_of(model, asked())

@@ -1,4 +1,4 @@
-"""`tool_choice` where nobody enforces it: words, a second chance, and constrained decoding."""
+"""`tool_choice` in emulated mode: the prompt, one retry, and constrained decoding."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The prompt: what it says, that it stays the same, and the examples in it."""
+"""The prompt: its text, its stability and its examples."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a tool returns is read as a result and as nothing else, whatever it contains."""
+"""A tool's result is never read as anything else, whatever it contains."""
 
 import json
 import re
@@ -61,14 +61,14 @@ MARKS = ("<", "```", ">>>", "[INST", "[TOOL", "[/", "[{", "[delete", "｜", "▁
 
 
 def said(value: Any) -> Any:
-    """The value as JSON can say it: half of a surrogate pair becomes U+FFFD."""
+    """Returns the value after JSON: half of a surrogate pair becomes U+FFFD."""
     return json.loads(compact_json(value))
 
 
 def rendered(
     response: dict[str, Any], name: str = "get_weather", id: str = "call_1"
 ) -> list[Message]:
-    """A conversation with one result, as the model is given it."""
+    """Returns a rendered conversation with one result."""
     return list(
         HISTORY.render(
             (

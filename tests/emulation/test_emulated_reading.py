@@ -1,4 +1,4 @@
-"""Reading a turn gives the same, however it is cut into pieces."""
+"""Reading a turn gives the same result for every split into pieces."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Every format by an example of its own, found without being told and with its name."""
+"""An example of every format, parsed with and without the format's name."""
 
 import re
 from typing import Any

@@ -55,7 +55,7 @@ def chunks(text: str, size: int) -> Iterator[str]:
 
 
 def steps(text: str, size: int) -> int:
-    """How many lines the interpreter runs: unlike time, the same on every machine."""
+    """Counts the lines that the interpreter runs: unlike time, the same on every machine."""
     count = 0
 
     def trace(*_: object) -> object:

@@ -1,4 +1,4 @@
-"""What holds for every format: any split gives the same, nothing is lost, nothing breaks it."""
+"""Rules for every format: any split gives the same result, and no text is lost."""
 
 import json
 import random
@@ -193,7 +193,7 @@ def test_hostile_text_is_parsed_to_its_end(name: str) -> None:
 
 
 def test_a_long_argument_costs_in_proportion_to_its_length() -> None:
-    """Counted in steps of the interpreter, since time tells nothing here."""
+    """Counts steps of the interpreter, because times vary."""
     assert _steps(8_000) < 6 * _steps(2_000)
 
 

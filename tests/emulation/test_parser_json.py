@@ -1,4 +1,4 @@
-"""Arguments in JSON: strict passes as it is, a plain slip is mended, the rest says what it is."""
+"""JSON arguments: strict JSON passes, small mistakes are repaired, the rest is an error."""
 
 import json
 

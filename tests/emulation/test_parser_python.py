@@ -1,4 +1,4 @@
-"""Calls that are Python: each literal is read as Python reads it, or the call carries an error."""
+"""Calls in Python: each literal is parsed like Python does, or the call has an error."""
 
 import ast
 import random
@@ -121,14 +121,14 @@ MORE_THAN_PYTHON = {
 
 
 def as_python(written: str) -> Any:
-    """What Python reads, inside brackets as a call's arguments are."""
+    """Returns what Python parses inside brackets."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # escapes that Python reads, but would rather not
         return ast.literal_eval(f"({written}\n)")
 
 
 def listed(value: Any) -> Any:
-    """The value as JSON has it: tuples and sets are lists."""
+    """Returns the value in JSON's types: tuples and sets become lists."""
     match value:
         case tuple() | list():
             return [listed(each) for each in value]
@@ -154,7 +154,7 @@ def same(got: Any, wanted: Any) -> bool:
 
 
 def called(arguments: str, format: str = "pythonic", named: str = "auto") -> list[Any]:
-    """The calls in the text, which are the same whole and by the character."""
+    """Returns the calls in the text, and checks that they are the same by character."""
     text = FORMS[format].format(f"f({arguments})")
     whole = read(text, [F, G, *TOOLS], named)
     assert read(iter(text), [F, G, *TOOLS], named) == whole
@@ -300,7 +300,7 @@ values = st.recursive(
 
 
 class Renderer:
-    """Writes a value as Python, each part in one of the ways that Python has for it."""
+    """Writes a value as Python, each part in a random notation."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Calls that are only shown: what surrounds them makes them text, in every format."""
+"""Example calls: the text around them makes them text, in every format."""
 
 import textwrap
 from collections.abc import Callable

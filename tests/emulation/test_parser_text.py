@@ -1,4 +1,4 @@
-"""What is text: prose, documentation, quoted examples, code, and names that nobody declared."""
+"""Text that is not a call: prose, documentation, examples, code, and undeclared names."""
 
 import pytest
 from tests.emulation.parsing import TOOLS, declared, read

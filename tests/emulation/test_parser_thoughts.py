@@ -1,4 +1,4 @@
-"""Reasoning becomes thoughts, whatever its markers are; a call in it is a mere thought."""
+"""Reasoning becomes thoughts, with any markers; a call in it is not a call."""
 
 import pytest
 from tests.emulation.parsing import read

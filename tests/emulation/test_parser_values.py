@@ -1,4 +1,4 @@
-"""Values without quotes take their type from the schema; names are found behind prefixes."""
+"""The schema decides the type of unquoted values; names are found without prefixes."""
 
 from typing import Any
 

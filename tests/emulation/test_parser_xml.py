@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - a call is easier to read in one line
-"""Values between tags: what they hold survives, also if it looks like the tags around it."""
+"""Values between tags stay unchanged, also if they look like the tags around them."""
 
 from typing import Any
 

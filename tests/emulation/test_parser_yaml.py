@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - a body and its value are easier to compare in one line
-"""YAML between the tags of a tool: values keep their shape, and what is not read is an error."""
+"""YAML between a tool's tags: values keep their structure; unsupported YAML is an error."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The parsers' own tests of other projects, where they are at hand."""
+"""Parser tests of other projects, if they are available."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from tests.emulation.corpus_adapter import parse
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 pytestmark = pytest.mark.skipif(not CORPUS.exists(), reason="the corpus is not part of the project")
 
-# Their expectation drops text after a call, or takes a broken tag for a part of the name.
+# These expect that text after a call is dropped, or that a broken tag is part of the name.
 OTHER_OPINIONS = 5
 
 

@@ -1,4 +1,4 @@
-"""Profiles: which method a model is emulated by, and what each method keeps."""
+"""Emulation profiles: the method for each model, and its behaviour."""
 
 import json
 from typing import Any
@@ -35,7 +35,7 @@ WORDS = '{"tool": "answer"}'
 
 
 class SmallModel(ScriptedModel):
-    """A scripted model that says what it is."""
+    """A scripted model that names its profile."""
 
     function_calling = False
     emulation_profile = "small"
