@@ -133,7 +133,7 @@ class Toolset(Protocol):
         ...
 
 
-def functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
+def all_functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
     """Returns all functions of the request, whether or not `tool_choice` allows them."""
     return tuple(tool for tool in request.tools if isinstance(tool, FunctionDeclaration))
 
@@ -143,13 +143,13 @@ def callable_functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]
     choice = request.tool_choice
     if choice.mode == "none":
         return ()
-    offered = functions(request)
+    offered = all_functions(request)
     return tuple(each for each in offered if each.name in choice.names) if choice.names else offered
 
 
 def named_functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
     """Returns all offered functions, and those of earlier calls, by name only."""
-    names = dict.fromkeys(each.name for each in functions(request))
+    names = dict.fromkeys(each.name for each in all_functions(request))
     for message in request.messages:
         names |= dict.fromkeys(
             each.name for each in message.parts if isinstance(each, FunctionCall)
@@ -168,7 +168,7 @@ def has_calls(messages: Iterable[Message]) -> bool:
 
 def is_about_tools(request: ModelRequest) -> bool:
     """Whether the request has functions, calls or results."""
-    return bool(functions(request)) or has_calls(request.messages)
+    return bool(all_functions(request)) or has_calls(request.messages)
 
 
 @runtime_checkable

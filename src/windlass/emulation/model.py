@@ -32,8 +32,8 @@ from windlass.model import (
     AUTO,
     Model,
     ModelRequest,
+    all_functions,
     callable_functions,
-    functions,
     has_calls,
     named_functions,
     warmed,
@@ -84,7 +84,7 @@ class EmulatedModel:
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
         """Raises `ConfigError` if `tool_choice` names a tool that is not offered."""
-        if not functions(request) and not has_calls(request.messages):
+        if not all_functions(request) and not has_calls(request.messages):
             return self._model.stream(request)
         if request.tool_choice.mode == "none" and not has_calls(request.messages):
             return self._model.stream(_without_functions(request))
@@ -134,7 +134,7 @@ class EmulatedModel:
         allowed = callable_functions(request)
         limits = constraint(allowed, request.tool_choice, request.settings, self._constrain)
         text = PromptText(
-            functions(request),
+            all_functions(request),
             request.tool_choice,
             self._format,
             request.parallel_tool_calls is not False,
@@ -184,7 +184,7 @@ class EmulatedModel:
         tools = request.tools
         if any(known[0] is tools for known in self._systems.values()):
             return 0
-        schemas = [each.parameters for each in functions(request)]
+        schemas = [each.parameters for each in all_functions(request)]
         return LARGE + 1 if is_larger(schemas, LARGE // _PROMPT_COST) else 0
 
     def _stop(self, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -224,7 +224,7 @@ def check_names(request: ModelRequest) -> None:
     """Raises `ConfigError` if `tool_choice` names a tool that is not offered."""
     if request.tool_choice.mode == "none" or not request.tool_choice.names:
         return
-    offered = {each.name for each in functions(request)}
+    offered = {each.name for each in all_functions(request)}
     if missing := [name for name in request.tool_choice.names if name not in offered]:
         known = ", ".join(sorted(offered)) or "none"
         raise ConfigError(f"unknown tool {missing[0]!r} in tool_choice (tools: {known})")

@@ -269,7 +269,7 @@ class Tool(Generic[P, R]):
     def _arguments(self) -> Arguments:
         if self._given is None:
             return _arguments_of(self.name, self._signature)
-        from windlass.tool.arguments.by_schema import SchemaArguments
+        from windlass.tool.arguments.schema_validation import SchemaArguments
 
         given = self._given
         parameters = no_parameters() if isinstance(given, GoogleSearch) else given.parameters
@@ -301,7 +301,7 @@ def _arguments_of(name: str, signature: Signature) -> Arguments:
 
 
 def _build_arguments(name: str, signature: Signature) -> Arguments:
-    from windlass.tool.arguments.by_signature import SignatureArguments
+    from windlass.tool.arguments.signature_validation import SignatureArguments
 
     return SignatureArguments(name, signature)
 
@@ -326,7 +326,7 @@ def _checked(given: Declaration | None, *, runs: bool) -> Declaration | None:
     assert isinstance(checked, FunctionDeclaration)
     if checked.parameters != no_parameters():
         # Imported here, because tools made from functions do not need it.
-        from windlass.tool.arguments.by_schema import check_parameters
+        from windlass.tool.arguments.schema_validation import check_parameters
 
         check_parameters(checked.name, checked.parameters, runs=runs)
     return checked
