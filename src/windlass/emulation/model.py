@@ -226,5 +226,4 @@ def check_names(request: ModelRequest) -> None:
         return
     offered = {each.name for each in all_functions(request)}
     if missing := [name for name in request.tool_choice.names if name not in offered]:
-        known = ", ".join(sorted(offered)) or "none"
-        raise ConfigError(f"unknown tool {missing[0]!r} in tool_choice (tools: {known})")
+        raise ConfigError(f"unknown tool {missing[0]!r} in tool_choice")

@@ -67,7 +67,7 @@ def normalised_parameters(tool: str, given: Any) -> Schema:
         if type(given) is dict and schema == given:
             return cast("Schema", given)
     except RecursionError:
-        raise InvalidSchema(tool, "parameters", "it is nested too deeply") from None
+        raise InvalidSchema(tool, "parameters", "nested too deeply") from None
     return schema or no_parameters()
 
 
