@@ -51,7 +51,7 @@ def read(reader: TurnReader, pieces: list[str]) -> tuple[str, list[tuple[str, st
     events: list[ModelEvent] = []
     for event in (*map(TextDelta, pieces), TurnEnded("stop")):
         events += reader.feed(event)
-    events += reader.ending(Usage())
+    events += reader.last_events(Usage())
     assert isinstance(events[-1], TurnEnded)
     text = "".join(event.text for event in events if isinstance(event, TextDelta))
     calls = [(e.call.name, e.call.json) for e in events if isinstance(e, ToolCallEnded)]

@@ -207,7 +207,7 @@ class AutoModel:
                     async for event in events:
                         yield _with_usage(event, spent)
                 return
-        for event in reader.ending(spent):
+        for event in reader.last_events(spent):
             yield event
         self._remember_text_calls(reader)
 
@@ -223,7 +223,7 @@ class AutoModel:
         """Returns why a turn failed that the caller has received nothing of."""
         if reader.finish == "malformed_call":
             return "malformed"
-        return "choice" if reader.unmet else None
+        return "choice" if reader.breaks_choice else None
 
     def _may_retry(self, failure: Failure, problem: ModelError | None, attempts: int) -> bool:
         is_temporary = failure in _RETRIED or (

@@ -122,11 +122,11 @@ class EmulatedModel:
                 if yielded or not self._learned(problem, attempt):
                     raise
                 continue
-            if not reader.unmet or rejected is not None:
+            if not reader.breaks_choice or rejected is not None:
                 break
             log.warning("The model did not follow tool_choice; retrying once")
             spent, rejected = spent + reader.usage, reader.held_text
-        for event in reader.ending(spent):
+        for event in reader.last_events(spent):
             yield event
 
     def _attempt(self, request: ModelRequest, rejected: str | None) -> "_Attempt":
@@ -159,7 +159,7 @@ class EmulatedModel:
         tools = callable_functions(request)
         if not tools:
             # With the names of earlier calls, the parser recognises a call that is not allowed.
-            wanted, tools = "words", named_functions(request)
+            wanted, tools = "text", named_functions(request)
         elif request.tool_choice.mode == "required":
             wanted = "call"
         parser = self._parser(tools)

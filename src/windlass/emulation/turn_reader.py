@@ -72,7 +72,7 @@ def held_back(text: str, markers: tuple[str, ...]) -> int:
 
 TurnMode = Literal["native", "emulated"]
 
-Wanted = Literal["anything", "call", "words"]
+Wanted = Literal["anything", "call", "text"]
 """What `tool_choice` demands of the turn. Events before it are held back, to allow a retry."""
 
 _PIECE_CHARS = 2**15
@@ -165,13 +165,13 @@ class TurnReader:
         return "".join(event.text for event in self._held or () if isinstance(event, TextDelta))
 
     @property
-    def unmet(self) -> bool:
+    def breaks_choice(self) -> bool:
         """Whether the turn breaks `tool_choice` and the caller has received nothing of it."""
         if self._held is None or self.finish not in _RETRIED_FINISHES:
             return False
         return self._wanted == "call" or self._dropped_call
 
-    def ending(self, spent: Usage) -> list[ModelEvent]:
+    def last_events(self, spent: Usage) -> list[ModelEvent]:
         """Returns the last events of the turn. `spent` is the usage of discarded attempts."""
         held, self._held = self._held or [], None
         end = self._end or TurnEnded("tool_calls")
@@ -231,7 +231,7 @@ class TurnReader:
     def _call(self, source: str, event: ModelEvent) -> list[ModelEvent]:
         """Returns the event with the call's index in this turn, counting both sources of calls."""
         assert isinstance(event, _CALL_EVENTS)
-        if self._wanted == "words":
+        if self._wanted == "text":
             self._dropped_call = True
             return []
         key = (source, event.index)
