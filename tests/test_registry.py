@@ -81,7 +81,7 @@ def test_a_declaration_is_registered_with_its_function():
 
 def test_a_duplicate_is_refused_unless_it_replaces():
     registry = ToolRegistry([add])
-    with pytest.raises(DuplicateTool, match="'add' is registered already"):
+    with pytest.raises(DuplicateTool, match="'add' is already registered"):
         registry.register(add)
     made = registry.register(tool(subtract, name="add"), replace=True)
     assert registry.list() == [made]

@@ -52,4 +52,4 @@ async def test_a_known_worker_cannot_begin_to_speak_for_another(
 ) -> None:
     await wire.publish(subjects.announce(session, "w"), announcement(session, GOOD))
     other = announcement(session, GOOD, worker="other")
-    assert f"it speaks for {session}/other" in await reason_against(wire, session, other)
+    assert f"an announcement for {session}/other" in await reason_against(wire, session, other)

@@ -180,11 +180,11 @@ def announcement(**more: Any) -> Announcement:
 @pytest.mark.parametrize(
     ("forged", "reason"),
     [
-        (announcement(session="other"), "it speaks for other/w on the subject of s/w"),
-        (announcement(worker="other"), "it speaks for s/other on the subject of s/w"),
-        (announcement(tools=(GOOD, GOOD)), "two tools are named 'get_weather'"),
-        (announcement(tools=(replace(GOOD, name="no name"),)), "the tool 'no name'"),
-        (announcement(tools=(replace(GOOD, parameters={"type": 7}),)), "the tool 'get_weather'"),
+        (announcement(session="other"), "an announcement for other/w on the subject of s/w"),
+        (announcement(worker="other"), "an announcement for s/other on the subject of s/w"),
+        (announcement(tools=(GOOD, GOOD)), "duplicate tool name 'get_weather'"),
+        (announcement(tools=(replace(GOOD, name="no name"),)), "tool 'no name'"),
+        (announcement(tools=(replace(GOOD, parameters={"type": 7}),)), "tool 'get_weather'"),
         (announcement(tools=(replace(GOOD, timeout=-1.0),)), "timeout is a number of seconds"),
         (
             announcement(tools=tuple(ToolSpec(f"t{n}") for n in range(1_001))),
@@ -219,7 +219,7 @@ async def test_a_malformed_registration_is_answered_with_the_reason(
     await bridge.start()
     answer = decode(await wire.request(f"windlass.v1.announce.{session}.w", data, 5.0), REPLY)
     assert isinstance(answer, Refused)
-    assert "cannot be read" in answer.reason
+    assert "invalid message" in answer.reason
     assert await bridge.specs(session) == []
 
 
@@ -264,7 +264,7 @@ async def test_two_workers_that_differ_on_a_tool_do_not_both_get_its_calls(
                 for n in range(5)
             }
     assert said == {"first"}
-    assert "has another 'say'" in caplog.text
+    assert "describes 'say' differently" in caplog.text
 
 
 async def test_a_tool_that_nobody_has_any_more_is_a_tool_error(

@@ -222,7 +222,7 @@ async def test_a_session_s_lost_worker_is_told_before_another_takes_over(
         await bridge.call(session, spec, {"city": "Paris"}, context())
     async with Worker([get_weather], nats=nats, session=session):
         await bridge.specs(session)
-        with pytest.raises(ToolError, match="is gone, and its state with it"):
+        with pytest.raises(ToolError, match="is gone, and its state is lost"):
             await bridge.call(session, spec, {"city": "Paris"}, context("call_2"))
         again = await bridge.call(session, spec, {"city": "Paris"}, context("call_3"))
     assert again.output == {"city": "Paris", "unit": "celsius"}
@@ -389,7 +389,7 @@ async def test_a_server_that_is_not_there_is_said_without_its_password(
 
 @pytest.mark.parametrize("name", ["", "a.b", "a b", "*", ">", "x" * 65])
 def test_a_session_s_name_is_a_part_of_a_subject(name: str) -> None:
-    with pytest.raises(ConfigError, match="a session is 1 to 64 letters"):
+    with pytest.raises(ConfigError, match="a session must be 1 to 64 letters"):
         windlass.remote(name)
 
 
@@ -403,7 +403,7 @@ async def test_after_an_unreadable_answer_the_effect_is_unknown(
     bridge = bridge_of()
     async with Worker([get_weather], nats=nats, session=session) as worker:
         spec = await spec_named(bridge, session, "get_weather")
-        announcement = bridge._directory.members(session)[0].told
+        announcement = bridge._directory.members(session)[0].announcement
         assert announcement.worker == worker.id
     while bridge._directory.members(session):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Tools by name: one set for the process, and sets of their own for sessions that stand over it."""
+"""`ToolRegistry`: tools by name, for the process and for sessions that extend it."""
 
 import functools
 import threading
@@ -12,10 +12,10 @@ from windlass.tool import Tool, as_tools
 
 
 class ToolRegistry:
-    """A set of tools that may change while runs go on; a run keeps the tools it began with.
+    """A set of tools that can change while runs are active; a run keeps the tools it started with.
 
-    With a parent, its own tools stand over the parent's: one of the same name hides the parent's,
-    and what the parent gains or loses is seen at once. Every method may be called from any thread.
+    With a parent, its own tools override the parent's tools of the same name, and changes of the
+    parent are visible at once. Thread-safe.
     """
 
     def __init__(self, items: Iterable[Any] = (), *, parent: "ToolRegistry | None" = None) -> None:
@@ -40,37 +40,36 @@ class ToolRegistry:
     ) -> Any:
         """Adds a function, a tool, or a declaration with its function. Also a decorator.
 
-        Raises `DuplicateTool` when the name is taken here, unless it is to be replaced;
-        `ConfigError` for what cannot be a tool.
+        Raises `DuplicateTool` if the name is registered here, unless `replace` is true;
+        `ConfigError` for a value that cannot be a tool.
         """
         if item is None:
             return functools.partial(self.register, replace=replace)
         tool = _one_tool(item) if function is None else Tool.from_declaration(item, function)
         with self._lock:
             if tool.name in self._own and not replace:
-                raise DuplicateTool(f"a tool named {tool.name!r} is registered already")
+                raise DuplicateTool(f"a tool named {tool.name!r} is already registered")
             self._own[tool.name] = tool
         return tool
 
     def unregister(self, name: str) -> Tool:
-        """Takes a tool out and returns it. Raises `ConfigError` when this set has no such tool."""
+        """Removes a tool and returns it. Raises `ConfigError` if it is not registered here."""
         with self._lock:
             if name not in self._own:
                 raise ConfigError(f"no tool named {name!r} is registered here")
             return self._own.pop(name)
 
     def get(self, name: str) -> Tool | None:
-        """The tool of that name, here or in the parent."""
+        """The tool with this name, here or in the parent."""
         if (own := self._own.get(name)) is not None:
             return own
         return self._parent.get(name) if self._parent else None
 
     def known(self, declaration: Declaration) -> Tool | None:
-        """The tool that the declaration means: one of its name and parameters that can be run.
+        """The registered tool with the declaration's name and parameters, and its description.
 
-        It has the declaration's description. None if no tool of that name can be run here. Raises
-        `ConfigError` if there is one with other parameters: it would be called with arguments that
-        it does not know.
+        None if no tool of that name has a function. Raises `ConfigError` if the tool has other
+        parameters: it would receive arguments that it does not know.
         """
         if not isinstance(declaration, FunctionDeclaration):
             return None
@@ -82,19 +81,19 @@ class ToolRegistry:
         if not same_arguments(own.parameters, declaration.parameters):
             raise ConfigError(
                 f"the declaration of {tool.name!r} has other parameters than the registered tool:"
-                f" pass the registered one, register(..., replace=True), or pass"
-                f" Tool(declaration) to get its calls back"
+                f" pass the registered tool, register(..., replace=True), or pass"
+                f" Tool(declaration) to receive its calls"
             )
         if declaration.description in ("", own.description):
             return tool
         return tool.replace(description=declaration.description)
 
     def list(self) -> "list[Tool]":
-        """All tools as they are now: the parent's, then its own."""
+        """All current tools: the parent's, then its own."""
         return [*self._by_name().values()]
 
     def session(self, items: Iterable[Any] = ()) -> "ToolRegistry":
-        """A set of its own that stands over this one."""
+        """A registry with this one as its parent."""
         return ToolRegistry(items, parent=self)
 
     async def list_tools(self) -> "list[Tool]":
@@ -119,7 +118,7 @@ class ToolRegistry:
 
 
 registry = ToolRegistry()
-"""The process's own set."""
+"""The registry of the process."""
 
 
 def _one_tool(item: Any) -> Tool:

@@ -1,6 +1,6 @@
-"""Tools that live in other processes and machines, registered by their workers, session by session.
+"""Remote tools: workers in other processes and machines register tools for a session.
 
-`windlass.remote("session")` is a toolset like any other.
+`windlass.remote("session")` is the toolset of a session.
 """
 
 from windlass.toolsets.remote.frames import ToolSpec
@@ -21,4 +21,4 @@ __all__ = [
 ]
 
 remote = RemoteSession
-"""`windlass.remote("session", nats=URL)`: the session's tools, wherever its workers are."""
+"""`windlass.remote("session", nats=URL)`: the tools of the session's workers."""

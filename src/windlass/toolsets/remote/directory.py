@@ -1,4 +1,4 @@
-"""The workers of each session."""
+"""The workers of each session: their tools, and which worker gets the next call."""
 
 import asyncio
 import logging
@@ -22,78 +22,78 @@ from windlass.toolsets.remote.frames import (
 log = logging.getLogger("windlass.remote")
 
 
-class NobodyThere(ToolError):
-    """Nobody has the tool now: later, somebody may."""
+class NoWorker(ToolError):
+    """No worker has the tool at the moment."""
 
 
 class Member:
-    """A worker of a session, as this side knows it."""
+    """A worker of a session, as this gateway knows it."""
 
     def __init__(self, announcement: Announcement, seen: float) -> None:
         self.id = announcement.worker
         self.session = announcement.session
-        self.told = announcement
+        self.announcement = announcement
         self.seen = seen
         self.missing: float | None = None
-        """Since when its connection is gone, if it is."""
+        """When its connection was lost; None while it is connected."""
         self.reconnects: int | None = None
-        """How often it has lost its connection, as it said last."""
+        """How often it lost its connection, from its last pong."""
         self.in_flight = 0
-        """Calls of this side that it has."""
+        """Calls of this gateway that it is running."""
 
     @property
     def load(self) -> float:
-        """How full it is: what we know of now, or what it said last, whichever is more."""
-        running = max(self.in_flight, self.told.running)
-        return running / max(1, self.told.max_running)
+        """How full it is, from 0 to 1: by our own count or its last announcement, the larger."""
+        running = max(self.in_flight, self.announcement.running)
+        return running / max(1, self.announcement.max_running)
 
     def has(self, spec: ToolSpec) -> bool:
-        return spec in self.told.tools
+        return spec in self.announcement.tools
 
-    def repeated_by(self, announcement: Announcement) -> bool:
-        """Whether that has no other tools than were checked when it first told of them."""
-        told = self.told
+    def same_tools_as(self, announcement: Announcement) -> bool:
+        """Whether the announcement has the same tools as the last one, which is validated."""
+        last = self.announcement
         return (announcement.session, announcement.worker, announcement.tools) == (
-            told.session,
-            told.worker,
-            told.tools,
+            last.session,
+            last.worker,
+            last.tools,
         )
 
 
 class Directory:
-    """The workers of every session that were heard of, until they leave or fall silent."""
+    """The known workers of all sessions, until they leave or are silent for too long. Pure."""
 
     def __init__(self, silence: float = 6.0) -> None:
         self._silence = silence
         self._sessions: dict[str, dict[str, Member]] = {}
         self._bound: dict[str, str] = {}
-        self._strange: set[tuple[str, str, str]] = set()
+        self._conflicts: set[tuple[str, str, str]] = set()
 
     def heard(self, announcement: Announcement, now: float) -> bool:
-        """Takes an announcement in; True if anything is new about it."""
+        """Records an announcement. True if the worker or its tools are new."""
         members = self._sessions.setdefault(announcement.session, {})
         known = members.get(announcement.worker)
         if known is None:
             members[announcement.worker] = Member(announcement, now)
             return True
-        changed = known.told.tools != announcement.tools
-        known.told, known.seen = announcement, now
+        changed = known.announcement.tools != announcement.tools
+        known.announcement, known.seen = announcement, now
         return changed
 
     def left(self, session: str, worker: str) -> None:
-        """Forgets a worker: it has said so, or does not answer."""
+        """Removes a worker that has left or does not answer."""
         members = self._sessions.get(session, {})
         members.pop(worker, None)
         if not members:
             self._sessions.pop(session, None)
 
     def forget(self, session: str) -> None:
-        """Forgets a session that is over."""
+        """Removes a session that has ended."""
         self._sessions.pop(session, None)
         self._bound.pop(session, None)
 
     def silent(self, now: float) -> list[Member]:
-        """Those who have not been heard of for too long."""
+        """The workers that have been silent for too long."""
         return [member for member in self._members() if now - member.seen > self._silence]
 
     def everybody(self) -> list[Member]:
@@ -109,16 +109,16 @@ class Directory:
         return self._sessions.get(session, {}).get(worker)
 
     def tools(self, session: str) -> list[ToolSpec]:
-        """The session's tools by name. Of two that differ, the one that came first is it."""
+        """The session's tools. If two workers describe a tool differently, the first one wins."""
         found: dict[str, ToolSpec] = {}
         for member in self._sessions.get(session, {}).values():
-            for spec in member.told.tools:
+            for spec in member.announcement.tools:
                 known = found.setdefault(spec.name, spec)
-                strange = (session, member.id, spec.name)
-                if known != spec and strange not in self._strange:
-                    self._strange.add(strange)
+                conflict = (session, member.id, spec.name)
+                if known != spec and conflict not in self._conflicts:
+                    self._conflicts.add(conflict)
                     log.warning(
-                        "The worker %s has another %r than the session %s: it gets no calls of it",
+                        "worker %s describes %r differently than session %s: it gets no calls",
                         member.id,
                         spec.name,
                         session,
@@ -132,9 +132,9 @@ class Directory:
         affinity: Affinity = "hint",
         tried: Collection[str] = (),
     ) -> Member:
-        """Who is to run it: the least busy, or the one that the session is bound to.
+        """The worker for a call: the one that the session is bound to, or the least busy one.
 
-        Raises `ToolError` if there is nobody, or with `strict_fail_fast` if that one is full.
+        Raises `ToolError` if there is none, or with `strict_fail_fast` if that one is full.
         """
         able = [
             member
@@ -146,15 +146,15 @@ class Directory:
         if affinity != "hint" and bound is not None and chosen is None:
             del self._bound[session]
             raise ToolError(
-                f"the worker that the session {session} was bound to is gone, and its state with "
-                "it; the next call goes to another"
+                f"the worker that session {session} was bound to is gone, and its state is lost;"
+                " the next call goes to another worker"
             )
         if affinity == "strict_fail_fast" and chosen is not None and chosen.load >= 1:
-            raise ToolError(f"the worker that the session {session} is bound to is busy")
+            raise ToolError(f"the worker that session {session} is bound to is busy")
         if chosen is None or (affinity == "hint" and chosen.load >= 1):
             chosen = min(able, key=lambda member: member.load, default=None)
         if chosen is None:
-            raise NobodyThere(f"no worker of the session {session} has {spec.name} now")
+            raise NoWorker(f"no worker of the session {session} has {spec.name}")
         self._bound[session] = chosen.id
         return chosen
 
@@ -164,13 +164,13 @@ class Directory:
 
 
 DISCOVERY_SECONDS = 0.5
-"""How long a session that nobody knows is asked for."""
-NOBODY_SECONDS = 3.0
-"""How long a call waits for a worker where there is none, as when the only one is restarted."""
+"""How long to wait for the workers of an unknown session."""
+NO_WORKER_SECONDS = 3.0
+"""How long a call waits if there is no worker, such as while the only one restarts."""
 
 
 class Presence:
-    """Keeps the directory; belongs to one event loop."""
+    """Updates the directory from announcements, and waits for workers. For one event loop."""
 
     def __init__(self, directory: Directory, affinity: Affinity) -> None:
         self._directory = directory
@@ -183,10 +183,10 @@ class Presence:
             notice = decode(message.data, NOTICE)
             if isinstance(notice, Announcement):
                 known = self._directory.member(session, worker)
-                if known is None or not known.repeated_by(notice):
+                if known is None or not known.same_tools_as(notice):
                     checked(notice, session, worker)
         except BadFrame as error:
-            log.warning("A worker of the session %s was refused: %s", session, error)
+            log.warning("refused a worker of session %s: %s", session, error)
             if message.reply:
                 await message.respond(encode(Refused(reason=str(error))))
             return
@@ -199,27 +199,27 @@ class Presence:
     async def somebody(
         self, connection: Connection, session: str, spec: ToolSpec, tried: Collection[str]
     ) -> Member:
-        """Who is to run it; where nobody is, a worker that comes is waited for."""
+        """The worker for a call. If there is none, waits for one."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + NOBODY_SECONDS
+        end = loop.time() + NO_WORKER_SECONDS
         while True:
             try:
                 return self._directory.pick(session, spec, self._affinity, tried)
-            except NobodyThere:
+            except NoWorker:
                 if loop.time() >= end:
                     raise
             await connection.publish(subjects.hello(session))
-            await self._hear_news()
+            await self._wait_for_news()
 
     async def discover(self, connection: Connection, session: str) -> None:
-        """Asks for the workers of a session, and waits a moment for the first."""
+        """Asks the workers of a session to announce themselves, and waits briefly for the first."""
         await connection.publish(subjects.hello(session))
         end = asyncio.get_running_loop().time() + DISCOVERY_SECONDS
-        while not self._directory.members(session) and await self._hear_news(end):
+        while not self._directory.members(session) and await self._wait_for_news(end):
             pass
 
-    async def _hear_news(self, until: float | None = None) -> bool:
-        """Waits until somebody new is there, for a while; whether that is so."""
+    async def _wait_for_news(self, until: float | None = None) -> bool:
+        """Waits for a new worker or new tools; False after a timeout."""
         until = until or asyncio.get_running_loop().time() + DISCOVERY_SECONDS
         self._news.clear()
         try:

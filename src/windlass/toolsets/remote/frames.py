@@ -1,6 +1,6 @@
-"""What gateways and workers say to each other: versioned JSON, checked before it is believed. Pure.
+"""The messages between gateways and workers: versioned JSON, validated when received. Pure.
 
-docs/worker-wire.md describes the same for workers that are not written in Python.
+docs/worker-wire.md describes them for workers that are not written in Python.
 """
 
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -16,17 +16,17 @@ from windlass.tool import OnInterrupt, Tool, ToolOptions
 
 VERSION = 1
 Affinity = Literal["hint", "strict_queue", "strict_fail_fast"]
-"""How firmly a session keeps to the worker of its last call: preferred, waited for, or an error."""
-MOST_TOOLS = 1_000
+"""Whether a session's worker is preferred, waited for, or required (an error if it is full)."""
+MAX_TOOLS = 1_000
 _OPTIONS = ToolOptions.__struct_fields__
 
 
 class BadFrame(WindlassError):
-    """A message that cannot be believed; its text says why, and is sent back."""
+    """An invalid message. The sender receives the error's text."""
 
 
 class ToolSpec(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=False):
-    """A tool as its worker describes it: what the model is told, and how it wants to be run."""
+    """A worker's description of a tool: its declaration and its options."""
 
     name: str
     description: str = ""
@@ -42,7 +42,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Fa
     expose_errors: bool | None = None
 
     def options(self) -> ToolOptions:
-        """Raises `ConfigError` for a value that makes no sense."""
+        """The options. Raises `ConfigError` for an invalid value."""
         return ToolOptions(**{name: getattr(self, name) for name in _OPTIONS})
 
     def declaration(self) -> FunctionDeclaration:
@@ -54,11 +54,11 @@ class _Frame(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="t
 
     def __post_init__(self) -> None:
         if self.v != VERSION:
-            raise ValueError(f"it is of version {self.v}, and this side speaks {VERSION}")
+            raise ValueError(f"unsupported version {self.v} (supported: {VERSION})")
 
 
 class Announcement(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="announcement"):
-    """A worker and all its tools, at once: it is there with all of them or not at all."""
+    """A worker with all its tools. An announcement is accepted or refused as a whole."""
 
     worker: str
     session: str
@@ -76,7 +76,7 @@ Notice: TypeAlias = Announcement | Farewell
 
 
 class Call(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="call"):
-    """Run this tool. A key that has been seen is not run again: its answer is given again."""
+    """A call of a tool. For a known key, the worker repeats its answer and does not run again."""
 
     key: str
     name: str
@@ -85,7 +85,7 @@ class Call(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="call"):
     seconds: float | None = None
     """How long the caller waits."""
     queue: bool = True
-    """Whether it may wait for its turn; otherwise a full worker says that it is busy."""
+    """Whether the call may wait in a queue; otherwise a full worker answers `busy`."""
     run_id: str = ""
     call_id: str = ""
     round: int = 1
@@ -96,7 +96,7 @@ class Cancel(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="cancel"
 
 
 class HostCall(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="host_call"):
-    """A worker's tool calls a tool of the host, on behalf of the call with this key."""
+    """A call of a host tool by a worker's tool, during the call with this key."""
 
     key: str
     name: str
@@ -110,7 +110,7 @@ class Progress(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="progr
 
 
 class Result(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="result"):
-    """A call's one answer."""
+    """The result of a call."""
 
     response: FunctionResponse
     outcome: Outcome = "ok"
@@ -118,20 +118,20 @@ class Result(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="result"
 
 
 class Busy(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="busy"):
-    """The worker runs as many calls as it may, and has not begun this one."""
+    """The worker is at its limit and has not started the call."""
 
 
 class Refused(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="refused"):
-    """The worker has not begun the call, and will not."""
+    """The worker has not started the call and will not start it."""
 
     reason: str
 
 
 class Pong(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="pong"):
-    """The worker lives."""
+    """The worker's answer to a ping."""
 
     reconnects: int = 0
-    """How often it has lost its connection: each time, answers may have been lost with it."""
+    """How often it lost its connection. Each time, answers can be lost."""
 
 
 Reply: TypeAlias = Progress | Result | Busy | Refused
@@ -150,38 +150,38 @@ def encode(frame: Struct) -> bytes:
 
 
 def decode(data: bytes, decoder: msgspec.json.Decoder[F]) -> F:
-    """The frame, as this decoder reads it. Raises `BadFrame`."""
+    """The decoded frame. Raises `BadFrame`."""
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise BadFrame(f"the message cannot be read: {error}") from error
+        raise BadFrame(f"invalid message: {error}") from error
 
 
 def checked(announcement: Announcement, session: str, worker: str) -> Announcement:
-    """The announcement, if it is what it says, for the place that it came to. Raises `BadFrame`."""
+    """The announcement, if it is valid for the subject it came on. Raises `BadFrame`."""
     if (announcement.session, announcement.worker) != (session, worker):
         raise BadFrame(
-            f"it speaks for {announcement.session}/{announcement.worker} on the subject of"
+            f"an announcement for {announcement.session}/{announcement.worker} on the subject of"
             f" {session}/{worker}"
         )
-    if len(announcement.tools) > MOST_TOOLS:
-        raise BadFrame(f"more than {MOST_TOOLS} tools")
+    if len(announcement.tools) > MAX_TOOLS:
+        raise BadFrame(f"more than {MAX_TOOLS} tools")
     names = [spec.name for spec in announcement.tools]
     if repeated := next((name for name in names if names.count(name) > 1), None):
-        raise BadFrame(f"two tools are named {repeated!r}")
+        raise BadFrame(f"duplicate tool name {repeated!r}")
     for spec in announcement.tools:
         try:
             Tool(spec.declaration(), options=spec.options())
         except ConfigError as error:
-            raise BadFrame(f"the tool {spec.name[:64]!r}: {str(error)[:300]}") from error
+            raise BadFrame(f"tool {spec.name[:64]!r}: {str(error)[:300]}") from error
     return announcement
 
 
 def spec_of(tool: Tool) -> ToolSpec:
-    """What a worker tells of one of its tools. Raises `ConfigError` for one without a function."""
+    """The spec of a worker's tool. Raises `ConfigError` for a tool without a function."""
     declaration = tool.declaration
     if not tool.runnable or not isinstance(declaration, FunctionDeclaration):
-        raise ConfigError(f"{tool.name} is only declared: a worker has nothing to run for it")
+        raise ConfigError(f"{tool.name} is only declared: a worker's tool needs a function")
     return ToolSpec(
         name=tool.name,
         description=declaration.description,

@@ -1,9 +1,9 @@
-"""The subjects that everything is said on. Pure.
+"""The NATS subjects of gateways and workers. Pure.
 
-A session stands in each, so that a NATS user can be held to one session by permissions alone:
-whoever may publish to `windlass.v1.announce.A.>` and `windlass.v1.reply.*.A.>`, and subscribe to
-`windlass.v1.worker.A.>` and `windlass.v1.inbox.A.>`, can neither see, nor call, nor answer for
-another.
+Each contains the session, so NATS permissions can restrict a user to one session: a user that may
+publish to `windlass.v1.announce.A.>` and `windlass.v1.reply.*.A.>`, and subscribe to
+`windlass.v1.worker.A.>` and `windlass.v1.inbox.A.>`, cannot see, call or answer for another
+session.
 """
 
 import re
@@ -16,9 +16,11 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def check_token(value: str, what: str) -> str:
-    """The value. Raises `ConfigError` if it cannot be a part of a subject."""
+    """The value. Raises `ConfigError` if it is not valid in a subject."""
     if not _TOKEN.fullmatch(value):
-        raise ConfigError(f"{what} is 1 to 64 letters, digits, `-` and `_`, not {value[:80]!r}")
+        raise ConfigError(
+            f"{what} must be 1 to 64 letters, digits, `-` and `_`, not {value[:80]!r}"
+        )
     return value
 
 
@@ -35,18 +37,18 @@ def any_announcement(session: str = "*") -> str:
 
 
 def worker_in(subject: str) -> tuple[str, str]:
-    """The session and the worker that an announcement's subject names."""
+    """The session and the worker in the subject of an announcement."""
     session, worker = subject.split(".")[3:5]
     return session, worker
 
 
 def hello(session: str = "*") -> str:
-    """Where gateways ask who is there; workers hear their own session's, and that for all."""
+    """Where gateways ask workers to announce themselves: those of one session, or all."""
     return f"{PREFIX}.hello.{'all' if session == '*' else session}"
 
 
 def to_worker(session: str, worker: str, verb: str) -> str:
-    """`verb` is `call`, `cancel` or `ping`; `*` is what the worker listens to."""
+    """`verb` is `call`, `cancel` or `ping`; the worker subscribes to `*`."""
     return f"{PREFIX}.worker.{session}.{worker}.{verb}"
 
 
@@ -63,7 +65,7 @@ def host(session: str) -> str:
 
 
 def inbox(session: str) -> str:
-    """What the subjects of answers to the workers of a session begin with."""
+    """The prefix of the subjects for answers to a session's workers."""
     return f"{PREFIX}.inbox.{session}"
 
 

@@ -20,7 +20,7 @@ _bridges: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, Bridge
 
 
 class RemoteSession:
-    """The tools of one session, wherever its workers run. Any number may look at one session."""
+    """The tools of one session's workers. Several clients can use one session."""
 
     def __init__(
         self,
@@ -30,18 +30,18 @@ class RemoteSession:
         affinity: Affinity = "hint",
         **connection: Any,
     ) -> None:
-        """`connection` goes to `nats.connect`. Raises `ConfigError` for a name of no session."""
+        """`connection` is passed to `nats.connect`. Raises `ConfigError` for an invalid session."""
         self.session = check_token(session, "a session")
         self._servers = nats
         self._affinity: Affinity = affinity
         self._connection = connection
 
     async def list_tools(self) -> Sequence[Tool]:
-        """The tools of the workers that are there now. Raises `ConfigError` without NATS."""
+        """The tools of the current workers. Raises `ConfigError` if NATS is unreachable."""
         return await self._bridge().tools(self.session)
 
     async def execute(self, name: str, arguments: dict[str, Any]) -> Any:
-        """Runs one tool and returns what it returned. Raises `ToolError`, `ConfigError`."""
+        """Runs one tool and returns its value. Raises `ToolError` and `ConfigError`."""
         tools = {tool.name: tool for tool in await self.list_tools()}
         if name not in tools:
             raise ConfigError(f"no worker of the session {self.session} has a tool {name!r}")
@@ -50,7 +50,7 @@ class RemoteSession:
         return response.output
 
     async def aclose(self) -> None:
-        """Closes the connection of this event loop, which sessions of one server share."""
+        """Closes this event loop's connection, which all sessions of a server share."""
         bridge = _bridges.get(asyncio.get_running_loop(), {}).pop(self._key, None)
         if bridge is not None:
             await bridge.aclose()
@@ -72,15 +72,15 @@ class RemoteSession:
 async def get_tools_for_model(
     session_id: str, *, nats: str | Sequence[str] = DEFAULT_SERVER, **connection: Any
 ) -> list[FunctionDeclaration]:
-    """What a model is told of the tools of a session."""
+    """The declarations of a session's tools."""
     tools = await RemoteSession(session_id, nats=nats, **connection).list_tools()
     return [tool.declaration for tool in tools if isinstance(tool.declaration, FunctionDeclaration)]
 
 
 def from_worker_tool(spec: ToolSpec | Mapping[str, Any]) -> FunctionDeclaration:
-    """What a model is told of one tool of a worker; its parameters may also be a list of them.
+    """The declaration of a worker's tool. Its parameters may also be a list.
 
-    Raises `ConfigError` for parameters that are no JSON Schema.
+    Raises `ConfigError` for parameters that are not a JSON Schema.
     """
     given = spec.declaration() if isinstance(spec, ToolSpec) else spec
     declaration = Tool.from_declaration(given).declaration
@@ -96,5 +96,5 @@ async def execute_in_session(
     nats: str | Sequence[str] = DEFAULT_SERVER,
     **connection: Any,
 ) -> Any:
-    """Runs a tool where it lives and returns what it returned. Raises `ToolError`."""
+    """Runs a tool of a session and returns its value. Raises `ToolError`."""
     return await RemoteSession(session_id, nats=nats, **connection).execute(name, args)
