@@ -123,7 +123,7 @@ def test_a_key_that_cannot_be_one_is_a_problem(
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\u2026")
     check = doctor()["openai/"]
     assert check["state"] == "problem"
-    assert "characters that cannot be in a header" in check["detail"]
+    assert "characters that are not allowed in a header" in check["detail"]
 
 
 def test_the_installed_parts_are_ok(doctor: Doctor) -> None:

@@ -192,7 +192,7 @@ async def test_an_old_part_of_a_long_conversation_is_left_out_aloud(
     ]
     with caplog.at_level(logging.WARNING):
         events = await events_of(model, *history, Message.user("The last question."))
-    assert "the 2 oldest messages are left out" in caplog.text
+    assert "leaving out the 2 oldest messages" in caplog.text
     assert end_of(events).usage.output_tokens > 0
     sent = server.asked[-1]
     assert all(each in sent for each in (NOTICE, "You are kind.", "Second", "The last question."))

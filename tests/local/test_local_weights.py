@@ -67,7 +67,7 @@ def test_what_is_joined_is_not_joined_again(weights: Weights, tmp_path: Path) ->
 def test_other_bytes_are_refused_and_not_kept(weights: Weights, tmp_path: Path) -> None:
     piece(weights, 1, tmp_path).write_bytes(b"TWO ")
     cache = tmp_path / "cache"
-    with pytest.raises(ConfigError, match=rf"not the known ones.*must be {weights.sha256}"):
+    with pytest.raises(ConfigError, match=rf"are damaged.*must be {weights.sha256}"):
         weights_file(weights, cache)
     assert not list(cache.glob("*.gguf"))
     assert not list(cache.glob("*.partial"))
@@ -88,7 +88,7 @@ def test_weights_in_one_piece_stay_where_they_are_and_are_checked(
     )
     assert weights_file(one, tmp_path / "cache") == piece(weights, 0, tmp_path)
     piece(weights, 0, tmp_path).write_bytes(b"GGUF other")
-    with pytest.raises(ConfigError, match="not the known ones"):
+    with pytest.raises(ConfigError, match="are damaged"):
         weights_file(one, tmp_path / "cache")
 
 
@@ -161,7 +161,7 @@ def test_a_full_disk_is_seen_before_anything_is_written(
 
 def test_a_cache_that_cannot_be_written_says_which(weights: Weights, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"cannot be written to .*file.*WINDLASS_CACHE"):
+    with pytest.raises(ConfigError, match=r"cannot write the weights .*file.*WINDLASS_CACHE"):
         weights_file(weights, tmp_path / "file" / "cache")
 
 

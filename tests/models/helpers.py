@@ -54,17 +54,17 @@ def end(events: list[ModelEvent]) -> TurnEnded:
 
 
 class Waits:
-    """Sleeps that take no time and are written down; the dice always show the same number."""
+    """Sleeps that take no time and are recorded; the jitter is constant."""
 
-    def __init__(self, dice: float = 0.5) -> None:
+    def __init__(self, jitter: float = 0.5) -> None:
         self.seconds: list[float] = []
-        self._dice = dice
+        self._jitter = jitter
 
     def __call__(self, retry: Retry) -> Waiting:
         async def sleep(seconds: float) -> None:
             self.seconds.append(seconds)
 
-        return Waiting(retry, sleep, lambda: self._dice)
+        return Waiting(retry, sleep, lambda: self._jitter)
 
 
 class RawServer:

@@ -38,7 +38,7 @@ def test_a_name_without_its_provider_says_what_to_write(name: str) -> None:
 
 
 def test_an_unknown_provider_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"'azure'.*known are: aistudio, gemini") as raised:
+    with pytest.raises(ConfigError, match=r"'azure'.*supported: aistudio, gemini") as raised:
         create_model("azure/gpt-5")
     assert all(provider in str(raised.value) for provider in PROVIDERS)
 

@@ -182,7 +182,7 @@ def test_what_went_wrong_below_is_told_in_words() -> None:
         (aiohttp.SocketTimeoutError(), "did not answer in time", True),
         (aiohttp.ClientConnectorError(key, refused), "Connection refused", True),
         (aiohttp.ClientConnectorCertificateError(key, certificate), "certificate", False),
-        (aiohttp.ClientResponseError(Any, ()), "broken HTTP", True),  # type: ignore[arg-type]
+        (aiohttp.ClientResponseError(Any, ()), "invalid HTTP response", True),  # type: ignore[arg-type]
         (aiohttp.ServerDisconnectedError(), "closed the connection", True),
         (RuntimeError("Connection closed."), "closed the connection", True),
     ]

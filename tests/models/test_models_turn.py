@@ -86,7 +86,7 @@ async def test_a_passing_fault_is_tried_again(
 
 @both
 async def test_the_server_s_own_time_is_waited_for(wire: Any) -> None:
-    waits = Waits(dice=0.0)
+    waits = Waits(jitter=0.0)
     async with wire[0]([refuse(429, retry_after=7), refuse(503), "Yes."]) as fake:
         await turn(model_at(wire, fake, waiting=waits))
     assert waits.seconds == [7, 0]
@@ -183,7 +183,7 @@ async def test_silence_in_the_middle_is_a_cut() -> None:
     first = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
     async with raw_server(unended(first), hold=True) as server:
         model = OpenAIModel("m", base_url=server.base_url, timeouts=Timeouts(read=0.05))
-        with pytest.raises(StreamCut, match="silent"):
+        with pytest.raises(StreamCut, match="stopped before its turn"):
             await turn(model)
         await model.aclose()
 
@@ -381,7 +381,7 @@ async def test_the_log_line_of_a_retry_names_the_status_and_the_times(
         model = OpenAIModel("m", base_url=fake.base_url, api_key="k", waiting=Waits())
         assert text(await turn(model)) == "Hello."
         await model.aclose()
-    [line] = [record.getMessage() for record in caplog.records if "again" in record.msg]
+    [line] = [record.getMessage() for record in caplog.records if "retrying" in record.msg]
     assert line == (
-        "model request failed (HTTP 429, retry after 3 s): trying again in 3.2 s (attempt 2 of 4)"
+        "model request failed (HTTP 429, retry after 3 s): retrying in 3.2 s (attempt 2 of 4)"
     )

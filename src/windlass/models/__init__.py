@@ -1,6 +1,6 @@
 """Language models by name: `create_model("provider/model")`.
 
-Importing this package imports no HTTP library; a provider's module is loaded when it is asked for.
+Importing this package imports no HTTP library: a provider's module is imported at first use.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ PROVIDERS: dict[str, tuple[str, str]] = {
     "local": ("windlass.models.local.model", "LocalModel"),
     "vertex": ("windlass.models.gemini", "VertexModel"),
 }
-"""The provider's name and where its model lives: a module and a class in it."""
+"""The providers: the module and the class of each."""
 
 
 def create_model(
@@ -33,19 +33,19 @@ def create_model(
     retry: Retry = DEFAULT_RETRY,
     timeout: Timeouts | float = DEFAULT_TIMEOUTS,
 ) -> Model:
-    """The model of that name, `provider/model`. A plain `timeout` is the longest silence (seconds).
+    """The model named `provider/model`. A plain `timeout` is the longest silence in seconds.
 
     Raises `ConfigError` for an unknown provider or a missing key.
     """
     provider, slash, model = name.partition("/")
     if not slash or not provider or not model:
         raise ConfigError(
-            f"a model's name is provider/model, such as 'openai/gpt-5-mini' or"
+            f"a model name must be provider/model, such as 'openai/gpt-5-mini' or"
             f" 'gemini/gemini-2.5-flash', not {name!r}"
         )
     if provider not in PROVIDERS:
         known = ", ".join(sorted(PROVIDERS))
-        raise ConfigError(f"unknown provider {provider!r} in {name!r}; known are: {known}")
+        raise ConfigError(f"unknown provider {provider!r} in {name!r}; supported: {known}")
     module, attribute = PROVIDERS[provider]
     make = cast("Callable[..., Model]", getattr(import_module(module), attribute))
     options: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "headers": headers}

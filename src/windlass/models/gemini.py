@@ -1,4 +1,4 @@
-"""`gemini/` and `vertex/`: one wire at two addresses."""
+"""`gemini/` and `vertex/`: the Gemini API and Vertex AI, which share a wire."""
 
 import os
 import re
@@ -26,7 +26,7 @@ _MULTI_REGIONS = ("us", "eu")
 
 
 class _GenerateContent:
-    """What both have in common: everything but the address and the key."""
+    """The common part of both models: everything except the address and the key."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class GeminiModel(_GenerateContent):
 
 
 class VertexModel(_GenerateContent):
-    """A model of Vertex AI. The key is an access token, or a function that gives a fresh one."""
+    """A model of Vertex AI. The key is an access token, or a function that returns one."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ def _vertex_path(model: str, project: str | None, location: str) -> str:
 
 
 class _GenerateExchange:
-    """One request and its answer."""
+    """One generateContent request and its response."""
 
     __slots__ = ("_encoder", "_form", "_http", "_request", "_url")
 
@@ -157,7 +157,7 @@ class _GenerateExchange:
         return AnswerDecoder(self._http.secrets)
 
     def adapt(self, problem: ModelError) -> bool:
-        """Some services do not know JSON Schema: they then get the older form, now and later."""
+        """Switches to the older schema form for services that do not support JSON Schema."""
         refused = problem.status == 400 and _REFUSED_SCHEMA.search(problem.message)
         if not refused or self._form == "openapi":
             return False

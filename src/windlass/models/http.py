@@ -1,4 +1,4 @@
-"""The one place that knows aiohttp: a pool of connections for each event loop, and POST."""
+"""HTTP requests to upstreams: a pool of connections for each event loop. Only this uses aiohttp."""
 
 import asyncio
 import io
@@ -21,13 +21,13 @@ from windlass.wires.upstream_errors import problem_of
 log = logging.getLogger("windlass.models")
 
 Response = aiohttp.ClientResponse
-# aiohttp says RuntimeError when the connection went away between two reads.
+# aiohttp raises RuntimeError when the connection is lost between two reads.
 TRANSPORT_ERRORS = (aiohttp.ClientError, OSError, RuntimeError)
 KEEP_ALIVE = 60.0
-LONGEST_ERROR_BODY = 2**16
-LONGEST_HEADER = 2**16
-LARGE_BODY = 2**20  # above this, aiohttp wants a file
-PATIENCE_AT_END = 0.1  # for the end of a body whose last event has come
+MAX_ERROR_BODY = 2**16
+MAX_HEADER = 2**16
+LARGE_BODY = 2**20  # above this, aiohttp expects a file
+END_OF_BODY_TIMEOUT = 0.1  # for the end of a body whose last event has come
 
 _HEADERS = {
     "Content-Type": "application/json",
@@ -38,9 +38,9 @@ _HEADERS = {
 
 
 def cut(error: Exception) -> StreamCut:
-    """What a broken connection means once the answer has begun."""
+    """The error for a connection that breaks after the response has started."""
     if isinstance(error, TimeoutError):
-        return StreamCut("the model's stream fell silent before its turn was complete")
+        return StreamCut("the model's stream stopped before its turn was complete")
     return StreamCut()
 
 
@@ -49,13 +49,13 @@ class _SessionPool(NamedTuple):
     with_loop: AsyncGenerator[None, None]
     """Closes the session when its loop shuts down."""
     with_owner: "weakref.finalize[..., Any]"
-    """Closes it when its owner is forgotten."""
+    """Closes the session when its owner is garbage-collected."""
     process: int
-    """A fork has its parent's pools, and not the loops that would close them."""
+    """The process id. A fork inherits the pools, but not the loops that close them."""
 
 
 class Http:
-    """POSTs to one host with one set of headers. Each event loop that uses it has its own pool."""
+    """POSTs to one host with one set of headers. Each event loop has its own pool."""
 
     def __init__(self, base_url: str, auth: Auth, timeouts: Timeouts) -> None:
         self._base = _base(base_url)
@@ -73,23 +73,23 @@ class Http:
 
     @property
     def secrets(self) -> Sequence[str]:
-        """What must not be shown to anybody."""
+        """Texts that must not be shown."""
         return self._auth.secrets
 
     def address(self, path: str, query: Mapping[str, str] | None = None) -> URL:
-        """The address of `path` under the base URL, whose own query is kept."""
+        """The address of `path` under the base URL, with the query of both."""
         full = self._base.with_path(f"{self._base.raw_path.rstrip('/')}{path}", encoded=True)
         return full.with_query({**self._base.query, **(query or {})})
 
     async def post(self, url: URL, body: bytes) -> Response:
-        """The answer, its body still to come. Raises `ModelError` for all but success."""
+        """The response, without its body. Raises `ModelError` unless its status is a success."""
         pool = self._pools.get(asyncio.get_running_loop())
         if pool is None or pool.session.closed:
             pool = await self._open_pool()
         data = body if len(body) <= LARGE_BODY else io.BytesIO(body)
         headers = await self._auth.current() if self._auth.changes else None
         try:
-            # A redirect is not followed: it would carry the key to another host.
+            # Redirects are not followed: they would send the key to another host.
             response = await pool.session.post(
                 url, data=data, headers=headers, allow_redirects=False, proxy=self._proxy
             )
@@ -103,15 +103,15 @@ class Http:
         return response
 
     async def release(self, response: Response, *, complete: bool) -> None:
-        """Gives the connection back, or closes it in the middle of an answer.
+        """Returns the connection to the pool, or closes it in the middle of a response.
 
-        After a turn's last event the end of the body is due at once; waiting for it saves the next
+        After the last event of a turn the body ends at once. Waiting for its end saves the next
         request a handshake.
         """
         content = response.content
         if complete and not content.is_eof():
             with suppress(*TRANSPORT_ERRORS):
-                async with asyncio.timeout(PATIENCE_AT_END):
+                async with asyncio.timeout(END_OF_BODY_TIMEOUT):
                     await content.wait_eof()
         if content.is_eof():
             response.release()
@@ -119,16 +119,16 @@ class Http:
             response.close()
 
     async def aclose(self) -> None:
-        """Closes every pool; a later request opens a new one. May be called several times at once.
+        """Closes every pool; a later request opens a new one. Concurrent calls are allowed.
 
-        A loop that is neither running nor closed keeps its pool: nothing could wait for it.
+        A loop that is neither running nor closed keeps its pool, because it cannot close it.
         """
         current = asyncio.get_running_loop()
         for loop, pool in list(self._pools.items()):
             usable = loop.is_running() or loop.is_closed()
             if pool.process != os.getpid() or not usable or self._pools.get(loop) is not pool:
                 continue
-            # Before the first `await`: another call that runs meanwhile does not find it.
+            # Before the first `await`, so that a concurrent call does not find it.
             del self._pools[loop]
             pool.with_owner.detach()
             if loop is current:
@@ -145,8 +145,8 @@ class Http:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=self._headers,
             timeout=self._timeout,
-            max_line_size=LONGEST_HEADER,
-            max_field_size=LONGEST_HEADER,
+            max_line_size=MAX_HEADER,
+            max_field_size=MAX_HEADER,
         )
         loop = asyncio.get_running_loop()
         with_owner = weakref.finalize(self, _discard, session, loop)
@@ -161,12 +161,12 @@ class Http:
     async def _refusal(self, response: Response) -> ModelError:
         body = bytearray()
         with suppress(*TRANSPORT_ERRORS):
-            while len(body) < LONGEST_ERROR_BODY and (piece := await response.content.readany()):
+            while len(body) < MAX_ERROR_BODY and (piece := await response.content.readany()):
                 body += piece
         await self.release(response, complete=False)
         if response.status < 400:
             return ModelError(
-                f"the address redirects elsewhere (HTTP {response.status}), which is not followed:"
+                f"the address redirects (HTTP {response.status}), and redirects are not followed:"
                 " set base_url to the final address",
                 status=response.status,
             )
@@ -174,9 +174,9 @@ class Http:
 
 
 async def _closing_with_loop(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
-    """Closes the session when its loop shuts down, whoever forgot to.
+    """Closes the session when its loop shuts down, even if the owner did not.
 
-    `asyncio.run` and its like end by closing every asynchronous generator that is still open.
+    `asyncio.run` closes all open asynchronous generators at its end.
     """
     try:
         yield
@@ -185,7 +185,7 @@ async def _closing_with_loop(session: aiohttp.ClientSession) -> AsyncGenerator[N
 
 
 def _discard(session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) -> None:
-    """Closes a session that nobody waits for any more, from whatever thread or loop."""
+    """Closes an unused session, from any thread or loop."""
     if loop.is_closed():
         _close_now(session)
     else:
@@ -193,7 +193,7 @@ def _discard(session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) ->
 
 
 def _close_now(session: aiohttp.ClientSession) -> None:
-    """The first step of closing does all that is needed; the others only wait."""
+    """Runs the first step of closing, which does all that is needed; the rest only waits."""
     closing = session.close()
     with suppress(StopIteration):
         closing.send(None)
@@ -211,7 +211,7 @@ def _base(base_url: str) -> URL:
 
 
 def _proxy_for(url: URL) -> str | None:
-    """The proxy that the environment names for the address."""
+    """The proxy for the address, from the environment."""
     proxies = urllib.request.getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all") or ""
     host = url.host or ""
@@ -224,7 +224,7 @@ def _unreachable(error: Exception, url: URL) -> ModelError | ConfigError:
     place = f"{url.host}:{url.port}"
     match error:
         case aiohttp.InvalidURL():
-            return ConfigError(f"base_url is not an address: {place}")
+            return ConfigError(f"base_url is not a valid address: {place}")
         case aiohttp.ClientSSLError():
             return _failed("no secure connection to {upstream}", place, _reason(error))
         case aiohttp.ConnectionTimeoutError():
@@ -232,14 +232,14 @@ def _unreachable(error: Exception, url: URL) -> ModelError | ConfigError:
         case TimeoutError():
             return _failed("{upstream} did not answer in time", place, retryable=True)
         case aiohttp.ClientHttpProxyError(status=status):
-            words = "the proxy does not lead to {upstream}"
+            words = "the proxy cannot reach {upstream}"
             return _failed(words, place, status=status, retryable=True)
         case aiohttp.ClientResponseError():
-            return _failed("{upstream} answered in broken HTTP", place, retryable=True)
+            return _failed("{upstream} sent an invalid HTTP response", place, retryable=True)
         case aiohttp.ClientConnectorError():
             return _failed("cannot connect to {upstream}", place, _reason(error), retryable=True)
         case _:
-            words = "{upstream} closed the connection without an answer"
+            words = "{upstream} closed the connection without a response"
             return _failed(words, place, retryable=True)
 
 

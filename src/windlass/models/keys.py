@@ -1,4 +1,4 @@
-"""Where a key comes from, and the header it travels in. A key is never part of a repr."""
+"""API keys: where they come from and the header that carries them. A repr never shows a key."""
 
 import inspect
 import os
@@ -8,14 +8,14 @@ from typing import TypeAlias
 from windlass.errors import ConfigError
 
 Key: TypeAlias = str | Callable[[], str | Awaitable[str]]
-"""A key, or a function that gives the current one: access tokens expire."""
+"""A key, or a function that returns the current one, for access tokens that expire."""
 
-LONGEST_MEMORY = 32  # of keys that a changing one has had
+MAX_REMEMBERED_KEYS = 32  # previous values of a changing key, to redact them
 _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie")
 
 
 def key_from(key: Key | None, *variables: str) -> Key | None:
-    """The key as given, else the first of the environment variables that is set."""
+    """The given key, else the value of the first variable that is set."""
     if key is not None:
         return key or None
     return next((os.environ[name] for name in variables if os.environ.get(name)), None)
@@ -33,19 +33,19 @@ class Auth:
         self._key = None if isinstance(key, str) else key
         self.changes = self._key is not None
         self.fixed: dict[str, str] = dict(headers or {})
-        """The headers that never change."""
+        """The headers that are the same for every request."""
         self.secrets: list[str] = [
             word
             for header, value in self.fixed.items()
             if is_secret(header)
             for word in (value, value.rpartition(" ")[2])
         ]
-        """What must not be shown."""
+        """Texts that must not be shown."""
         if isinstance(key, str):
             self.fixed = self._with(key) | self.fixed
 
     async def current(self) -> dict[str, str] | None:
-        """The headers that belong to this request alone: a fresh key, if keys change."""
+        """The header with the current key, if the key changes; None otherwise."""
         if self._key is None:
             return None
         key = self._key()
@@ -53,9 +53,9 @@ class Auth:
 
     def _with(self, key: str) -> dict[str, str]:
         if not key.isascii() or not key.isprintable():
-            raise ConfigError("the key has characters that cannot be in a header")
+            raise ConfigError("the API key contains characters that are not allowed in a header")
         if key not in self.secrets:
-            self.secrets = [*self.secrets, key][-LONGEST_MEMORY:]
+            self.secrets = [*self.secrets, key][-MAX_REMEMBERED_KEYS:]
         return {self._name: f"{self._prefix}{key}"}
 
 
@@ -64,5 +64,5 @@ def is_secret(header: str) -> bool:
 
 
 def has_auth(headers: Mapping[str, str] | None) -> bool:
-    """Whether the caller's own headers carry a key already."""
+    """Whether the caller's headers already contain a key."""
     return any(is_secret(name) for name in headers or ())

@@ -1,4 +1,4 @@
-"""`openai/`: any server that speaks chat completions."""
+"""`openai/`: any server with OpenAI's chat completions API."""
 
 import os
 import re
@@ -25,7 +25,7 @@ _UNKNOWN_FIELD = re.compile(
     r"|unrecogni[sz]ed|unknown|unexpected|not permitted|not allowed|forbidden|no such"
     r"|additional propert|extra (field|input|param)|use '?max_"
 )
-"""How servers say that they do not know a field."""
+"""Messages of servers that do not know a field."""
 _OFFICIAL_HOST = re.compile(r"(.+\.)?api\.openai\.com|.+\.openai\.azure\.com")
 
 
@@ -43,7 +43,7 @@ class OpenAIModel:
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         waiting: Callable[[Retry], Waiting] = Waiting,
     ) -> None:
-        """Raises `ConfigError` if OpenAI's own service is asked without a key."""
+        """Raises `ConfigError` if OpenAI's own service is used without a key."""
         self._model = model
         base_url = base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
         key = key_from(api_key, "OPENAI_API_KEY")
@@ -73,7 +73,7 @@ class OpenAIModel:
 
 
 class _ChatExchange:
-    """One request and its answer."""
+    """One chat completion request and its response."""
 
     __slots__ = (
         "_encoder",
@@ -107,10 +107,10 @@ class _ChatExchange:
         return AnswerDecoder(self._http.secrets)
 
     def adapt(self, problem: ModelError) -> bool:
-        """What a server refuses is left out or said otherwise, here and from now on.
+        """Omits or renames a refused field, in this request and later ones.
 
-        Some refuse `stream_options`. Some know `max_tokens` alone, and OpenAI's reasoning models
-        `max_completion_tokens` alone.
+        Some servers refuse `stream_options`. Some know only `max_tokens`; OpenAI's reasoning models
+        know only `max_completion_tokens`.
         """
         if problem.status not in (400, 422):
             return False
@@ -120,7 +120,7 @@ class _ChatExchange:
         limit = self._limit_sent
         if limit is None or not _is_refused(limit, problem):
             return False
-        if self._swapped:  # neither name is taken: what is wrong is something else
+        if self._swapped:  # both names are refused: the problem is something else
             self._encoder.refused_limit = None
             return False
         self._swapped = True
@@ -129,8 +129,7 @@ class _ChatExchange:
 
 
 def _is_refused(name: str, problem: ModelError) -> bool:
-    """Whether the server does not know the field, or not for this model. A value may be refused,
-    too: such a refusal says nothing of the name."""
+    """Whether the server does not support the field. A refused value does not count."""
     if not re.search(rf"\b{name}\b", problem.message):
         return False
     return problem.code == "unsupported_parameter" or bool(_UNKNOWN_FIELD.search(problem.message))

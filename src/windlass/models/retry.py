@@ -1,4 +1,4 @@
-"""When to ask again, how long to wait first, and when to give up. Pure: no clock, no dice."""
+"""Retries of model requests: when to retry, how long to wait, and when to give up."""
 
 import asyncio
 import logging
@@ -13,10 +13,10 @@ log = logging.getLogger("windlass.models")
 
 
 class Retry(Struct, frozen=True):
-    """How often a request is tried, and how long is waited in between (seconds).
+    """How often a request is tried, and how long to wait between attempts (seconds).
 
-    A wait is random between nothing and `first_wait`, doubled at each attempt, or `longest_wait`.
-    A server that names a time (`Retry-After`) is waited for, if `total_wait` has room for it.
+    A wait is a random part of `first_wait`, which doubles at each attempt up to `longest_wait`.
+    A server's `Retry-After` replaces it. No wait exceeds `total_wait` in sum.
     """
 
     attempts: int = 4
@@ -35,7 +35,7 @@ class Retry(Struct, frozen=True):
             return None
         backoff = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, 30)) * jitter
         if problem.retry_after is not None:
-            # The jitter comes on top: all clients of a busy server are told the same second.
+            # Add jitter: a busy server gives all its clients the same time.
             backoff = problem.retry_after + self.first_wait * jitter
         return backoff if waited + backoff <= self.total_wait else None
 
@@ -47,16 +47,16 @@ class Waiting:
         self,
         retry: Retry,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        dice: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._retry, self._sleep, self._dice = retry, sleep, dice
+        self._retry, self._sleep, self._jitter = retry, sleep, jitter
         self._attempt, self._waited = 0, 0.0
 
     async def after(self, problem: ModelError) -> None:
-        """Waits as long as the policy says. Raises `problem` when it says to give up."""
+        """Waits as long as the policy requires. Raises `problem` if it gives up."""
         self._attempt += 1
         seconds = self._retry.wait(
-            problem, attempt=self._attempt, waited=self._waited, jitter=self._dice()
+            problem, attempt=self._attempt, waited=self._waited, jitter=self._jitter()
         )
         if seconds is None:
             try:
@@ -65,7 +65,7 @@ class Waiting:
                 del problem  # its traceback holds this frame
         self._waited += seconds
         log.info(
-            "model request failed%s: trying again in %.1f s (attempt %d of %d)",
+            "model request failed%s: retrying in %.1f s (attempt %d of %d)",
             f" ({', '.join(problem.facts)})" if problem.facts else "",
             seconds,
             self._attempt + 1,
@@ -76,7 +76,7 @@ class Waiting:
 
 
 class Timeouts(Struct, frozen=True):
-    """Seconds: to connect, and to wait for the next byte. Models think long before they speak."""
+    """Seconds to connect, and to wait for the next byte. Models can think for minutes."""
 
     connect: float = 10.0
     read: float = 600.0

@@ -1,4 +1,4 @@
-"""One turn over HTTP, from the request to its last event: attempts, streams, bodies; any wire."""
+"""One model turn over HTTP, on any wire: attempts, streams, whole bodies, events."""
 
 from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
@@ -16,16 +16,16 @@ from windlass.wires.sse import SseDecoder
 
 
 class TurnDecoder(Protocol):
-    """A wire's answer, piece by piece into events."""
+    """Decodes a wire's response into events."""
 
     @property
     def done(self) -> bool:
-        """Whether the stream has said that nothing follows."""
+        """Whether the stream has ended explicitly."""
         ...
 
     @property
     def finished(self) -> bool:
-        """Whether the turn is known to be whole, though more (usage) may follow."""
+        """Whether the turn is complete. More payloads, such as usage, can follow."""
         ...
 
     def feed(self, payload: bytes) -> list[ModelEvent]:
@@ -33,87 +33,87 @@ class TurnDecoder(Protocol):
         ...
 
     def feed_body(self, body: bytes) -> list[ModelEvent]:
-        """The events of an answer that came as one body."""
+        """The events of a response that is one body."""
         ...
 
     def finish(self) -> list[ModelEvent]:
-        """The last events, `TurnEnded` last. Raises `StreamCut` if the turn is not whole."""
+        """The last events; the very last is `TurnEnded`. Raises `StreamCut` for a partial turn."""
         ...
 
 
 class WireExchange(Protocol):
-    """What a wire says in one turn."""
+    """The request of one turn on a wire, and the decoder of its response."""
 
     @property
     def size(self) -> int:
-        """Characters, about, of the request."""
+        """The approximate size of the request in characters."""
         ...
 
     def request(self) -> tuple[URL, bytes]:
-        """Where the request goes and its body; asked again for every attempt."""
+        """The address and the body of the request; called for every attempt."""
         ...
 
     def decoder(self) -> TurnDecoder: ...
 
     def adapt(self, problem: ModelError) -> bool:
-        """Whether `problem` taught how to say it better: then it is asked again at once."""
+        """Changes the request after an error, if possible. True means: retry at once."""
         ...
 
 
 async def turn_events(
     http: Http, exchange: WireExchange, waiting: Waiting
 ) -> AsyncGenerator[ModelEvent, None]:
-    """The events of one turn. A failed attempt is repeated only while nothing has been yielded.
+    """The events of one turn. A failed attempt is retried only if it yielded no event.
 
     One flat generator, because it runs once per token.
     """
     wasted: Usage | None = None
     while True:
-        said = complete = False
+        yielded = complete = False
         try:
             url, body = await by_size(exchange.size, exchange.request)
             response = await http.post(url, body)
             try:
                 decoder = exchange.decoder()
-                answer = _Answer(response, decoder)
-                while (payloads := await answer.payloads()) is not None:
+                source = _Payloads(response, decoder)
+                while (payloads := await source.payloads()) is not None:
                     for payload in payloads:
                         is_large = len(payload) > LARGE
-                        found = await offloaded(answer.feed, payload) if is_large else None
-                        for event in answer.feed(payload) if found is None else found:
-                            said = True
+                        found = await offloaded(source.feed, payload) if is_large else None
+                        for event in source.feed(payload) if found is None else found:
+                            yielded = True
                             yield event
                 events = decoder.finish()
                 complete = True
                 end = events[-1]
                 assert isinstance(end, TurnEnded)
-                # The provider could not read its own model's call: worth one more try.
-                if end.finish == "malformed_call" and not said and wasted is None:
+                # The provider could not parse its own model's call: retry once.
+                if end.finish == "malformed_call" and not yielded and wasted is None:
                     wasted = end.usage
                     continue
                 if wasted is not None:
                     events[-1] = msgspec.structs.replace(end, usage=wasted + end.usage)
                 for event in events:
-                    said = True
+                    yielded = True
                     yield event
                 return
             finally:
                 await http.release(response, complete=complete)
         except ModelError as problem:
-            if said:
+            if yielded:
                 raise
             if not exchange.adapt(problem):
                 await waiting.after(problem)
 
 
-class _Answer:
-    """An HTTP answer as payloads: the events of a stream, or one whole body."""
+class _Payloads:
+    """An HTTP response as payloads: the events of a stream, or one body."""
 
     __slots__ = ("_decoder", "_over", "_response", "_sse", "feed")
 
     def __init__(self, response: Response, decoder: TurnDecoder) -> None:
         self._response, self._decoder = response, decoder
-        self._sse: SseDecoder | None = None  # until the answer is known to be a stream
+        self._sse: SseDecoder | None = None  # set when the response is a stream
         self._over = False
         self.feed: Callable[[bytes], list[ModelEvent]] = decoder.feed
 
@@ -127,7 +127,7 @@ class _Answer:
                 return await self._first()
             chunk = await self._response.content.readany()
         except TRANSPORT_ERRORS as error:
-            # A break after the turn's end is only a careless server.
+            # After the end of the turn, a lost connection is harmless.
             clear_frames(error)
             if sse is None or not self._decoder.finished:
                 # Without its traceback: this frame holds the response, which holds the error.
@@ -139,7 +139,7 @@ class _Answer:
         return sse.finish()
 
     async def _first(self) -> list[bytes]:
-        """The server may answer in the form that was not asked for, and may label it badly."""
+        """The first payloads. A server can use the other form, or a wrong `Content-Type`."""
         label = self._response.headers.get("Content-Type", "").lower()
         first = b""
         if not label.startswith("text/event-stream"):

@@ -1,5 +1,5 @@
-"""`local/`: a language model inside this process, run by llama.cpp; no key, no network.
+"""`local/`: a language model in this process, run by llama.cpp, without a key or a network.
 
-`catalog` knows the weights that come in packages, `weights` finds and checks them, `engine` runs
-them, and `model` is the `Model`. Importing this package imports no runtime.
+`weights` finds and checks the weights, `engine` runs them, and `model` is the `Model`. Importing
+this package does not import the runtime.
 """

@@ -1,4 +1,4 @@
-"""llama.cpp in this process."""
+"""llama.cpp in this process, through `xllamacpp`: loads weights once and runs requests in order."""
 
 import asyncio
 import atexit
@@ -18,27 +18,27 @@ from typing import Any, Protocol
 from windlass.errors import ConfigError, ModelError
 from windlass.models.local.weights import QWEN
 
-_BATCH = 64
-"""Tokens of a prompt that are read at once: between two batches a request can be stopped."""
+BATCH_TOKENS = 64
+"""Prompt tokens per batch. A request can be stopped between two batches."""
 
 _CACHE_MEGABYTES = 256
-"""What is kept of prompts that were read before the last one."""
+"""The cache of earlier prompts."""
 
-_LONGEST_SOCKET = 100
-"""Characters; the systems' own limit is near."""
+MAX_SOCKET_PATH = 100
+"""Characters; just under the limit of the operating systems."""
 
 
 class LlamaServer(Protocol):
-    """What we use of the runtime. A callback that returns True stops the request."""
+    """The part of the runtime that Windlass uses. A callback that returns True stops a request."""
 
     def handle_chat_completions(self, prompt: bytes, callback: Callable[[bytes], bool]) -> None: ...
 
 
 def check_runtime() -> None:
-    """Raises `ConfigError`, with the command that installs it, if the runtime is not installed."""
+    """Raises `ConfigError` with the install command if the runtime is not installed."""
     if find_spec("xllamacpp") is None:
         raise ConfigError(
-            f"local/ needs its runtime, xllamacpp, which is not installed: {QWEN.command}"
+            f"local/ needs the runtime xllamacpp, which is not installed: {QWEN.command}"
         )
 
 
@@ -47,14 +47,14 @@ def open_server(path: Path, context: int) -> LlamaServer:
     runtime = _imported()
     params = runtime.CommonParams()
     params.model.path = str(path)
-    params.n_ctx, params.n_parallel, params.n_batch = context, 1, _BATCH
+    params.n_ctx, params.n_parallel, params.n_batch = context, 1, BATCH_TOKENS
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = _processors()
     params.cache_ram_mib = _CACHE_MEGABYTES
-    params.no_extra_bufts = True  # two thirds of the memory at the same speed
-    params.warmup = False  # it would hold up every thread of Python
+    params.no_extra_bufts = True  # needs two thirds of the memory at the same speed
+    params.warmup = False  # it would block all Python threads
     params.verbosity = 0
     try:
-        with _closed_door(params):
+        with _private_endpoint(params):
             return runtime.Server(params)
     except (RuntimeError, ValueError) as error:
         raise ConfigError(f"llama.cpp cannot load {path}: {error}") from error
@@ -62,48 +62,48 @@ def open_server(path: Path, context: int) -> LlamaServer:
 
 def _imported() -> Any:
     check_runtime()
-    # Threads that wait for each other by spinning take the time of those that work.
+    # Spinning threads take CPU time from the working ones.
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
     try:
         xllamacpp = import_module("xllamacpp")
     except ImportError as error:
         if "libgomp" in str(error):
             raise ConfigError(
-                "llama.cpp needs the system's library libgomp, which is not installed;"
+                "llama.cpp needs the system library libgomp, which is not installed;"
                 " on Debian and Ubuntu: apt-get install libgomp1"
             ) from error
-        raise ConfigError(f"the runtime xllamacpp cannot be loaded: {error}") from error
+        raise ConfigError(f"cannot load the runtime xllamacpp: {error}") from error
     return xllamacpp
 
 
 def _processors() -> int:
-    """Those that this process may use."""
+    """The number of processors that this process may use."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 @contextmanager
-def _closed_door(params: Any) -> Generator[None]:
-    """The runtime cannot be kept from listening: it listens where nobody can speak to it.
+def _private_endpoint(params: Any) -> Generator[None]:
+    """Makes the runtime, which always listens, listen where no other process can connect.
 
-    That is a socket in a folder of ours alone, gone as soon as the weights are loaded. Where that
-    is not possible it is a port of this machine. A key that nobody knows is asked for in any case.
+    That is a socket in a private folder, which is deleted as soon as the weights are loaded. Where
+    that is not possible, it is a port of this machine. In both cases a random key is required.
     """
     params.api_keys, params.ui, params.endpoint_slots = [secrets.token_urlsafe(32)], False, False
     with tempfile.TemporaryDirectory(prefix="windlass-") as folder:
         socket = str(Path(folder, "llama.sock"))
-        if sys.platform != "win32" and len(socket) <= _LONGEST_SOCKET:
+        if sys.platform != "win32" and len(socket) <= MAX_SOCKET_PATH:
             params.hostnames = [socket]
         yield
 
 
 OnChunk = Callable[[bytes], bool]
-"""Takes a piece of the answer; True asks for no more."""
+"""Receives a chunk of the answer. Returning True stops the request."""
 
 
 class Engine:
-    """One file of weights. Requests run in the order in which they came; loading is part of it."""
+    """One file of weights. Requests run one at a time, in order; the first loads the weights."""
 
     def __init__(
         self, path: Path, context: int, open: Callable[[Path, int], LlamaServer] = open_server
@@ -114,11 +114,11 @@ class Engine:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-local")
 
     async def load(self) -> None:
-        """Loads the weights if they are not loaded. Raises `ConfigError` if they cannot be."""
+        """Loads the weights if necessary. Raises `ConfigError` if that fails."""
         await asyncio.wrap_future(self._thread.submit(self._loaded))
 
     async def chunks(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """The answer to one request as it comes; closing it stops the request, also in the queue.
+        """The chunks of an answer. Closing the generator stops the request, even while it queues.
 
         Raises `ModelError` for a request that the runtime refuses.
         """
@@ -127,7 +127,7 @@ class Engine:
         stopped = threading.Event()
 
         def send(chunk: bytes | None) -> bool:
-            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            with suppress(RuntimeError):  # the loop is closed: there is no reader
                 loop.call_soon_threadsafe(arrived.put_nowait, chunk)
                 return stopped.is_set()
             return True
@@ -145,7 +145,7 @@ class Engine:
             stopped.set()
 
     def close(self) -> None:
-        """Waits for the request that runs, drops those that wait, and frees the memory."""
+        """Waits for the running request, drops queued ones, and frees the memory."""
         self._thread.shutdown(cancel_futures=True)
         self._server = None
 
@@ -169,7 +169,7 @@ _lock = threading.Lock()
 
 
 def engine_of(path: Path, context: int) -> Engine:
-    """The one engine of this process for these weights. A forked process has its own."""
+    """The engine of this process for these weights. A forked process has its own."""
     key = (os.getpid(), path, context)
     with _lock:
         if key not in _engines:
@@ -179,7 +179,7 @@ def engine_of(path: Path, context: int) -> Engine:
 
 @atexit.register
 def unload() -> None:
-    """Frees the memory of all weights; a model that is used again loads its own anew."""
+    """Frees the memory of all weights. A model loads them again at its next use."""
     with _lock:
         mine = [key for key in _engines if key[0] == os.getpid()]
         engines = [_engines.pop(key) for key in mine]

