@@ -96,7 +96,7 @@ async def test_a_page_in_any_state_is_brought_to_work(
 async def test_a_dialog_that_cannot_be_closed_is_named(model_on: MakeModel) -> None:
     with FakeAIStudio(["never"], overlay="stuck") as fake:
         model = model_on(fake.url, settings={"ui_timeout_ms": 1000})
-        with pytest.raises(ModelError, match="stands in front of the page") as caught:
+        with pytest.raises(ModelError, match="a dialog covers the page") as caught:
             await events_of(model, asking())
         assert caught.value.status == 503
 
@@ -357,7 +357,7 @@ async def test_the_model_that_is_named_is_the_one_that_answers(model_on: MakeMod
 async def test_a_page_that_cannot_be_reached_says_so(model_on: MakeModel) -> None:
     with FakeAIStudio([]) as fake:
         url = fake.url
-    with pytest.raises(ModelError, match="cannot be opened") as caught:
+    with pytest.raises(ModelError, match="cannot open the page") as caught:
         await events_of(model_on(url), asking())
     assert caught.value.status == 503
 

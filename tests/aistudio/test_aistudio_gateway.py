@@ -316,7 +316,7 @@ def test_a_declaration_that_the_editor_refuses_is_a_bad_request_with_its_words(
 
 @WITHOUT_A_GATEWAY
 def test_a_dialog_that_cannot_be_closed_is_named(ask: Any) -> None:
-    with pytest.raises(openai.InternalServerError, match="stands in front of the page") as caught:
+    with pytest.raises(openai.InternalServerError, match="a dialog covers the page") as caught:
         ask([], model="blocked")
     assert caught.value.status_code == 503
 

@@ -93,6 +93,6 @@ async def test_a_page_that_hangs_does_not_hold_those_who_watch_it() -> None:
 
 
 async def test_a_browser_that_gives_no_page_is_an_error_of_the_model() -> None:
-    with pytest.raises(ModelError, match="gave no page: it crashed") as caught:
+    with pytest.raises(ModelError, match="cannot open a page: it crashed") as caught:
         await drained(model_with(Error("it crashed\nat great length")))
     assert caught.value.status == 503

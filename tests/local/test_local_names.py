@@ -26,7 +26,7 @@ def test_a_name_makes_a_model_without_loading_anything(name: str) -> None:
 
 
 def test_an_unknown_name_lists_what_there_is() -> None:
-    with pytest.raises(ConfigError, match=r"no local/gpt.*local/qwen.*local/smol.*\.gguf"):
+    with pytest.raises(ConfigError, match=r"unknown model local/gpt.*local/smol.*\.gguf"):
         create_model("local/gpt")
 
 

@@ -1,4 +1,4 @@
-"""`aistudio/`: the web page of Google AI Studio, in the user's own browser, as a model."""
+"""`aistudio/`: the web page of Google AI Studio, in the user's browser, as a model."""
 
 from windlass.models.aistudio.model import AIStudioModel
 

@@ -1,4 +1,7 @@
-"""The browser of a profile and its pages."""
+"""The browser with the user's profile, and the pool of its pages.
+
+Only one browser can use a profile, so all models of an event loop with the same profile share it.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ if TYPE_CHECKING:
 
 _NEW_WINDOW = {"url": "about:blank", "newWindow": True}
 _open: dict[tuple[asyncio.AbstractEventLoop, Path], Browser] = {}
-"""Those that are in use: a browser belongs to an event loop."""
+"""The browsers in use, by event loop and profile."""
 
 
 class SharedBrowser:
-    """A model's pages in the browser of their profile, which the last one of its users closes."""
+    """A model's pages in the shared browser of its profile. The last user closes the browser."""
 
     def __init__(self, config: BrowserConfig) -> None:
         self._config = config
@@ -35,7 +38,7 @@ class SharedBrowser:
         self._pages: list[Page] = []
 
     async def new_page(self) -> Page:
-        """A page of its own. Raises `ConfigError` as `Browser.new_page` does."""
+        """A new page. Raises `ConfigError` as `Browser.new_page` does."""
         if self._browser is None:
             self._browser = _open.setdefault(self._key, Browser(self._config))
             self._browser.users += 1
@@ -54,7 +57,7 @@ class SharedBrowser:
                 await page.close()
             return
         await browser.aclose()
-        if not browser.users:  # while it was closed, somebody may have come
+        if not browser.users:  # a new user may have come while it closed
             _open.pop(self._key, None)
 
     @property
@@ -63,8 +66,11 @@ class SharedBrowser:
 
 
 class Browser:
-    """The browser of one profile. Nothing is disguised, and no password is seen: the user signs in
-    by hand, and the profile remembers it."""
+    """The browser of one profile, started at first use.
+
+    It is not disguised, and Windlass never sees a password: the user signs in manually, and the
+    profile stores the session.
+    """
 
     def __init__(self, config: BrowserConfig) -> None:
         self._config = config
@@ -74,9 +80,9 @@ class Browser:
         self._context: BrowserContext | None = None
 
     async def new_page(self) -> Page:
-        """A page in a window of its own: in a tab behind another one, a page is drawn too rarely.
+        """A page in its own window, because browsers rarely redraw pages in background tabs.
 
-        Raises `ConfigError` if there is no browser, or another one has the profile.
+        Raises `ConfigError` if there is no browser, or another browser uses the profile.
         """
         async with self._opening:
             if self._context is None:
@@ -121,52 +127,52 @@ class Browser:
             )
         except (Error, OSError) as error:
             await self._close()
-            raise ConfigError(_reason(config, str(error))) from None
-        context.on("close", lambda _: self._gone(context))
+            raise ConfigError(_start_error(config, str(error))) from None
+        context.on("close", lambda _: self._on_close(context))
         return context
 
-    def _gone(self, context: BrowserContext) -> None:
-        """The browser was closed or has crashed: the next page starts it again."""
+    def _on_close(self, context: BrowserContext) -> None:
+        """Handles a closed or crashed browser: the next page starts it again."""
         if self._context is context:
             self._context = None
 
 
 def _has_sandbox() -> bool:
-    """Chromium refuses to be root inside its sandbox."""
+    """Chromium's sandbox does not work for root."""
     return sys.platform == "win32" or os.geteuid() != 0
 
 
-def _reason(config: BrowserConfig, said: str) -> str:
+def _start_error(config: BrowserConfig, said: str) -> str:
     if "ProcessSingleton" in said or "SingletonLock" in said or "already in use" in said:
         return (
             f"the browser profile {config.profile} is open in another browser: close it, or give"
-            " each process its own with WINDLASS_AISTUDIO_PROFILE"
+            " each process its own profile with WINDLASS_AISTUDIO_PROFILE"
         )
     first = next((line for line in said.splitlines() if line.strip()), "no reason given")
-    return f"the browser cannot be started ({first.strip()}); {INSTALL_BROWSER}"
+    return f"cannot start the browser ({first.strip()}); {INSTALL_BROWSER}"
 
 
 class HeldPage:
-    """A page and what is known of it."""
+    """A page and its known state."""
 
     def __init__(self, chat: ChatPage) -> None:
         self.chat = chat
         self.live: tuple[SaidTurn, ...] | None = None
-        """What the chat on the page holds; None if nobody will go on with it."""
+        """The turns of the chat on the page; None if the chat cannot be continued."""
         self.declared: str | None = None
-        """The digest of the declarations that the page's editor holds, if that is known."""
+        """The digest of the declarations in the page's editor, if known."""
         self.declared_at = 0.0
         self.used_at = 0.0
         self.defaults: dict[str, str] = {}
-        """What the settings' fields held before a request changed them."""
+        """The values of the settings' fields before a request changed them."""
 
     def forget(self) -> None:
-        """The page was changed in a way that is not known: nothing on it is relied upon."""
+        """Forgets the state after an unknown change."""
         self.live = self.declared = None
 
 
 class PagePool:
-    """Up to `limit` pages, opened when they are needed. Who finds none free waits in line."""
+    """Up to `limit` pages, opened when needed, one conversation on each. Others wait in order."""
 
     def __init__(self, open_page: Callable[[], Awaitable[ChatPage]], limit: int) -> None:
         self._open_page, self._limit = open_page, limit
@@ -177,19 +183,19 @@ class PagePool:
 
     @asynccontextmanager
     async def page(self, messages: Sequence[Message]) -> AsyncGenerator[HeldPage]:
-        """The page whose chat the messages go on with, or one that is free for a new chat."""
+        """The page whose chat the messages continue, or a page for a new chat."""
         async with self._turns:
             held = self._found(messages) or await self._opened()
             try:
                 yield held
             finally:
-                self._give_back(held)
+                self._release(held)
 
     def _found(self, messages: Sequence[Message]) -> HeldPage | None:
         self._idle = [held for held in self._idle if not held.chat.page.is_closed()]
         self._pages = [held for held in self._pages if not held.chat.page.is_closed()]
         for held in self._idle:
-            if held.live and not _begins_anew(messages, held.live):
+            if held.live and not _needs_new_chat(messages, held.live):
                 return self._taken(held)
         unused = [held for held in self._idle if held.live is None]
         if not unused and len(self._pages) + self._opening < self._limit:
@@ -209,11 +215,11 @@ class PagePool:
         self._pages.append(held)
         return held
 
-    def _give_back(self, held: HeldPage) -> None:
+    def _release(self, held: HeldPage) -> None:
         held.used_at = monotonic()
         self._idle.append(held)
 
 
-def _begins_anew(messages: Sequence[Message], live: tuple[SaidTurn, ...]) -> bool:
+def _needs_new_chat(messages: Sequence[Message], live: tuple[SaidTurn, ...]) -> bool:
     plan = plan_of(messages, live)
     return isinstance(plan, PagePrompt) and plan.new_chat

@@ -1,14 +1,14 @@
-"""Where the page, the browser and its profile are: from the environment, and from the caller.
+"""The configuration of the page, the browser and its profile.
 
-| Name | Default | What it says |
+| Name | Default | Meaning |
 |---|---|---|
-| `WINDLASS_AISTUDIO_URL` | AI Studio's page for a new chat | the page that is driven |
+| `WINDLASS_AISTUDIO_URL` | AI Studio's page for a new chat | the address of the page |
 | `WINDLASS_AISTUDIO_PROFILE` | `~/.local/share/windlass/aistudio` | the profile's folder |
-| `WINDLASS_AISTUDIO_BROWSER` | the Chrome or Chromium that is found | the browser's program |
-| `WINDLASS_AISTUDIO_HEADLESS` | true | whether the browser works without a window |
-| `WINDLASS_AISTUDIO_PAGES` | 2 | how many pages are open at most, one conversation on each |
-| `WINDLASS_AISTUDIO_LATE_CALL` | 3.2 | for how many seconds an idle page may still draw a call |
-| `WINDLASS_AISTUDIO_SNAPSHOTS` | none | the folder where a failure leaves the page as it was |
+| `WINDLASS_AISTUDIO_BROWSER` | the installed Chrome or Chromium | the browser's program |
+| `WINDLASS_AISTUDIO_HEADLESS` | true | whether the browser runs without a window |
+| `WINDLASS_AISTUDIO_PAGES` | 2 | the maximum number of open pages, one conversation on each |
+| `WINDLASS_AISTUDIO_LATE_CALL` | 3.2 | seconds in which an idle page may still show a call |
+| `WINDLASS_AISTUDIO_SNAPSHOTS` | none | the folder for snapshots of the page after a failure |
 """
 
 import math
@@ -32,24 +32,24 @@ _SWITCH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no
 
 
 class BrowserConfig(Struct, frozen=True):
-    """Which page in which browser."""
+    """The configuration of the page and its browser."""
 
     url: str
     profile: Path
     program: Path | None
-    """None is Playwright's own browser."""
+    """None means Playwright's own browser."""
     headless: bool = True
     pages: int = 2
     late_call: float = 3.2
     snapshots: Path | None = None
     arguments: tuple[str, ...] = ()
-    """More for the browser's command line."""
+    """Additional command-line arguments of the browser."""
 
 
 def browser_config(environ: Mapping[str, str], *, url: str | None = None) -> BrowserConfig:
-    """What the environment says; an empty value is none.
+    """The configuration from the environment. An empty value counts as unset.
 
-    Raises `ConfigError`, which names the variable and what it may be.
+    Raises `ConfigError` with the variable and its allowed values.
     """
     pages = environ.get("WINDLASS_AISTUDIO_PAGES", "").strip() or "2"
     if not (pages.isascii() and pages.isdigit()) or int(pages) < 1:
@@ -72,9 +72,9 @@ def browser_config(environ: Mapping[str, str], *, url: str | None = None) -> Bro
 
 
 def check_playwright() -> None:
-    """Raises `ConfigError` if the library that drives browsers is not installed."""
+    """Raises `ConfigError` if Playwright is not installed."""
     if find_spec("playwright") is None:
-        raise ConfigError("aistudio/ drives a browser: pip install 'windlass[aistudio]'")
+        raise ConfigError("aistudio/ needs Playwright: pip install 'windlass[aistudio]'")
 
 
 def _address(url: str) -> str:
@@ -116,6 +116,6 @@ def _program(environ: Mapping[str, str]) -> Path | None:
     program = shutil.which(str(Path(given).expanduser()))
     if program is None:
         raise ConfigError(
-            f"WINDLASS_AISTUDIO_BROWSER: there is no program {given!r}; {INSTALL_BROWSER}"
+            f"WINDLASS_AISTUDIO_BROWSER: program {given!r} not found; {INSTALL_BROWSER}"
         )
     return Path(program)

@@ -1,4 +1,9 @@
-"""One request on one page."""
+"""One request on one page: preparing the page, sending the prompt, reading the turn.
+
+Setting up functions is slow, so `Orchestrator` remembers the declarations of a page by their
+digest. It trusts them only after it has read the page's switch again, and forgets them after a
+model change, a new chat, a failure, or the cache's time limit.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +44,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("windlass.models.aistudio")
 
-_OF_THE_PAGE = frozenset({"page_failed", "timeout"})
+_PAGE_ERROR_CODES = frozenset({"page_failed", "timeout"})
 
 
 class PageConversation:
-    """A request and its answer on a page that belongs to it alone for as long."""
+    """A request and its turn, on a page that no other request uses meanwhile."""
 
     def __init__(
         self,
@@ -67,12 +72,12 @@ class PageConversation:
     async def events(
         self, request: ModelRequest, declarations: Declarations
     ) -> AsyncGenerator[ModelEvent, None]:
-        """The events of the turn. Raises `ModelError`; whatever breaks off stops the page."""
+        """The events of the turn. Raises `ModelError`. An interruption stops the page."""
         from playwright.async_api import Error
 
         held, end = self._held, None
         plan = plan_of(request.messages, held.live)
-        held.live = None  # until the turn is whole
+        held.live = None  # until the turn is complete
         said = _ReceivedTurn()
         try:
             async with self._in_time("become ready"):
@@ -80,7 +85,7 @@ class PageConversation:
             async with aclosing(self._answered(plan, request)) as events:
                 async for event in events:
                     if isinstance(event, TurnEnded):
-                        end = event  # told last: whoever reads it may leave at once
+                        end = event  # yielded last: the reader may close the generator after it
                         break
                     said.feed(event)
                     yield event
@@ -94,7 +99,7 @@ class PageConversation:
         finally:
             if end is None:
                 await self._stop()
-        assert end is not None  # every turn has its end
+        assert end is not None
         held.live = said.history(request) if self._answerable else None
         await self._orchestrator.clean_up(held, pending=bool(said.calls))
         yield end
@@ -102,7 +107,7 @@ class PageConversation:
     async def _answered(
         self, plan: Plan, request: ModelRequest
     ) -> AsyncGenerator[ModelEvent, None]:
-        """The turn; where a call is required, words are answered with a reminder, so many times."""
+        """The turn. If a required call is missing, a reminder is sent, up to `tries` times."""
         functions = offered_functions(request)
         known = tuple(function.name for function in functions)
         required = bool(known) and request.tool_choice.mode == "required"
@@ -119,7 +124,7 @@ class PageConversation:
                 for event in kept:
                     yield event
                 return
-            log.warning("The model did not keep to tool_choice; asking once more")
+            log.warning("the model ignored tool_choice; asking again")
             plan = PagePrompt(reminder(request.tool_choice, functions), new_chat=False)
 
     async def _turn(self, plan: Plan, known: tuple[str, ...]) -> AsyncGenerator[ModelEvent, None]:
@@ -147,7 +152,7 @@ class PageConversation:
 
     @asynccontextmanager
     async def _in_time(self, what: str) -> AsyncGenerator[None]:
-        """A page that hangs altogether keeps none of its own time limits."""
+        """Limits the time, because a page that hangs ignores the other time limits."""
         try:
             async with asyncio.timeout(self._seconds["busy"]):
                 yield
@@ -162,14 +167,14 @@ class PageConversation:
         )
 
     async def _failed(self, problem: ModelError) -> None:
-        """A page that cannot be operated is loaded anew for the next request."""
+        """Saves a snapshot. A page that cannot be operated is reloaded for the next request."""
         chat = self._held.chat
         await save_snapshot(chat.page, self._snapshots, seconds=chat.elements.seconds)
-        if problem.code in _OF_THE_PAGE:
+        if problem.code in _PAGE_ERROR_CODES:
             chat.model = None
 
     async def _stop(self) -> None:
-        """Presses Stop. The page is no longer relied upon, and loaded anew if it does not stop."""
+        """Presses Stop and forgets the page's state. A page that does not stop is reloaded."""
         from playwright.async_api import Error
 
         self._held.forget()
@@ -178,12 +183,12 @@ class PageConversation:
             async with asyncio.timeout(2 * chat.elements.seconds):
                 await chat.stop()
         except (ModelError, Error, TimeoutError) as problem:
-            log.info("The page could not be stopped: %s", PrivateText(str(problem) or "it hangs"))
+            log.info("cannot stop the page: %s", PrivateText(str(problem) or "it hangs"))
             chat.model = None
 
 
 class _ReceivedTurn:
-    """What the model said in this turn, for the comparison with the next request's history."""
+    """The model's turn, to compare with the next request's history."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
@@ -201,11 +206,11 @@ class _ReceivedTurn:
 
 
 _FIELDS = ("max_tokens", "temperature", "top_p")
-_NO_FIELD = ("top_k", "stop", "seed")
+_UNSUPPORTED = ("top_k", "stop", "seed")
 
 
 class Orchestrator:
-    """Prepares pages for requests to one model."""
+    """Brings pages into the state that a request needs. For requests to one model."""
 
     def __init__(
         self,
@@ -219,14 +224,14 @@ class Orchestrator:
         self._retry = Retry(attempts=max(1, settings.native_retry_count), first_wait=0.25)
         self._waiting, self._clock = waiting, clock
         self._converter = SchemaConverter()
-        self._told: set[str] = set()
+        self._reported_settings: set[str] = set()
         self.setups = 0
-        """How often declarations were put into an editor."""
+        """How often declarations were written to an editor."""
 
     async def prepare(
         self, held: HeldPage, plan: Plan, request: ModelRequest, declarations: Declarations
     ) -> Plan:
-        """Makes the page ready for the plan; the plan as the page can carry it out.
+        """Prepares the page for the plan, and returns the plan as the page supports it.
 
         Raises `NativeModeUnavailable` if functions cannot be declared, `ModelError` otherwise.
         """
@@ -244,9 +249,9 @@ class Orchestrator:
         return plan
 
     async def clean_up(self, held: HeldPage, *, pending: bool) -> None:
-        """After a request: without the cache the page is cleared, unless calls on it are pending.
+        """Clears the declarations after a request, unless they are cached or calls are pending.
 
-        What the cache keeps is replaced when another request needs something else.
+        Cached declarations are replaced when another request needs different ones.
         """
         if self._settings.cache_enabled or pending or not self._settings.clear_between_requests:
             return
@@ -255,10 +260,10 @@ class Orchestrator:
             try:
                 await held.chat.functions.clear_declarations()
             except ModelError as problem:
-                log.warning("The page's declarations could not be cleared: %s", problem)
+                log.warning("cannot clear the page's declarations: %s", problem)
 
     async def _with_system(self, held: HeldPage, plan: PagePrompt) -> PagePrompt:
-        """System instructions have a field of their own; otherwise they go before the prompt."""
+        """Writes the system instructions to their field, or puts them before the prompt."""
         if await held.chat.set_field("system", plan.system) or not plan.system:
             return plan
         return PagePrompt(f"{plan.system}\n\n{plan.text}", new_chat=True)
@@ -292,7 +297,7 @@ class Orchestrator:
                 try:
                     await waiting.after(problem)
                 except ModelError:
-                    problem.retryable = False  # it has been tried often enough
+                    problem.retryable = False  # all retries are used up
                     raise
         self.setups += 1
         held.declared, held.declared_at = declarations.digest, self._clock()
@@ -306,26 +311,27 @@ class Orchestrator:
                 continue
             before = await held.chat.field(name)
             if before is None:
-                self._tell_ignored(name)
+                self._report_ignored(name)
                 continue
             held.defaults.setdefault(name, before)
             await held.chat.set_field(
                 name, f"{value:g}" if isinstance(value, float) else str(value)
             )
-        for name in _NO_FIELD:
+        for name in _UNSUPPORTED:
             if getattr(settings, name) is not None:
-                self._tell_ignored(name)
+                self._report_ignored(name)
 
-    def _tell_ignored(self, name: str) -> None:
-        if name not in self._told:
-            self._told.add(name)
-            log.info("AI Studio's page has no field for %s: it is not passed on", name)
+    def _report_ignored(self, name: str) -> None:
+        if name not in self._reported_settings:
+            self._reported_settings.add(name)
+            log.info("AI Studio's page has no field for %s: the setting is ignored", name)
 
 
 async def save_snapshot(page: Page, folder: Path | None, *, seconds: float) -> None:
-    """Writes the page's HTML and a picture of it. It holds the conversation, so that the files are
-    for their owner alone. Does nothing without a folder, and never fails; a page that hangs is
-    given so many seconds."""
+    """Writes the page's HTML and a screenshot, readable only by the owner. Never fails.
+
+    They contain the conversation. `seconds` limits the time for a page that hangs.
+    """
     from playwright.async_api import Error
 
     if folder is None or page.is_closed():
@@ -337,9 +343,9 @@ async def save_snapshot(page: Page, folder: Path | None, *, seconds: float) -> N
         await asyncio.to_thread(_write, folder, stem, shown)
     except (Error, OSError) as problem:  # a time-out is an OSError
         said = PrivateText(str(problem) or "it hangs")
-        log.warning("A snapshot of the page could not be saved: %s", said)
+        log.warning("cannot save a snapshot of the page: %s", said)
     else:
-        log.info("The page was saved to %s", folder / f"{stem}.html")
+        log.info("saved a snapshot of the page to %s", folder / f"{stem}.html")
 
 
 def _write(folder: Path, stem: str, shown: dict[str, bytes]) -> None:

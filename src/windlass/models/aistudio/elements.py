@@ -1,4 +1,9 @@
-"""Elements."""
+"""Finding, filling and clicking elements of the page, and the script that observes a turn.
+
+The observer starts before the prompt is sent, so that it misses nothing. It reads only new turns:
+the page keeps earlier ones without their content, and a timer in each turn's footer never stops. It
+is a mutation observer; nothing is polled.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +18,19 @@ if TYPE_CHECKING:
 
 
 def unavailable(reason: str, *, passing: bool = False) -> NativeModeUnavailable:
-    """Function calling cannot be set up on the page; `passing` says that it is worth a retry."""
+    """The error if function calling cannot be set up; `passing` means that a retry can help."""
     problem = NativeModeUnavailable(reason, ModelError(reason, status=500))
     problem.retryable = passing
     return problem
 
 
 def page_failed(reason: str, *, retryable: bool = True) -> ModelError:
-    """The page cannot be operated, whatever the request."""
+    """The error if the page cannot be operated."""
     return ModelError(reason, status=503, retryable=retryable, code="page_failed")
 
 
 class Elements:
-    """Finds what the table names. `timeout` is how long an operation may take, in milliseconds."""
+    """Finds the elements of the table. `timeout` limits each operation, in milliseconds."""
 
     def __init__(self, page: Page, timeout: float) -> None:
         self.page, self.timeout = page, timeout
@@ -33,11 +38,11 @@ class Elements:
 
     @property
     def seconds(self) -> float:
-        """The same time, for what Playwright would wait for without an end."""
+        """The timeout in seconds, for operations that Playwright does not limit."""
         return self.timeout / 1000
 
     async def shown(self, name: str) -> Locator | None:
-        """The element if it is on the page now."""
+        """The element, if it is currently on the page."""
         for selector in selectors_of(name):
             found = self.page.locator(selector)
             if await found.count():
@@ -45,26 +50,26 @@ class Elements:
         return None
 
     async def matching(self, name: str) -> int | None:
-        """The place in the table of the selector that finds the element now."""
+        """The index of the first selector that currently matches."""
         for number, selector in enumerate(selectors_of(name)):
             if await self.page.locator(selector).count():
                 return number
         return None
 
     async def find(self, name: str) -> Locator:
-        """The element, waited for. Raises `ModelError` if it does not come."""
+        """Waits for the element. Raises `ModelError` if it does not appear."""
         if (found := await self.shown(name)) is not None:
             return found
         anything = self.page.locator(", ".join(selectors_of(name))).first
-        if not await self.comes(anything):
+        if not await self.appears(anything):
             raise page_failed(
                 f"{words_for(name)} is not on the page (selectors of {VERSION});"
-                " `windlass aistudio doctor` says what else is missing"
+                " `windlass aistudio doctor` lists all missing elements"
             )
         return await self.shown(name) or anything
 
-    async def gone(self, name: str, *, timeout: float | None = None) -> bool:
-        """Whether the element has left the page in time; a `timeout` of 0 is none."""
+    async def disappears(self, name: str, *, timeout: float | None = None) -> bool:
+        """Waits until the element disappears; False after the timeout. 0 means no timeout."""
         from playwright.async_api import TimeoutError as Late
 
         anything = self.page.locator(", ".join(selectors_of(name))).first
@@ -76,8 +81,8 @@ class Elements:
             return False
         return True
 
-    async def comes(self, wanted: Locator) -> bool:
-        """Whether it is on the page in time."""
+    async def appears(self, wanted: Locator) -> bool:
+        """Waits until the element appears; False after the timeout."""
         from playwright.async_api import TimeoutError as Late
 
         try:
@@ -87,7 +92,7 @@ class Elements:
         return True
 
     async def text(self, name: str) -> str:
-        """The words of the element, if it is on the page now and has any."""
+        """The text of the element, if it is currently on the page; otherwise empty."""
         for selector in selectors_of(name):
             for text in await self.page.locator(selector).all_inner_texts():
                 if words := " ".join(text.split()):
@@ -95,25 +100,23 @@ class Elements:
         return ""
 
     async def fill(self, field: Locator | ElementHandle, text: str) -> None:
-        """Raises `ModelError` if the field takes no text."""
+        """Fills a field. Raises `ModelError` if it accepts no text."""
         from playwright.async_api import TimeoutError as Late
 
         try:
             await field.fill(text, timeout=self.timeout)
         except Late:
-            raise page_failed("a field of the page takes no text") from None
+            raise page_failed("a field of the page accepts no text") from None
 
     async def click(self, name: str) -> None:
-        """Raises `ModelError` if the element does not come or cannot be clicked."""
+        """Clicks the element. Raises `ModelError` if it does not appear or cannot be clicked."""
         from playwright.async_api import TimeoutError as Late
 
         button = await self.find(name)
         try:
             await button.click(timeout=self.timeout)
         except Late:
-            raise page_failed(
-                f"{words_for(name)} cannot be clicked: something is in its way"
-            ) from None
+            raise page_failed(f"{words_for(name)} cannot be clicked: something covers it") from None
 
 
 def words_for(name: str) -> str:
@@ -121,7 +124,7 @@ def words_for(name: str) -> str:
 
 
 REPORT = "windlassReport"
-"""The function that the page is given to report with."""
+"""The function that the observer calls with its reports."""
 
 _READ = (
     "generating",
@@ -142,7 +145,7 @@ _READ = (
 
 
 def names_for_observer() -> dict[str, list[str]]:
-    """The selectors that the script reads with."""
+    """The selectors that the observer uses."""
     return {name: list(selectors_of(name)) for name in _READ}
 
 

@@ -1,4 +1,4 @@
-"""`aistudio/`: the page of Google AI Studio as a `Model`."""
+"""`AIStudioModel`: the web page of Google AI Studio as a `Model`."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class PageSource(Protocol):
 
 
 class AIStudioModel:
-    """A model that is talked to through AI Studio's web page, in the user's own browser profile.
+    """A model behind AI Studio's web page, in the user's browser profile.
 
-    `model` is a name as the page has it, or `default` for the one that the page shows.
+    `model` is the page's name for a model, or `default` for the one that the page selects.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class AIStudioModel:
         browser: Callable[[BrowserConfig], PageSource] = SharedBrowser,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises `ConfigError` if Playwright or the named browser is not there."""
+        """Raises `ConfigError` if Playwright or the configured browser is not installed."""
         if api_key is not None or headers is not None:
             raise ConfigError(
-                "aistudio/ has no api_key or headers: it works in a browser in which you have"
+                "aistudio/ has no api_key or headers: it uses a browser profile in which you have"
                 " signed in (`windlass aistudio login`)"
             )
         check_playwright()
@@ -99,7 +99,7 @@ class AIStudioModel:
         return f"AIStudioModel({self._model!r})"
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """A failed attempt is repeated only while nothing has been yielded."""
+        """The events of a turn. A failed attempt is retried only if it yielded no event."""
         request = replace(request, messages=paired(request.messages))
         check_request(request)
         declarations = self._converter.convert_tools(offered_functions(request))
@@ -142,5 +142,5 @@ class AIStudioModel:
             await chat.prepare()
         except Error as error:
             reason = error.message.splitlines()[0]
-            raise page_failed(f"the browser gave no page: {reason}") from None
+            raise page_failed(f"the browser cannot open a page: {reason}") from None
         return chat

@@ -1,4 +1,4 @@
-"""One page of AI Studio: a chat, and what a person would do with it."""
+"""`ChatPage`: one page of AI Studio with a chat, and the actions of a user."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOAD_SECONDS = 30.0
 
 
 class Watch:
-    """What the observer reports of one turn, in order."""
+    """The observer's reports of one turn, in order."""
 
     def __init__(self) -> None:
         self._reports: asyncio.Queue[Snapshot | None] = asyncio.Queue()
@@ -39,7 +39,7 @@ class Watch:
         self._reports.put_nowait(snapshot)
 
     async def next(self, seconds: float) -> Snapshot | None:
-        """The next report; None if there is none in time. Raises `StreamCut` with the page."""
+        """The next report; None after a timeout. Raises `StreamCut` if the page was closed."""
         try:
             async with asyncio.timeout(seconds):
                 report = await self._reports.get()
@@ -51,7 +51,7 @@ class Watch:
 
 
 class ChatPage:
-    """The verbs of a chat. Each raises `ModelError` if the page does not do it in time."""
+    """The actions of a chat. Each raises `ModelError` if the page does not react in time."""
 
     def __init__(self, page: Page, url: str, timeout_ms: float) -> None:
         self.page = page
@@ -65,13 +65,13 @@ class ChatPage:
         self._watch: Watch | None = None
 
     async def prepare(self) -> None:
-        """Once, before the first `open`: gives the page its way to report."""
+        """Installs the observer's report function. Call it once, before the first `open`."""
         await self.page.expose_binding(REPORT, self._received)  # pyright: ignore[reportUnknownMemberType]
         self.page.on("close", lambda _: self._lost())
         self.page.on("crash", lambda _: self._lost())
 
     async def open(self, model: str) -> None:
-        """Loads the page with that model, and with an empty chat. Raises if nobody is signed in."""
+        """Loads the page with the model and an empty chat. Raises if it is not signed in."""
         self.model = None
         await self.load(model)
         try:
@@ -84,7 +84,7 @@ class ChatPage:
         self.model, self.is_new = model, True
 
     async def load(self, model: str = "default") -> None:
-        """Loads the page, whatever it then shows. Raises if that is the way to sign in."""
+        """Loads the page. Raises if it shows the sign-in page."""
         from playwright.async_api import Error
 
         try:
@@ -93,19 +93,19 @@ class ChatPage:
             )
         except Error as error:
             reason = error.message.splitlines()[0]
-            raise page_failed(f"the page of AI Studio cannot be opened: {reason}") from None
+            raise page_failed(f"cannot open the page of AI Studio: {reason}") from None
         await self._check_signed_in()
 
     async def new_chat(self) -> None:
-        """An empty chat; what the old one held is discarded."""
+        """Starts an empty chat and discards the old one."""
         if self.is_new:
             return
         await self.dismiss()
         await self.elements.click("new_chat")
         if await self._asks_to_discard():
             await self.elements.click("discard")
-        if not await self.elements.gone("turn"):
-            raise page_failed("the page did not begin a new chat")
+        if not await self.elements.disappears("turn"):
+            raise page_failed("the page did not start a new chat")
         self.is_new = True
 
     async def send(self, text: str) -> None:
@@ -117,16 +117,16 @@ class ChatPage:
         await self.elements.click("run_button")
 
     async def answer_calls(self, texts: Sequence[str]) -> None:
-        """Puts one answer into the field of each of the last calls, in their order."""
+        """Writes one answer into the field of each of the last calls, in order."""
         await self.dismiss()
         fields = await self._answer_fields()
         if len(fields) < len(texts):
-            raise page_failed("the page shows no field for the answer to a call")
-        # Answered fields may stay as they were: the pending ones are the last.
+            raise page_failed("the page shows no field for the result of a call")
+        # Answered fields may stay enabled: the pending ones are the last.
         for number, (field, text) in enumerate(zip(fields[-len(texts) :], texts, strict=True)):
-            # A page may go on after each answer: the next one waits until it is idle again.
+            # The page may continue after each answer: wait until it is idle again.
             if number:
-                await self.elements.gone("generating", timeout=0)
+                await self.elements.disappears("generating", timeout=0)
             await self.elements.fill(field, text)
             await self._submit(field)
 
@@ -134,15 +134,15 @@ class ChatPage:
         """Presses Stop if the page is generating."""
         if await self.elements.shown("generating") is not None:
             await self.elements.click("stop_button")
-            await self.elements.gone("generating")
+            await self.elements.disappears("generating")
 
     async def field(self, name: str) -> str | None:
-        """What a field of the settings holds; None if the page has none."""
+        """The value of a settings field; None if the page has no such field."""
         field = await self.elements.shown(name)
         return None if field is None else await field.input_value()
 
     async def set_field(self, name: str, text: str) -> bool:
-        """Writes into a field of the settings; False if the page has none."""
+        """Sets a settings field; False if the page has no such field."""
         field = await self.elements.shown(name)
         if field is None:
             return False
@@ -151,7 +151,7 @@ class ChatPage:
         return True
 
     async def dismiss(self) -> None:
-        """Closes what stands in the way: a dialog of the page's own, with Escape or its button."""
+        """Closes a dialog that covers the page, with Escape or its button."""
         if await self.elements.shown("overlay") is None:
             return
         await self.page.keyboard.press("Escape")
@@ -159,12 +159,12 @@ class ChatPage:
             return
         if await self.elements.shown("close_button") is not None:
             await self.elements.click("close_button")
-        if not await self.elements.gone("overlay"):
-            raise page_failed("a dialog stands in front of the page and cannot be closed")
+        if not await self.elements.disappears("overlay"):
+            raise page_failed("a dialog covers the page and cannot be closed")
 
     @asynccontextmanager
     async def watch(self) -> AsyncGenerator[Watch]:
-        """Reports of what comes from now on, until the block ends."""
+        """The observer's reports, from now until the block ends."""
         self._number += 1
         self._watch = Watch()
         await self.page.evaluate(START, [names_for_observer(), self._number])
@@ -175,7 +175,7 @@ class ChatPage:
             await self._unwatch()
 
     async def _unwatch(self) -> None:
-        """Ends the observer, unless the page is gone or hangs: then nobody hears of it anyway."""
+        """Stops the observer, unless the page is closed or hangs."""
         from playwright.async_api import Error
 
         with suppress(Error, TimeoutError):
@@ -195,28 +195,28 @@ class ChatPage:
         if _is_sign_in(self.page.url) or await self.elements.shown("sign_in") is not None:
             raise ModelError(
                 "the browser profile is not signed in to Google AI Studio:"
-                " run `windlass aistudio login` and sign in by hand, once",
+                " run `windlass aistudio login` and sign in once",
                 status=401,
                 code="signed_out",
             )
 
     async def _check_model(self, model: str) -> None:
-        """A page that does not know a model quietly takes another."""
+        """Raises if the page selected another model, which it does for unknown names."""
         name = await self.elements.text("model_name")
         if name and model != "default" and _plain(model) != _plain(name):
             raise ModelError(
-                f"AI Studio has no model {model!r} for this account: it shows {name!r};"
-                " aistudio/default is whichever the page has",
+                f"AI Studio has no model {model!r} for this account: it selected {name!r};"
+                " use aistudio/default for the model that the page selects",
                 status=404,
                 code="model_not_found",
             )
 
     async def _asks_to_discard(self) -> bool:
-        """Whether the page wants to know if the chat may go, or has let it go already."""
+        """Whether the page asks to discard the chat, or has already discarded it."""
         turns = ", ".join(selectors_of("turn"))
         either = ", ".join((*selectors_of("discard"), f"body:not(:has({turns}))"))
-        if not await self.elements.comes(self.page.locator(either).first):
-            raise page_failed("the page did not begin a new chat")
+        if not await self.elements.appears(self.page.locator(either).first):
+            raise page_failed("the page did not start a new chat")
         return await self.elements.shown("discard") is not None
 
     async def _answer_fields(self) -> list[ElementHandle]:
@@ -226,7 +226,7 @@ class ChatPage:
         return []
 
     async def _submit(self, field: ElementHandle) -> None:
-        """Presses the button beside the field, or Enter where there is none."""
+        """Presses the button beside the field, or Enter if there is none."""
         form = await field.query_selector("xpath=ancestor::form")
         for selector in selectors_of("call_send"):
             if form is not None and (button := await form.query_selector(selector)):

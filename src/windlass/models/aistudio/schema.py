@@ -1,8 +1,7 @@
-"""Declarations as the page's editor takes them: stricter than the API, which is stricter than JSON
-Schema. Pure.
+"""Converts tool schemas to the declarations that the page's editor accepts. Pure.
 
-What the editor has no word for is put into the nearest words that it has, and what is lost on the
-way is said.
+The editor is stricter than the API, which is stricter than JSON Schema. Unsupported parts are
+replaced by the nearest supported ones, and the losses are logged.
 """
 
 import hashlib
@@ -37,7 +36,17 @@ _KEPT = (
     "propertyOrdering",
 )
 _SHAPE = ("type", "format", "enum", "const", "properties", "required", "items", "anyOf", "oneOf")
-_NOISE = ("title", "$schema", "$id", "$comment", "$ref", "$defs", "definitions", "strict", "allOf")
+_SKIPPED = (
+    "title",
+    "$schema",
+    "$id",
+    "$comment",
+    "$ref",
+    "$defs",
+    "definitions",
+    "strict",
+    "allOf",
+)
 _FORMATS = {
     "string": ("date-time", "enum"),
     "number": ("float", "double"),
@@ -47,7 +56,7 @@ _TYPES = ("string", "number", "integer", "boolean", "array", "object")
 
 
 class Declarations(Struct, frozen=True):
-    """What goes into the editor, and what of the tools' schemas could not be said there."""
+    """The declarations for the editor, and the parts of the schemas that were lost."""
 
     functions: list[JsonObject]
     lost: tuple[str, ...] = ()
@@ -58,15 +67,16 @@ class Declarations(Struct, frozen=True):
 
 
 class SchemaConverter:
-    """Tools in, the editor's declarations out."""
+    """Converts tools to the editor's declarations."""
 
     def convert_tools(self, tools: Sequence[FunctionDeclaration]) -> Declarations:
-        """Raises `ModelError` (400) for a tool that cannot be declared at all."""
+        """The declarations of the tools. Raises `ModelError` (400) for an invalid tool."""
         lost: list[str] = []
         functions = [_function(tool, lost) for tool in tools]
         if lost:
             log.info(
-                "The page's editor cannot say all of the tools' schemas; lost: %s", "; ".join(lost)
+                "the page's editor does not support parts of the tools' schemas; lost: %s",
+                "; ".join(lost),
             )
         return Declarations(functions, tuple(lost))
 
@@ -75,7 +85,7 @@ class SchemaConverter:
 
 
 def digest_of(functions: Sequence[JsonObject]) -> str:
-    """SHA-256 over canonical JSON: the order of an object's keys does not matter."""
+    """The SHA-256 of the canonical JSON, independent of the order of keys."""
     return hashlib.sha256(compact_json(_sorted(list(functions))).encode()).hexdigest()
 
 
@@ -89,8 +99,8 @@ def _sorted(value: Any) -> Any:
 def _function(tool: FunctionDeclaration, lost: list[str]) -> JsonObject:
     if not _NAME.fullmatch(tool.name):
         raise ModelError(
-            f"invalid schema for function {tool.name!r}: its name must begin with a letter or _ and"
-            " have only letters, digits, _, . and -, 64 at most",
+            f"invalid schema for function {tool.name!r}: its name must start with a letter or _ and"
+            " have only letters, digits, _, . and -, at most 64",
             status=400,
             code="invalid_tool",
         )
@@ -114,7 +124,7 @@ def _function(tool: FunctionDeclaration, lost: list[str]) -> JsonObject:
 
 
 class _Converter:
-    """Converts one document; a reference is written out in its place."""
+    """Converts one schema document, with its references resolved."""
 
     def __init__(self, root: Schema, lost: list[str]) -> None:
         self._lost = lost
@@ -127,20 +137,20 @@ class _Converter:
     def converted(self, value: object, place: str, inside: tuple[str, ...]) -> Schema:
         schema = as_object(value)
         if schema is None:
-            self._lose(place, "a schema that takes anything")
+            self._lose(place, "a schema that accepts anything")
             return {"type": "string"}
         if (reference := as_text(schema.get("$ref"))) is not None:
-            return self._in_place(schema, reference, place, inside)
+            return self._resolved(schema, reference, place, inside)
         schema, nullable = self._without_union(merged_all_of(schema), place)
         if "$ref" in schema:
             result = self.converted(schema, place, inside)
         else:
-            self._tell_lost(schema, place)
+            self._report_lost(schema, place)
             result = self._shape(schema, place, inside)
             result |= {key: schema[key] for key in _KEPT if key in schema}
         return result | ({"nullable": True} if nullable else {})
 
-    def _in_place(
+    def _resolved(
         self, schema: Schema, reference: str, place: str, inside: tuple[str, ...]
     ) -> Schema:
         target = as_object(self._definitions.get(reference))
@@ -151,10 +161,10 @@ class _Converter:
         return self.converted({**target, **beside}, place, (*inside, reference))
 
     def _shape(self, schema: Schema, place: str, inside: tuple[str, ...]) -> Schema:
-        """The type, which everything needs, and what hangs on it."""
+        """The type, which is required, and the fields that depend on it."""
         values = [schema["const"]] if "const" in schema else as_list(schema.get("enum"))
         if values:
-            # Only texts can be enumerated; the tool's validation reads "3" as 3 where 3 is wanted.
+            # Enums must be strings; the tool's validation reads "3" as 3 where 3 is expected.
             return {"type": "string", "enum": [enumerated(value) for value in values]}
         shape: Schema = {"type": self._type(schema, place)}
         kind = shape["type"]
@@ -191,7 +201,7 @@ class _Converter:
         return "string"
 
     def _without_union(self, schema: Schema, place: str) -> tuple[Schema, bool]:
-        """The first member that is not null, and whether null was another."""
+        """The schema with the first member that is not null, and whether null is allowed."""
         nullable = schema.get("nullable") is True
         result = dict(schema)
         if (kinds := as_list(schema.get("type"))) is not None:
@@ -217,9 +227,9 @@ class _Converter:
             self._lose(place, f"all but the first of {len(others)} alternatives")
         return (others[0] if others else None), len(others) < len(members)
 
-    def _tell_lost(self, schema: Schema, place: str) -> None:
+    def _report_lost(self, schema: Schema, place: str) -> None:
         for key, value in schema.items():
-            quiet = key in _KEPT or key in _SHAPE or key in _NOISE
+            quiet = key in _KEPT or key in _SHAPE or key in _SKIPPED
             if not quiet and not (key == "additionalProperties" and value is False):
                 self._lose(place, key)
 

@@ -1,8 +1,8 @@
-"""Where everything is on the page: one table, and nothing of the page's markup anywhere else.
+"""The table of all selectors. No other module knows the page's markup.
 
-Each element has its selectors in the order in which they are tried: the test id, the accessible
-name, the component, the text. When the page changes, `windlass aistudio doctor` names the element
-that is no longer found, and its row here is what has to change.
+The selectors of an element are tried in order: the test id, the accessible name, the component, the
+text. When the page changes, `windlass aistudio doctor` names the elements that are missing; update
+their rows here.
 """
 
 from typing import Literal
@@ -10,15 +10,15 @@ from typing import Literal
 from msgspec import Struct
 
 VERSION = "2026-11"
-"""When the table was last held against the page."""
+"""When the table was last checked against the page."""
 
 Shown = Literal["always", "settings", "dialog", "chat", "sometimes"]
-"""Where an element is to be seen: on every page, in the tools panel, in the editor of function
-declarations, in a chat that has begun, or only when there is a reason."""
+"""Where an element is visible: on every page, in the tools panel, in the editor of function
+declarations, in a chat with turns, or only in some situations."""
 
 
 class Element(Struct, frozen=True):
-    """One thing on the page. The first selector that matches is the one that is used."""
+    """One element of the page. The first selector that matches is used."""
 
     selectors: tuple[str, ...]
     shown: Shown = "always"
@@ -247,7 +247,7 @@ ELEMENTS: dict[str, Element] = {
         ),
         "sometimes",
     ),
-    # What can go wrong, and what stands in the way.
+    # Errors, and dialogs that cover the page.
     "toast": Element(("div.toast.error span.content-text", "div.toast.error"), "sometimes"),
     "warning": Element(("div.toast.warning span.content-text", "div.toast.warning"), "sometimes"),
     "callout": Element(
@@ -268,5 +268,5 @@ ELEMENTS: dict[str, Element] = {
 
 
 def selectors_of(name: str) -> tuple[str, ...]:
-    """The selectors of an element, the best first."""
+    """The selectors of an element, in order of preference."""
     return ELEMENTS[name].selectors

@@ -1,4 +1,13 @@
-"""What the page shows, as a model's events. Pure."""
+"""The model's turn, read from snapshots of the page. Pure.
+
+The observer in the page sends a snapshot whenever the new turn changes; texts are sent as the
+difference to the last snapshot. Calls are reported once, when the turn has settled, because the
+page may redraw them until then.
+
+A model sometimes writes a call as text although the page supports function calling. The page then
+shows `Request function call: name` with parameters, or a JSON object with a `function_call`.
+`WrittenCalls` finds these calls.
+"""
 
 import json
 import re
@@ -23,16 +32,16 @@ from windlass.jsontext import compact_json, decode_json
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 
 Wait: TypeAlias = Literal["busy", "quiet", "late_call"]
-"""For what a turn waits: its end, quiet, or a call that may still be drawn."""
+"""What a turn waits for: its end, no more changes, or a call that may still appear."""
 
 
 class Patience(Struct, frozen=True):
-    """Seconds without a change until an idle page is believed to be done."""
+    """Seconds without a change after which the turn of an idle page counts as complete."""
 
     quiet: float = 0.2
-    """When all that can be expected is there."""
+    """If everything expected is there."""
     late_call: float = 3.2
-    """When a call may still be drawn or filled: pages were seen to take up to three seconds."""
+    """If a call may still appear or be filled, which can take up to three seconds."""
 
 
 class ShownCall(Struct, frozen=True, array_like=True):
@@ -47,7 +56,7 @@ class ShownCall(Struct, frozen=True, array_like=True):
 
 
 class Grown(Struct, frozen=True, array_like=True):
-    """A text that has changed from character `at` on."""
+    """A text that has changed from position `at` on."""
 
     at: int
     text: str
@@ -59,39 +68,39 @@ class Grown(Struct, frozen=True, array_like=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """The new turn as it is shown at one moment."""
+    """The new turn as the page shows it at one moment."""
 
     busy: bool
     begun: bool = False
-    """Whether the page has drawn any of the answer."""
+    """Whether the page shows any part of the answer."""
     text: Grown | None = None
     thought: Grown | None = None
     calls: tuple[ShownCall, ...] = ()
     problem: str = ""
     standing: str = ""
-    """A problem that was shown before the turn, and still is."""
+    """An error that was visible before the turn and still is."""
     tokens: str = ""
 
 
 def snapshot_of(report: str) -> tuple[int, Snapshot]:
-    """The number of the turn that was watched, and what was seen."""
+    """The number of the observed turn, and its snapshot."""
     return msgspec.convert(decode_json(report.encode("utf-8", "replace")), tuple[int, Snapshot])
 
 
 class PageTurn:
-    """One turn of the model, from snapshots. `known` are the functions that it may call."""
+    """One turn of the model, from snapshots. `known` are the functions that it can call."""
 
     def __init__(self, known: tuple[str, ...]) -> None:
         self._known = known
-        self._text = _Told()
-        self._thought = _Told()
+        self._text = _SentText()
+        self._thought = _SentText()
         self._written = WrittenCalls(known)
         self._last = Snapshot(busy=False)
         self._was_busy = False
         self._called = False
 
     def feed(self, snapshot: Snapshot) -> list[ModelEvent]:
-        """What is new. Raises `ModelError` if the page shows an error."""
+        """The new events. Raises `ModelError` if the page shows an error."""
         self._last = snapshot
         self._was_busy = self._was_busy or snapshot.busy
         if snapshot.problem:
@@ -105,7 +114,7 @@ class PageTurn:
 
     @property
     def waits_for(self) -> Wait:
-        """What the turn waits for; anything but `busy` ends it if nothing more is shown."""
+        """What the turn waits for. Unless `busy`, the turn ends if nothing changes in time."""
         shown = self._last
         if shown.busy or not (self._was_busy or shown.begun):
             return "busy"
@@ -115,15 +124,17 @@ class PageTurn:
 
     @property
     def is_answerable(self) -> bool:
-        """Whether the page has a field for the answer to each of the turn's calls."""
+        """Whether the page has a field for the result of each call of the turn."""
         return bool(self._last.calls) or not self._called
 
     def finish(self) -> list[ModelEvent]:
-        """The rest: held text, the calls, the end. Raises `ModelError` if the page says why there
-        is none of them."""
+        """The remaining text, the calls and the end.
+
+        Raises `ModelError` if the turn is empty and the page still shows an error.
+        """
         rest, written = self._written.finish()
-        if behind := self._text.behind():
-            rest += behind
+        if unsent := self._text.unsent():
+            rest += unsent
         events: list[ModelEvent] = [TextDelta(rest)] if rest else []
         shown = [self._call(call) for call in self._last.calls]
         calls = shown or written
@@ -140,30 +151,30 @@ class PageTurn:
         return FunctionCall(clean_name(shown.name, self._known), arguments, new_call_id())
 
 
-class _Told:
-    """A text on the page and how much of it has been told.
+class _SentText:
+    """A text on the page, and how much of it has been sent as events.
 
-    The page formats as it writes, so that a text may change where it has been told already. That
-    cannot be taken back: the telling goes on where the text is longer than what was told.
+    The page formats text while it writes, so text that was already sent can change. Sent text
+    cannot be taken back: later events continue after its length.
     """
 
     def __init__(self) -> None:
         self.whole = ""
-        self._told = ""
+        self._sent = ""
 
     def new(self, grown: Grown) -> str:
         self.whole = grown.applied(self.whole)
-        if not self.whole.startswith(self._told):
+        if not self.whole.startswith(self._sent):
             return ""
-        new = self.whole[len(self._told) :]
-        self._told = self.whole
+        new = self.whole[len(self._sent) :]
+        self._sent = self.whole
         return new
 
-    def behind(self) -> str:
-        """What is left to tell at the end, of a text that was changed after it was told."""
-        behind = self.whole[len(self._told) :]
-        self._told = self.whole
-        return behind
+    def unsent(self) -> str:
+        """The unsent rest at the end of a text that changed after it was sent."""
+        unsent = self.whole[len(self._sent) :]
+        self._sent = self.whole
+        return unsent
 
 
 def _call_events(calls: Sequence[FunctionCall]) -> list[ModelEvent]:
@@ -180,7 +191,7 @@ _PARTS = re.compile(r"input:?\s*(\d[\d,.]*)\W+output:?\s*(\d[\d,.]*)", re.IGNORE
 
 
 def usage_shown(text: str) -> Usage:
-    """The tokens that the page counts, as far as it shows them. Nothing is made up."""
+    """The token counts that the page shows; 0 for those that it does not show."""
     total, parts = _TOTAL.search(text), _PARTS.search(text)
     return Usage(
         input_tokens=_count(parts[1]) if parts else 0,
@@ -197,7 +208,7 @@ _QUOTA = re.compile(r"quota|rate.?limit|too many requests|resource.?exhausted", 
 
 
 def problem_shown(text: str) -> ModelError:
-    """The error that the page shows; whether it passes is told by its words."""
+    """The error that the page shows. Its text determines whether it is retryable."""
     text = " ".join(text.split())
     if _QUOTA.search(text):
         return ModelError(text, status=429, retryable=False, code="quota")
@@ -210,14 +221,14 @@ _HEAD = re.compile(
     r"(?:```(?:json)?\s*)?"
 )
 _QUOTE = "<ctrl46>"
-_SPACE_OF_NAMES = "default_api"
+_NAMESPACE = "default_api"
 
 
 def clean_name(name: str, known: tuple[str, ...]) -> str:
-    """The name as it was declared: without `default_api:`, and whole where the page cut it off."""
+    """The declared name: without `default_api:`, and completed if the page truncated it."""
     name = name.strip()
     for mark in (":", "."):
-        name = name.removeprefix(f"{_SPACE_OF_NAMES}{mark}")
+        name = name.removeprefix(f"{_NAMESPACE}{mark}")
     if name in known:
         return name
     cut = re.sub(r"(…|\.\.\.)$", "", name)
@@ -226,25 +237,25 @@ def clean_name(name: str, known: tuple[str, ...]) -> str:
 
 
 def clean_arguments(text: str) -> str:
-    """The argument text with the quotes that the page writes as `<ctrl46>`."""
+    """The argument text with quotes instead of `<ctrl46>`."""
     return text.strip().replace(_QUOTE, '"')
 
 
 class WrittenCalls:
-    """Text as it grows, without the calls that are written in it.
+    """Separates streamed text from the calls that are written in it.
 
-    What may become a call is held back until it is one or cannot be. The whole is feed + finish.
+    Text that may become a call is held back until it is known. The whole is feed + finish.
     """
 
     def __init__(self, known: tuple[str, ...]) -> None:
         self._known = known
         self._held = ""
         self._begun = False
-        """Whether a call has begun: then all that follows waits for the end."""
+        """Whether a call has started: the rest is then held back until the end."""
         self._said = False
 
     def feed(self, text: str) -> str:
-        """The text that is certainly no call."""
+        """The text that is certainly not part of a call."""
         self._held += text
         if not self._known:
             return self._released(len(self._held))
@@ -316,11 +327,11 @@ class WrittenCalls:
 
 
 def _object_at(text: str, at: int) -> tuple[str, int]:
-    """The JSON object that begins there, however deep, and where it ends; `{}` if there is none."""
+    """The JSON object at this position and where it ends; `{}` if there is none."""
     try:
         _, end = json.JSONDecoder(strict=False).raw_decode(text, at)
     except (ValueError, RecursionError):
-        # It cannot be read: the model is told so, and nothing of it is said to the user.
+        # Invalid JSON: the model gets an error, and the user does not see it.
         return (text[at:].strip() or "{}", len(text)) if text[at : at + 1] == "{" else ("{}", at)
     arguments = text[at:end]
     fence = re.match(r"\s*```", text[end:])
@@ -335,7 +346,7 @@ def _json_of(text: str) -> Any:
 
 
 def _held_back(text: str) -> int:
-    """How many of the last characters may be the beginning of a marker."""
+    """How many of the last characters may be the start of a marker."""
     if not text.strip():
         return len(text)
     for length in range(min(len(text), len(MARKER) + 1), 0, -1):

@@ -1,8 +1,8 @@
-"""A request as the steps that it takes on the page. Pure.
+"""Converts a request to actions on the page. Pure.
 
-A chat that is open on the page and holds exactly what the request's history begins with is gone on
-with: tool results go into the page's own fields, a question into its prompt. Any other history is
-put into words at the beginning of a new chat.
+If the open chat equals the beginning of the request's history, the request continues it: tool
+results go into the fields of the calls, a question into the prompt. Any other history is written as
+text at the start of a new chat.
 """
 
 from collections.abc import Sequence
@@ -31,11 +31,11 @@ _ROLES: dict[type, tuple[Role, ...]] = {
     FunctionResponse: ("tool",),
     Thought: ("assistant",),
 }
-"""Where a part of this type has a place; one that is not named here has a place everywhere."""
+"""The roles of messages that may have a part of this type; other types are allowed everywhere."""
 
 
 class SaidTurn(Struct, frozen=True):
-    """A message as far as the page knows it: no ids, thoughts or signatures."""
+    """A message as the page shows it, without ids, thoughts and signatures."""
 
     role: str
     text: str
@@ -44,7 +44,7 @@ class SaidTurn(Struct, frozen=True):
 
 
 class PagePrompt(Struct, frozen=True):
-    """A text for the prompt field; `new_chat` says that nothing of the open chat is wanted."""
+    """A text for the prompt field; with `new_chat`, in an empty chat."""
 
     text: str
     new_chat: bool
@@ -53,7 +53,7 @@ class PagePrompt(Struct, frozen=True):
 
 
 class CallAnswers(Struct, frozen=True):
-    """One text for the response field of each pending call, in the order of the calls."""
+    """The results of the pending calls, in order: one text for each response field."""
 
     texts: tuple[str, ...]
 
@@ -62,7 +62,7 @@ Plan: TypeAlias = PagePrompt | CallAnswers
 
 
 def said_turns(messages: Sequence[Message]) -> tuple[SaidTurn, ...]:
-    """The conversation in the form in which two of them can be compared."""
+    """The conversation in a comparable form."""
     return tuple(
         SaidTurn(
             message.role,
@@ -75,7 +75,7 @@ def said_turns(messages: Sequence[Message]) -> tuple[SaidTurn, ...]:
 
 
 def plan_of(messages: Sequence[Message], live: Sequence[SaidTurn] | None) -> Plan:
-    """What to do on a page whose chat holds `live`; None is a page without a chat."""
+    """What to do on a page whose chat contains `live`; None means a page without a chat."""
     if live and said_turns(messages[: len(live)]) == tuple(live):
         last, rest = messages[len(live) - 1], messages[len(live) :]
         if answers := _answers(last, rest):
@@ -88,11 +88,11 @@ def plan_of(messages: Sequence[Message], live: Sequence[SaidTurn] | None) -> Pla
 
 
 def _answers(asked: Message, rest: Sequence[Message]) -> CallAnswers | None:
-    """The answers to the last turn's calls, if the request brings all of them and nothing else."""
+    """The results of the last turn's calls, if the request has all of them and nothing else."""
     if not asked.calls or not rest or any(message.role != "tool" for message in rest):
         return None
     if any(len(message.responses) < len(message.parts) for message in rest):
-        return None  # the fields have no place for other parts
+        return None  # the fields cannot contain other parts
     responses = [response for message in rest for response in message.responses]
     if len(responses) != len(asked.calls):
         return None
@@ -103,7 +103,7 @@ def _answers(asked: Message, rest: Sequence[Message]) -> CallAnswers | None:
 
 
 def _answer_text(response: FunctionResponse) -> str:
-    """The field is a single line: JSON has escapes for what needs more, and is what it takes."""
+    """The result as JSON, because the field is a single line."""
     fields = {"output": response.output} if response.error is None else {"error": response.error}
     return compact_json(fields)
 
@@ -133,7 +133,7 @@ _GO_ON = {
 
 
 def _rendered(said: Sequence[Message]) -> str:
-    """A history that no chat on the page holds. JSON, so that no message can pass for another."""
+    """The history as a prompt. Earlier messages are JSON, so that none can imitate another."""
     last = said[-1] if said else Message.user("")
     earlier = said[:-1] if last.role == "user" else said
     pieces: list[str] = []
@@ -160,7 +160,7 @@ def _line(message: Message) -> str:
 
 
 def offered_functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
-    """The functions that go into the editor: all, only those that must be called, or none."""
+    """The functions for the editor: all, only the required ones, or none."""
     choice = request.tool_choice
     if choice.mode == "none":
         return ()
@@ -171,33 +171,33 @@ def offered_functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
 
 
 def has_search(request: ModelRequest) -> bool:
-    """Whether the page's own Google Search is to be on."""
+    """Whether the request needs the page's Google Search."""
     return any(isinstance(tool, GoogleSearch) for tool in request.tools)
 
 
 def reminder(choice: ToolChoice, functions: Sequence[FunctionDeclaration]) -> str:
-    """What is said to a model that answered in words where a call was required."""
+    """The prompt for a model that answered in text although a call was required."""
     names = choice.names or tuple(function.name for function in functions)
     which = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
     return f"Do not answer in words yet: call {which} first."
 
 
 def check_request(request: ModelRequest) -> None:
-    """Raises `ModelError` (400) for what the page cannot be asked."""
+    """Raises `ModelError` (400) for a request that the page does not support."""
     if request.settings.response_schema is not None:
-        raise _refused("a response_schema is not supported: the page has no structured output here")
+        raise _refused("response_schema is not supported: the page has no structured output here")
     if has_search(request) and offered_functions(request):
-        raise _refused("Google Search and functions exclude each other on the page: offer one")
+        raise _refused("the page cannot use Google Search and functions together: offer one")
     for message in request.messages:
         for part in message.parts:
             if message.role not in _ROLES.get(type(part), (message.role,)):
                 raise _refused(
-                    f"a {type(part).__name__} has no place in a message of the role"
+                    f"a {type(part).__name__} is not allowed in a message of the role"
                     f" {message.role!r}"
                 )
             media = part.parts if isinstance(part, FunctionResponse) else (part,)
             if any(isinstance(item, (InlineData, FileData, Opaque)) for item in media):
-                raise _refused("the page is given text only: leave out images and other media")
+                raise _refused("only text is supported: leave out images and other media")
 
 
 def _refused(reason: str) -> ModelError:

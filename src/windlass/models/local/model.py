@@ -94,7 +94,7 @@ class LocalModel:
         """Raises `ModelError` for a request with tools: use emulation."""
         if _uses_tools(request):
             raise ModelError(
-                f"{self.name} has no native tool support; use mode='auto' or 'emulated'",
+                f"{self.name} does not support tools natively; use mode='auto' or 'emulated'",
                 status=400,
             )
         return aclosing(self._events(request))
