@@ -153,9 +153,7 @@ async def test_a_definition_that_the_editor_refuses_is_refused_with_its_words(
         SchemaConverter, "to_json_string", lambda *_: '[{"name": "f", "title": "F"}]'
     )
     with replica([PARIS]) as fake:
-        with pytest.raises(
-            ModelError, match=r'the page\'s editor reports: Unknown key "title"'
-        ) as e:
+        with pytest.raises(ModelError, match='editor reports: Unknown key "title"') as e:
             await events_of(model_on(fake.url), asking(WEATHER))
         assert (e.value.status, fake.saves, fake.requests) == (400, [], [])
 

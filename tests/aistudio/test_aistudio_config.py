@@ -40,7 +40,7 @@ def test_without_a_word_it_is_google_s_page_in_a_profile_of_the_user() -> None:
     ("name", "value", "said"),
     [
         ("WINDLASS_AISTUDIO_URL", "file:///etc/passwd", "must be http or https"),
-        ("WINDLASS_AISTUDIO_BROWSER", "/no/such/browser", "no program '/no/such/browser'"),
+        ("WINDLASS_AISTUDIO_BROWSER", "/no/such/browser", "program '/no/such/browser' not found"),
         ("WINDLASS_AISTUDIO_PAGES", "0", "1 or more, not '0'"),
         ("WINDLASS_AISTUDIO_LATE_CALL", "soon", "number of seconds, 0 or more, not 'soon'"),
         ("WINDLASS_AISTUDIO_HEADLESS", "perhaps", "true or false, not 'perhaps'"),

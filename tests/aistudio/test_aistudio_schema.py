@@ -107,7 +107,7 @@ def test_what_is_lost_is_named_with_its_place(caplog: pytest.LogCaptureFixture) 
 @pytest.mark.parametrize(
     ("name", "parameters", "said"),
     [
-        ("2fast", {"type": "object"}, "'2fast'.*begin with a letter"),
+        ("2fast", {"type": "object"}, "'2fast'.*start with a letter"),
         ("a b", {"type": "object"}, "'a b'"),
         ("f", {"type": "array"}, "'f'.*type object"),
     ],

@@ -169,7 +169,7 @@ def test_tool_choice_decides_what_is_declared(choice: ToolChoice, names: list[st
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
-        (ModelRequest([Message.user(InlineData(b"x", "image/png"))]), "text only"),
+        (ModelRequest([Message.user(InlineData(b"x", "image/png"))]), "only text is supported"),
         (ModelRequest([ASKED], settings=Settings(response_schema={})), "response_schema"),
     ],
 )

@@ -217,7 +217,7 @@ def test_a_model_s_part_of_another_provider_becomes_text_and_a_user_s_is_refused
         with pytest.raises(ConfigError) as caught:
             contents(Message.user("a"), Message.user("b", Opaque("openai", data)))
         assert str(caught.value) == (
-            f"messages[1].parts[1]: the Gemini wire has no place for a part of {named} in a"
+            f"messages[1].parts[1]: the Gemini wire does not support a part of {named} in a"
             " message of the role 'user'"
         )
 
@@ -361,5 +361,5 @@ def test_whatever_we_hold_is_a_request_that_the_sdk_reads(
 def test_a_part_of_another_wire_in_a_question_is_an_error() -> None:
     part = Opaque("openai", {"type": "file", "file": {"file_id": "file-1"}})
     encoder = wire.RequestEncoder(ids=True, signed=False)
-    with pytest.raises(ConfigError, match="no place for a part of openai"):
+    with pytest.raises(ConfigError, match="does not support a part of openai"):
         encoder.body(ModelRequest(messages=(Message.user("See:", part),)))

@@ -160,7 +160,7 @@ async def test_a_part_is_in_the_request_or_refused(
         ("user", "call", "a call of 'f' in a message of the role 'user'"),
         ("system", "response", "a response of 'f' in a message of the role 'system'"),
         ("assistant", "response", "a response of 'f' in a message of the role 'assistant'"),
-        ("user", "thought", "a part of the type Thought in a message of the role 'user'"),
+        ("user", "thought", "a part of type Thought in a message of the role 'user'"),
         ("user", "Gemini's own", "a part of gemini (executableCode.code) in a message"),
         ("tool", "response of nobody", "the response of 'g' answers no earlier call"),
         ("user", "address of a film", "takes video/mp4 as bytes"),

@@ -1,4 +1,4 @@
-"""Protocols as pure values: bytes to content and events and back, in both directions, no I/O.
+"""Wires: pure conversion between protocol bytes and content and events, without I/O.
 
 A wire converts to content and events, never to another wire.
 """

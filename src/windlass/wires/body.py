@@ -1,8 +1,8 @@
-"""The JSON body of a request, field by field; what is wrong with one names it. Pure.
+"""Reads the JSON body of a request, field by field. Errors name the field. Pure.
 
-JSON is read strictly: NaN, Infinity and bytes that are not UTF-8 are refused. Only the escape of
-half a surrogate pair is read, as U+FFFD: clients cut texts between the halves. A body of more than
-`LARGE` bytes is read in short steps, for a thread of its own.
+JSON is read strictly: NaN, Infinity and invalid UTF-8 are refused. One exception: the escape of a
+lone surrogate is read as U+FFFD, because clients split texts between the halves of a pair. A body
+of more than `LARGE` bytes is read in short steps, to run in its own thread.
 """
 
 import codecs
@@ -28,19 +28,19 @@ from windlass.wires.fields import JsonObject
 
 T = TypeVar("T")
 MAX_VALUES = 200_000
-"""Items and members that one body may have: more than 10,000 messages and all tools need."""
+"""The maximum number of items and members in a body: enough for 10,000 messages and all tools."""
 _FIELD = re.compile(r"(?:field |at )`(?:\$\.)?(\w+)")
-"""What msgspec's errors say of the field that is wrong."""
+"""Finds the field in msgspec's error messages."""
 _NOT_A_NUMBER = re.compile(rb"(?:\A|[\[:,])\s{0,99}+(-?(?:NaN|Infinity))\b")
-_LONGEST_NAMED = 16 * 1024
-"""Bytes of a malformed body that is searched for the field with the mistake, if it is not large."""
+MAX_SEARCHED_BODY = 16 * 1024
+"""The maximum size in bytes of a malformed body that is searched for the wrong field."""
 _UNREADABLE = (ValueError, msgspec.DecodeError, RecursionError)
 _split = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode = msgspec.json.Decoder().decode
 
 
 class Fields:
-    """The top-level fields of a body, each decoded when it is asked for."""
+    """The top-level fields of a body, each decoded on access."""
 
     def __init__(self, raw: Mapping[str, Raw | JsonNode], max_depth: int) -> None:
         self._raw, self._max_depth = raw, max_depth
@@ -52,7 +52,7 @@ class Fields:
         if kind is float and type(value) in (int, float):
             value = _finite(value, name)
         elif kind is int and type(value) is float and value.is_integer():
-            value = int(value)  # JSON makes no difference between 1 and 1.0
+            value = int(value)  # in JSON, 1 and 1.0 are the same
         if value is None or type(value) is kind:
             return value
         raise InvalidRequest(f"{name}: must be {_WORDS[kind]}, not {_word(value)}", name)
@@ -66,7 +66,7 @@ class Fields:
         return decoded(bytes(raw), name, self._max_depth)
 
     def raw(self, name: str) -> bytes:
-        """The field as it came; empty if it is absent or null."""
+        """The field's JSON text; empty if the field is absent or null."""
         found = self._raw.get(name, b"")
         raw = found.raw if isinstance(found, JsonNode) else bytes(found)
         return b"" if raw == b"null" else raw
@@ -81,8 +81,8 @@ def decoded(data: bytes, name: str, max_depth: int) -> Any:
     except RecursionError:
         raise _too_deep(name, max_depth) from None
     except _UNREADABLE as error:
-        if (mended := with_whole_pairs(data)) != data:
-            return decoded(mended, name, max_depth)
+        if (repaired := with_whole_pairs(data)) != data:
+            return decoded(repaired, name, max_depth)
         raise _not_json(error, data, name) from None
     if type(value) in (dict, list) and _deeper(value, max_depth):
         raise _too_deep(name, max_depth)
@@ -90,7 +90,7 @@ def decoded(data: bytes, name: str, max_depth: int) -> Any:
 
 
 _WORDS: dict[type, str] = {
-    str: "a text",
+    str: "a string",
     bool: "true or false",
     int: "a whole number",
     float: "a number",
@@ -100,10 +100,10 @@ _WORDS: dict[type, str] = {
 
 
 def _finite(value: float, name: str) -> float:
-    """An integer of JSON may be larger than any float."""
-    most = sys.float_info.max
-    if not -most <= value <= most:
-        raise InvalidRequest(f"{name}: must be a number that is not infinite", name)
+    """The value as a float. A JSON integer can be too large for one."""
+    largest = sys.float_info.max
+    if not -largest <= value <= largest:
+        raise InvalidRequest(f"{name}: must be a finite number", name)
     return float(value)
 
 
@@ -112,7 +112,7 @@ def _word(value: object) -> str:
 
 
 def fields_of(body: bytes, max_depth: int) -> Fields:
-    """The fields of a body. Raises `InvalidRequest` for what is no JSON object."""
+    """The fields of a body. Raises `InvalidRequest` unless it is a JSON object."""
     _check_utf8(body)
     if len(body) > LARGE:
         return _large_fields(body, max_depth)
@@ -124,9 +124,9 @@ def fields_of(body: bytes, max_depth: int) -> Fields:
     except msgspec.ValidationError:
         raise _not_an_object(_whole(body, max_depth)) from None
     except _UNREADABLE as error:
-        if (mended := with_whole_pairs(body)) != body:
-            return fields_of(mended, max_depth)
-        if len(body) <= _LONGEST_NAMED:
+        if (repaired := with_whole_pairs(body)) != body:
+            return fields_of(repaired, max_depth)
+        if len(body) <= MAX_SEARCHED_BODY:
             _find_mistake(body, max_depth)
         raise _not_json(error, body) from None
 
@@ -148,7 +148,7 @@ def _large_fields(body: bytes, max_depth: int) -> Fields:
         raise _not_json(error, b"") from None
     if fields is not None:
         return Fields(fields, max_depth)
-    if len(small := top.raw) <= LARGE:  # the rest is space
+    if len(small := top.raw) <= LARGE:  # the rest is whitespace
         return fields_of(small, max_depth)
     raise _not_an_object(_value_of(top, None))
 
@@ -176,7 +176,7 @@ def _value_of(node: JsonNode, name: str | None) -> Any:
 
 
 def _find_mistake(body: bytes, max_depth: int) -> None:
-    """Raises `InvalidRequest` for the first unreadable field, if the fields can be separated."""
+    """Raises `InvalidRequest` for the first invalid field, if the fields can be separated."""
     try:
         fields = outline(body, max_depth=max_depth, max_values=MAX_VALUES, step=0).fields()
     except _UNREADABLE:
@@ -201,7 +201,7 @@ def _check_utf8(body: bytes) -> None:
 
 
 def _not_json(error: Exception, data: bytes, name: str | None = None) -> InvalidRequest:
-    """What is wrong with the text, and with which field of the body, if that is known."""
+    """The error for invalid JSON, with the field if it is known."""
     said = str(error)
     for place in range(0, len(data), STEP):
         if word := _NOT_A_NUMBER.search(data, place, place + STEP + 128):
@@ -222,7 +222,7 @@ def _too_deep(name: str | None, max_depth: int) -> InvalidRequest:
 
 
 def _deeper(value: object, levels: int) -> bool:
-    """Whether containers stand in each other more than `levels` deep. Not by recursion."""
+    """Whether containers are nested more than `levels` deep. Not recursive."""
     layer: list[Any] = [value]
     for _ in range(levels):
         inside: list[Any] = []
@@ -238,7 +238,10 @@ def _deeper(value: object, levels: int) -> bool:
 
 
 def read_as(kind: type[T], body: bytes, said: str, max_depth: int) -> T:
-    """The body as a value of that type, which `said` names. Raises `InvalidRequest`."""
+    """The body as a value of type `kind`; `said` names the type in errors.
+
+    Raises `InvalidRequest`.
+    """
     fields = fields_of(body, max_depth)
     try:
         return msgspec.convert({name: fields.any(name) for name in fields.names}, kind)

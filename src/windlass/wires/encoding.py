@@ -1,4 +1,4 @@
-"""What the writers of requests share: what is encoded once, and how large a request is. Pure."""
+"""Helpers of the request encoders: a cache, and the size of a request. Pure."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 class IdentityCache(Generic[K, V]):
-    """Remembers by identity, because equality of a tool list costs as much as encoding it."""
+    """Caches by identity: comparing a tool list costs as much as encoding it."""
 
     def __init__(self, make: Callable[[K], V], size: int = 64) -> None:
         self._make, self._size = make, size
@@ -24,27 +24,27 @@ class IdentityCache(Generic[K, V]):
             return known[1]
         if len(self._made) >= self._size:
             self._made.clear()
-        # The key is kept too: an id is only its object's while the object lives.
+        # Keep the key: an id is unique only while its object exists.
         value = self._make(key)
         self._made[id(key)] = (key, value)
         return value
 
 
-_PART = 64
-"""What a part takes beside its text."""
-_FORMATTING = 8
-"""How much longer it takes to convert a schema than to encode it."""
+PART_OVERHEAD = 64
+"""The size of a part without its text."""
+CONVERSION_FACTOR = 8
+"""Converting a schema takes this many times longer than encoding it."""
 
 
 def request_size(request: ModelRequest) -> int:
-    """Characters, about; more than `LARGE` says only that it is large."""
+    """The approximate size in characters. A result above `LARGE` means only "large"."""
     size = 0
     for message in request.messages:
         for part in message.parts:
-            size += _PART + size_of_part(part)
+            size += PART_OVERHEAD + size_of_part(part)
         if size > LARGE:
             return size
     schemas = [tool.parameters for tool in request.tools if isinstance(tool, FunctionDeclaration)]
-    if is_larger((schemas, request.extra), LARGE // _FORMATTING):
+    if is_larger((schemas, request.extra), LARGE // CONVERSION_FACTOR):
         return LARGE + 1
     return size

@@ -1,4 +1,4 @@
-"""What a client receives when its request fails, whichever wire it came by. Pure."""
+"""The errors that a client receives, on any wire. Pure."""
 
 from msgspec import Struct
 
@@ -6,7 +6,7 @@ from windlass.errors import WindlassError
 
 
 class Problem(Struct, frozen=True):
-    """One error for a client; each wire writes it in its own shape."""
+    """One error for a client; each wire has its own format for it."""
 
     status: int
     message: str
@@ -17,7 +17,7 @@ class Problem(Struct, frozen=True):
 
 
 class InvalidRequest(WindlassError):
-    """A request that cannot be served as it is; `param` is the place of the mistake."""
+    """An invalid request; `param` is the wrong field."""
 
     def __init__(self, message: str, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)

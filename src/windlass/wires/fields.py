@@ -1,4 +1,4 @@
-"""JSON of which only a part is known: reading it, keeping the rest, putting both together."""
+"""Partly known JSON: reads the known fields, keeps the rest, and merges both. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def as_text(value: object) -> str | None:
 
 
 def misplaced(message: Message, index: int, wire: str) -> ConfigError:
-    """The error for a part that this wire has no place for in a message of this role."""
+    """The error for a part that this wire does not support in a message of this role."""
     part = message.parts[index]
     match part:
         case FunctionCall():
@@ -35,22 +35,22 @@ def misplaced(message: Message, index: int, wire: str) -> ConfigError:
         case Opaque():
             what = f"a part of {part.provider} ({_kind_of(part.data)})"
         case _:
-            what = f"a part of the type {type(part).__name__}"
+            what = f"a part of type {type(part).__name__}"
     return ConfigError(
-        f"parts[{index}]: the {wire} wire has no place for {what} in a message of the role"
+        f"parts[{index}]: the {wire} wire does not support {what} in a message of the role"
         f" {message.role!r}"
     )
 
 
 def _kind_of(data: JsonObject) -> str:
-    """The part's own word for what it is: `video_url`, or `file.file_id`."""
+    """The part's kind, such as `video_url` or `file.file_id`."""
     kind = as_text(data.get("type")) or next(iter(data), "empty")
     inner = [key for key in as_object(data.get(kind)) or () if key != "url"]
     return f"{kind}.{inner[0]}" if len(inner) == 1 else kind
 
 
 def in_words(part: Opaque) -> Text:
-    """What another provider's model said in a form of its own, as a text that any model reads."""
+    """Another provider's part as text that any model can read."""
     if isinstance(refusal := part.data.get("refusal"), str):
         return Text(refusal)
     said = compact_json(part.data)
@@ -60,19 +60,19 @@ def in_words(part: Opaque) -> Text:
 
 
 def whole(value: object) -> int:
-    """A count as some server wrote it: 3, 3.0, null or nothing."""
+    """A count that a server wrote as 3, 3.0, null or not at all."""
     if type(value) is int:
         return value
     return int(value) if isinstance(value, float) and math.isfinite(value) else 0
 
 
 def rest(fields: Mapping[str, Any], *known: str) -> JsonObject:
-    """The fields that have no place of their own in our values, without those that are null."""
+    """The unknown fields that are not null."""
     return {key: value for key, value in fields.items() if value is not None and key not in known}
 
 
 def merged(base: JsonObject, extra: Mapping[str, Any]) -> JsonObject:
-    """`base` with `extra` on top: objects are merged, other values replaced, None takes away."""
+    """`base` updated with `extra`: objects are merged, None removes a field."""
     if not extra:
         return base
     result = dict(base)

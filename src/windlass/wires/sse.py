@@ -1,4 +1,4 @@
-"""Server-sent events: bytes in, the `data` of each event out; any split gives the same. Pure."""
+"""Decodes server-sent events: bytes in, the `data` of each event out, for any chunk size. Pure."""
 
 from contextlib import suppress
 
@@ -6,25 +6,25 @@ from windlass.errors import ModelError, StreamCut
 from windlass.jsontext import decode_json
 
 MAX_EVENT = 64 * 2**20
-"""The size that an event may have. An image in a Gemini stream is one event of many megabytes."""
+"""Bytes. An image in a Gemini stream is one event of many megabytes."""
 
 _BOM = b"\xef\xbb\xbf"
 _OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")
 
 
 class SseDecoder:
-    """Feed it what the socket gives; it returns what is complete. Work is linear in the bytes.
+    """Decodes chunks of any size and returns complete payloads, in linear time.
 
-    Complete lines are taken apart at once, so only the unfinished line waits, in pieces.
+    Complete lines are parsed at once; only the incomplete line is buffered, in pieces.
     """
 
     __slots__ = ("_begun", "_cr", "_data", "_limit", "_pieces", "_size", "_waiting")
 
     def __init__(self, limit: int = MAX_EVENT) -> None:
         self._limit = limit
-        self._pieces: list[bytes] = []  # of the line that has not ended yet
+        self._pieces: list[bytes] = []  # of the incomplete line
         self._waiting = 0  # their size
-        self._data: list[bytes] = []  # the data lines of the event that has not ended yet
+        self._data: list[bytes] = []  # the data lines of the incomplete event
         self._size = 0  # their size
         self._cr = False  # the last byte was a CR: a LF that follows belongs to it
         self._begun = False
@@ -57,20 +57,20 @@ class SseDecoder:
         return payloads
 
     def finish(self) -> list[bytes]:
-        """The payload that the stream's end completes, if any.
+        """The payload of an event without its final blank line, if any.
 
-        The specification drops an event without its blank line, but some servers end so: it counts
-        if it is whole JSON or the closing mark.
+        The specification drops such an event, but some servers end this way. It counts if it is
+        complete JSON or `[DONE]`.
         """
         payloads: list[bytes] = []
-        with suppress(StreamCut):  # half a line is no worse than none
+        with suppress(StreamCut):  # ignore an incomplete line
             self._lines([b"".join(self._pieces)], payloads)
         self._lines([b""], payloads)
         self._pieces.clear()
         return [payload for payload in payloads if payload == b"[DONE]" or _is_json(payload)]
 
     def _unified(self, chunk: bytes) -> bytes:
-        """The chunk with LF for every line end, also for a CRLF that two chunks share."""
+        """The chunk with LF line ends, even for a CRLF split between two chunks."""
         if self._cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
             self._cr = False
@@ -103,14 +103,14 @@ class SseDecoder:
 
     def _check(self, size: int) -> None:
         if size > self._limit:
-            raise ModelError(f"an event of the model's stream is over {self._limit} bytes")
+            raise ModelError(f"an event of the model's stream is larger than {self._limit} bytes")
 
 
 def _data_of(line: bytes) -> bytes | None:
-    """The data in a line; None for the fields and comments that carry none.
+    """The data of a line; None for other fields and comments.
 
-    Beyond the specification: JSON that stands bare is data (some servers write an error so), and
-    JSON behind a field that does not exist is the sign of a stream that lost some bytes.
+    Beyond the specification: bare JSON is data (some servers write errors this way), and JSON after
+    an unknown field means that the stream lost some bytes.
     """
     if line.startswith(b"data:"):
         return line[6:] if line.startswith(b"data: ") else line[5:]

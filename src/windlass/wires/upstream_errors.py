@@ -1,4 +1,4 @@
-"""What an upstream says when it refuses, in any of the usual shapes, as a `ModelError`. Pure."""
+"""Converts the error responses of upstreams, in the usual formats, to `ModelError`. Pure."""
 
 import html
 import math
@@ -13,7 +13,7 @@ from windlass.jsontext import decode_json
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 
 RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
-"""Besides every 5xx other than 501."""
+"""In addition to every 5xx except 501."""
 
 TRANSIENT_CODES = frozenset(
     {
@@ -36,21 +36,21 @@ TRANSIENT_CODES = frozenset(
         "UNAVAILABLE",
     }
 )
-"""An error in the middle of a stream has no status, only a code."""
+"""For errors in a stream, which have only a code and no status."""
 
 FINAL_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
-"""A 429 that no waiting cures."""
+"""Codes of a 429 that waiting does not resolve."""
 
-LONGEST_MESSAGE = 2000
-LONGEST_PAGE = 300
-PAGE_BYTES_READ = 8192
-SHORTEST_SECRET = 4
+MAX_MESSAGE = 2000
+MAX_PAGE_TEXT = 300
+MAX_PAGE_BYTES = 8192
+MIN_SECRET = 4
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
-    """The text without the secrets: some services quote the key that they refuse."""
+    """The text without the secrets: some services quote a refused key."""
     for secret in secrets:
-        if len(secret) >= SHORTEST_SECRET:
+        if len(secret) >= MIN_SECRET:
             text = text.replace(secret, "[redacted]")
     return text
 
@@ -58,7 +58,7 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 def problem_of(
     status: int, headers: Mapping[str, str], body: bytes, secrets: Iterable[str] = ()
 ) -> ModelError:
-    """The error that an HTTP answer stands for. Names in `headers` are lower case or ignore it."""
+    """The error of an HTTP response. Header names are in lower case or case-insensitive."""
     try:
         value: object = decode_json(body)
     except ValueError:
@@ -67,9 +67,9 @@ def problem_of(
     code = _code(error)
     message = _message(error) or as_text(value) or ""
     retryable = is_retryable(status, code)
-    should_retry = headers.get("x-should-retry")  # OpenAI's own word on it
+    should_retry = headers.get("x-should-retry")  # sent by OpenAI
     return ModelError(
-        redacted(message.strip()[:LONGEST_MESSAGE], secrets) or f"HTTP status {status}",
+        redacted(message.strip()[:MAX_MESSAGE], secrets) or f"HTTP status {status}",
         status=status,
         retryable=should_retry == "true" if should_retry else retryable,
         retry_after=retry_after(headers, as_list(error.get("details")) or ()),
@@ -78,13 +78,13 @@ def problem_of(
 
 
 def problem_in(error: object, secrets: Iterable[str] = ()) -> ModelError:
-    """The error inside an answer that began as a success: in a stream, or under status 200."""
+    """The error inside a successful response: in a stream, or with status 200."""
     fields = _error_object({"error": error})
     code, number = _code(fields), fields.get("code")
     status = number if isinstance(number, int) and 400 <= number <= 599 else None
     message = _message(fields) or "the model's service reported an error"
     return ModelError(
-        redacted(message[:LONGEST_MESSAGE], secrets),
+        redacted(message[:MAX_MESSAGE], secrets),
         status=status,
         retryable=is_retryable(status, code),
         retry_after=retry_after({}, as_list(fields.get("details")) or ()),
@@ -93,7 +93,7 @@ def problem_in(error: object, secrets: Iterable[str] = ()) -> ModelError:
 
 
 def _error_object(value: object) -> JsonObject:
-    """The fields of the error itself. Google puts a streamed one into a list."""
+    """The fields of the error. Google sends a streamed error in a list."""
     items = as_list(value)
     fields = as_object(items[0] if items else value) or {}
     match fields.get("error"):
@@ -113,7 +113,7 @@ def _message(error: JsonObject) -> str | None:
 
 
 def _flat_text(value: Any) -> str:
-    """FastAPI's `detail` is a list of objects with the place (`loc`) and the reason (`msg`)."""
+    """The text of a value. FastAPI's `detail` is a list of objects with `loc` and `msg`."""
     items = as_list(value)
     if items is None:
         fields = as_object(value)
@@ -135,13 +135,13 @@ def _code(error: JsonObject) -> str | None:
 
 
 def _page_text(body: bytes) -> str:
-    """The words of a plain or HTML answer, shortened: such pages come from proxies."""
-    text = body[:PAGE_BYTES_READ].decode("utf-8", "replace")
+    """The text of a plain or HTML page, shortened. Such pages usually come from proxies."""
+    text = body[:MAX_PAGE_BYTES].decode("utf-8", "replace")
     if "<" in text:
         text = re.sub(r"(?is)<(script|style|head)\b.*?</\1\s*>", " ", text)
         text = html.unescape(re.sub(r"<[^>]*>", " ", text))
     text = " ".join(text.split())
-    return text if len(text) <= LONGEST_PAGE else f"{text[:LONGEST_PAGE]}..."
+    return text if len(text) <= MAX_PAGE_TEXT else f"{text[:MAX_PAGE_TEXT]}..."
 
 
 def is_retryable(status: int | None, code: str | None) -> bool:
@@ -155,7 +155,7 @@ def is_retryable(status: int | None, code: str | None) -> bool:
 def retry_after(
     headers: Mapping[str, str], details: Iterable[object], now: datetime | None = None
 ) -> float | None:
-    """The wait that the server asks for, in a header (seconds or a date) or in the body."""
+    """The wait that the server requests, in a header (seconds or a date) or in the body."""
     milliseconds = _seconds(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return milliseconds / 1000

@@ -1,1 +1,1 @@
-"""Gemini's generateContent, at the Gemini API and at Vertex AI."""
+"""The wire of Gemini's generateContent, used by the Gemini API and Vertex AI."""

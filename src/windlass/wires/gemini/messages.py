@@ -1,6 +1,6 @@
-"""Messages and parts on Gemini's wire, both ways. Pure.
+"""Encodes and decodes messages and parts on Gemini's wire. Pure.
 
-What our values have no field for is kept in `extra["gemini"]`.
+Fields that Windlass does not know are kept in `extra["gemini"]`.
 """
 
 from collections.abc import Callable, Iterable
@@ -37,15 +37,15 @@ from windlass.wires.fields import (
 
 PROVIDER = "gemini"
 PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
-"""Google's word for a call that another model made and that therefore has no signature."""
+"""Google's placeholder for a call of another model, which has no signature."""
 
 
 def encode_parts(message: Message, *, ids: bool = True, signed: bool = False) -> list[JsonObject]:
-    """The message's parts as the wire has them, without empty texts.
+    """The message's parts in the wire's format, without empty texts.
 
-    `ids`: whether the service knows call ids. `signed`: whether it wants a signature on the first
-    call of every turn. The model's parts of another provider become text. Raises `ConfigError` for
-    such a part in another message.
+    `ids`: whether the service supports call ids. `signed`: whether it requires a signature on the
+    first call of every turn. In an assistant message, parts of another provider become text; in
+    other messages they raise `ConfigError`.
     """
     encoded: list[JsonObject] = []
     for index, part in enumerate(message.parts):
@@ -67,7 +67,7 @@ def _encode_part(part: AnyPart, ids: bool) -> JsonObject | None:
     extra: JsonObject = part.extra.get(PROVIDER, {})
     match part:
         case Text(text="", signature=None) if not extra:
-            return None  # refused by the service, and says nothing
+            return None  # the service refuses empty texts
         case Text():
             fields: JsonObject = {"text": part.text}
         case Thought():
@@ -83,7 +83,7 @@ def _encode_part(part: AnyPart, ids: bool) -> JsonObject | None:
         case FunctionResponse():
             fields = {"functionResponse": _encode_response(part, ids)}
         case Opaque(data={"type": "refusal", "refusal": str(text)}):
-            return {"text": text}  # said by another model, in words
+            return {"text": text}  # a refusal of another model
         case Opaque():
             return part.data
     if isinstance(part, (Text, Thought, FunctionCall)) and part.signature is not None:
@@ -93,7 +93,7 @@ def _encode_part(part: AnyPart, ids: bool) -> JsonObject | None:
 
 def _encode_call(call: FunctionCall, ids: bool) -> JsonObject:
     arguments = call.arguments
-    # Another model's unreadable arguments still have to be an object here.
+    # Malformed arguments of another model must be an object here.
     args = {"arguments": arguments} if isinstance(arguments, str) else arguments
     return {**_encode_id(call.id, ids), "name": call.name, "args": args}
 
@@ -109,14 +109,14 @@ def _encode_response(response: FunctionResponse, ids: bool) -> JsonObject:
 
 
 def _encode_id(call_id: str, ids: bool) -> JsonObject:
-    """Only an id that the service gave: one that was made up here means nothing to it."""
+    """The id, if the service issued it: it does not know ids that Windlass created."""
     return {"id": call_id} if ids and call_id and not is_own_call_id(call_id) else {}
 
 
 def decode_part(fields: JsonObject, place: str = "part") -> AnyPart:
-    """A part of a kind that is not known here is kept whole.
+    """The part. An unknown kind becomes an `Opaque`.
 
-    Raises `ConfigError`, which names the field, for what cannot be read.
+    Raises `ConfigError`, which names the field, for an invalid value.
     """
     fields = camel_keys(fields)
     for kind, decode in _DECODERS.items():
@@ -129,7 +129,7 @@ def decode_part(fields: JsonObject, place: str = "part") -> AnyPart:
 def _decode_text(inner: object, fields: JsonObject, place: str) -> AnyPart:
     text = as_text(inner)
     if text is None:
-        raise ConfigError(f"{place}: must be a text")
+        raise ConfigError(f"{place}: must be a string")
     kind = Thought if fields.get("thought") is True else Text
     signature = as_text(fields.get("thoughtSignature"))
     extra = rest(fields, "text", "thought", "thoughtSignature")
@@ -170,7 +170,7 @@ def _decode_response(inner: object, fields: JsonObject, place: str) -> AnyPart:
         if isinstance(part, (InlineData, FileData)):
             parts.append(part)
         elif "parts" in known:
-            known.remove("parts")  # kept as they are, with the kind that has no place here
+            known.remove("parts")  # keep all parts unchanged in `extra`
     return FunctionResponse(
         _name(response.get("name"), f"{place}.name"),
         as_object(response.get("response")) or {},
@@ -190,7 +190,7 @@ _DECODERS: dict[str, Callable[[object, JsonObject, str], AnyPart]] = {
 
 
 def camel_keys(fields: JsonObject) -> JsonObject:
-    """The service reads `function_call` as well as `functionCall`; here it is always the second."""
+    """The fields with camel-case keys. The service also accepts `function_call`."""
     if not any("_" in key for key in fields):
         return fields
     return {_camel(key): value for key, value in fields.items()}
@@ -202,7 +202,7 @@ def _camel(key: str) -> str:
 
 
 def _extra(fields: JsonObject, kind: str, inner: JsonObject, *known: str) -> JsonObject:
-    """What is unknown beside the part's own field and inside it, shaped as on the wire."""
+    """The unknown fields beside the part's own field and inside it, as on the wire."""
     unknown = rest(fields, kind)
     if unknown_inside := rest(inner, *known):
         unknown[kind] = unknown_inside
@@ -219,7 +219,7 @@ def _inner(value: object, place: str) -> JsonObject:
 def _name(value: object, place: str) -> str:
     if isinstance(value, str) and value:
         return value
-    raise ConfigError(f"{place}: must be a text")
+    raise ConfigError(f"{place}: must be a string")
 
 
 def _decode_bytes(value: object, place: str) -> bytes:
@@ -247,7 +247,7 @@ _ROLES: dict[str, Role] = {
 
 
 def encode_message(message: Message, *, ids: bool = True, signed: bool = False) -> JsonObject:
-    """The message as a `Content`. In a request, one of the system stands apart from the others."""
+    """The message as a `Content`. In a request, system messages are in a separate field."""
     parts = encode_parts(message, ids=ids, signed=signed and message.role == "assistant")
     fields: JsonObject = {"role": WIRE_ROLES[message.role], "parts": parts}
     return merged(fields, message.extra.get(PROVIDER, {}))
@@ -259,7 +259,7 @@ def decode_message(fields: JsonObject) -> Message:
 
 
 def decode_messages(contents: Iterable[JsonObject]) -> tuple[Message, ...]:
-    """A conversation. A response without an id gets that of the call it answers.
+    """A conversation. A response without an id gets the id of its call.
 
     Raises `ConfigError`, which names the field.
     """

@@ -1,4 +1,4 @@
-"""Gemini's answer as model events: streamed or in one body, by one decoder. Pure."""
+"""Decodes Gemini's responses, streamed or in one body, to model events. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ Path: TypeAlias = tuple[str | int, ...]
 _STEP = re.compile(
     r"""\.?([^.\[\]'"]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]"""
 )
-_LARGEST_GAP = 1000
+MAX_LIST_GAP = 1000
 
 
 def path_steps(path: str) -> Path:
@@ -41,7 +41,7 @@ def path_steps(path: str) -> Path:
     while position < len(path):
         step = _STEP.match(path, position)
         if step is None:
-            raise StreamCut(f"the model's stream has an argument at {path!r}, which is no path")
+            raise StreamCut(f"the model's stream has an argument with the invalid path {path!r}")
         name, index, *quoted = step.groups()
         text = next(filter(None, quoted), "")
         steps.append(int(index) if index is not None else name or re.sub(r"\\(.)", r"\1", text))
@@ -50,7 +50,7 @@ def path_steps(path: str) -> Path:
 
 
 class StreamedArguments:
-    """The pieces of a text come one after the other; every other value comes whole."""
+    """Collects streamed arguments. Strings arrive in pieces; other values are complete."""
 
     def __init__(self) -> None:
         self._values: dict[Path, Any] = {}
@@ -73,7 +73,7 @@ class StreamedArguments:
         if "nullValue" in piece:
             self._values[path] = None
         elif path and path not in self._values:
-            self._texts[path] = self._values[path] = []  # a text that has yet to begin
+            self._texts[path] = self._values[path] = []  # a string whose pieces follow
 
     def json(self) -> str:
         root: JsonObject = {}
@@ -87,17 +87,17 @@ def _put(root: JsonObject, path: Path, value: Any) -> None:
     place: Any = root
     for step, following in zip(path, (*path[1:], None), strict=True):
         default: Any = value if following is None else ([] if isinstance(following, int) else {})
-        place = _entered(place, step, default, replace=following is None)
+        place = _child(place, step, default, replace=following is None)
 
 
-def _entered(place: Any, step: str | int, default: Any, *, replace: bool) -> Any:
+def _child(place: Any, step: str | int, default: Any, *, replace: bool) -> Any:
     fields = as_object(place)
     if isinstance(step, str) and fields is not None:
         if replace or step not in fields:
             fields[step] = default
         return fields[step]
     items = as_list(place)
-    if isinstance(step, int) and items is not None and step < len(items) + _LARGEST_GAP:
+    if isinstance(step, int) and items is not None and step < len(items) + MAX_LIST_GAP:
         items += [None] * (step + 1 - len(items))
         if replace or items[step] is None:
             items[step] = default
@@ -106,7 +106,7 @@ def _entered(place: Any, step: str | int, default: Any, *, replace: bool) -> Any
 
 
 CANDIDATE = "gemini_candidate"
-"""The key in a message's `extra` for what the service says about it (sources, citations)."""
+"""The key in a message's `extra` for the service's metadata (sources, citations)."""
 
 FINISH: dict[str, FinishReason] = {
     "FINISH_REASON_UNSPECIFIED": "other",
@@ -149,7 +149,7 @@ class _Candidate(Struct, rename="camel"):
 
 class _GenerateChunk(Struct, rename="camel"):
     candidates: list[_Candidate] | None = None
-    usage_metadata: Raw = Raw()  # a union with Raw is not read
+    usage_metadata: Raw = Raw()  # msgspec does not support a union with Raw
     prompt_feedback: JsonObject | None = None
     error: Any = None
 
@@ -158,7 +158,7 @@ _decode = msgspec.json.Decoder(_GenerateChunk).decode
 
 
 class _StreamedCall:
-    """A call whose arguments come in pieces (Vertex)."""
+    """A call with streamed arguments (Vertex)."""
 
     __slots__ = ("arguments", "head", "index")
 
@@ -168,19 +168,19 @@ class _StreamedCall:
 
 
 class AnswerDecoder:
-    """Feed it streamed chunks or one body; `finish` says how the turn ended."""
+    """Decodes streamed chunks or one body; `finish` returns how the turn ended."""
 
     done = False
-    """No mark ends this wire's streams; they just end."""
+    """This wire has no end marker."""
 
     __slots__ = (
-        "_about",
         "_answered",
         "_blocked",
         "_calls",
         "_finish",
         "_finish_message",
         "_logprobs",
+        "_metadata",
         "_open",
         "_secrets",
         "_usage",
@@ -195,9 +195,9 @@ class AnswerDecoder:
         self._usage: Raw | None = None
         self._calls = 0
         self._open: _StreamedCall | None = None
-        self._about: JsonObject = {}
+        self._metadata: JsonObject = {}
         self._logprobs: list[JsonObject] = []
-        """Those that came without the text that they belong to."""
+        """Log probabilities that arrived without their text."""
         self._answered = self._whole_body = False
 
     @property
@@ -205,17 +205,17 @@ class AnswerDecoder:
         return self._finish is not None or self._blocked is not None
 
     def feed(self, payload: bytes) -> list[ModelEvent]:
-        """The events of one chunk. Raises `ModelError` if it is an error or cannot be read."""
+        """The events of one chunk. Raises `ModelError` for an error or invalid JSON."""
         try:
             chunk = _decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             if not payload:
                 return []
-            chunk = self._mended(payload)
+            chunk = self._decode_leniently(payload)
         return self._chunk(chunk)
 
     def feed_body(self, body: bytes) -> list[ModelEvent]:
-        """The events of a whole body: one answer, or a list of chunks. Raises `ModelError`."""
+        """The events of a body: one response, or a list of chunks. Raises `ModelError`."""
         self._whole_body = True
         start = body.lstrip()[:1]
         if start == b"[":
@@ -223,21 +223,21 @@ class AnswerDecoder:
             return [event for item in items for event in self.feed(msgspec.json.encode(item))]
         if start == b"<":
             shown = redacted(body[:200].decode("utf-8", "replace"), self._secrets)
-            said = f"the answer is a page, not Gemini's; check base_url: {shown}"
+            said = f"the response is a web page, not Gemini's; check base_url: {shown}"
             raise ModelError(PrivateText(said), public="{upstream} answered with a page")
         return self.feed(body)
 
     def finish(self) -> list[ModelEvent]:
-        """The last events. Raises `StreamCut` if a stream never came to its end."""
+        """The last events. Raises `StreamCut` for an incomplete stream."""
         if not self.finished and not self._whole_body:
             raise StreamCut
-        events = self._end_streamed()
-        extra = {CANDIDATE: self._about} if self._about else None
-        finish, detail = self._ending()
+        events = self._end_call()
+        extra = {CANDIDATE: self._metadata} if self._metadata else None
+        finish, detail = self._finish_reason()
         rest = joined_logprobs(self._logprobs)
-        return [*events, TurnEnded(finish, self._counted(), detail, extra, logprobs=rest)]
+        return [*events, TurnEnded(finish, self._usage_total(), detail, extra, logprobs=rest)]
 
-    def _ending(self) -> tuple[FinishReason, str | None]:
+    def _finish_reason(self) -> tuple[FinishReason, str | None]:
         if self._finish is None and self._blocked is not None:
             reasons = (self._blocked.get(key) for key in ("blockReasonMessage", "blockReason"))
             return "content_filter", next(filter(None, map(as_text, reasons)), None)
@@ -248,7 +248,7 @@ class AnswerDecoder:
             return ("tool_calls" if self._calls else "stop"), None
         return finish, self._finish_message or self._finish
 
-    def _counted(self) -> Usage:
+    def _usage_total(self) -> Usage:
         if self._usage is None:
             return Usage()
         return usage_from(as_object(decode_json(bytes(self._usage))) or {})
@@ -262,7 +262,7 @@ class AnswerDecoder:
             self._blocked = chunk.prompt_feedback
         events: list[ModelEvent] = []
         for candidate in chunk.candidates or ():
-            if not candidate.index:  # only the first of several answers is the turn
+            if not candidate.index:  # use only the first of several candidates
                 self._candidate(candidate, events)
         return events
 
@@ -286,7 +286,7 @@ class AnswerDecoder:
             ("urlContextMetadata", candidate.url_context_metadata),
         ):
             if value:
-                self._about[key] = value
+                self._metadata[key] = value
 
     def _attach(self, logprobs: JsonObject, events: list[ModelEvent]) -> None:
         for place in reversed(range(len(events))):
@@ -301,7 +301,7 @@ class AnswerDecoder:
         if call is not None and (
             self._open is not None or "partialArgs" in call or call.get("willContinue")
         ):
-            return self._streamed(call, fields)
+            return self._streamed_call(call, fields)
         try:
             part = decode_part(fields)
         except ConfigError as error:
@@ -323,11 +323,11 @@ class AnswerDecoder:
             case _:
                 return [PartReceived(part)]
 
-    def _streamed(self, call: JsonObject, fields: JsonObject) -> list[ModelEvent]:
+    def _streamed_call(self, call: JsonObject, fields: JsonObject) -> list[ModelEvent]:
         events: list[ModelEvent] = []
         name = as_text(call.get("name"))
         if name or self._open is None:
-            events += self._end_streamed()
+            events += self._end_call()
             signature = as_text(fields.get("thoughtSignature"))
             extra = rest(fields, "functionCall", "thoughtSignature")
             call_id = as_text(call.get("id")) or new_call_id()
@@ -339,10 +339,10 @@ class AnswerDecoder:
         for piece in as_list(call.get("partialArgs")) or ():
             self._open.arguments.add(as_object(piece) or {})
         if not call.get("willContinue"):
-            events += self._end_streamed()
+            events += self._end_call()
         return events
 
-    def _end_streamed(self) -> list[ModelEvent]:
+    def _end_call(self) -> list[ModelEvent]:
         if self._open is None:
             return []
         index, text = self._open.index, self._open.arguments.json()
@@ -360,17 +360,17 @@ class AnswerDecoder:
         except ValueError as error:
             raise StreamCut("the model's answer cannot be read") from error
 
-    def _mended(self, payload: bytes) -> _GenerateChunk:
+    def _decode_leniently(self, payload: bytes) -> _GenerateChunk:
         value = self._value(payload)
         try:
-            # By way of JSON, because the usage is kept raw.
+            # Encoded again, because the usage stays raw JSON.
             return _decode(msgspec.json.encode(value))
         except msgspec.DecodeError as error:
             raise StreamCut("the model's answer cannot be read") from error
 
 
 def _logprobs(result: JsonObject) -> JsonObject | None:
-    """The service's `logprobsResult` in the form that events have."""
+    """The service's `logprobsResult` in the format of events."""
     chosen = as_list(result.get("chosenCandidates")) or []
     tops = as_list(result.get("topCandidates")) or []
     content: list[JsonObject] = []
@@ -386,13 +386,13 @@ def _token(candidate: object) -> JsonObject:
     token = as_text(fields.get("token")) or ""
     return {
         "token": token,
-        "logprob": fields.get("logProbability", 0.0),  # the service leaves out what is 0
+        "logprob": fields.get("logProbability", 0.0),  # the service omits a value of 0
         "bytes": list(token.encode("utf-8", "surrogatepass")),
     }
 
 
 def usage_from(fields: JsonObject) -> Usage:
-    """Thoughts are output, and what the service's own tools put into the prompt is input."""
+    """The usage. Thoughts count as output; prompts of the service's tools count as input."""
     taken = whole(fields.get("promptTokenCount")) + whole(fields.get("toolUsePromptTokenCount"))
     thoughts = whole(fields.get("thoughtsTokenCount"))
     given = whole(fields.get("candidatesTokenCount")) + thoughts

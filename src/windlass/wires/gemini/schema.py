@@ -1,4 +1,4 @@
-"""JSON Schema to the subset of OpenAPI that older Gemini services read. Pure."""
+"""Converts JSON Schema to the OpenAPI subset of older Gemini services. Pure."""
 
 from typing import Any
 
@@ -29,9 +29,9 @@ _ANYTHING: Schema = {"type": "STRING"}
 
 
 def openapi_schema(schema: Schema) -> Schema:
-    """The nearest schema in the subset. What the subset cannot say is left out, never refused.
+    """The nearest schema in the subset. Unsupported parts are left out.
 
-    References are put in place, a recursive one only once; null becomes `nullable`.
+    References are resolved, recursive ones only once; null becomes `nullable`.
     """
     definitions: Schema = {**_definitions(schema, "$defs"), **_definitions(schema, "definitions")}
     return _converted(schema, definitions, ())
@@ -45,7 +45,7 @@ def _definitions(schema: Schema, key: str) -> Schema:
 def _converted(value: object, definitions: Schema, inside: tuple[str, ...]) -> Schema:
     schema = as_object(value)
     if schema is None:
-        return dict(_ANYTHING)  # `true`, or no schema at all
+        return dict(_ANYTHING)  # `true`, or not a schema
     reference = as_text(schema.get("$ref"))
     if reference is not None:
         target = as_object(definitions.get(reference))
@@ -63,13 +63,13 @@ def _converted(value: object, definitions: Schema, inside: tuple[str, ...]) -> S
 
 
 def _shape(schema: Schema, definitions: Schema, inside: tuple[str, ...]) -> Schema:
-    """The type and what hangs on it."""
+    """The type and the fields that depend on it."""
     options = as_list(schema.get("anyOf")) or as_list(schema.get("oneOf"))
     if options:
         return {"anyOf": [_converted(option, definitions, inside) for option in options]}
     values = [schema["const"]] if "const" in schema else as_list(schema.get("enum"))
     if values:
-        # Only texts can be enumerated; the tool's validation reads "3" as 3 where 3 is wanted.
+        # Enums must be strings; the tool's validation reads "3" as 3 where 3 is expected.
         return {"type": "STRING", "enum": [enumerated(value) for value in values]}
     kind = as_text(schema.get("type")) or ("object" if "properties" in schema else "string")
     shape: Schema = {"type": kind.upper()}
@@ -107,7 +107,7 @@ def merged_all_of(schema: Schema) -> Schema:
 
 
 def _without_null(schema: Schema) -> tuple[Schema, bool]:
-    """The schema without its null, and whether it had one. The last option stands for itself."""
+    """The schema without null, and whether it allowed null. A single option replaces the union."""
     result, nullable = dict(schema), schema.get("nullable") is True
     if (types := as_list(schema.get("type"))) is not None:
         kinds = [kind for kind in types if kind != "null"]
@@ -132,5 +132,5 @@ def _without_null(schema: Schema) -> tuple[Schema, bool]:
 
 
 def _bare(schema: Schema) -> Schema:
-    """What belongs to every one of several types and not to the whole."""
+    """The fields that belong to each of several types, not to the union."""
     return {key: schema[key] for key in ("items", "properties", "required") if key in schema}

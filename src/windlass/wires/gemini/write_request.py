@@ -1,4 +1,4 @@
-"""A model request as the body of generateContent. Pure."""
+"""Encodes a model request as the body of generateContent. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -19,19 +19,17 @@ from windlass.jsontext import encode_any_json, encode_json
 from windlass.model import ModelRequest, Settings, ToolChoice
 from windlass.wires.encoding import IdentityCache
 from windlass.wires.fields import JsonObject, merged
-from windlass.wires.gemini.messages import (
-    encode_parts,
-)
+from windlass.wires.gemini.messages import encode_parts
 from windlass.wires.gemini.schema import openapi_schema
 
 SchemaForm = Literal["json", "openapi"]
-"""How schemas are written: as they are (`parametersJsonSchema`), or in the older subset."""
+"""How schemas are written: unchanged (`parametersJsonSchema`), or in the older subset."""
 
 _MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 
 
 def is_signed_model(model: str) -> bool:
-    """Whether the model wants a signature on the first call of each turn: Gemini 3 and later."""
+    """Whether the model requires signatures on calls: Gemini 3 and later."""
     version = re.search(r"gemini-(\d+)", model)
     if version is None:
         return re.search(r"gemini-.*-latest$", model) is not None
@@ -39,7 +37,7 @@ def is_signed_model(model: str) -> bool:
 
 
 class RequestEncoder:
-    """Encodes requests to one model. Messages and tools that come again are not encoded again."""
+    """Encodes requests to one model. Repeated messages and tools are encoded once."""
 
     def __init__(self, *, ids: bool, signed: bool, schema_form: SchemaForm = "json") -> None:
         self._ids, self._signed = ids, signed
@@ -49,10 +47,10 @@ class RequestEncoder:
             "openapi": IdentityCache(lambda tools: encode_tools(tools, "openapi")),
         }
         self.schema_form: SchemaForm = schema_form
-        """A model learns of a service that reads only the older form."""
+        """Changed when a service supports only the older form."""
 
     def body(self, request: ModelRequest) -> bytes:
-        """Raises `ConfigError`, which names the message and the part, for one without a place."""
+        """The body. Raises `ConfigError`, which names the message and the unsupported part."""
         fields: JsonObject = {"contents": Raw(b"[" + b",".join(self._contents(request)) + b"]")}
         system = [
             self._parts(message, index)
@@ -72,7 +70,7 @@ class RequestEncoder:
         return msgspec.json.encode(fields, enc_hook=str)
 
     def _contents(self, request: ModelRequest) -> Iterable[bytes]:
-        """Neighbouring tool messages become one: all answers to a turn must stand in one turn."""
+        """The contents. Adjacent tool messages are joined: Gemini needs all results in one turn."""
         before = None
         waiting: list[bytes] = []
         for index, message in enumerate(request.messages):
@@ -105,7 +103,7 @@ def _content(role: str | None, parts: list[bytes]) -> bytes:
 
 
 def encode_tools(tools: tuple[Declaration, ...], form: SchemaForm) -> Raw:
-    """All functions in one tool; the service's own search beside them."""
+    """The tools: all functions in one entry, and the service's own search."""
     functions: list[JsonObject] = []
     encoded: list[JsonObject] = []
     for tool in tools:
