@@ -116,7 +116,7 @@ def test_a_stream_that_lost_its_framing_does_not_lose_an_event_in_silence(place:
 def test_an_oversized_event_is_an_error_however_it_arrives(event: bytes, size: int) -> None:
     stream = b"data: a\n\n" + event + b"\n\n"
     chunks = [stream[i : i + size] for i in range(0, len(stream), size)]
-    with pytest.raises(ModelError, match="over 100 bytes"):
+    with pytest.raises(ModelError, match="larger than 100 bytes"):
         payloads(chunks, limit=100)
 
 
