@@ -14,8 +14,8 @@ from rich.console import Console
 
 from windlass.cli.chat.conversation import TerminalChat
 from windlass.cli.chat.shell import Shell, SlashCommands
-from windlass.cli.chat.terminal import InputPrompt, Journal
-from windlass.cli.model_selection import Chosen
+from windlass.cli.chat.terminal import InputPrompt, LogRecorder
+from windlass.cli.model_selection import ModelChoice
 from windlass.gateway.config import ModelConfig
 from windlass.testing import FakeOpenAI
 from windlass.tool import as_tools
@@ -42,11 +42,11 @@ class Talk:
         return self.fake.requests[request].body["messages"]
 
 
-def chosen(fake: FakeOpenAI, tools: Sequence[Any] = (), **fields: Any) -> Chosen:
+def chosen(fake: FakeOpenAI, tools: Sequence[Any] = (), **fields: Any) -> ModelChoice:
     config = ModelConfig(
         name="test", target="openai/gpt-test", base_url=fake.base_url, mode="native", **fields
     )
-    return Chosen(config, "the test says so", tuple(as_tools(tools)))
+    return ModelChoice(config, "the test says so", tuple(as_tools(tools)))
 
 
 @asynccontextmanager
@@ -77,5 +77,5 @@ async def talk(
             prompt = InputPrompt(SlashCommands.TABLE, pipe, DummyOutput())
             pipe.send_bytes(keys.encode("utf-8", "surrogateescape"))
             async with asyncio.timeout(30):
-                await Shell(conversation, console, prompt, Journal()).converse()
+                await Shell(conversation, console, prompt, LogRecorder()).converse()
             return Talk(conversation, fake, written.getvalue())

@@ -19,7 +19,7 @@ from windlass.cli.chat.screen import (
     draw_live_line,
     token_summary,
 )
-from windlass.cli.chat.view import Card, CardRow, CardState, Notice, Speech, Thinking, View
+from windlass.cli.chat.view import Card, CardRow, CardState, Notice, RunView, Speech, Thinking
 from windlass.cli.output import cut, one_line, visible
 from windlass.content import FunctionResponse, Usage
 from windlass.events import RoundStarted, RunEnded, RunStarted, TextDelta, ToolRunEnded
@@ -191,7 +191,7 @@ def test_usage_is_told_with_what_was_cached_and_thought() -> None:
 
 
 def test_the_line_under_a_run_says_round_time_and_how_to_stop() -> None:
-    view = View(5)
+    view = RunView(5)
     view.add(RunStarted("run_1", "openai/gpt", (), time=100.0))
     view.add(RoundStarted(1, "awaiting_model_call"))
     assert drawn(draw_live_line(view, 101.5, "Ctrl-C stops")).endswith(
@@ -205,7 +205,7 @@ def test_what_is_drawn_anew_never_grows_over_the_screen() -> None:
     """A line that has left the screen could not be taken back."""
     written = io.StringIO()
     screen = Screen(Console(file=written, force_terminal=True, width=40, height=10))
-    view = View(5)
+    view = RunView(5)
     view.add(RunStarted("run_1", "openai/gpt", ()))
     screen.begin()
     for number in range(50):
@@ -220,7 +220,7 @@ def test_what_is_drawn_anew_never_grows_over_the_screen() -> None:
 def test_a_narrower_terminal_has_more_lines_to_take_back() -> None:
     written = io.StringIO()
     console = Console(file=written, force_terminal=True, width=40, height=20)
-    screen, view = Screen(console), View(5)
+    screen, view = Screen(console), RunView(5)
     view.add(RunStarted("run_1", "openai/gpt", ()))
     view.add(TextDelta("x" * 40))
     screen.show(view, 0.0)
@@ -237,7 +237,7 @@ def test_a_narrower_terminal_has_more_lines_to_take_back() -> None:
 def test_nothing_is_left_to_be_drawn_over_at_the_end() -> None:
     written = io.StringIO()
     screen = Screen(Console(file=written, force_terminal=True, width=40, height=20))
-    view = View(5)
+    view = RunView(5)
     view.say("it could not begin", "error")
     screen.begin()
     screen.show(view, 0.0)

@@ -15,7 +15,7 @@ from tests.cli.chatting import ALT_ENTER, CTRL_C, CTRL_D, chosen, conversing, ta
 from windlass import tool
 from windlass.cli import main
 from windlass.cli.chat.conversation import TerminalChat, read_messages
-from windlass.cli.chat.terminal import Journal
+from windlass.cli.chat.terminal import LogRecorder
 from windlass.content import FunctionDeclaration, Message
 from windlass.errors import ConfigError
 from windlass.runs.sqlite import SQLiteLog
@@ -214,7 +214,7 @@ def _twice_the_same_tool(conversation: TerminalChat) -> None:
 
 async def test_a_tool_that_fails_says_why_only_when_asked() -> None:
     journal_home = logging.getLogger()
-    journal = Journal()
+    journal = LogRecorder()
     journal_home.addHandler(journal)
     try:
         chat = await talk([call("broken"), "Sorry."], f"Try\r{CTRL_D}", tools=[broken])

@@ -11,10 +11,10 @@ from windlass.cli.chat.view import (
     Card,
     CardRow,
     Notice,
+    RunView,
     Speech,
     Thinking,
-    View,
-    settled_length,
+    complete_length,
 )
 from windlass.content import FunctionCall, FunctionResponse, InlineData, Usage
 from windlass.events import (
@@ -42,8 +42,8 @@ PARIS = FunctionCall("get_weather", '{"city":"Paris"}', "c1")
 ROME = FunctionCall("get_weather", '{"city":"Rome"}', "c2")
 
 
-def view_of(*events: RunEvent, max_rounds: int = 5) -> View:
-    view = View(max_rounds)
+def view_of(*events: RunEvent, max_rounds: int = 5) -> RunView:
+    view = RunView(max_rounds)
     for event in (RunStarted("run_1", "openai/gpt", (), time=100.0), *events):
         view.add(event)
     return view
@@ -64,7 +64,7 @@ def ended(call: FunctionCall, outcome: Outcome = "ok", **fields: object) -> Tool
     return ToolRunEnded(FunctionResponse(call.name, said, call.id), outcome, **fields)  # pyright: ignore[reportArgumentType]
 
 
-def only_card(view: View) -> Card:
+def only_card(view: RunView) -> Card:
     [card] = view.cards
     return card
 
@@ -267,12 +267,12 @@ def test_paragraphs_that_are_whole_are_done_while_the_last_is_written() -> None:
     ],
 )
 def test_what_belongs_together_is_not_cut(text: str) -> None:
-    assert settled_length(text) == 0
+    assert complete_length(text) == 0
 
 
 def test_a_closed_fence_can_be_cut_behind() -> None:
     code = "```python\na = 1\n\nb = 2\n```\n\n"
-    assert settled_length(f"{code}Then.\n") == len(code)
+    assert complete_length(f"{code}Then.\n") == len(code)
 
 
 MARKDOWN = st.lists(

@@ -53,7 +53,7 @@ def banner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _until_listening(process: "subprocess.Popen[bytes]", log: Path) -> str:
-    while "Ctrl-C ends it" not in (said := log.read_text()):
+    while "Ctrl-C stops it" not in (said := log.read_text()):
         try:
             process.wait(0.2)
         except subprocess.TimeoutExpired:
@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_its_runs_is_left_alone(
     assert damaged.read_text() == "something else" * 100
 
 
-def test_the_light_model_stands_in_where_the_large_one_cannot_be_had(
+def test_the_small_model_replaces_a_missing_large_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made: list[str] = []
@@ -156,12 +156,12 @@ def test_the_light_model_stands_in_where_the_large_one_cannot_be_had(
         made.append(name)
         if name == demo.DEFAULT:
             raise ConfigError("the weights of qwen are not here")
-        return "the light one"
+        return "the small one"
 
     monkeypatch.setattr(demo, "_created", create)
-    assert demo._model(None) == ("smol", "the light one")
+    assert demo._model(None) == ("smol", "the small one")
     assert made == ["qwen", "smol"]
-    assert "the weights of qwen are not here\nGoing on with" in capsys.readouterr().err
+    assert "the weights of qwen are not here\nUsing the small model" in capsys.readouterr().err
 
 
 def test_a_model_that_is_asked_for_by_name_has_no_stand_in(

@@ -36,7 +36,7 @@ async def test_arithmetic_is_right(expression: str, value: float) -> None:
 )
 async def test_what_is_not_arithmetic_is_refused_in_words(expression: str) -> None:
     said = await answer_of("calculate", f'{{"expression": "{expression}"}}')
-    assert said.startswith(("This cannot be calculated", "The expression is too long"))
+    assert said.startswith(("Cannot calculate this", "The expression is too long"))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from windlass import Part, ToolContext, tool
-from windlass.cli.mcp_server import Executions
+from windlass.cli.mcp_server import McpCallExecutor
 from windlass.content import FunctionResponse
 
 NO_RELAY: Any = None
@@ -19,7 +19,7 @@ async def test_a_yes_over_mcp_is_to_the_call_and_to_nothing_that_its_tool_asks()
         asked.append(decision.approved)
         return "asked"
 
-    answer = await Executions()(ask, "{}", NO_RELAY)
+    answer = await McpCallExecutor()(ask, "{}", NO_RELAY)
     assert isinstance(answer, FunctionResponse)
     assert answer.output == "asked"
     assert asked == [False]

@@ -7,6 +7,8 @@ from tests.cli.environment import hide
 
 from windlass.cli.model_selection import progress_shown
 from windlass.models.local.weights import WeightsProgress
+from windlass.cli.model_selection import show_progress
+from windlass.models.local.weights import Progress
 
 STEPS = [
     WeightsProgress("joining", 0, 100),
@@ -24,7 +26,7 @@ class Terminal(io.StringIO):
 
 
 def shown(stream: io.StringIO, *, quiet: bool = False) -> str:
-    with progress_shown(stream, quiet=quiet) as on_progress:
+    with show_progress(stream, quiet=quiet) as on_progress:
         for step in STEPS if on_progress else ():
             assert on_progress is not None
             on_progress(step)

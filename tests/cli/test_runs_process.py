@@ -96,7 +96,7 @@ def test_a_run_is_followed_live_while_another_process_runs_it(upstream: Upstream
     assert (late.stdout, late.stderr) == ("One two three.\n", told)
 
 
-def test_an_interrupted_follower_leaves_the_run_alone(upstream: Upstream) -> None:
+def test_ctrl_c_in_follow_does_not_stop_the_run(upstream: Upstream) -> None:
     gate = Gate()
     upstream(slow("One two three.", gate, after=1))
     with client() as (process, run_id):
@@ -124,11 +124,11 @@ def test_another_process_stops_a_run(upstream: Upstream) -> None:
     assert (stopped.returncode, stopped.stderr) == (0, f"windlass: stopped {run_id}\n")
     assert follower.returncode == 3
     assert "wait_for_ever {} -> " in told
-    assert "(stopped, it may have had its effect" in told
-    assert "no full answer: stopped: somebody stopped the run" in told
+    assert "(stopped, may have had an effect" in told
+    assert "no full answer: stopped: the run was stopped" in told
 
 
-def test_a_killed_process_is_noticed_and_its_run_goes_on(upstream: Upstream) -> None:
+def test_a_killed_process_is_reported_and_its_run_resumes(upstream: Upstream) -> None:
     fake = upstream(call("wait_for_ever"), "All is well.")
     with client() as (process, run_id), beginning("follow", run_id) as follower:
         wait_for_tool(run_id)
@@ -138,14 +138,14 @@ def test_a_killed_process_is_noticed_and_its_run_goes_on(upstream: Upstream) -> 
         resumed = runs("resume", *TOOLS)
         out, told = follower.communicate(timeout=30)
     assert (resumed.returncode, resumed.stdout) == (0, "All is well.\n")
-    assert "interrupted by the end of the process, it may have had its effect" in resumed.stderr
+    assert "interrupted, may have had an effect" in resumed.stderr
     assert (follower.returncode, out) == (0, "All is well.\n")
     assert "Another process resumed the run." in told
     assert "interrupted, effect unknown" in fake.requests[1].body["messages"][-1]["content"]
     assert listed()[0]["state"] == "answer"
 
 
-def test_an_interrupted_resumption_leaves_the_run_open(upstream: Upstream) -> None:
+def test_an_interrupted_resume_leaves_the_run_interrupted(upstream: Upstream) -> None:
     run_id = half_said()
     gate = Gate()
     upstream(slow("One two three.", gate, after=1), "All is well.")
@@ -198,7 +198,7 @@ def gateway(fake: FakeOpenAI) -> Generator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
-def test_a_gateways_run_goes_on_with_what_is_configured(upstream: Upstream) -> None:
+def test_a_gateways_run_resumes_with_its_configuration(upstream: Upstream) -> None:
     fake = upstream(call("wait_for_ever"), "All is well.")
     with gateway(fake) as (process, address):
         body = {"model": "fast", "messages": [{"role": "user", "content": "Wait."}]}
@@ -217,7 +217,7 @@ def test_a_gateways_run_goes_on_with_what_is_configured(upstream: Upstream) -> N
     assert f"{run_id} is a gateway's run of the model 'fast', which other.toml" in missing.stderr
     resumed = runs("resume")
     assert (resumed.returncode, resumed.stdout) == (0, "All is well.\n")
-    assert "interrupted by the end of the process" in resumed.stderr
+    assert "(interrupted, " in resumed.stderr
     assert listed()[0]["state"] == "answer"
 
 

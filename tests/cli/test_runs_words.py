@@ -7,17 +7,17 @@ import msgspec
 import pytest
 
 from windlass.cli.formatting import OUTCOMES, duration, response_text
-from windlass.cli.output import Tone, painted
+from windlass.cli.output import Tone, coloured
 from windlass.cli.runs.control import waiting
 from windlass.cli.runs.display import (
     EventFormatter,
-    Listed,
+    ListedRun,
     StyledText,
     list_json,
     list_table,
     run_details,
 )
-from windlass.cli.runs.following import paused
+from windlass.cli.runs.following import pauses
 from windlass.content import FunctionCall, FunctionResponse, InlineData, Message, Usage
 from windlass.events import (
     ApprovalRequested,
@@ -79,8 +79,8 @@ def test_the_table_has_every_outcome() -> None:
 
 @pytest.mark.parametrize("tone", get_args(Tone))
 def test_every_tone_leaves_the_text_as_it_is(tone: Tone) -> None:
-    assert "sunny" in painted("sunny", tone)
-    assert painted("", tone) == ""
+    assert "sunny" in coloured("sunny", tone)
+    assert coloured("", tone) == ""
 
 
 def test_the_answer_and_what_is_told_about_it_are_apart() -> None:
@@ -176,7 +176,7 @@ def test_nothing_that_is_told_steers_a_terminal_or_breaks_a_line() -> None:
     failed = msgspec.structs.replace(record, reason="error", ended=RECORD.created)
     whole = described(failed, RunStarted(RUN, bad, (Message.user(bad),)), ROUND, TextDelta(bad),
                       ToolCallEnded(0, evil), ApprovalRequested(evil), full=True)  # fmt: skip
-    table = list_table([Listed(msgspec.structs.replace(record, title=bad))], 200)
+    table = list_table([ListedRun(msgspec.structs.replace(record, title=bad))], 200)
     assert not (set(whole) | set(table)) & set("\x1b\x07")
 
 
@@ -259,7 +259,7 @@ def test_long_results_are_cut_unless_all_is_asked_for() -> None:
 def test_the_list_is_a_table_for_people_and_whole_for_programs() -> None:
     ended = msgspec.structs.replace(RECORD, id="run_b", reason="answer", ended=RECORD.created + 1)
     end = RunEnded("answer", Usage(3, 4, 7), 2)
-    runs = [Listed(RECORD, interrupted=True), Listed(ended, end=end)]
+    runs = [ListedRun(RECORD, interrupted=True), ListedRun(ended, end=end)]
     assert list_table(runs, 200, UTC) == (
         "ID            BEGUN                STATE        ROUNDS  MODEL              TITLE\n"
         "run_01234567  2026-11-16 05:13:20  interrupted          openai/gpt-5-mini  Pay 5.\n"
@@ -283,12 +283,12 @@ def test_calls_wait_until_they_are_decided_answered_or_void() -> None:
 
 def test_pauses_are_those_of_the_run_by_its_speed() -> None:
     events = [at(0.0, STARTED), at(2.0, ROUND), at(2.0, TextDelta("a")), at(8.0, TextDelta("b"))]
-    assert paused(events, 1) == [0.0, 2.0, 0.0, 6.0]
-    assert paused(events, 2) == [0.0, 1.0, 0.0, 3.0]
-    assert paused(events, 0) == [0.0, 0.0, 0.0, 0.0]
-    assert paused(events, 2, max_pause=2.0) == [0.0, 1.0, 0.0, 2.0]
-    assert paused(events[::-1], 1) == [0.0, 0.0, 0.0, 0.0]
-    assert paused([], 1) == []
+    assert pauses(events, 1) == [0.0, 2.0, 0.0, 6.0]
+    assert pauses(events, 2) == [0.0, 1.0, 0.0, 3.0]
+    assert pauses(events, 0) == [0.0, 0.0, 0.0, 0.0]
+    assert pauses(events, 2, max_pause=2.0) == [0.0, 1.0, 0.0, 2.0]
+    assert pauses(events[::-1], 1) == [0.0, 0.0, 0.0, 0.0]
+    assert pauses([], 1) == []
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,14 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.prompts.base import UserMessage
 from tests.mcp import conformance_tools
 
-from windlass.cli.mcp_server import Executions, guarded_app
+from windlass.cli.mcp_server import McpCallExecutor, guarded_app
 from windlass.gateway.config.tool_loading import load_tools
 from windlass.toolsets.mcp.serving.server import ToolServer
 from windlass.toolsets.registry import registry
 
 loaded = load_tools(["tests.mcp.conformance_tools"], Path())
 server = ToolServer(
-    lambda: [*loaded.values(), *registry.list()], Executions(), name="conformance", version="1"
+    lambda: [*loaded.values(), *registry.list()], McpCallExecutor(), name="conformance", version="1"
 )
 conformance_tools.publish = server.bus.publish
 others = MCPServer("conformance", subscriptions=server.bus)

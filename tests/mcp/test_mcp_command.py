@@ -15,7 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from windlass import ToolRegistry
 from windlass.cli import main
-from windlass.cli.mcp_server import Executions, guarded_app
+from windlass.cli.mcp_server import McpCallExecutor, guarded_app
 from windlass.gateway.config.key_hashes import new_key
 from windlass.toolsets.mcp.serving.server import ToolServer
 
@@ -101,7 +101,7 @@ def test_web_pages_of_others_stay_out(address: str, headers: dict[str, str], sta
 
 @asynccontextmanager
 async def guarded(keys: list[str], origins: list[str]) -> AsyncIterator[httpx2.AsyncClient]:
-    server = ToolServer(ToolRegistry().list, Executions())
+    server = ToolServer(ToolRegistry().list, McpCallExecutor())
     app = guarded_app(server, "0.0.0.0", keys, origins)
     async with (
         server.session_manager.run(),

@@ -21,7 +21,7 @@ from windlass import (
     ToolRegistry,
     tool,
 )
-from windlass.cli.mcp_server import Executions
+from windlass.cli.mcp_server import McpCallExecutor
 from windlass.toolsets.mcp.serving.server import ToolServer, current_call
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "auto"}
@@ -37,7 +37,7 @@ async def connected(
     era: str, *tools: Any, registry: ToolRegistry | None = None, **options: Any
 ) -> AsyncIterator[Client]:
     registry = registry or ToolRegistry(tools)
-    server = ToolServer(registry.list, Executions(), version="1")
+    server = ToolServer(registry.list, McpCallExecutor(), version="1")
     async with Client(server, mode=ERAS[era], cache=None, **options) as client:
         assert client.protocol_version == era
         yield client

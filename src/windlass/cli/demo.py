@@ -6,7 +6,7 @@ import os
 import sys
 
 from windlass.cli.arguments import port_number
-from windlass.cli.model_selection import progress_shown
+from windlass.cli.model_selection import show_progress
 from windlass.errors import ConfigError, StorageError
 from windlass.gateway.config import GatewayConfig, ModelConfig, RunsConfig, ServerConfig
 from windlass.gateway.observe.access_log import configure_logging
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         runs=runs,
     )
     app = create_app(config, models={name: model}, tools=TOOLS)
-    with progress_shown(sys.stderr) as on_progress:
+    with show_progress(sys.stderr) as on_progress:
         asyncio.run(model.load(on_progress))
 
     def listening(address: str) -> None:

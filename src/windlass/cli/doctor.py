@@ -65,7 +65,7 @@ class Check(Struct, frozen=True, omit_defaults=True):
     fix: str | None = None
 
 
-def checkup() -> Iterator[Check]:
+def all_checks() -> Iterator[Check]:
     yield Check("ok", "python", platform.python_version())
     yield Check("ok", "windlass", __version__)
     for extra in EXTRAS:
@@ -208,7 +208,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     with own_stdout() as output:
-        checks = list(checkup())
+        checks = list(all_checks())
         usable = [model for model in known_models() if model.usable]
         conclusion = _conclusion(usable)
     if options.json:

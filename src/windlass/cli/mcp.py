@@ -69,14 +69,14 @@ def run(options: argparse.Namespace) -> int:
     """Serves until its client disconnects or a signal stops it. Raises `ConfigError`."""
     _check(options)
     try:
-        from windlass.cli.mcp_server import Executions, serve_http
+        from windlass.cli.mcp_server import McpCallExecutor, serve_http
         from windlass.toolsets.mcp.serving.server import ToolServer
     except ModuleNotFoundError as error:
         raise missing_sdk(error) from error
     # With stdio, stdout carries the protocol: output of tool modules goes to stderr.
     with contextlib.redirect_stdout(sys.stderr):
         tools = _offered(options.tools)
-    server = ToolServer(tools, Executions(), name=options.name, version=__version__)
+    server = ToolServer(tools, McpCallExecutor(), name=options.name, version=__version__)
     if options.http:
         serve_http(server, options.host, options.port, options.key, options.origin)
     else:

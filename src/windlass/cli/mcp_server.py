@@ -24,7 +24,7 @@ from windlass.tool import Tool
 from windlass.toolsets.mcp.serving.server import ProgressRelay
 
 
-class Executions:
+class McpCallExecutor:
     """Executes calls of MCP clients, with the timeouts, retries and caches of the tools."""
 
     def __init__(self, policy: Policy | None = None) -> None:

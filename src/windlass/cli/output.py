@@ -45,7 +45,7 @@ def own_stdout() -> Generator[CommandOutput]:
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff]"
 )
-_PICTURES = 0x2400
+_SYMBOLS = 0x2400
 """The first of Unicode's symbols for control characters: U+241B is the symbol for Escape."""
 
 
@@ -67,7 +67,7 @@ def cut(text: str, width: int) -> str:
 def _shown(match: re.Match[str]) -> str:
     code = ord(match.group())
     if code < 0x20:
-        return chr(_PICTURES + code)
+        return chr(_SYMBOLS + code)
     if code == 0x7F:
         return "\u2421"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
@@ -122,12 +122,12 @@ _CODES: dict[Tone, str] = {
 }
 
 
-def may_colour(is_terminal: bool) -> bool:
+def use_colour(is_terminal: bool) -> bool:
     """Whether to use colours: on a terminal that supports them, unless `NO_COLOR` is set."""
     return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def painted(text: str, tone: Tone) -> str:
+def coloured(text: str, tone: Tone) -> str:
     """The text in its colour. It must not contain control characters."""
     code = _CODES[tone]
     return f"\x1b[{code}m{text}\x1b[0m" if code and text else text

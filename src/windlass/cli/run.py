@@ -27,7 +27,7 @@ from windlass.cli.formatting import (
     tokens,
 )
 from windlass.cli.model_selection import (
-    Chosen,
+    ModelChoice,
     add_mcp_option,
     choose_model,
     load_model,
@@ -259,7 +259,7 @@ class Narrator:
 
 async def _answer(
     options: argparse.Namespace,
-    chosen: Chosen,
+    chosen: ModelChoice,
     prompt: list[Any],
     answer: AnswerOutput,
     narrator: Narrator | None,
@@ -331,7 +331,7 @@ def _log_level(quiet: bool) -> Generator[None]:
         log.setLevel(level)
 
 
-def _introduction(chosen: Chosen) -> str:
+def _introduction(chosen: ModelChoice) -> str:
     names = ", ".join(tool.name for tool in chosen.tools) or "none"
     return f"{chosen.config.target} ({chosen.because}); tools: {names}"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.cli.model_selection import Chosen, choose_model, load_model, open_client
+from windlass.cli.model_selection import ModelChoice, choose_model, load_model, open_client
 from windlass.client.options import RunOptions
 from windlass.client.stream import AsyncStream
 from windlass.content import Message, Usage
@@ -33,7 +33,7 @@ class TerminalChat:
 
     def __init__(
         self,
-        chosen: Chosen,
+        chosen: ModelChoice,
         *,
         tool_files: Sequence[str | McpConfig] = (),
         system: str | None = None,

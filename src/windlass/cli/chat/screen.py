@@ -16,7 +16,16 @@ from rich.segment import ControlType, Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
-from windlass.cli.chat.view import Block, Card, CardRow, CardState, Notice, Speech, Thinking, View
+from windlass.cli.chat.view import (
+    Block,
+    Card,
+    CardRow,
+    CardState,
+    Notice,
+    RunView,
+    Speech,
+    Thinking,
+)
 from windlass.cli.output import cut, one_line, visible
 from windlass.content import Usage
 from windlass.jsontext import compact_json
@@ -57,7 +66,7 @@ def draw_block(shown: Block, now: float) -> RenderableType:
             assert_never(shown)
 
 
-def draw_live_line(view: View, now: float, hint: str) -> RenderableType:
+def draw_live_line(view: RunView, now: float, hint: str) -> RenderableType:
     """The line under an active run: round, time, and what Ctrl-C does."""
     sign = _SPINNER[int(now * 10) % len(_SPINNER)]
     if not view.began:
@@ -65,7 +74,7 @@ def draw_live_line(view: View, now: float, hint: str) -> RenderableType:
     return _dim_line(sign, view.budget, f"{max(now - view.began, 0.0):.1f} s", hint)
 
 
-def draw_ending(view: View) -> RenderableType:
+def draw_ending(view: RunView) -> RenderableType:
     """The line under an ended run: rounds, tokens, time and model."""
     unused = view.reason == "error" and not view.usage.total_tokens
     used = [] if unused else [token_summary(view.usage)]
@@ -242,7 +251,7 @@ class Screen:
         self.console.print()
         self.console.show_cursor(False)
 
-    def show(self, view: View, now: float, hint: str = "") -> None:
+    def show(self, view: RunView, now: float, hint: str = "") -> None:
         """Draws the current state of the run."""
         with self.console:
             self.clear()
@@ -253,7 +262,7 @@ class Screen:
                 active.append(draw_live_line(view, now, hint))
             self._draw(active)
 
-    def end(self, view: View) -> None:
+    def end(self, view: RunView) -> None:
         """Prints the rest of an ended run and its last line."""
         self.show(view, 0.0)
         self.clear()
@@ -276,7 +285,7 @@ class Screen:
             erased = ((ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)) * rows
             self.console.control(Control(ControlType.CARRIAGE_RETURN, *erased))
 
-    def _newly_done(self, view: View) -> list[Block]:
+    def _newly_done(self, view: RunView) -> list[Block]:
         done: list[Block] = []
         for block in view.blocks[self._printed :]:
             if not block.done:

@@ -23,20 +23,236 @@ from rich.text import Text
 from windlass.cli.chat.conversation import TerminalChat
 from windlass.cli.chat.screen import Screen, draw_full_card, token_summary
 from windlass.cli.chat.terminal import (
+    CapturedOutput,
     InputPrompt,
     Interrupted,
-    Journal,
-    Printed,
-    captured,
-    interrupts,
+    LogRecorder,
+    capture_output,
+    on_interrupt,
     without_echo,
 )
-from windlass.cli.chat.view import Card, View
+from windlass.cli.chat.view import Card, RunView
 from windlass.cli.output import one_line, visible
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionDeclaration, Message
 from windlass.errors import ConfigError
 from windlass.loop.approval import Approval
+
+FRAME_SECONDS = 0.08
+"""The time between two drawings of a run."""
+INTERRUPTS_TO_EXIT = 3
+
+
+async def chat_at_terminal(conversation: TerminalChat) -> None:
+    """Runs the chat until the user exits. `/last` shows log messages."""
+    journal = LogRecorder()
+    # The real stdout: while a run is shown, sys.stdout captures the output of tools.
+    console = Console(file=sys.stdout, highlight=False)
+    prompt = InputPrompt(SlashCommands.TABLE, output=create_output(sys.stdout))
+    root = logging.getLogger()
+    root.addHandler(journal)
+    try:
+        # A late Ctrl-C, between an answer and the prompt, must not end the chat.
+        with on_interrupt(lambda: None):
+            await Shell(conversation, console, prompt, journal).converse()
+    finally:
+        root.removeHandler(journal)
+
+
+class Shell:
+    """One chat. `converse` returns when the user exits."""
+
+    def __init__(
+        self,
+        conversation: TerminalChat,
+        console: Console,
+        prompt: InputPrompt,
+        journal: LogRecorder,
+    ) -> None:
+        self._conversation = conversation
+        self._screen = Screen(console)
+        self._prompt = prompt
+        self._journal = journal
+        self._commands = SlashCommands(conversation, self._screen, journal)
+        self._always: set[str] = set()
+
+    async def converse(self) -> None:
+        self._greet()
+        self._prompt.recall([m.text for m in self._conversation.messages if m.role == "user"])
+        interrupted = False
+        while True:
+            try:
+                line = await self._prompt.question()
+            except Interrupted as interruption:
+                if interrupted and not interruption.text:
+                    return
+                interrupted = True
+                self._screen.console.print(Text("Ctrl-C again, or Ctrl-D, exits.", style="dim"))
+                continue
+            interrupted = False
+            if line is None or not await self._execute(line):
+                return
+
+    async def _execute(self, line: str) -> bool:
+        """Executes a line; False if it ends the chat."""
+        if not line.strip():
+            return True
+        if not is_command(line):
+            await self._answer(Message.user(line))
+            return True
+        following = await self._commands.execute(line)
+        if isinstance(following, Message):
+            await self._answer(following)
+        return following != "exit"
+
+    async def _answer(self, question: Message) -> None:
+        self._journal.entries.clear()
+        run = RunOnScreen(self._conversation, self._screen, self._prompt, self._always)
+        self._commands.last = run.view
+        await run.show(question)
+
+    def _greet(self) -> None:
+        conversation = self._conversation
+        count = len(conversation.tools)
+        tools = f"{count} tool{'' if count == 1 else 's'}" if count else "no tools"
+        greeting = f"{conversation.model} ({conversation.chosen.because}) · {tools} · /help"
+        self._screen.say(Text(visible(greeting), style="dim"))
+        if messages := len(conversation.messages):
+            self._screen.say(Text(f"Continuing after {messages} messages.", style="dim"))
+
+
+class RunOnScreen:
+    """A run on the screen. Ctrl-C stops it; tools that need approval ask the user."""
+
+    def __init__(
+        self,
+        conversation: TerminalChat,
+        screen: Screen,
+        prompt: InputPrompt,
+        always: set[str],
+    ) -> None:
+        """`always`: the tools that are approved for the whole chat; an answer can add to it."""
+        self.view = RunView(conversation.max_rounds)
+        self._conversation = conversation
+        self._screen = screen
+        self._prompt = prompt
+        self._always = always
+        self._stream: AsyncStream | None = None
+        self._interrupts = 0
+        self._screen_free = asyncio.Lock()
+        self._terminal = contextlib.ExitStack()
+        """The terminal settings, which are restored at the end."""
+        self._stopping: asyncio.Task[None] | None = None
+
+    async def show(self, question: Message) -> None:
+        """Asks the question and shows the answer. Shows an error instead of raising it."""
+        self._screen.begin()
+        with self._terminal as terminal:
+            terminal.enter_context(without_echo())
+            terminal.enter_context(on_interrupt(self._interrupt))
+            printed = terminal.enter_context(capture_output())
+            painting = asyncio.create_task(self._paint(printed))
+            try:
+                await self._follow(question, printed)
+            except Exception as error:  # noqa: BLE001 - a failed run must not end the chat
+                if self.view.seconds is None:
+                    self.view.say(str(error) or type(error).__name__, "error")
+            finally:
+                painting.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await painting
+                self._add_printed(printed, all=True)
+        self._screen.end(self.view)
+
+    async def _follow(self, question: Message, printed: CapturedOutput) -> None:
+        async with self._conversation.stream(question, self._approve) as stream:
+            self._stream = stream
+            if self._interrupts:
+                self._stop()
+            async for event in stream:
+                self._add_printed(printed)
+                self.view.add(event)
+            self._conversation.remember(stream.reply)
+
+    async def _paint(self, printed: CapturedOutput) -> None:
+        while True:
+            async with self._screen_free:
+                self._add_printed(printed)
+                self._screen.show(self.view, time.time(), self._hint)
+            await asyncio.sleep(FRAME_SECONDS)
+
+    @property
+    def _hint(self) -> str:
+        left = INTERRUPTS_TO_EXIT - self._interrupts
+        if self._interrupts:
+            return f"stopping; {left} more Ctrl-C to exit immediately"
+        return "Ctrl-C stops"
+
+    def _add_printed(self, printed: CapturedOutput, *, all: bool = False) -> None:
+        if lines := printed.take(all=all):
+            self.view.say("\n".join(f"printed: {line}" for line in lines))
+
+    def _interrupt(self) -> None:
+        self._interrupts += 1
+        if self._interrupts >= INTERRUPTS_TO_EXIT:
+            self._exit_immediately()
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._stream is not None and self._stopping is None:
+            self._stopping = asyncio.create_task(self._stream.run.stop())
+
+    def _exit_immediately(self) -> None:
+        """Exits although a tool cannot be cancelled."""
+        self._screen.console.show_cursor(True)
+        self._terminal.close()
+        os._exit(130)
+
+    async def _approve(self, call: FunctionCall) -> Approval:
+        if call.name in self._always:
+            return Approval(True)
+        async with self._screen_free:
+            # The user may have answered another call with "always".
+            if call.name in self._always:
+                return Approval(True)
+            self._screen.clear()
+            self._screen.console.show_cursor(True)
+            try:
+                return await self._decided(call)
+            except Interrupted:
+                self._interrupt()
+                return await asyncio.Future()  # until the stop arrives here
+            finally:
+                self._screen.console.show_cursor(False)
+
+    async def _decided(self, call: FunctionCall) -> Approval:
+        match await self._prompt.decision(call, self._about(call)):
+            case "y":
+                return Approval(True)
+            case "a":
+                self._always.add(call.name)
+                return Approval(True)
+            case "e":
+                tools = {tool.name: tool for tool in self._conversation.tools}
+                arguments = await self._prompt.arguments(call, tools[call.name].validate)
+                return Approval(arguments is not None, arguments, _reason(arguments is None))
+            case _:
+                return Approval(False, reason=_reason(True))
+
+    def _about(self, call: FunctionCall) -> str:
+        """All arguments: an approval needs to see them completely."""
+        text = visible(Card(call.name, call.id, call.json).arguments_text)
+        console = self._screen.console
+        rows = sum(math.ceil(cell_len(line) / console.width) or 1 for line in text.splitlines())
+        if rows <= console.height - 6:
+            return text
+        self._screen.say(Text(text))
+        return "with the arguments above"
+
+
+def _reason(denied: bool) -> str | None:
+    return "the user said no" if denied else None
+
 
 Next: TypeAlias = Message | Literal["exit"] | None
 """The step after a command: a question to ask, the end of the chat, or the next prompt."""
@@ -58,11 +274,11 @@ class SlashCommand(Struct, frozen=True):
 class SlashCommands:
     """The slash commands of one chat."""
 
-    def __init__(self, conversation: TerminalChat, screen: Screen, journal: Journal) -> None:
+    def __init__(self, conversation: TerminalChat, screen: Screen, journal: LogRecorder) -> None:
         self._conversation = conversation
         self._screen = screen
         self._journal = journal
-        self.last: View | None = None
+        self.last: RunView | None = None
         """The last run."""
 
     async def execute(self, line: str) -> Next:
@@ -180,215 +396,3 @@ def _table() -> Table:
     table.add_column(no_wrap=True, style="cyan")
     table.add_column()
     return table
-
-
-FRAME_SECONDS = 0.08
-"""The time between two drawings of a run."""
-INTERRUPTS_TO_EXIT = 3
-
-
-class ShownRun:
-    """A run on the screen. Ctrl-C stops it; tools that need approval ask the user."""
-
-    def __init__(
-        self,
-        conversation: TerminalChat,
-        screen: Screen,
-        prompt: InputPrompt,
-        always: set[str],
-    ) -> None:
-        """`always`: the tools that are approved for the whole chat; an answer can add to it."""
-        self.view = View(conversation.max_rounds)
-        self._conversation = conversation
-        self._screen = screen
-        self._prompt = prompt
-        self._always = always
-        self._stream: AsyncStream | None = None
-        self._interrupts = 0
-        self._screen_free = asyncio.Lock()
-        self._terminal = contextlib.ExitStack()
-        """The terminal settings, which are restored at the end."""
-        self._stopping: asyncio.Task[None] | None = None
-
-    async def show(self, question: Message) -> None:
-        """Asks the question and shows the answer. Shows an error instead of raising it."""
-        self._screen.begin()
-        with self._terminal as terminal:
-            terminal.enter_context(without_echo())
-            terminal.enter_context(interrupts(self._interrupt))
-            printed = terminal.enter_context(captured())
-            painting = asyncio.create_task(self._paint(printed))
-            try:
-                await self._follow(question, printed)
-            except Exception as error:  # noqa: BLE001 - a failed run must not end the chat
-                if self.view.seconds is None:
-                    self.view.say(str(error) or type(error).__name__, "error")
-            finally:
-                painting.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await painting
-                self._add_printed(printed, all=True)
-        self._screen.end(self.view)
-
-    async def _follow(self, question: Message, printed: Printed) -> None:
-        async with self._conversation.stream(question, self._approve) as stream:
-            self._stream = stream
-            if self._interrupts:
-                self._stop()
-            async for event in stream:
-                self._add_printed(printed)
-                self.view.add(event)
-            self._conversation.remember(stream.reply)
-
-    async def _paint(self, printed: Printed) -> None:
-        while True:
-            async with self._screen_free:
-                self._add_printed(printed)
-                self._screen.show(self.view, time.time(), self._hint)
-            await asyncio.sleep(FRAME_SECONDS)
-
-    @property
-    def _hint(self) -> str:
-        left = INTERRUPTS_TO_EXIT - self._interrupts
-        if self._interrupts:
-            return f"stopping; {left} more Ctrl-C to exit immediately"
-        return "Ctrl-C stops"
-
-    def _add_printed(self, printed: Printed, *, all: bool = False) -> None:
-        if lines := printed.take(all=all):
-            self.view.say("\n".join(f"printed: {line}" for line in lines))
-
-    def _interrupt(self) -> None:
-        self._interrupts += 1
-        if self._interrupts >= INTERRUPTS_TO_EXIT:
-            self._exit_immediately()
-        self._stop()
-
-    def _stop(self) -> None:
-        if self._stream is not None and self._stopping is None:
-            self._stopping = asyncio.create_task(self._stream.run.stop())
-
-    def _exit_immediately(self) -> None:
-        """Exits although a tool cannot be cancelled."""
-        self._screen.console.show_cursor(True)
-        self._terminal.close()
-        os._exit(130)
-
-    async def _approve(self, call: FunctionCall) -> Approval:
-        if call.name in self._always:
-            return Approval(True)
-        async with self._screen_free:
-            # The user may have answered another call with "always".
-            if call.name in self._always:
-                return Approval(True)
-            self._screen.clear()
-            self._screen.console.show_cursor(True)
-            try:
-                return await self._decided(call)
-            except Interrupted:
-                self._interrupt()
-                return await asyncio.Future()  # until the stop arrives here
-            finally:
-                self._screen.console.show_cursor(False)
-
-    async def _decided(self, call: FunctionCall) -> Approval:
-        match await self._prompt.decision(call, self._about(call)):
-            case "y":
-                return Approval(True)
-            case "a":
-                self._always.add(call.name)
-                return Approval(True)
-            case "e":
-                tools = {tool.name: tool for tool in self._conversation.tools}
-                arguments = await self._prompt.arguments(call, tools[call.name].validate)
-                return Approval(arguments is not None, arguments, _reason(arguments is None))
-            case _:
-                return Approval(False, reason=_reason(True))
-
-    def _about(self, call: FunctionCall) -> str:
-        """All arguments: an approval needs to see them completely."""
-        text = visible(Card(call.name, call.id, call.json).arguments_text)
-        console = self._screen.console
-        rows = sum(math.ceil(cell_len(line) / console.width) or 1 for line in text.splitlines())
-        if rows <= console.height - 6:
-            return text
-        self._screen.say(Text(text))
-        return "with the arguments above"
-
-
-def _reason(denied: bool) -> str | None:
-    return "the user said no" if denied else None
-
-
-async def chat_at_terminal(conversation: TerminalChat) -> None:
-    """Runs the chat until the user exits. `/last` shows log messages."""
-    journal = Journal()
-    # The real stdout: while a run is shown, sys.stdout captures the output of tools.
-    console = Console(file=sys.stdout, highlight=False)
-    prompt = InputPrompt(SlashCommands.TABLE, output=create_output(sys.stdout))
-    root = logging.getLogger()
-    root.addHandler(journal)
-    try:
-        # A late Ctrl-C, between an answer and the prompt, must not end the chat.
-        with interrupts(lambda: None):
-            await Shell(conversation, console, prompt, journal).converse()
-    finally:
-        root.removeHandler(journal)
-
-
-class Shell:
-    """One chat. `converse` returns when the user exits."""
-
-    def __init__(
-        self, conversation: TerminalChat, console: Console, prompt: InputPrompt, journal: Journal
-    ) -> None:
-        self._conversation = conversation
-        self._screen = Screen(console)
-        self._prompt = prompt
-        self._journal = journal
-        self._commands = SlashCommands(conversation, self._screen, journal)
-        self._always: set[str] = set()
-
-    async def converse(self) -> None:
-        self._greet()
-        self._prompt.recall([m.text for m in self._conversation.messages if m.role == "user"])
-        interrupted = False
-        while True:
-            try:
-                line = await self._prompt.question()
-            except Interrupted as interruption:
-                if interrupted and not interruption.text:
-                    return
-                interrupted = True
-                self._screen.console.print(Text("Ctrl-C again, or Ctrl-D, exits.", style="dim"))
-                continue
-            interrupted = False
-            if line is None or not await self._execute(line):
-                return
-
-    async def _execute(self, line: str) -> bool:
-        """Executes a line; False if it ends the chat."""
-        if not line.strip():
-            return True
-        if not is_command(line):
-            await self._answer(Message.user(line))
-            return True
-        following = await self._commands.execute(line)
-        if isinstance(following, Message):
-            await self._answer(following)
-        return following != "exit"
-
-    async def _answer(self, question: Message) -> None:
-        self._journal.entries.clear()
-        run = ShownRun(self._conversation, self._screen, self._prompt, self._always)
-        self._commands.last = run.view
-        await run.show(question)
-
-    def _greet(self) -> None:
-        conversation = self._conversation
-        count = len(conversation.tools)
-        tools = f"{count} tool{'' if count == 1 else 's'}" if count else "no tools"
-        greeting = f"{conversation.model} ({conversation.chosen.because}) · {tools} · /help"
-        self._screen.say(Text(visible(greeting), style="dim"))
-        if messages := len(conversation.messages):
-            self._screen.say(Text(f"Continuing after {messages} messages.", style="dim"))

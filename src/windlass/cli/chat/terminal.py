@@ -64,7 +64,7 @@ else:
 
 
 @contextlib.contextmanager
-def interrupts(act: Callable[[], None]) -> Generator[None]:
+def on_interrupt(act: Callable[[], None]) -> Generator[None]:
     """Ctrl-C only calls `act` in the event loop."""
     loop = asyncio.get_running_loop()
 
@@ -78,7 +78,7 @@ def interrupts(act: Callable[[], None]) -> Generator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-class Printed(io.TextIOBase):
+class CapturedOutput(io.TextIOBase):
     """Replaces stdout: stores the output of tools, from any thread."""
 
     def __init__(self) -> None:
@@ -100,14 +100,14 @@ class Printed(io.TextIOBase):
 
 
 @contextlib.contextmanager
-def captured() -> Generator[Printed]:
+def capture_output() -> Generator[CapturedOutput]:
     """Captures stdout and stderr."""
-    printed = Printed()
+    printed = CapturedOutput()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         yield printed
 
 
-class Journal(logging.Handler):
+class LogRecorder(logging.Handler):
     """Stores warnings and errors of the log for `/last`, so that they do not disturb the screen."""
 
     def __init__(self) -> None:

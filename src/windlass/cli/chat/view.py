@@ -37,42 +37,7 @@ from windlass.events import (
 )
 from windlass.jsontext import compact_json
 
-_FENCE = re.compile(r" {0,3}(```+|~~~+)")
-_CONTINUES = re.compile(r"\s|[-*+>|]|\d+[.)]")
-"""The start of a line that may belong to the block above: list items can have gaps between them."""
-
-
-def settled_length(text: str) -> int:
-    """The length of the complete paragraphs at the beginning of Markdown that is still growing.
-
-    An incomplete line is not considered: it may become an item of a list.
-    """
-    settled = position = 0
-    fence: str | None = None
-    after_blank = False
-    for line in text.splitlines(keepends=True):
-        if not line.endswith("\n"):
-            break
-        if fence is None and after_blank and line.strip() and not _CONTINUES.match(line):
-            settled = position
-        fence = _fence_after(line, fence)
-        after_blank = not line.strip()
-        position += len(line)
-    return settled
-
-
-def _fence_after(line: str, fence: str | None) -> str | None:
-    """The code fence that is open after this line, if any."""
-    marker = _FENCE.match(line)
-    if marker is None:
-        return fence
-    found = marker.group(1)
-    if fence is None:
-        return found
-    closes = found.startswith(fence) and not line[marker.end() :].strip()
-    return None if closes else fence
-
-
+LIMIT_OPTIONS = ("--max-rounds",)
 CardState = Literal[
     "writing",  # the model is writing the arguments
     "waiting",  # for its turn
@@ -179,9 +144,6 @@ def _indented(value: object) -> str:
     return msgspec.json.format(compact_json(value), indent=2)
 
 
-LIMIT_OPTIONS = ("--max-rounds",)
-
-
 @dataclass(slots=True)
 class Speech:
     """Markdown text of the model: one or more paragraphs."""
@@ -228,7 +190,7 @@ class Notice:
 Block: TypeAlias = Speech | Thinking | CardRow | Notice
 
 
-class View:
+class RunView:
     """The blocks of one run in order, with its round, usage and times."""
 
     def __init__(self, max_rounds: int) -> None:
@@ -347,7 +309,7 @@ class View:
             self._split_done(speech)
 
     def _split_done(self, speech: Speech) -> None:
-        length = settled_length(speech.text)
+        length = complete_length(speech.text)
         if length:
             rest = Speech(speech.text[length:])
             speech.text, speech.done = speech.text[:length], True
@@ -433,3 +395,39 @@ def _label(event: PartReceived) -> str:
             return f"[{uri}]"
         case part:
             return f"[{type(part).__name__}]"
+
+
+_FENCE = re.compile(r" {0,3}(```+|~~~+)")
+_CONTINUES = re.compile(r"\s|[-*+>|]|\d+[.)]")
+"""The start of a line that may belong to the block above: list items can have gaps between them."""
+
+
+def complete_length(text: str) -> int:
+    """The length of the complete paragraphs at the beginning of Markdown that is still growing.
+
+    An incomplete line is not considered: it may become an item of a list.
+    """
+    settled = position = 0
+    fence: str | None = None
+    after_blank = False
+    for line in text.splitlines(keepends=True):
+        if not line.endswith("\n"):
+            break
+        if fence is None and after_blank and line.strip() and not _CONTINUES.match(line):
+            settled = position
+        fence = _fence_after(line, fence)
+        after_blank = not line.strip()
+        position += len(line)
+    return settled
+
+
+def _fence_after(line: str, fence: str | None) -> str | None:
+    """The code fence that is open after this line, if any."""
+    marker = _FENCE.match(line)
+    if marker is None:
+        return fence
+    found = marker.group(1)
+    if fence is None:
+        return found
+    closes = found.startswith(fence) and not line[marker.end() :].strip()
+    return None if closes else fence

@@ -20,11 +20,11 @@ from windlass.cli.arguments import (
     size,
     whole_number,
 )
-from windlass.cli.output import CommandOutput, may_colour, own_stdout, painted
+from windlass.cli.output import CommandOutput, coloured, own_stdout, use_colour
 from windlass.cli.runs.control import approve, stop
-from windlass.cli.runs.display import Form, Listed, list_json, list_table, rendered, run_details
+from windlass.cli.runs.display import Form, ListedRun, list_json, list_table, rendered, run_details
 from windlass.cli.runs.following import follow, replay, say
-from windlass.cli.runs.log_file import find_log, find_run, opened
+from windlass.cli.runs.log_file import find_log, find_run, open_log
 from windlass.errors import ConfigError
 from windlass.events import RunEnded, RunEvent
 from windlass.gateway.config import CONFIG_NAME
@@ -331,12 +331,12 @@ def _form(options: argparse.Namespace) -> Form:
 
 
 async def _list(path: Path, options: argparse.Namespace, output: CommandOutput) -> int:
-    async with opened(path) as log:
+    async with open_log(path) as log:
         records = await log.list(chat=options.chat, open=True if options.open else None)
         wanted = [r for r in records if not options.failed or r.reason == "error"]
         some = wanted[: options.limit or None]
         interrupted = await log.cut_off()
-        listed = [Listed(each, each.id in interrupted, await _end(log, each)) for each in some]
+        listed = [ListedRun(each, each.id in interrupted, await _end(log, each)) for each in some]
     if options.json:
         output.json(list_json(listed))
         return 0
@@ -345,7 +345,7 @@ async def _list(path: Path, options: argparse.Namespace, output: CommandOutput) 
         return 0
     width = shutil.get_terminal_size().columns if output.is_terminal else PIPE_WIDTH
     heads, _, rows = list_table(listed, width).partition("\n")
-    output.text(f"{painted(heads, 'strong') if may_colour(output.is_terminal) else heads}\n{rows}")
+    output.text(f"{coloured(heads, 'strong') if use_colour(output.is_terminal) else heads}\n{rows}")
     if len(some) < len(wanted):
         say(f"{len(some)} of {len(wanted)} runs; --limit 0 lists all")
     return 0
@@ -360,7 +360,7 @@ async def _end(log: RunLog, record: RunRecord) -> RunEnded | None:
 
 
 async def _show(path: Path, options: argparse.Namespace, output: CommandOutput) -> int:
-    async with opened(path) as log:
+    async with open_log(path) as log:
         record, events = await _read(log, options.id)
         interrupted = record.id in await log.cut_off()
     if options.json:
@@ -372,7 +372,7 @@ async def _show(path: Path, options: argparse.Namespace, output: CommandOutput) 
 
 
 async def _export(path: Path, given: str, target: Path | None, output: CommandOutput) -> int:
-    async with opened(path) as log:
+    async with open_log(path) as log:
         record, events = await _read(log, given)
     data = encode_json(_exported(record, events)) + b"\n"
     if target is None:
@@ -402,10 +402,10 @@ def _exported(record: RunRecord, events: Sequence[RunEvent]) -> dict[str, Any]:
 
 async def _resume(path: Path, options: argparse.Namespace, output: CommandOutput) -> int:
     # Imported here: the other actions need no model and no gateway.
-    from windlass.cli.runs.resuming import Resumption, resume
+    from windlass.cli.runs.resuming import ResumeOptions, resume
 
     asks = options.approve is not None or sys.stderr.isatty()
-    how = Resumption(
+    how = ResumeOptions(
         model=options.model,
         tools=options.tools,
         config=options.config,
@@ -430,7 +430,7 @@ async def _approve(path: Path, options: argparse.Namespace) -> int:
 
 
 async def _delete(path: Path, given: Sequence[str]) -> int:
-    async with opened(path) as log:
+    async with open_log(path) as log:
         records = [await find_run(log, each) for each in given]
         for record in records:
             await log.delete(record.id)
@@ -444,7 +444,7 @@ async def _expire(path: Path, options: argparse.Namespace) -> int:
     )
     if retention == Retention():
         raise ConfigError("no limit: set --older-than, --keep or --max-bytes")
-    async with opened(path) as log:
+    async with open_log(path) as log:
         deleted = await log.expire(retention)
     say(f"deleted {deleted} {'run' if deleted == 1 else 'runs'}")
     return 0

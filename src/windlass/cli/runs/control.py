@@ -5,7 +5,7 @@ from pathlib import Path
 
 from windlass.cli.formatting import shortened
 from windlass.cli.runs.following import PROCESS_CHECK_SECONDS, say
-from windlass.cli.runs.log_file import RunsFile, find_run, opened
+from windlass.cli.runs.log_file import RunsFile, find_run, open_log
 from windlass.content import FunctionCall
 from windlass.errors import ConfigError, WindlassError
 from windlass.events import (
@@ -21,7 +21,7 @@ from windlass.runs.records import Order, RunRecord
 
 async def stop(path: Path, given: Sequence[str]) -> int:
     """Stops the runs, and waits until they have ended."""
-    async with opened(path) as log:
+    async with open_log(path) as log:
         for each in given:
             record = await find_run(log, each)
             if record.reason is not None:
@@ -38,7 +38,7 @@ async def stop(path: Path, given: Sequence[str]) -> int:
 
 async def approve(path: Path, given: str, call_id: str | None, order: Order) -> int:
     """Approves or denies a waiting call, and waits until the run has recorded the decision."""
-    async with opened(path) as log:
+    async with open_log(path) as log:
         record = await find_run(log, given)
         if record.reason is not None:
             raise WindlassError(

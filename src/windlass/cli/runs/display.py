@@ -27,11 +27,11 @@ from windlass.cli.formatting import (
 from windlass.cli.output import (
     CommandOutput,
     Tone,
+    coloured,
     cut,
-    may_colour,
     one_line,
-    painted,
     table,
+    use_colour,
     visible,
 )
 from windlass.cli.runs.log_file import short_id
@@ -63,7 +63,7 @@ JSON_STATES = {"interrupted": "cut off"}
 """States that the JSON output names differently from the table: scripts rely on these names."""
 
 
-class Listed(Struct):
+class ListedRun(Struct):
     """A run of the list; `end` is None until it has ended."""
 
     record: RunRecord
@@ -75,7 +75,7 @@ class Listed(Struct):
         return state_of(self.record, interrupted=self.interrupted)
 
 
-def list_table(runs: Sequence[Listed], width: int, zone: tzinfo | None = None) -> str:
+def list_table(runs: Sequence[ListedRun], width: int, zone: tzinfo | None = None) -> str:
     rows = [
         (
             short_id(run.record.id),
@@ -90,7 +90,7 @@ def list_table(runs: Sequence[Listed], width: int, zone: tzinfo | None = None) -
     return table(HEADS, rows, width)
 
 
-def list_json(runs: Sequence[Listed]) -> list[dict[str, Any]]:
+def list_json(runs: Sequence[ListedRun]) -> list[dict[str, Any]]:
     """Every run with all fields."""
     return [
         {
@@ -499,7 +499,7 @@ def result_of(events: Sequence[RunEvent]) -> dict[str, object]:
 def rendered(styled: StyledText, output: CommandOutput) -> str:
     """The text for this output: safe and coloured on a terminal, unchanged in a pipe."""
     text = visible(styled.text) if output.is_terminal else styled.text
-    if not may_colour(output.is_terminal):
+    if not use_colour(output.is_terminal):
         return text
     line = text.rstrip("\n")
-    return painted(line, styled.tone) + text[len(line) :]
+    return coloured(line, styled.tone) + text[len(line) :]

@@ -10,7 +10,7 @@ from pathlib import Path
 from windlass.cli.exit_codes import INCOMPLETE, ending_text, exit_code
 from windlass.cli.output import CommandOutput, visible
 from windlass.cli.runs.display import EventFormatter, Form, RunPrinter, printer_for
-from windlass.cli.runs.log_file import RunsFile, find_run, opened
+from windlass.cli.runs.log_file import RunsFile, find_run, open_log
 from windlass.errors import ConfigError
 from windlass.events import RunEnded, RunEvent, StopReason
 from windlass.runs.export import Export, read_export
@@ -26,7 +26,7 @@ async def follow(
     path: Path, given: str, after: int, form: Form, output: CommandOutput, *, quiet: bool
 ) -> int:
     """Shows a run from the event after number `after` to its end; returns its exit code."""
-    async with opened(path) as log:
+    async with open_log(path) as log:
         record = await find_run(log, given)
         known = [e for e in await log.read(record.id) if e.seq <= after] if after else []
         formatter = EventFormatter(record.id, record.created)
@@ -86,7 +86,7 @@ async def play(
 ) -> None:
     """Shows the events with the pauses between them."""
     try:
-        for event, pause in zip(events, paused(events, speed, max_pause), strict=True):
+        for event, pause in zip(events, pauses(events, speed, max_pause), strict=True):
             if pause > 0:
                 await sleep(pause)
             printer.show(event)
@@ -94,7 +94,7 @@ async def play(
         printer.close()
 
 
-def paused(events: Sequence[RunEvent], speed: float, max_pause: float | None = None) -> list[float]:
+def pauses(events: Sequence[RunEvent], speed: float, max_pause: float | None = None) -> list[float]:
     """The pause before each event. Speed 2 is twice as fast; 0 means no pauses."""
     times = [event.time for event in events]
     gaps = [max(0.0, later - earlier) for earlier, later in pairwise(times)]

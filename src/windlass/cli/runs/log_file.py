@@ -50,7 +50,7 @@ class RunsFile(SQLiteLog):
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncGenerator[RunsFile]:
+async def open_log(path: Path) -> AsyncGenerator[RunsFile]:
     log = RunsFile(path)
     try:
         yield log

@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from windlass.cli.model_selection import Chosen, choose_model, load_model, open_client
+from windlass.cli.model_selection import ModelChoice, choose_model, load_model, open_client
 from windlass.cli.output import CommandOutput
 from windlass.cli.runs.display import EventFormatter, Form, printer_for
 from windlass.cli.runs.following import ended, say
-from windlass.cli.runs.log_file import RunsFile, find_run, opened
+from windlass.cli.runs.log_file import RunsFile, find_run, open_log
 from windlass.client import AsyncRun
 from windlass.client.origin import KIND, Origin
 from windlass.errors import ConfigError, RunInterrupted, WindlassError
@@ -26,7 +26,7 @@ Resume: TypeAlias = Callable[[RunRecord], Awaitable[AsyncRun | None]]
 """Resumes a run; None if another process has resumed it."""
 
 
-class Resumption(Struct, frozen=True, kw_only=True):
+class ResumeOptions(Struct, frozen=True, kw_only=True):
     """How to resume runs."""
 
     model: str | None = None
@@ -39,9 +39,11 @@ class Resumption(Struct, frozen=True, kw_only=True):
     quiet: bool = False
 
 
-async def resume(path: Path, given: Sequence[str], how: Resumption, output: CommandOutput) -> int:
+async def resume(
+    path: Path, given: Sequence[str], how: ResumeOptions, output: CommandOutput
+) -> int:
     """Resumes these runs, or all interrupted runs, one after the other."""
-    async with opened(path) as log:
+    async with open_log(path) as log:
         records = await _chosen(log, given)
     if not records:
         say("no interrupted runs")
@@ -80,7 +82,7 @@ def _kind_and_model(record: RunRecord) -> tuple[str, str]:
 
 @asynccontextmanager
 async def _resumer(
-    path: Path, records: Sequence[RunRecord], how: Resumption
+    path: Path, records: Sequence[RunRecord], how: ResumeOptions
 ) -> AsyncGenerator[Resume]:
     """Resumes runs of one kind and model. Raises `ConfigError` if all of them would fail."""
     log = RunsFile(path)
@@ -94,7 +96,7 @@ async def _resumer(
 
 @asynccontextmanager
 async def _client(
-    log: RunsFile, records: Sequence[RunRecord], how: Resumption
+    log: RunsFile, records: Sequence[RunRecord], how: ResumeOptions
 ) -> AsyncGenerator[Resume]:
     chosen = _model_of(records[0], how)
     if not how.force:
@@ -118,7 +120,7 @@ async def _client(
 
 @asynccontextmanager
 async def _gateway(
-    log: RunsFile, records: Sequence[RunRecord], how: Resumption
+    log: RunsFile, records: Sequence[RunRecord], how: ResumeOptions
 ) -> AsyncGenerator[Resume]:
     try:
         from windlass.gateway.gateway import Gateway
@@ -144,7 +146,7 @@ async def _gateway(
 
 
 async def _resume_and_show(
-    resume_run: Resume, record: RunRecord, how: Resumption, output: CommandOutput
+    resume_run: Resume, record: RunRecord, how: ResumeOptions, output: CommandOutput
 ) -> int:
     """Shows the run from its first new event; returns its exit code. Ctrl-C interrupts it again."""
     run = await resume_run(record)
@@ -170,7 +172,7 @@ async def _resume_and_show(
     return ended(end.reason, end.error, quiet=how.quiet)
 
 
-def _model_of(record: RunRecord, how: Resumption) -> Chosen:
+def _model_of(record: RunRecord, how: ResumeOptions) -> ModelChoice:
     """The model of the run: from --model, from windlass.toml, or by the name in its record."""
     if how.model is not None:
         return choose_model(how.model, how.tools)
@@ -183,7 +185,7 @@ def _model_of(record: RunRecord, how: Resumption) -> Chosen:
     return choose_model(record.model, how.tools)
 
 
-def _check_tools(records: Sequence[RunRecord], chosen: Chosen) -> None:
+def _check_tools(records: Sequence[RunRecord], chosen: ModelChoice) -> None:
     """Raises `ConfigError` for a run whose tools are missing: resuming it would end it."""
     known = {tool.name: tool for tool in chosen.tools}
     for record in records:
