@@ -206,7 +206,7 @@ def test_a_run_is_shown_from_what_was_asked_to_how_it_ended() -> None:
 {RUN}
   state    answer after 9.00 s
   model    openai/gpt-5-mini
-  begun    2026-11-16 05:13:20
+  started  2026-11-16 05:13:20
   key      web
   chat     chat_7
   used     30 tokens in, 10 out
@@ -261,7 +261,7 @@ def test_the_list_is_a_table_for_people_and_whole_for_programs() -> None:
     end = RunEnded("answer", Usage(3, 4, 7), 2)
     runs = [ListedRun(RECORD, interrupted=True), ListedRun(ended, end=end)]
     assert list_table(runs, 200, UTC) == (
-        "ID            BEGUN                STATE        ROUNDS  MODEL              TITLE\n"
+        "ID            STARTED              STATE        ROUNDS  MODEL              TITLE\n"
         "run_01234567  2026-11-16 05:13:20  interrupted          openai/gpt-5-mini  Pay 5.\n"
         "run_b         2026-11-16 05:13:20  answer       2       openai/gpt-5-mini  Pay 5.\n"
     )

@@ -45,18 +45,18 @@ INTERRUPTS_TO_EXIT = 3
 
 async def chat_at_terminal(conversation: TerminalChat) -> None:
     """Runs the chat until the user exits. `/last` shows log messages."""
-    journal = LogRecorder()
+    recorder = LogRecorder()
     # The real stdout: while a run is shown, sys.stdout captures the output of tools.
     console = Console(file=sys.stdout, highlight=False)
     prompt = InputPrompt(SlashCommands.TABLE, output=create_output(sys.stdout))
     root = logging.getLogger()
-    root.addHandler(journal)
+    root.addHandler(recorder)
     try:
         # A late Ctrl-C, between an answer and the prompt, must not end the chat.
         with on_interrupt(lambda: None):
-            await Shell(conversation, console, prompt, journal).converse()
+            await Shell(conversation, console, prompt, recorder).converse()
     finally:
-        root.removeHandler(journal)
+        root.removeHandler(recorder)
 
 
 class Shell:
@@ -67,13 +67,13 @@ class Shell:
         conversation: TerminalChat,
         console: Console,
         prompt: InputPrompt,
-        journal: LogRecorder,
+        recorder: LogRecorder,
     ) -> None:
         self._conversation = conversation
         self._screen = Screen(console)
         self._prompt = prompt
-        self._journal = journal
-        self._commands = SlashCommands(conversation, self._screen, journal)
+        self._recorder = recorder
+        self._commands = SlashCommands(conversation, self._screen, recorder)
         self._always: set[str] = set()
 
     async def converse(self) -> None:
@@ -106,7 +106,7 @@ class Shell:
         return following != "exit"
 
     async def _answer(self, question: Message) -> None:
-        self._journal.entries.clear()
+        self._recorder.entries.clear()
         run = RunOnScreen(self._conversation, self._screen, self._prompt, self._always)
         self._commands.last = run.view
         await run.show(question)
@@ -274,10 +274,10 @@ class SlashCommand(Struct, frozen=True):
 class SlashCommands:
     """The slash commands of one chat."""
 
-    def __init__(self, conversation: TerminalChat, screen: Screen, journal: LogRecorder) -> None:
+    def __init__(self, conversation: TerminalChat, screen: Screen, recorder: LogRecorder) -> None:
         self._conversation = conversation
         self._screen = screen
-        self._journal = journal
+        self._recorder = recorder
         self.last: RunView | None = None
         """The last run."""
 
@@ -359,9 +359,9 @@ class SlashCommands:
             self._say(Text(visible(thoughts), style="dim italic"))
         for card in cards:
             self._say(draw_full_card(card))
-        for entry in self._journal.entries:
+        for entry in self._recorder.entries:
             self._say(Text(visible(entry), style="dim"))
-        if not (cards or thoughts or self._journal.entries):
+        if not (cards or thoughts or self._recorder.entries):
             self._say("The last answer had no tools and no thoughts.")
 
     async def _quit(self, argument: str) -> Next:

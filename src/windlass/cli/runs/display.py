@@ -58,7 +58,7 @@ from windlass.loop.history import History
 from windlass.runs.export import ToldApproval, ToldCall, ToldRound, told_rounds
 from windlass.runs.records import RunRecord, title_of
 
-HEADS = ("ID", "BEGUN", "STATE", "ROUNDS", "MODEL", "TITLE")
+HEADS = ("ID", "STARTED", "STATE", "ROUNDS", "MODEL", "TITLE")
 JSON_STATES = {"interrupted": "cut off"}
 """States that the JSON output names differently from the table: scripts rely on these names."""
 
@@ -309,7 +309,7 @@ class _RunDetails:
         taken = f" after {duration(record.ended - record.created)}" if record.ended else ""
         yield _field("state", f"{state}{taken}", state_tone(state))
         yield _field("model", shortened(record.model))
-        yield _field("begun", clock_time(record.created, self._zone))
+        yield _field("started", clock_time(record.created, self._zone))
         if record.owner:
             yield _field("key", shortened(record.owner))
         if record.chat:
