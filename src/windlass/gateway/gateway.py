@@ -11,7 +11,7 @@ from typing import Any
 
 from windlass.errors import ConfigError, RunNotFound, StorageError, WindlassError
 from windlass.gateway.config import GatewayConfig
-from windlass.gateway.config.executors import load_executor, made_executor
+from windlass.gateway.config.tool_loading import load_executor, made_executor
 from windlass.gateway.http.context import Exchange, Receive, disconnected
 from windlass.gateway.http.errors import SHUTTING_DOWN, Refused
 from windlass.gateway.http.keys import KeyRing

@@ -27,11 +27,9 @@ from windlass.gateway.config.environment import (
     server_fields_in,
     server_overrides,
 )
-from windlass.gateway.config.executors import load_executor
-from windlass.gateway.config.lines import Lines
-from windlass.gateway.config.problems import ConfigProblem, ConfigProblems, nearest
+from windlass.gateway.config.problems import ConfigProblem, ConfigProblems, Lines, nearest
 from windlass.gateway.config.sections import Document
-from windlass.gateway.config.tool_loading import ALL_OF_IT, Toolbox, named_tools
+from windlass.gateway.config.tool_loading import ALL_OF_IT, Toolbox, load_executor, named_tools
 from windlass.gateway.config.values import (
     GatewayConfig,
     KeyConfig,

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from windlass.errors import ConfigError
-from windlass.gateway.config.checks import host_problem, target_problem
+from windlass.gateway.config.checks import fields_from, host_problem, target_problem
 from windlass.gateway.config.problems import ConfigProblems
-from windlass.gateway.config.tables import fields_from
 from windlass.gateway.config.values import ModelConfig, ServerConfig
 from windlass.settings import function_calling_settings
 

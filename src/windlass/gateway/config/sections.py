@@ -6,24 +6,22 @@ from typing import Any, cast
 
 from windlass.errors import ConfigError
 from windlass.gateway.config.checks import (
+    as_table,
+    built,
+    fields_from,
     header_problem,
     host_problem,
+    named_tables,
     origin_problem,
     repeated,
     session_problem,
     target_problem,
+    unknown_names,
     url_problem,
     variable_problem,
 )
 from windlass.gateway.config.key_hashes import is_key_hash
 from windlass.gateway.config.problems import ConfigProblems, nearest
-from windlass.gateway.config.tables import (
-    as_table,
-    built,
-    fields_from,
-    named_tables,
-    unknown_names,
-)
 from windlass.gateway.config.values import (
     KeyConfig,
     LimitsConfig,

@@ -1,4 +1,4 @@
-"""Loads tools from files, importable modules and MCP servers.
+"""Loads tools from files, importable modules and MCP servers, and custom executors.
 
 A module offers its list `TOOLS`. Without this list it offers every `Tool` among its names, defined
 there or imported, except names that start with an underscore, and every tool that it adds to
@@ -8,19 +8,22 @@ there or imported, except names that start with an underscore, and every tool th
 import contextlib
 import hashlib
 import importlib
+import inspect
 import os
 import sys
 import traceback
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from windlass.errors import ConfigError, DuplicateTool
+from windlass.gateway.config.problems import nearest
+from windlass.loop.executor import ToolExecutor
 from windlass.tool import Tool, as_tools
 from windlass.toolsets.mcp.names import SEPARATOR
 from windlass.toolsets.registry import registry
@@ -29,9 +32,8 @@ if TYPE_CHECKING:
     from windlass.gateway.config.values import McpConfig
     from windlass.toolsets.mcp.toolset import McpToolset
 
-
 ALL_OF_IT = f"{SEPARATOR}*"
-
+EXECUTOR_FORM = "must be 'module:name', such as 'my_tools:MyExecutor' or 'tools.py:MyExecutor'"
 _registered: dict[str, list[Tool]] = {}
 """The tools that each module has added to the registry; a module is loaded only once."""
 _servers: "dict[bytes, McpToolset]" = {}
@@ -225,3 +227,44 @@ def _source_suffixes(name: str) -> tuple[str, str]:
     """The possible ends of the path of a module's source."""
     path = name.replace(".", os.sep)
     return f"{os.sep}{path}.py", f"{os.sep}{path}{os.sep}__init__.py"
+
+
+def load_executor(path: str, base: Path, modules: Iterable[object] = ()) -> ToolExecutor:
+    """Loads the executor at `module:name`: a class, an instance or a factory.
+
+    The module is a file, relative to `base`, or an importable name, as in `[tools] modules`. If
+    `modules` contain the file of that name, the module is not loaded twice.
+
+    Raises `ConfigError` if there is no executor at the path.
+    """
+    module_name, colon, name = path.rpartition(":")
+    if not (module_name and colon and name.isidentifier()):
+        raise ConfigError(f"{EXECUTOR_FORM}, not {path!r}")
+    file = f"{module_name.replace('.', '/')}.py"
+    module = load_module(file if file in modules else module_name, base)
+    if not hasattr(module, name):
+        hint = nearest(name, vars(module))
+        raise ConfigError(f"{module_name!r} has no {name!r}{hint}")
+    return made_executor(getattr(module, name), path)
+
+
+def made_executor(value: Any, path: str = "executor") -> ToolExecutor:
+    """The executor of an instance, a class or a factory. Raises `ConfigError` for other values."""
+    if isinstance(value, ToolExecutor):
+        return value
+    if not callable(value):
+        raise ConfigError(f"{path!r} must be a ToolExecutor, its class or a factory, not {value!r}")
+    if isinstance(value, type) and not issubclass(value, ToolExecutor):
+        raise ConfigError(f"the class {path!r} must be a subclass of windlass.ToolExecutor")
+    make = cast("Callable[[], object]", value)
+    try:
+        made = make()
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise ConfigError(f"{path!r} cannot be called without arguments: {reason}") from error
+    if inspect.iscoroutine(made):
+        made.close()
+        raise ConfigError(f"{path!r} is async; a factory must return the executor directly")
+    if not isinstance(made, ToolExecutor):
+        raise ConfigError(f"{path!r} must return a windlass.ToolExecutor, not {made!r}")
+    return made
