@@ -2,13 +2,20 @@
 
 Labels contain only names of configured models and tools; every other name becomes `other`. So the
 number of series is limited, and labels never contain text of clients or models.
+
+The instruments of `prometheus_client` take a lock for every update, and a request makes a dozen
+updates. The instruments here are for one event loop and have no lock; `prometheus_client` only
+renders them.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, get_args
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar, get_args
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from windlass.content import Usage
 from windlass.events import (
@@ -25,26 +32,138 @@ from windlass.events import (
     ToolRunEnded,
     TurnEnded,
 )
-from windlass.gateway.observe.instruments import Count, Gauge, Instruments, Times
 
 OTHER = "other"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-
 MODEL_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
 SECONDS = (0.001, 0.005, 0.02, *MODEL_SECONDS)
 """Tools and requests can be much faster than a model."""
-
 MAX_TOOLS = 1000
 """MCP servers can add tools without limit; later ones are counted as `other`."""
-
 OPENMETRICS = "application/openmetrics-text"
-
 TOKENS: dict[str, Callable[[Usage], int]] = {
     "input": lambda usage: usage.input_tokens,
     "output": lambda usage: usage.output_tokens,
     "cached": lambda usage: usage.cached_tokens,
     "thought": lambda usage: usage.thought_tokens,
 }
+
+
+class Count:
+    """One series of a counter or gauge."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def inc(self, amount: float = 1) -> None:
+        self.value += amount
+
+    def dec(self) -> None:
+        self.value -= 1
+
+
+class Times:
+    """One series of a histogram: the number of values up to each bound, and their sum."""
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def show(self, family: HistogramMetricFamily, labels: tuple[str, ...]) -> None:
+        names = [*map(str, self._bounds), "+Inf"]
+        below, buckets = 0, list[tuple[str, float]]()
+        for name, count in zip(names, self._counts, strict=True):
+            below += count
+            buckets.append((name, below))
+        family.add_metric(labels, buckets, self._sum)
+
+
+C = TypeVar("C", Count, Times)
+
+
+class _Family(Generic[C]):
+    """The series of one metric by the values of its labels."""
+
+    def __init__(self, name: str, help: str, labels: tuple[str, ...]) -> None:
+        self.name, self.help, self.label_names = name, help, labels
+        self.children: dict[tuple[str, ...], C] = {}
+
+    def _child(self, values: Iterable[object], new: C) -> C:
+        return self.children.setdefault(tuple(map(str, values)), new)
+
+
+class Counter(_Family[Count]):
+    def labels(self, *values: object) -> Count:
+        return self._child(values, Count())
+
+    def metric(self) -> Metric:
+        family = CounterMetricFamily(self.name, self.help, labels=self.label_names)
+        for values, count in self.children.items():
+            family.add_metric(values, count.value)
+        return family
+
+
+class Histogram(_Family[Times]):
+    def __init__(
+        self, name: str, help: str, labels: tuple[str, ...], bounds: tuple[float, ...]
+    ) -> None:
+        super().__init__(name, help, labels)
+        self._bounds = bounds
+
+    def labels(self, *values: object) -> Times:
+        return self._child(values, Times(self._bounds))
+
+    def metric(self) -> Metric:
+        family = HistogramMetricFamily(self.name, self.help, labels=self.label_names)
+        for values, times in self.children.items():
+            times.show(family, values)
+        return family
+
+
+class Gauge(Count):
+    __slots__ = ("_help", "_name")
+
+    def __init__(self, name: str, help: str) -> None:
+        super().__init__()
+        self._name, self._help = name, help
+
+    def metric(self) -> Metric:
+        return GaugeMetricFamily(self._name, self._help, value=self.value)
+
+
+class Instruments(Collector):
+    """Creates instruments and collects them for a registry of `prometheus_client`."""
+
+    def __init__(self) -> None:
+        self._all: list[Counter | Histogram | Gauge] = []
+
+    def counter(self, name: str, help: str, *labels: str) -> Counter:
+        counter = Counter(name, help, labels)
+        self._all.append(counter)
+        return counter
+
+    def histogram(self, name: str, help: str, bounds: tuple[float, ...], *labels: str) -> Histogram:
+        histogram = Histogram(name, help, labels, bounds)
+        self._all.append(histogram)
+        return histogram
+
+    def gauge(self, name: str, help: str) -> Gauge:
+        gauge = Gauge(name, help)
+        self._all.append(gauge)
+        return gauge
+
+    def collect(self) -> Iterator[Metric]:
+        for instrument in self._all:
+            yield instrument.metric()
 
 
 class Metrics:

@@ -8,17 +8,29 @@ This module needs the packages of `windlass[otel]`. It spells out attribute name
 OpenTelemetry marks its constants for them as unstable.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, assert_never
 
 from msgspec import Struct
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from windlass.content import Usage
+from windlass.content import (
+    AnyPart,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    InlineData,
+    Message,
+    Opaque,
+    Text,
+    Thought,
+    Usage,
+)
 from windlass.errors import StreamCut
 from windlass.events import (
+    FinishReason,
     ModelEvent,
     Outcome,
     PartReceived,
@@ -35,7 +47,7 @@ from windlass.events import (
     ToolRunStarted,
     TurnEnded,
 )
-from windlass.gateway.observe.span_content import input_messages, output_messages
+from windlass.jsontext import compact_json
 from windlass.loop.turn import TurnBuilder
 
 PROVIDERS = {"gemini": "gcp.gemini", "aistudio": "gcp.gemini", "vertex": "gcp.vertex_ai"}
@@ -220,3 +232,39 @@ _CONTENT_HANDLERS: _Handlers = {
     ToolCallStarted: RunSpans.turn_delta,
     ToolCallEnded: RunSpans.turn_delta,
 }
+
+
+def input_messages(messages: Iterable[Message]) -> str:
+    """The value of `gen_ai.input.messages`."""
+    return compact_json([_message(message) for message in messages])
+
+
+def output_messages(message: Message, finish: FinishReason) -> str:
+    """The value of `gen_ai.output.messages`: always one message."""
+    return compact_json([{**_message(message), "finish_reason": finish}])
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {"role": message.role, "parts": [_part(part) for part in message.parts]}
+
+
+def _part(part: AnyPart) -> dict[str, Any]:
+    match part:
+        case Text():
+            return {"type": "text", "content": part.text}
+        case Thought():
+            return {"type": "reasoning", "content": part.text}
+        case FunctionCall():
+            arguments = part.arguments
+            return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": arguments}
+        case FunctionResponse():
+            return {"type": "tool_call_response", "id": part.id, "response": part.response}
+        case FileData():
+            return {"type": "uri", "mime_type": part.mime_type, "uri": part.uri}
+        case InlineData():
+            # Only the size: images and audio would make traces too large.
+            return {"type": "blob", "mime_type": part.mime_type, "size": len(part.data)}
+        case Opaque():
+            return {"type": "other", "provider": part.provider}
+        case _:
+            assert_never(part)

@@ -2,8 +2,7 @@
 
 import functools
 
-from windlass.gateway.openapi.operations import MODE_SCHEMA, Operation, json_answer
-from windlass.gateway.openapi.paths import PATHS
+from windlass.gateway.openapi.paths import MODE_SCHEMA, PATHS, Operation, json_answer
 from windlass.gateway.openapi.schemas import ERROR, schemas
 from windlass.wires.fields import JsonObject
 

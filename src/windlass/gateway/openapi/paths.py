@@ -2,26 +2,63 @@
 
 from typing import get_args
 
+from msgspec import Struct
+
 from windlass.events import StopReason
-from windlass.gateway.openapi.operations import (
-    ALWAYS,
-    EVENT_STREAM,
-    GUARDED,
-    JSON,
-    MODE_SCHEMA,
-    STARTING,
-    WAITING,
-    WITH_BODY,
-    Operation,
-    json_answer,
-    parameter,
+from windlass.gateway.openapi.schemas import (
+    ERROR,
+    FLAG,
+    NON_EMPTY_TEXT,
+    RUN_EVENT,
+    TEXT,
+    event_stream,
+    one_of,
+    ref,
 )
-from windlass.gateway.openapi.schemas import ERROR, RUN_EVENT, event_stream
-from windlass.gateway.openapi.words import FLAG, TEXT, one_of, ref
 from windlass.gateway.runs.lookup import RunStatus
+from windlass.settings import Mode
 from windlass.wires.fields import JsonObject
 
-_TEXT: JsonObject = {"type": "string", "minLength": 1}
+ALWAYS = (405, 431, 500)
+GUARDED = (401, 403, *ALWAYS)
+WITH_BODY = (400, 408, 413, 415)
+STARTING = (404, 429, 503, *WITH_BODY, *GUARDED)
+WAITING = (409, 422, 502, 504)
+"""The statuses of a run that fails while its client waits for it."""
+
+MODE_SCHEMA: JsonObject = {"type": "string", "enum": list(get_args(Mode))}
+EVENT_STREAM = "text/event-stream"
+JSON = "application/json"
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """One method of one path."""
+
+    id: str
+    summary: str
+    answer: JsonObject
+    """The schemas of the response by content type."""
+    status: int = 200
+    headers: tuple[str, ...] = ()
+    body: str | None = None
+    """The name of the request body's schema."""
+    parameters: tuple[JsonObject, ...] = ()
+    problems: tuple[int, ...] = GUARDED
+    more: JsonObject = {}
+    """Further responses that are no errors, by status."""
+    guarded: bool = True
+    """Whether the operation needs a key."""
+
+
+def json_answer(name: str) -> JsonObject:
+    return {JSON: {"schema": ref(name)}}
+
+
+def parameter(name: str, place: str, description: str, schema: JsonObject) -> JsonObject:
+    required = {"name": name, "in": place, "required": place == "path"}
+    return {**required, "description": description, "schema": schema}
+
+
 _NUMBER: JsonObject = {"type": "integer", "minimum": 0, "maximum": 10**15 - 1}
 _MODE = parameter(
     "X-Function-Calling-Mode", "header", "The function calling mode of this request.", MODE_SCHEMA
@@ -32,9 +69,9 @@ _SESSION = parameter(
     "A worker session; its tools are available to the run.",
     {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
 )
-_RUN_ID = parameter("run_id", "path", "The run's id.", _TEXT)
-_CHAT_ID = parameter("chat_id", "path", "The chat's id.", _TEXT)
-_TOOL_NAME = parameter("name", "path", "The tool's name.", _TEXT)
+_RUN_ID = parameter("run_id", "path", "The run's id.", NON_EMPTY_TEXT)
+_CHAT_ID = parameter("chat_id", "path", "The chat's id.", NON_EMPTY_TEXT)
+_TOOL_NAME = parameter("name", "path", "The tool's name.", NON_EMPTY_TEXT)
 _LAST_READ = "The number of the last event that the client has; the later ones are sent."
 _CHAT_QUERY = (
     parameter("limit", "query", "The maximum number of entries, at most 1,000.", _NUMBER),
@@ -100,7 +137,9 @@ PATHS: dict[str, dict[str, Operation]] = {
             id="getModel",
             summary="Returns one model.",
             parameters=(
-                parameter("name", "path", "The model's name; it may contain slashes.", _TEXT),
+                parameter(
+                    "name", "path", "The model's name; it may contain slashes.", NON_EMPTY_TEXT
+                ),
             ),
             answer=json_answer("Model"),
             problems=(404, *GUARDED),

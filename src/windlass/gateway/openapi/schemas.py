@@ -1,4 +1,4 @@
-"""The schemas of the OpenAPI document. Pure.
+"""The JSON Schemas of the OpenAPI document. Pure.
 
 The schemas of events, decisions, manual calls and exports are derived from their types.
 """
@@ -9,21 +9,6 @@ from typing import Any, get_args
 import msgspec
 
 from windlass.events import Event, Outcome, Phase, RunEvent, StopReason
-from windlass.gateway.openapi.request import REQUEST_SCHEMAS
-from windlass.gateway.openapi.words import (
-    COUNT,
-    FLAG,
-    NUMBER,
-    OBJECT,
-    SCHEMAS_PATH,
-    TEXT,
-    an_object,
-    any_of,
-    list_of,
-    one_of,
-    or_null,
-    ref,
-)
 from windlass.gateway.runs.lookup import Decision, RunStatus
 from windlass.gateway.tools.calls import HandCall
 from windlass.runs.export import Export
@@ -31,8 +16,195 @@ from windlass.settings import Mode
 from windlass.wires.chat.write_events import FINISH_REASONS
 from windlass.wires.fields import JsonObject
 
+SCHEMAS_PATH = "#/components/schemas/"
 ERROR = "Error"
 RUN_EVENT = "RunEvent"
+
+TEXT: JsonObject = {"type": "string"}
+NON_EMPTY_TEXT: JsonObject = {**TEXT, "minLength": 1}
+INTEGER: JsonObject = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
+COUNT: JsonObject = {"type": "integer", "minimum": 0}
+NUMBER: JsonObject = {"type": "number"}
+FLAG: JsonObject = {"type": "boolean"}
+OBJECT: JsonObject = {"type": "object"}
+
+
+def ref(name: str) -> JsonObject:
+    return {"$ref": f"{SCHEMAS_PATH}{name}"}
+
+
+def list_of(item: JsonObject, **more: Any) -> JsonObject:
+    return {"type": "array", "items": item, **more}
+
+
+def one_of(*values: Any) -> JsonObject:
+    return {"enum": list(values)}
+
+
+def any_of(*schemas: JsonObject) -> JsonObject:
+    return {"anyOf": list(schemas)}
+
+
+def or_null(schema: JsonObject, description: str = "") -> JsonObject:
+    return {**_described(description), **any_of(schema, {"type": "null"})}
+
+
+def an_object(required: JsonObject, description: str = "", /, **optional: JsonObject) -> JsonObject:
+    """An object, which may have further fields: later versions can add some."""
+    return {
+        **_described(description),
+        "type": "object",
+        "properties": {**required, **optional},
+        **({"required": list(required)} if required else {}),
+    }
+
+
+def _described(description: str) -> JsonObject:
+    return {"description": description} if description else {}
+
+
+_NAME: JsonObject = {**TEXT, "pattern": "^[A-Za-z_][A-Za-z0-9_-]*$", "maxLength": 64}
+_LIMIT: JsonObject = {**INTEGER, "minimum": 1}
+_BASE64: JsonObject = {**TEXT, "contentEncoding": "base64"}
+_CONTENT = any_of(TEXT, list_of(ref("ContentPart")))
+_NAMED_FUNCTION = an_object({"function": an_object({"name": TEXT})}, type=one_of("function"))
+
+_TOOL_EVENTS: JsonObject = {
+    **FLAG,
+    "description": "Adds events of the gateway's tools to chunks, in the field `windlass`."
+    " The header `Accept: text/event-stream; events=windlass` has the same effect.",
+}
+
+_REQUEST = an_object(
+    {
+        "model": {
+            **NON_EMPTY_TEXT,
+            "description": "The name of a model; `GET /v1/models` lists them.",
+        },
+        "messages": list_of(ref("ChatMessage"), minItems=1),
+    },
+    "An OpenAI request. Other fields are passed to models that accept them.",
+    tools=or_null(
+        list_of(ref("ChatTool")), "Client tools. Their calls are returned as `tool_calls`."
+    ),
+    tool_choice=or_null(
+        ref("ToolChoice"),
+        "A forced choice applies until the call is made. It means a client tool if it allows one,"
+        " else a server tool.",
+    ),
+    functions=or_null(list_of(ref("ChatFunction")), "The older form of `tools`."),
+    function_call=or_null(
+        any_of(one_of("auto", "none"), an_object({"name": TEXT})),
+        "The older form of `tool_choice`.",
+    ),
+    parallel_tool_calls=or_null(FLAG),
+    stream=or_null(FLAG),
+    stream_options=or_null(an_object({}, include_usage=FLAG, include_tool_events=_TOOL_EVENTS)),
+    background=or_null(FLAG, "Whether the run continues after its client disconnects."),
+    chat_id=or_null(
+        {**TEXT, "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+        "Continues a stored chat, or starts it. The gateway needs a log of runs (`[runs]`).",
+    ),
+    replaces=or_null(
+        TEXT,
+        "The id of a run of the chat. The new run replaces it and all later runs of the chat."
+        " Only with `chat_id`.",
+    ),
+    n=or_null(one_of(1)),
+    temperature=or_null(NUMBER),
+    top_p=or_null(NUMBER),
+    top_k=or_null(INTEGER),
+    max_tokens=or_null(_LIMIT),
+    max_completion_tokens=or_null(_LIMIT),
+    stop=or_null(any_of(TEXT, list_of(TEXT))),
+    seed=or_null(INTEGER),
+    logprobs=or_null(FLAG),
+    top_logprobs=or_null({**INTEGER, "minimum": 0}),
+    service_tier=or_null(TEXT),
+    response_format=or_null(ref("ResponseFormat")),
+)
+
+_MESSAGE = any_of(
+    an_object({"role": one_of("system", "developer", "user"), "content": _CONTENT}),
+    an_object(
+        {"role": one_of("assistant")},
+        content=or_null(_CONTENT),
+        tool_calls=or_null(list_of(ref("ChatToolCall"))),
+        function_call=or_null(
+            an_object({"name": NON_EMPTY_TEXT}, "The older form of a call.", arguments=TEXT)
+        ),
+        reasoning_content=or_null(TEXT),
+    ),
+    an_object(
+        {"role": one_of("tool"), "tool_call_id": NON_EMPTY_TEXT, "content": or_null(_CONTENT)},
+        "The result of a call in an earlier message.",
+    ),
+    an_object(
+        {"role": one_of("function"), "name": NON_EMPTY_TEXT, "content": or_null(_CONTENT)},
+        "The older form of a result.",
+    ),
+)
+
+_KINDS = ("text", "image_url", "input_audio", "file")
+_CONTENT_PART = any_of(
+    an_object({"type": one_of("text"), "text": TEXT}),
+    an_object({"type": one_of("image_url"), "image_url": an_object({"url": TEXT})}),
+    an_object(
+        {
+            "type": one_of("input_audio"),
+            "input_audio": an_object({"data": _BASE64, "format": TEXT}),
+        }
+    ),
+    an_object({"type": one_of("file"), "file": OBJECT}),
+    an_object(
+        {"type": {**NON_EMPTY_TEXT, "not": one_of(*_KINDS)}},
+        "A type of part that is specific to the model's provider.",
+    ),
+)
+
+_REQUEST_SCHEMAS: JsonObject = {
+    "ChatCompletionRequest": _REQUEST,
+    "ChatMessage": _MESSAGE,
+    "ContentPart": _CONTENT_PART,
+    "ChatToolCall": an_object(
+        {
+            "id": NON_EMPTY_TEXT,
+            "type": one_of("function"),
+            "function": an_object({"name": NON_EMPTY_TEXT, "arguments": TEXT}),
+        }
+    ),
+    "ChatTool": an_object({"type": one_of("function"), "function": ref("ChatFunction")}),
+    "ChatFunction": an_object(
+        {"name": _NAME},
+        description=or_null(TEXT),
+        parameters=or_null(OBJECT, "A JSON Schema of type `object`."),
+        strict=or_null(FLAG),
+    ),
+    "ToolChoice": any_of(
+        one_of("auto", "none", "required"),
+        _NAMED_FUNCTION,
+        an_object(
+            {
+                "type": one_of("allowed_tools"),
+                "allowed_tools": an_object(
+                    {
+                        "mode": one_of("auto", "required"),
+                        "tools": list_of(_NAMED_FUNCTION, minItems=1),
+                    }
+                ),
+            }
+        ),
+    ),
+    "ResponseFormat": any_of(
+        an_object({"type": one_of("text", "json_object")}),
+        an_object(
+            {
+                "type": one_of("json_schema"),
+                "json_schema": an_object({"schema": OBJECT}, name=TEXT, strict=or_null(FLAG)),
+            }
+        ),
+    ),
+}
 
 
 def event_stream(*kinds: JsonObject, last: str | None = None) -> JsonObject:
@@ -44,12 +216,12 @@ def event_stream(*kinds: JsonObject, last: str | None = None) -> JsonObject:
 
 
 def schemas() -> JsonObject:
-    return {**REQUEST_SCHEMAS, **_ANSWER, **_RUNS, **_value_schemas()}
+    return {**_REQUEST_SCHEMAS, **_RESPONSE_SCHEMAS, **_RUN_SCHEMAS, **_value_schemas()}
 
 
 _LEGACY = "Replaces `tool_calls` if the request has `functions`."
 
-_ANSWER: JsonObject = {
+_RESPONSE_SCHEMAS: JsonObject = {
     ERROR: an_object(
         {
             "error": an_object(
@@ -158,7 +330,7 @@ _ANSWER: JsonObject = {
     ),
 }
 
-_RUNS: JsonObject = {
+_RUN_SCHEMAS: JsonObject = {
     "Run": an_object(
         {
             "id": TEXT,
