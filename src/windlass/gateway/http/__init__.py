@@ -1,1 +1,1 @@
-"""One HTTP exchange: its context, body, keys and errors, and the limits of a connection."""
+"""The HTTP layer: context, body, keys and errors of a request, and limits of connections."""

@@ -3,10 +3,8 @@
 import hmac
 from collections.abc import Mapping, Sequence
 
-from windlass.gateway.config.key_hashes import is_key_hash, key_hash, new_key
+from windlass.gateway.config.key_hashes import key_hash
 from windlass.gateway.config.values import KeyConfig
-
-__all__ = ["KeyRing", "is_key_hash", "key_hash", "new_key", "presented_key"]
 
 
 class KeyRing:

@@ -20,6 +20,8 @@ from msgspec import Struct
 from windlass.errors import ConfigError
 from windlass.gateway.observe.privacy import STANDARD_FIELDS, redact
 
+__all__ = ["AccessLog", "AccessRecord", "JsonFormatter", "TextFormatter", "configure_logging"]
+
 ACCESS = "windlass.gateway.access"
 IN_ACCESS_MESSAGE = frozenset({"method", "path", "status"})
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
 
+__all__ = ["Tracing", "tracing_from"]
+
 EXPORTERS = ("otlp", "console", "none")
 PROTOCOL = "http/protobuf"
 

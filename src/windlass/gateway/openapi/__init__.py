@@ -67,7 +67,7 @@ def openapi_document() -> JsonObject:
         "openapi": "3.1.0",
         "info": INFO,
         "paths": {
-            path: {method: _operation(each) for method, each in methods.items()}
+            path: {method: _operation(operation) for method, operation in methods.items()}
             for path, methods in PATHS.items()
         },
         "components": {
@@ -87,7 +87,7 @@ def _operation(operation: Operation) -> JsonObject:
     }
     responses = {
         str(operation.status): answer,
-        **{str(each): _reference("responses", str(each)) for each in operation.problems},
+        **{str(code): _reference("responses", str(code)) for code in operation.problems},
         **operation.more,
     }
     return {

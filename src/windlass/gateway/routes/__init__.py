@@ -1,1 +1,1 @@
-"""The endpoints, one module for each family."""
+"""The gateway's endpoints, one module for each group of paths."""

@@ -98,13 +98,13 @@ def _answer(asset: Asset, request: Request) -> Response:
 
 def accepts_gzip(header: str) -> bool:
     """Whether an `Accept-Encoding` header allows gzip, by name or by `*`, with a weight above 0."""
-    offers = (each.replace(" ", "").partition(";") for each in header.lower().split(","))
-    weights = {coding: weight for coding, _, weight in offers}
+    entries = (entry.replace(" ", "").partition(";") for entry in header.lower().split(","))
+    weights = {coding: weight for coding, _, weight in entries}
     weight = weights.get("gzip", weights.get("*"))
     return weight is not None and _ZERO_WEIGHT.fullmatch(weight) is None
 
 
 def matches_tag(tag: str, header: str) -> bool:
     """Whether an `If-None-Match` header names this entity tag."""
-    tags = [each.strip().removeprefix("W/") for each in header.split(",")]
+    tags = [entry.strip().removeprefix("W/") for entry in header.split(",")]
     return tag in tags or tags == ["*"]
