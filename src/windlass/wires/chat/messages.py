@@ -1,6 +1,6 @@
-"""Messages, parts and calls on the chat-completions wire, both ways, without loss. Pure.
+"""Encodes and decodes messages, parts and calls of chat completions, without loss. Pure.
 
-What our values have no field for is kept in `extra["openai"]`, in its shape on the wire, and is
+Fields without a counterpart are kept in `extra["openai"]`, in their shape on the wire, and are
 merged into the encoded message again.
 """
 
@@ -41,7 +41,7 @@ _AUDIO_FORMATS = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"
 
 
 def encode_media(part: InlineData | FileData) -> JsonObject:
-    """Raises `ConfigError` for what this wire has no place for."""
+    """Raises `ConfigError` for media that this wire does not support."""
     extra: JsonObject = part.extra.get(PROVIDER, {})
     kind = next((kind for kind in ("image_url", "input_audio", "file") if kind in extra), None)
     mime = part.mime_type or "image/*"
@@ -54,7 +54,7 @@ def encode_media(part: InlineData | FileData) -> JsonObject:
 def _encoded(part: InlineData | FileData, kind: str, mime: str) -> JsonObject:
     if isinstance(part, FileData):
         if kind != "image_url":
-            raise ConfigError(f"the OpenAI wire takes {mime} as bytes, not by address: {part.uri}")
+            raise ConfigError(f"the OpenAI wire needs {mime} as bytes, not as a URL: {part.uri}")
         return {"url": part.uri}
     data = to_base64(part.data)
     if kind == "input_audio":
@@ -63,7 +63,7 @@ def _encoded(part: InlineData | FileData, kind: str, mime: str) -> JsonObject:
 
 
 def decode_media(part: JsonObject, place: str) -> AnyPart:
-    """The part of a content list; a kind that is not known here is kept whole.
+    """The part of a content list; a part of an unknown kind is kept unchanged.
 
     Raises `ConfigError`, which names the field, for data that cannot be read.
     """
@@ -79,12 +79,12 @@ def decode_media(part: JsonObject, place: str) -> AnyPart:
             audio = _bytes(data, f"{place}.input_audio.data")
             return InlineData(audio, f"audio/{form}", extra=extra)
         case {"type": "file", "file": {"file_data": str(url), **inner}} if url.startswith("data:"):
-            # The kind goes along: a PDF and an image may both be a `file`.
+            # Keep the kind: a PDF and an image may both be a `file`.
             extra = merged({PROVIDER: {"file": {}}}, _extra(part, "file", inner))
             return _from_url(url, extra, f"{place}.file.file_data")
         case {"type": "image_url"} | {"type": "input_audio"}:
             kind = part["type"]
-            raise ConfigError(f"{place}.{kind}: not what {kind} looks like")
+            raise ConfigError(f"{place}.{kind}: not a valid {kind}")
         case _:
             return Opaque(PROVIDER, part)
 
@@ -101,7 +101,7 @@ def _from_url(url: str, extra: JsonObject, place: str) -> InlineData | FileData:
         return FileData(url, extra=extra)
     comma = url.find(",")
     if comma < 0:
-        raise ConfigError(f"{place}: a data URL without its comma")
+        raise ConfigError(f"{place}: the data URL has no comma")
     mime, *flags = url[5:comma].split(";")
     is_base64 = "base64" in flags
     content = _bytes(url, place, comma + 1) if is_base64 else unquote_to_bytes(url[comma + 1 :])
@@ -131,7 +131,7 @@ _ROLES: dict[str, Role] = {
 
 
 def decode_message(fields: JsonObject) -> Message:
-    """One message. A tool's answer must carry its `name`; `decode_messages` finds it by the call.
+    """One message. A tool result must have a `name`; `decode_messages` finds it from the call.
 
     Raises `ConfigError`, which names the field.
     """
@@ -139,16 +139,16 @@ def decode_message(fields: JsonObject) -> Message:
 
 
 def decode_messages(messages: Iterable[JsonObject], *, whole: bool = True) -> tuple[Message, ...]:
-    """A conversation. Neighbouring tool messages become one; the calls tell the tools' names.
+    """A conversation. Adjacent tool messages become one; tool names come from the calls.
 
-    One that is not `whole` may answer calls that stand elsewhere: the name is then empty. Raises
-    `ConfigError`, which names the field.
+    If it is not `whole`, a result may answer a call that is missing here; its name is then empty.
+    Raises `ConfigError`, which names the field.
     """
     decoded: list[Message] = []
     responses: list[FunctionResponse] = []
     names: dict[str, str] = {}
     latest: dict[str, str] = {}
-    """The last call of each tool."""
+    """The id of the last call of each tool."""
     for index, value in enumerate(messages):
         place = f"messages[{index}]"
         fields = _object(value, place)
@@ -171,7 +171,7 @@ def decode_messages(messages: Iterable[JsonObject], *, whole: bool = True) -> tu
 
 
 def decode_call(fields: JsonObject, place: str = "tool_calls[0]") -> FunctionCall | Opaque:
-    """A whole call. One of another type than function is kept whole."""
+    """A complete call. A call of another type than function is kept unchanged."""
     function = as_object(fields.get("function"))
     if function is None and fields.get("type", "function") != "function":
         return Opaque(PROVIDER, fields)
@@ -187,7 +187,7 @@ def decode_call(fields: JsonObject, place: str = "tool_calls[0]") -> FunctionCal
 
 
 def call_extra(fields: JsonObject) -> JsonObject:
-    """The call's fields beside those of FunctionCall, shaped as on the wire."""
+    """The call's fields that FunctionCall does not have, in their shape on the wire."""
     extra = rest(fields, "id", "type", "function", "index")
     if inner := rest(as_object(fields.get("function")) or {}, "name", "arguments"):
         extra["function"] = inner
@@ -226,7 +226,7 @@ def _decode_spoken(fields: JsonObject, role: Role, place: str) -> Message:
         parts.append(decode_call(_object(call, where), where))
     if (legacy := as_object(fields.get("function_call"))) is not None:
         name = _text(legacy.get("name"), f"{place}.function_call.name")
-        # An older form of one call; the mark brings it back in that form.
+        # The older form of a call; with this mark it is encoded in that form again.
         mark: JsonObject = {PROVIDER: {"function_call": {}}}
         text = arguments_text(legacy.get("arguments"))
         parts.append(FunctionCall(name, text, new_call_id(), extra=mark))
@@ -234,7 +234,7 @@ def _decode_spoken(fields: JsonObject, role: Role, place: str) -> Message:
 
 
 def _decode_content(content: Any, place: str, joined: bool) -> list[AnyPart]:
-    """`joined`: whether several texts would come back as one string."""
+    """`joined`: whether several texts are encoded as one string."""
     match content:
         case None:
             return []
@@ -257,8 +257,8 @@ def _decode_part(value: Any, place: str, mark: bool) -> AnyPart:
         return decode_media(part, place)
     text = as_text(part.get("text"))
     if text is None:
-        raise ConfigError(f"{place}.text: must be a text")
-    # With the mark, a text that stood in a list goes back into a list.
+        raise ConfigError(f"{place}.text: must be a string")
+    # With the mark, a text from a list is encoded in a list again.
     extra = rest(part, "text") if mark else rest(part, "type", "text")
     return Text(text, extra={PROVIDER: extra} if extra else {})
 
@@ -301,7 +301,7 @@ def _object(value: object, place: str) -> JsonObject:
 def _text(value: object, place: str) -> str:
     if isinstance(value, str) and value:
         return value
-    raise ConfigError(f"{place}: must be a text")
+    raise ConfigError(f"{place}: must be a non-empty string")
 
 
 _WIRE_ROLES: dict[type, tuple[Role, ...]] = {
@@ -309,17 +309,17 @@ _WIRE_ROLES: dict[type, tuple[Role, ...]] = {
     FunctionResponse: ("tool", "user"),
     Thought: ("assistant",),
 }
-"""Where a part of this type has a place; one that is not named here has a place everywhere."""
+"""The roles that may contain a part of this type; other types are allowed in all roles."""
 
 
 def encode_message(message: Message) -> list[JsonObject]:
-    """The wire's messages: one, or for responses one for each.
+    """One message on the wire, or one for each response.
 
-    No part is lost. The assistant's thoughts are left out, except in the fields
-    (`reasoning_content`) in which they came, and its parts of another provider become text. Media
-    in a response, and other parts beside responses, follow in a user message.
+    Thoughts of the assistant are omitted, except in the fields (`reasoning_content`) in which they
+    came. Its parts of another provider become text. Media in a response, and other parts beside
+    responses, follow in a user message.
 
-    Raises `ConfigError` for a part that this wire has no place for.
+    Raises `ConfigError` for a part that this wire does not support.
     """
     message = _placed(message)
     if message.role == "tool" or message.responses:
@@ -337,7 +337,7 @@ def encode_message(message: Message) -> list[JsonObject]:
 
 
 def _placed(message: Message) -> Message:
-    """The message with parts that have a place here. Raises `ConfigError` for another."""
+    """The message with only supported parts. Raises `ConfigError` for an unsupported part."""
     foreign = False
     for index, part in enumerate(message.parts):
         allowed = _WIRE_ROLES.get(type(part))
@@ -357,12 +357,12 @@ def _placed(message: Message) -> Message:
 
 
 def encode_message_json(message: Message) -> bytes:
-    """The same as JSON, with commas between the messages."""
+    """Like `encode_message`, but as JSON, with commas between the messages."""
     return b",".join(map(encode_any_json, encode_message(message)))
 
 
 def encode_call(call: FunctionCall) -> JsonObject:
-    """The arguments go as the model wrote them; a signature only in the fields in which it came."""
+    """Encodes arguments as the model wrote them, and a signature only in its original fields."""
     function = {"name": call.name, "arguments": call.json or "{}"}
     fields: JsonObject = {"id": call.id, "type": "function", "function": function}
     return merged(fields, call.extra.get(PROVIDER, {}))
@@ -388,14 +388,14 @@ def _encode_tool(message: Message) -> list[JsonObject]:
 
 
 def _encode_content(message: Message) -> str | list[JsonObject] | None:
-    """A string where a string says it all: many servers read nothing else from an assistant."""
-    said = [part for part in message.parts if _is_said(part)]
-    plain = [part.text for part in said if isinstance(part, Text) and PROVIDER not in part.extra]
-    if len(plain) == len(said) and (message.role == "assistant" or len(said) <= 1):
-        # Null is for a turn that says something else: calls, or fields of the provider's own.
-        silent = not said and (message.calls or message.extra)
-        return None if silent else "".join(plain)
-    return [_encode_part(part) for part in said]
+    """A string if possible: many servers accept nothing else from an assistant."""
+    parts = [part for part in message.parts if _is_content(part)]
+    plain = [part.text for part in parts if isinstance(part, Text) and PROVIDER not in part.extra]
+    if len(plain) == len(parts) and (message.role == "assistant" or len(parts) <= 1):
+        # Null for a turn that has only calls, or fields specific to the provider.
+        no_content = not parts and (message.calls or message.extra)
+        return None if no_content else "".join(plain)
+    return [_encode_part(part) for part in parts]
 
 
 def _encode_part(part: AnyPart) -> JsonObject:
@@ -409,14 +409,14 @@ def _encode_part(part: AnyPart) -> JsonObject:
             return merged({"type": "text", "text": text}, part.extra.get(PROVIDER, {}))
 
 
-def _is_said(part: AnyPart) -> bool:
+def _is_content(part: AnyPart) -> bool:
     if isinstance(part, Opaque):
         return part.provider == PROVIDER and not _is_foreign_call(part)
     return isinstance(part, (Text, InlineData, FileData))
 
 
 def _is_foreign_call(part: AnyPart) -> TypeGuard[Opaque]:
-    """A call of another type than function: it has an id, and stands among the calls."""
+    """Whether this is a call of another type than function, which belongs into `tool_calls`."""
     if not isinstance(part, Opaque) or part.provider != PROVIDER:
         return False
     return "id" in part.data and part.data.get("type") in part.data

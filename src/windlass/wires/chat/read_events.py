@@ -1,4 +1,4 @@
-"""A chat completion as model events: streamed or in one body, by one decoder. Pure."""
+"""Decodes a chat completion, streamed or in one body, into model events. Pure."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -25,12 +25,12 @@ from windlass.wires.chat.messages import PROVIDER, arguments_text, call_extra, g
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text, merged, rest, whole
 from windlass.wires.upstream_errors import problem_in, redacted
 
-_SAID_ONCE = frozenset({"type", "id", "format", "index", "name"})
+_REPEATED = frozenset({"type", "id", "format", "index", "name"})
 """Fields of a streamed item that are repeated, not continued."""
 
 
 class UnknownFields:
-    """Texts go on where they stopped, lists grow, anything else is replaced."""
+    """Collects unknown fields: appends to texts and lists, and replaces other values."""
 
     __slots__ = ("_items", "_texts", "_values")
 
@@ -40,7 +40,7 @@ class UnknownFields:
         self._values: JsonObject = {}
 
     def add(self, fields: JsonObject, *, is_whole: bool) -> None:
-        """`is_whole`: the fields come from a body and not from a delta."""
+        """`is_whole`: the fields come from a complete message, not from a delta."""
         if is_whole:
             self._values |= fields
             return
@@ -74,12 +74,12 @@ def _items_joined(items: list[Any]) -> list[Any]:
 
 
 def _continued(pieces: list[JsonObject]) -> JsonObject:
-    """One object of its pieces, in time linear in their size."""
+    """Joins the pieces of an object, in linear time."""
     texts: dict[str, list[str]] = {}
     joined: JsonObject = {}
     for piece in pieces:
         for key, value in piece.items():
-            if isinstance(value, str) and key not in _SAID_ONCE:
+            if isinstance(value, str) and key not in _REPEATED:
                 texts.setdefault(key, []).append(value)
                 joined.setdefault(key, "")
             elif value is not None or key not in joined:
@@ -88,7 +88,7 @@ def _continued(pieces: list[JsonObject]) -> JsonObject:
 
 
 class _Call:
-    """A call while it comes in."""
+    """A call that is being received."""
 
     __slots__ = ("ended", "extra", "id", "index", "name", "pieces", "wire_id", "wire_index")
 
@@ -107,17 +107,17 @@ class _Call:
         return FunctionCall(self.name, text, self.id, google_signature(self.extra), extra=extra)
 
     def is_complete(self) -> bool:
-        """Whether the arguments are an object already. The last piece tells most of it cheaply."""
+        """Whether the arguments are a complete object. Checks the last character first: cheap."""
         if not self.pieces or not self.pieces[-1].rstrip().endswith("}"):
             return False
         return self.whole().error is None
 
 
 class CallAssembler:
-    """Deltas in, call events out; a call ends when the next one starts or the turn does.
+    """Turns deltas into call events. A call ends when the next one starts or the turn ends.
 
-    By the rules a call has an `index`, and its id and name come once. Servers in use omit the
-    index, give every call the index 0, repeat the id or name in each delta, or send whole calls.
+    A correct server gives each call an `index`, and sends its id and name once. Real servers omit
+    the index, use 0 for every call, repeat the id or name in each delta, or send whole calls.
     """
 
     __slots__ = ("_by_index", "_by_wire_id", "_calls", "_ids", "_open")
@@ -127,11 +127,11 @@ class CallAssembler:
         self._open: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._by_wire_id: dict[str, _Call] = {}
-        """The last call with each index and with each id of the server's."""
+        """The last call with each index, and with each id of the server."""
         self._ids: set[str] = set()
 
     def feed(self, entries: object, *, whole: bool) -> list[ModelEvent]:
-        """The events of one `tool_calls` list. `whole`: each entry is a call of its own."""
+        """The events of one `tool_calls` list. `whole`: each entry is a complete call."""
         events: list[ModelEvent] = []
         touched: set[int] = set()
         for entry in as_list(entries) or [entries]:
@@ -148,13 +148,13 @@ class CallAssembler:
         return events
 
     def end(self) -> list[ModelEvent]:
-        """The ends of all calls that are still open."""
+        """The end events of all calls that have not ended."""
         open_calls, self._open = self._open, []
         return [self._ended(call) for call in open_calls if not call.ended]
 
     def _continued(self, fields: JsonObject, touched: set[int]) -> _Call | None:
-        """The call that this delta goes on with; None if it starts one."""
-        wire_index, wire_id, name = _head(fields)
+        """The call that this delta continues; None if it starts a new one."""
+        wire_index, wire_id, name = _identity(fields)
         candidates: Iterable[_Call] = reversed(self._calls)
         if wire_index is not None:
             candidates = filter(None, (self._by_index.get(wire_index),))
@@ -162,17 +162,17 @@ class CallAssembler:
             candidates = filter(None, (self._by_wire_id.get(wire_id),))
         for call in candidates:
             if wire_id is not None:
-                # A new id at an old index is a new call; so is one that brings its own name.
+                # A new id at a known index is a new call; so is one with its own name.
                 if call.wire_id == wire_id or (call.wire_id is None and not name):
                     return call
                 if wire_index is not None:
                     return None
                 continue
-            return None if name and self._begins_anew(call, name, touched) else call
+            return None if name and self._starts_new_call(call, name, touched) else call
         return None
 
-    def _begins_anew(self, call: _Call, name: str, touched: set[int]) -> bool:
-        """Whether a name without an id starts another call rather than repeats the same one's."""
+    def _starts_new_call(self, call: _Call, name: str, touched: set[int]) -> bool:
+        """Whether a name without an id starts a new call, rather than repeats the current name."""
         if call.ended or call.index in touched or call.is_complete():
             return True
         return bool(call.pieces) and name != call.name
@@ -182,9 +182,9 @@ class CallAssembler:
             if not open_call.ended and open_call.is_complete():
                 events.append(self._ended(open_call))
         self._open = [each for each in self._open if not each.ended]
-        call = _Call(len(self._calls), *_head(fields))
+        call = _Call(len(self._calls), *_identity(fields))
         if call.id in self._ids:
-            # Answers are matched by id: two calls of one turn must not share it.
+            # Results are matched by id: two calls of one turn must not share one.
             call.id = new_call_id()
         self._ids.add(call.id)
         self._calls.append(call)
@@ -202,7 +202,7 @@ class CallAssembler:
         function = as_object(fields.get("function")) or {}
         name = as_text(function.get("name")) or ""
         if name != call.name and not call.pieces:
-            # The name in pieces, or late.
+            # The name came in pieces, or late.
             call.name = name if name.startswith(call.name) else call.name + name
         if extra := call_extra(fields):
             call.extra = merged(call.extra, extra)
@@ -215,8 +215,8 @@ class CallAssembler:
         return ToolCallEnded(call.index, call.whole())
 
 
-def _head(fields: JsonObject) -> tuple[int | None, str | None, str]:
-    """What names the call in a delta: index, id and function's name, each if it is there."""
+def _identity(fields: JsonObject) -> tuple[int | None, str | None, str]:
+    """The index, id and function name in a delta, as far as present."""
     index, function = fields.get("index"), as_object(fields.get("function")) or {}
     return (
         index if isinstance(index, int) else None,
@@ -231,7 +231,7 @@ FINISH: dict[str, FinishReason] = {
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
     "content_filter": "content_filter",
-    # What some compatible servers say instead.
+    # Values of some compatible servers.
     "eos": "stop",
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -258,20 +258,20 @@ class _Chunk(Struct):
     service_tier: Any = None
     error: Any = None
     object: Any = None
-    message: Any = None  # of an error that some servers write without its own object
+    message: Any = None  # some servers send an error without an `error` object
     code: Any = None
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
 MAX_VALUES = 5_000_000
 MAX_DEPTH = 500
-"""Of an answer that is read in steps; the others end where the interpreter's stack does."""
+"""Limits of a large answer, which is read in steps; the interpreter limits the others."""
 _KNOWN = frozenset({"role", "content", "tool_calls", "function_call"})
 _NO_USAGE = Usage()
 
 
 class AnswerDecoder:
-    """Feed it streamed chunks or one body; `finish` says how the turn ended."""
+    """Decodes streamed chunks or one body; `finish` returns the final events."""
 
     __slots__ = (
         "_about",
@@ -279,11 +279,11 @@ class AnswerDecoder:
         "_calls",
         "_fingerprint",
         "_finish",
+        "_has_content",
         "_logprobs",
-        "_said",
         "_secrets",
+        "_sent_about",
         "_tier",
-        "_told",
         "_unknown",
         "_usage",
         "done",
@@ -296,28 +296,28 @@ class AnswerDecoder:
         self._usage: JsonObject | None = None
         self._calls: CallAssembler | None = None
         self._unknown: UnknownFields | None = None
-        self._answered = self._said = False
+        self._answered = self._has_content = False
         self._fingerprint = self._tier = None
-        """Of the chunk before."""
+        """The values of the previous chunk."""
         self._about: JsonObject = {}
-        self._told = self._about
-        """What the events so far have said of the answer."""
+        self._sent_about = self._about
+        """The part of `_about` that events have contained so far."""
         self._logprobs: list[JsonObject] = []
-        """Those that wait for the text that they belong to."""
+        """Log probabilities that wait for their text."""
 
     @property
     def finished(self) -> bool:
         return self._finish is not None
 
     def feed(self, payload: bytes) -> list[ModelEvent]:
-        """The events of one chunk. Raises `ModelError` if it is an error or cannot be read."""
+        """The events of one chunk. Raises `ModelError` for an error or an unreadable chunk."""
         try:
             chunk = _decode(payload) if len(payload) <= LARGE else _decode_large(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             if payload == b"[DONE]" or not payload:
                 self.done = self.done or bool(payload)
                 return []
-            chunk = self._mended(payload)
+            chunk = self._repaired(payload)
         if chunk.usage is not None:
             self._usage = chunk.usage
         if chunk.system_fingerprint != self._fingerprint or chunk.service_tier != self._tier:
@@ -335,56 +335,56 @@ class AnswerDecoder:
             and len(delta) == 1
             and choice.finish_reason is None
             and choice.logprobs is None
-            and self._told is self._about
+            and self._sent_about is self._about
         ):
             text = delta.get("content")
             if type(text) is str and text and not choice.index:
-                self._said = True
+                self._has_content = True
                 return [TextDelta(text)]
         return self._described(
             [event for choice in chunk.choices for event in self._choice(choice)]
         )
 
     def feed_body(self, body: bytes) -> list[ModelEvent]:
-        """The events of a whole body. Raises `ModelError` if it is an error or cannot be read."""
+        """The events of a whole body. Raises `ModelError` for an error or an unreadable body."""
         events = [] if body.lstrip()[:1] == b"<" else self.feed(body)
-        if not self._answered and not self._said:
+        if not self._answered and not self._has_content:
             shown = redacted(body[:200].decode("utf-8", "replace"), self._secrets)
-            said = f"the answer is not a chat completion; check base_url: {shown}"
+            message = f"the answer is not a chat completion; check base_url: {shown}"
             public = "{upstream} did not answer with a chat completion"
-            raise ModelError(PrivateText(said), public=public)
+            raise ModelError(PrivateText(message), public=public)
         self._finish = self._finish or ""
         return events
 
     def finish(self) -> list[ModelEvent]:
-        """The last events. Raises `StreamCut` if the turn never came to its end."""
+        """The last events. Raises `StreamCut` if the stream stopped before the turn ended."""
         if self._finish is None and not self.done:
             raise StreamCut
         usage = _NO_USAGE if self._usage is None else usage_from(self._usage)
         finish, detail = self._ending()
         events: list[ModelEvent] = [] if self._calls is None else self._calls.end()
-        about = None if self._told is self._about else self._about
+        about = None if self._sent_about is self._about else self._about
         rest = joined_logprobs(self._logprobs)
         events.append(TurnEnded(finish, usage, detail, self._message_extra(), about, rest))
         return events
 
     def _describe(self, chunk: _Chunk) -> None:
-        """Notes what the service says of its whole answer; most say it in every chunk."""
+        """Stores the fields about the whole answer; most services repeat them in every chunk."""
         self._fingerprint, self._tier = chunk.system_fingerprint, chunk.service_tier
-        said = {
+        fields = {
             "system_fingerprint": chunk.system_fingerprint,
             "service_tier": chunk.service_tier,
         }
-        about = {**self._about, **{name: value for name, value in said.items() if value}}
+        about = {**self._about, **{name: value for name, value in fields.items() if value}}
         if about != self._about:
             self._about = about
 
     def _described(self, events: list[ModelEvent]) -> list[ModelEvent]:
-        """The events, the first of them with what was not yet said of the answer."""
-        if self._told is not self._about and events:
+        """The events; the first one gets the fields about the answer that are not sent yet."""
+        if self._sent_about is not self._about and events:
             first = events[0]
             if isinstance(first, TextDelta | ThoughtDelta | ToolCallStarted):
-                self._told = self._about
+                self._sent_about = self._about
                 events[0] = msgspec.structs.replace(first, about=self._about)
         return events
 
@@ -392,7 +392,7 @@ class AnswerDecoder:
         reason = self._finish or ""
         finish = FINISH.get(reason, "other" if reason else "stop")
         if finish == "stop" or finish == "tool_calls":
-            if self._calls is None and not self._said and self._unknown is not None:
+            if self._calls is None and not self._has_content and self._unknown is not None:
                 refusal = as_text(self._unknown.fields().get("refusal"))
                 if refusal:
                     return "content_filter", refusal
@@ -404,7 +404,7 @@ class AnswerDecoder:
 
     def _choice(self, choice: _Choice) -> list[ModelEvent]:
         if choice.index:
-            return []  # one of several answers (`n`): only the first is the turn
+            return []  # of several answers (`n`), only the first counts
         self._answered = True
         delta = choice.delta if choice.delta is not None else choice.message
         events: list[ModelEvent] = []
@@ -432,7 +432,7 @@ class AnswerDecoder:
             self._call([{"function": legacy}], events, is_whole)
         if delta.keys() <= _KNOWN:
             return
-        # An empty list (`annotations`) is not worth sending back.
+        # Drop empty values such as `annotations: []`.
         unknown = {k: v for k, v in rest(delta, *_KNOWN).items() if v != [] and v != {}}
         if unknown:
             if self._unknown is None:
@@ -445,8 +445,8 @@ class AnswerDecoder:
         events += self._calls.feed(entries, whole=is_whole)
 
     def _content(self, content: object, events: list[ModelEvent]) -> None:
-        """Text, or a list of parts as some servers send."""
-        self._said = True
+        """Decodes text, or a list of parts, which some servers send."""
+        self._has_content = True
         if isinstance(content, str):
             events.append(TextDelta(content, logprobs=self._logprobs_of_text()))
             return
@@ -468,7 +468,7 @@ class AnswerDecoder:
         self._logprobs = []
         return logprobs
 
-    def _mended(self, payload: bytes) -> _Chunk:
+    def _repaired(self, payload: bytes) -> _Chunk:
         try:
             return msgspec.convert(decode_json(payload), _Chunk)
         except (ValueError, msgspec.ValidationError) as error:
@@ -484,12 +484,12 @@ def _decode_large(payload: bytes) -> _Chunk:
 
 
 def usage_from(fields: JsonObject) -> Usage:
-    """Tokens as the server counted them; a total that it left out is the sum."""
-    taken, given = whole(fields.get("prompt_tokens")), whole(fields.get("completion_tokens"))
+    """The server's token counts; a missing total is computed."""
+    prompt, output = whole(fields.get("prompt_tokens")), whole(fields.get("completion_tokens"))
     cached, thought = fields.get("prompt_cache_hit_tokens"), None
     if details := as_object(fields.get("prompt_tokens_details")):
         cached = details.get("cached_tokens") or cached
     if details := as_object(fields.get("completion_tokens_details")):
         thought = details.get("reasoning_tokens")
-    total = whole(fields.get("total_tokens")) or taken + given
-    return Usage(taken, given, total, whole(cached), whole(thought))
+    total = whole(fields.get("total_tokens")) or prompt + output
+    return Usage(prompt, output, total, whole(cached), whole(thought))

@@ -1,4 +1,4 @@
-"""The body of a chat completion, read into the values that a run takes. Pure."""
+"""Reads and validates the body of a chat completion request. Pure."""
 
 import hashlib
 import re
@@ -22,7 +22,7 @@ from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 
 EarlierText = Literal["include", "omit"]
-"""What an answer does with the text of rounds before the last."""
+"""Whether an answer contains the text of earlier rounds."""
 
 
 class PartPlace(NamedTuple):
@@ -30,13 +30,13 @@ class PartPlace(NamedTuple):
 
     place: str
     kind: str
-    """Its `type`; a file that is named by its id is a `file_id`."""
+    """Its `type`, or `file_id` for a file that is given by its id."""
     in_result: bool = False
-    """Whether it is in a tool's result."""
+    """Whether it is in a tool result."""
 
 
 def part_places(messages: Sequence[Any]) -> tuple[PartPlace, ...]:
-    """All parts that are not text, as the client wrote them."""
+    """All parts that are not text, in the client's messages."""
     found: list[PartPlace] = []
     for index, value in enumerate(messages):
         message = as_object(value) or {}
@@ -52,10 +52,10 @@ def part_places(messages: Sequence[Any]) -> tuple[PartPlace, ...]:
 
 
 def without_legacy_form(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The messages with calls and results in the form of today, which is what models are sent.
+    """The messages with older `function_call`s and their results in the current form.
 
-    A `function_call` has no id. It gets one that is made of its place and its text, so that it is
-    the same in every request.
+    A `function_call` has no id. It gets a hash of its position and text, so that the id is the same
+    in every request.
     """
     if not any(_legacy_marks(part) for message in messages for part in message.parts):
         return messages
@@ -68,7 +68,7 @@ def without_legacy_form(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def _legacy_marks(part: AnyPart) -> set[str]:
-    """The fields that would bring a part back in the older form."""
+    """The fields that mark a part for the older form."""
     fields: JsonObject = part.extra.get(PROVIDER, {})
     if isinstance(part, FunctionCall):
         return fields.keys() & {"function_call"}
@@ -78,7 +78,7 @@ def _legacy_marks(part: AnyPart) -> set[str]:
 
 
 def _modern(part: AnyPart, place: int, ids: dict[str, str]) -> AnyPart:
-    """The part in the form of today; `ids` are those of earlier calls, and grow."""
+    """The part in the current form. Adds the new ids of calls to `ids`."""
     marks = _legacy_marks(part)
     if not marks or not isinstance(part, FunctionCall | FunctionResponse):
         return part
@@ -93,7 +93,7 @@ def _modern(part: AnyPart, place: int, ids: dict[str, str]) -> AnyPart:
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """How much one request may hold."""
+    """Limits on the content of one request."""
 
     max_json_depth: int = 64
     max_messages: int = 10_000
@@ -101,12 +101,12 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class ChatRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a client asks for. `extra` are the fields that we have no word for."""
+    """A chat completion request. `extra` contains the fields that Windlass does not know."""
 
     model: str
     messages: tuple[Message, ...]
     tools: bytes = b""
-    """The client's tools as they came: lists that come again are not read again."""
+    """The client tools as JSON: decoded later, because decoded lists are cached."""
     tool_choice: ToolChoice = AUTO
     parallel_tool_calls: bool | None = None
     settings: Settings = Settings()
@@ -116,21 +116,21 @@ class ChatRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     include_tool_events: bool = False
     background: bool = False
     chat: str = ""
-    """The stored conversation that the messages go on with."""
+    """The id of the stored chat that the messages continue."""
     replaces: str = ""
-    """The run of that conversation whose place this one takes, and that of all after it."""
+    """The run of that chat that this one replaces, with all runs after it."""
     legacy_functions: bool = False
-    """Whether it has `functions` and not `tools`: its calls are answered in the older form."""
+    """Whether it has `functions` instead of `tools`: the answer uses the older form of calls."""
     all_text: bool = True
-    """Whether the answer has the text of all rounds, or of the last one alone."""
+    """Whether the answer has the text of all rounds, or only of the last."""
     parts: tuple[PartPlace, ...] = ()
     """The parts of its messages that are not plain text."""
     size: int = 0
-    """Bytes of the body."""
+    """The size of the body in bytes."""
 
     @property
     def form(self) -> Form:
-        """What its answer looks like."""
+        """The form of its answer."""
         return Form(self.legacy_functions, self.all_text)
 
 
@@ -146,7 +146,7 @@ _SETTINGS = frozenset(
         "response_format",
     }
 )
-_OURS = _SETTINGS | {
+_KNOWN_FIELDS = _SETTINGS | {
     "model",
     "messages",
     "tools",
@@ -166,17 +166,17 @@ _CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def read_request(body: bytes, limits: Limits, earlier_text: EarlierText = "include") -> ChatRequest:
-    """The request. Raises `InvalidRequest`, which names the field, for what cannot be one.
+    """Reads a request. Raises `InvalidRequest`, which names the field.
 
-    `earlier_text` is what the gateway does with the text of rounds before the last. An answer in
-    JSON has none of it: it would not be JSON with a sentence before it.
+    `earlier_text` is the gateway's setting. A JSON answer (`response_format`) never contains text
+    of earlier rounds, since that would make it invalid JSON.
     """
     fields = fields_of(body, limits.max_json_depth)
     model = fields.value("model", str)
     if not model:
-        raise InvalidRequest("model: missing; say which model is asked", "model", "missing_field")
+        raise InvalidRequest("model: missing; name a model", "model", "missing_field")
     if fields.value("n", int) not in (None, 1):
-        raise InvalidRequest("n: one answer a request is served; leave n out", "n")
+        raise InvalidRequest("n: only 1 is supported; omit n", "n")
     options = cast("JsonObject", fields.value("stream_options", dict) or {})
     tools, functions = fields.raw("tools"), fields.raw("functions")
     settings = _settings(fields)
@@ -191,7 +191,7 @@ def read_request(body: bytes, limits: Limits, earlier_text: EarlierText = "inclu
         tool_choice=_tool_choice(fields),
         parallel_tool_calls=fields.value("parallel_tool_calls", bool),
         settings=settings,
-        extra={name: fields.any(name) for name in fields.names - _OURS},
+        extra={name: fields.any(name) for name in fields.names - _KNOWN_FIELDS},
         stream=fields.value("stream", bool) or False,
         include_usage=options.get("include_usage") is True,
         include_tool_events=options.get("include_tool_events") is True,
@@ -212,9 +212,7 @@ def _chat(fields: Fields) -> str:
 def _replaces(fields: Fields) -> str:
     replaces = fields.value("replaces", str) or ""
     if replaces and not _chat(fields):
-        raise InvalidRequest(
-            "replaces: goes with chat_id, and names a run of that chat", "replaces"
-        )
+        raise InvalidRequest("replaces: needs chat_id; it names a run of that chat", "replaces")
     return replaces
 
 
@@ -223,14 +221,17 @@ def _messages(fields: Fields, limits: Limits) -> tuple[tuple[Message, ...], tupl
     if not messages:
         raise InvalidRequest("messages: must be a list with at least one message", "messages")
     if len(messages) > limits.max_messages:
-        raise InvalidRequest(f"messages: more than {limits.max_messages}", "messages")
-    # What a chat goes on with may answer calls that stand in the chat.
+        raise InvalidRequest(
+            f"messages: {len(messages)} messages exceed the limit of {limits.max_messages}",
+            "messages",
+        )
+    # New messages of a chat may contain results for calls of the stored chat.
     decoded = decode_messages(messages, whole=not _chat(fields))
     return _in_call_order(without_legacy_form(decoded)), part_places(messages)
 
 
 def _in_call_order(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """A client may send its results in any order; some services match them by position."""
+    """Sorts results in call order: some services match them by position."""
     ordered = list(messages)
     for place, (turn, results) in enumerate(pairwise(messages), start=1):
         if results.role == "tool" and len(results.parts) > 1:
@@ -296,7 +297,7 @@ def _settings(fields: Fields) -> Settings:
 
 
 def _max_tokens(fields: Fields) -> tuple[int | None, LimitName | None]:
-    """The limit, and what the client calls it: `max_tokens` is the older name."""
+    """The limit, and the field that the client used: `max_tokens` is the older name."""
     names: tuple[LimitName, ...] = ("max_completion_tokens", "max_tokens")
     for name in names:
         limit = fields.value(name, int)
@@ -314,7 +315,7 @@ def _stop(fields: Fields) -> tuple[str, ...] | None:
     listed = as_list(stop)
     texts: list[Any] = [stop] if listed is None else listed
     if not all(isinstance(text, str) for text in texts):
-        raise InvalidRequest("stop: must be a text or a list of texts", "stop")
+        raise InvalidRequest("stop: must be a string or a list of strings", "stop")
     return tuple(texts) or None
 
 
@@ -342,7 +343,7 @@ def _response_format(fields: Fields) -> tuple[JsonObject | None, str | None, boo
 
 
 _MAX_EXPANDED = 20_000
-"""Subschemas that a schema may have once its references are replaced by what they mean."""
+"""The maximum number of subschemas in a schema after its references are expanded."""
 
 
 def read_tools(data: bytes, limits: Limits) -> list[Tool]:
@@ -352,7 +353,7 @@ def read_tools(data: bytes, limits: Limits) -> list[Tool]:
         raise InvalidRequest("tools: must be a list", "tools")
     if len(items) > max_tools:
         raise InvalidRequest(
-            f"tools: {len(items)} are too many; {max_tools} is the most", "tools", "too_many_tools"
+            f"tools: {len(items)} tools exceed the limit of {max_tools}", "tools", "too_many_tools"
         )
     tools: dict[str, Tool] = {}
     for index, item in enumerate(items):
@@ -378,9 +379,7 @@ def _tool(item: Any, place: str) -> Tool:
     try:
         (tool,) = as_tools([fields])
     except (ConfigError, ValueError):
-        raise _invalid(
-            f"{place}.type", f"must be 'function'; there is nothing to do with {kind!r}"
-        ) from None
+        raise _invalid(f"{place}.type", f"must be 'function'; {kind!r} is not supported") from None
     return tool
 
 
@@ -389,9 +388,9 @@ def _function(value: Any, place: str) -> Tool:
     if function is None:
         raise _invalid(place, "must be an object with a name")
     if not isinstance(function.get("name"), str):
-        raise _invalid(f"{place}.name", "must be a text")
+        raise _invalid(f"{place}.name", "must be a string")
     if not isinstance(function.get("description"), str | None):
-        raise _invalid(f"{place}.description", "must be a text")
+        raise _invalid(f"{place}.description", "must be a string")
     try:
         (tool,) = as_tools([_without_nulls(function)])
     except InvalidSchema as error:
@@ -410,7 +409,7 @@ def _without_nulls(fields: JsonObject) -> JsonObject:
 def _check_size(schema: JsonObject, place: str) -> None:
     has_definitions = "$defs" in schema or "definitions" in schema
     if has_definitions and expanded_size(schema, _MAX_EXPANDED) > _MAX_EXPANDED:
-        raise _invalid(place, f"its references stand for more than {_MAX_EXPANDED} schemas")
+        raise _invalid(place, f"its references expand to more than {_MAX_EXPANDED} schemas")
 
 
 def _invalid(place: str, message: str) -> Exception:

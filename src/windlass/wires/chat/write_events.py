@@ -1,4 +1,4 @@
-"""A run as a chat completion: its end as one body, its events as chunks. Pure."""
+"""Encodes a run as a chat completion: as one body, or as chunks. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypeAlias
@@ -45,17 +45,17 @@ FINISH_REASONS: dict[StopReason, str] = {
     "content_filter": "content_filter",
     "stopped": "stop",
 }
-"""What has no word here is an error."""
+"""Other stop reasons are errors."""
 
 ROUND_GAP = "\n\n"
-_ALREADY_SAID = frozenset({"reasoning_content", "reasoning", "role", "content", "tool_calls"})
+_STANDARD_FIELDS = frozenset({"reasoning_content", "reasoning", "role", "content", "tool_calls"})
 
 
-_OF_THE_SERVICE = ("service_tier", "system_fingerprint")
+_SERVICE_FIELDS = ("service_tier", "system_fingerprint")
 
 
 class Head(Struct, frozen=True):
-    """What every part of one answer begins with."""
+    """The common fields of all chunks of an answer."""
 
     id: str
     created: int
@@ -63,24 +63,24 @@ class Head(Struct, frozen=True):
 
 
 class Form(Struct, frozen=True):
-    """What an answer looks like, by what its request and its gateway say."""
+    """The form of an answer, which depends on its request and the gateway's settings."""
 
     legacy_functions: bool = False
-    """Whether a call comes back as `function_call`."""
+    """Whether a call is encoded as `function_call`."""
     all_text: bool = True
-    """Whether it has the text of all rounds, or of the last one alone."""
+    """Whether it has the text of all rounds, or only of the last."""
 
 
-USUAL_FORM = Form()
+DEFAULT_FORM = Form()
 
 
-def completion(head: Head, reply: Reply, ids: CallIds, form: Form = USUAL_FORM) -> bytes:
+def completion(head: Head, reply: Reply, ids: CallIds, form: Form = DEFAULT_FORM) -> bytes:
     """The whole answer as one JSON body."""
     return encode_any_json(completion_fields(head, reply, ids, form))
 
 
 def completion_fields(
-    head: Head, reply: Reply, ids: CallIds, form: Form = USUAL_FORM
+    head: Head, reply: Reply, ids: CallIds, form: Form = DEFAULT_FORM
 ) -> JsonObject:
     shown = shown_rounds(reply, form)
     fields: JsonObject = {
@@ -113,12 +113,12 @@ def finish_reason(reply: Reply, form: Form) -> str:
 
 
 def service_fields(about: JsonObject) -> JsonObject:
-    """What the upstream says of its answer, as far as clients know it."""
-    return {name: about[name] for name in _OF_THE_SERVICE if name in about}
+    """The upstream's fields about its answer that clients know."""
+    return {name: about[name] for name in _SERVICE_FIELDS if name in about}
 
 
 def shown_rounds(reply: Reply, form: Form) -> tuple[RoundRecord, ...]:
-    """The rounds whose text is in the answer: the last one, and those before it that have any."""
+    """The rounds whose text is in the answer: the last, and earlier ones that have text."""
     *earlier, last = reply.rounds or (None,)
     if last is None:
         return ()
@@ -126,12 +126,12 @@ def shown_rounds(reply: Reply, form: Form) -> tuple[RoundRecord, ...]:
 
 
 def gap_between(before: str, after: str) -> str:
-    """What stands between the texts of two rounds: a paragraph ends, unless there is a gap."""
+    """The separator between the texts of two rounds: a paragraph break, unless there is a space."""
     return "" if not before or before[-1].isspace() or after[:1].isspace() else ROUND_GAP
 
 
 def joined_texts(texts: Iterable[str]) -> str:
-    """The texts of several rounds as one, with gaps between them."""
+    """Joins the texts of several rounds with separators."""
     joined = ""
     for text in texts:
         joined += (gap_between(joined, text) if text else "") + text
@@ -139,8 +139,8 @@ def joined_texts(texts: Iterable[str]) -> str:
 
 
 def _message(reply: Reply, ids: CallIds, form: Form, shown: tuple[RoundRecord, ...]) -> JsonObject:
-    said = reply.rounds[-1].message if reply.rounds else Message("assistant", ())
-    # The last text is the reply's own: the run itself may have put it in place of an empty one.
+    last = reply.rounds[-1].message if reply.rounds else Message("assistant", ())
+    # The last text comes from the reply: the run may have replaced an empty one.
     text = joined_texts([*(each.message.text for each in shown[:-1]), reply.text])
     content = text or ("" if not reply.pending else None)
     message: JsonObject = {"role": "assistant", "content": content, "refusal": None}
@@ -153,13 +153,13 @@ def _message(reply: Reply, ids: CallIds, form: Form, shown: tuple[RoundRecord, .
     rounds = reply.rounds if form.all_text else reply.rounds[-1:]
     if images := image_fields(part for each in rounds for part in each.message.parts):
         message["images"] = images
-    return message | message_extra(said.extra)
+    return message | message_extra(last.extra)
 
 
 def message_extra(extra: JsonObject) -> JsonObject:
-    """What the provider said of its message that has no place elsewhere: a refusal, citations."""
+    """Other fields of the provider's message, such as a refusal or citations."""
     fields: JsonObject = extra.get("openai", {})
-    return {name: fields[name] for name in fields if name not in _ALREADY_SAID}
+    return {name: fields[name] for name in fields if name not in _STANDARD_FIELDS}
 
 
 def call_fields(call: FunctionCall, ids: CallIds) -> JsonObject:
@@ -167,14 +167,14 @@ def call_fields(call: FunctionCall, ids: CallIds) -> JsonObject:
 
 
 def signature_fields(call: FunctionCall) -> JsonObject:
-    """Gemini's thought signature in the place that Google's own compatible server gives it."""
+    """Gemini's thought signature, in the field that Google's own compatible server uses."""
     if call.signature is None:
         return {}
     return {"extra_content": {"google": {"thought_signature": call.signature}}}
 
 
 def image_fields(parts: Iterable[AnyPart]) -> list[Any]:
-    """Pictures that the model made; this wire has no field of its own for them."""
+    """Images that the model made, for `images`: this wire has no standard field for them."""
     images: list[Any] = []
     for part in parts:
         match part:
@@ -197,7 +197,7 @@ def usage_fields(usage: Usage) -> JsonObject:
     }
 
 
-HEARTBEAT = b": the run goes on\n\n"
+HEARTBEAT = b": the run is active\n\n"
 DONE = b"data: [DONE]\n\n"
 
 _Table: TypeAlias = dict[type[Event], Callable[..., bytes]]
@@ -228,7 +228,7 @@ _ERROR_TYPES = {
 
 
 def error_fields(problem: Problem) -> JsonObject:
-    """An error as OpenAI's clients read it."""
+    """An error in the form that OpenAI's clients read."""
     other = "invalid_request_error" if 400 <= problem.status < 500 else "server_error"
     return {
         "message": problem.message,
@@ -239,12 +239,12 @@ def error_fields(problem: Problem) -> JsonObject:
 
 
 def error_body(problem: Problem) -> bytes:
-    """The body of an answer that is an error."""
+    """The body of an error response."""
     return encode_json({"error": error_fields(problem)})
 
 
 def error_chunk(problem: Problem) -> bytes:
-    """An error in the middle of a stream, as clients raise it."""
+    """An error within a stream, in the form that clients raise."""
     return b"data: " + error_body(problem) + b"\n\n"
 
 
@@ -258,10 +258,10 @@ def _json_text(text: str) -> bytes:
 class ChunkEncoder:
     """Encodes one run for one client.
 
-    The client sees thoughts of every round, text of every round or of the last one (`form`), and
-    the calls of its own tools, numbered through. All of it together is what the same run would be
-    as one body. What the gateway's tools do is shown only to a client that asks (`tool_events`),
-    beside an empty delta, in the field `windlass`.
+    The client sees the thoughts of every round, the text of every round or of the last (`form`),
+    and the calls of client tools, with consecutive indexes. All chunks together equal the body of
+    the same run. With `tool_events`, chunks with an empty delta show the events of server tools in
+    the field `windlass`.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class ChunkEncoder:
         *,
         include_usage: bool = False,
         tool_events: bool = False,
-        form: Form = USUAL_FORM,
+        form: Form = DEFAULT_FORM,
     ) -> None:
         self._tools, self._ids, self._include_usage, self._form = tools, ids, include_usage, form
         self._encoders = self._WITH_TOOL_EVENTS if tool_events else self._ENCODERS
@@ -284,23 +284,23 @@ class ChunkEncoder:
         self._about: JsonObject = {}
         self._set_head()
         self._waits = not form.all_text and any(tool.runnable for tool in tools.values())
-        """Whether a round's text waits until the round is known to be the last."""
+        """Whether the text of a round waits until the round is known to be the last."""
         self._held: list[TextDelta | PartReceived | TurnEnded] = []
-        """What waits: blank text for more, or all text of a round that may not be the last."""
+        """Delayed events: blank text, or all text of a round that may not be the last."""
         self._open = False
-        """Whether text of this round is sent as it comes."""
+        """Whether text of this round is sent at once."""
         self._calling = False
-        """Whether this turn has calls, whoever's they are."""
+        """Whether this turn has any calls."""
         self._text_end = self._thought_end = ""
-        """How the text so far ends, and the thoughts."""
+        """The last character of the text so far, and of the thoughts."""
         self._new_text = self._new_thought = False
         """Whether the next piece is the first of its round."""
         self._shown: dict[int, int] = {}
-        """The client's number of each call of this turn that it is shown."""
+        """Maps the index of each shown call of this turn to its index for the client."""
         self._calls = 0
 
     def begin(self) -> bytes:
-        """The first chunk: who speaks."""
+        """The first chunk, with the role."""
         return self._delta({"role": "assistant", "content": "", "refusal": None})
 
     def encode(self, events: Iterable[RunEvent]) -> bytes:
@@ -311,7 +311,7 @@ class ChunkEncoder:
         )
 
     def end(self, reply: Reply) -> bytes:
-        """The last chunks: why it ended, what it cost if that was asked, and that it is over."""
+        """The last chunks: the finish reason, the usage if requested, and `[DONE]`."""
         pieces = [self._release()]
         extra = message_extra(reply.rounds[-1].message.extra) if reply.rounds else {}
         if extra:
@@ -333,7 +333,7 @@ class ChunkEncoder:
         self._text_after = b"}" + self._after
 
     def _describe(self, about: JsonObject) -> None:
-        """Every chunk from here on says what the service says of its answer."""
+        """Adds the service's fields about its answer to all later chunks."""
         if about != self._about:
             self._about = {**self._about, **about}
             self._set_head()
@@ -356,7 +356,7 @@ class ChunkEncoder:
             self._describe(event.about)
         if event.logprobs is not None:
             self._held.append(event)
-        # A turn without calls is the last: the answer.
+        # A turn without calls is the last one.
         return self._release() if self._open or (self._waits and not self._calling) else b""
 
     def _text(self, event: TextDelta) -> bytes:
@@ -367,7 +367,7 @@ class ChunkEncoder:
             and not self._new_text
             and event.logprobs is None
             and event.about is None
-        ):  # nearly all of them
+        ):  # the fast path, for nearly all events
             self._text_end = text[-1]
             return self._text_before + _json_text(text) + self._text_after
         if event.about is not None:
@@ -378,7 +378,7 @@ class ChunkEncoder:
         return b"" if self._waits or not text.strip() else self._release()
 
     def _release(self) -> bytes:
-        """The chunks of what was held back, all of it in order."""
+        """The chunks of the delayed events, in order."""
         held, self._held, self._open = self._held, [], True
         return b"".join([self._released(event) for event in held])
 
@@ -453,7 +453,7 @@ class ChunkEncoder:
         if event.index not in self._shown:
             return b""
         fields = signature_fields(event.call)
-        if not event.call.json:  # a call without arguments still has some on this wire
+        if not event.call.json:  # this wire requires arguments
             fields["function"] = {"arguments": "{}"}
         return self._call(event.index, fields) if fields else b""
 
@@ -468,7 +468,7 @@ class ChunkEncoder:
         choice = b'"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":null}]'
         return self._head + choice + b',"windlass":' + shown + self._tail
 
-    # Of the class: a table of an encoder's own methods would be a reference cycle.
+    # On the class: a table of bound methods would be a reference cycle.
     _ENCODERS: ClassVar[_Table] = {
         RoundStarted: _round_started,
         TextDelta: _text,

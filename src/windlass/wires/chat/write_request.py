@@ -1,4 +1,4 @@
-"""A model request as the body of a chat completion. Pure."""
+"""Encodes a model request as the body of a chat completion request. Pure."""
 
 import logging
 import re
@@ -37,11 +37,11 @@ OTHER_LIMIT: dict[LimitName, LimitName] = {
 
 
 class RequestEncoder:
-    """Encodes requests to one model. Messages and tools that come again are not encoded again.
+    """Encodes requests to one model. Caches the encoded messages and tools.
 
-    `official` hosts (OpenAI's own) know no `top_k`; other servers may. A limit of tokens has the
-    name that the request gives it, or else `max_completion_tokens` for official hosts and
-    `max_tokens` for others; a name that the server refuses is replaced by the other.
+    `official` hosts (OpenAI's own) do not support `top_k`; other servers may. The token limit has
+    the name that the request uses, or else `max_completion_tokens` for official hosts and
+    `max_tokens` for others. If the server refuses a name, the other one is used.
     """
 
     def __init__(self, model: str, *, official: bool) -> None:
@@ -50,18 +50,18 @@ class RequestEncoder:
             encode_tools
         )
         self.stream_options = True
-        """Whether the server takes them; a model learns of one that does not."""
+        """Whether the server supports them. The model sets this after a refusal."""
         self.refused_limit: LimitName | None = None
-        """The name of a limit that the server does not take; a model learns of it, too."""
+        """The limit name that the server does not support. The model sets this after a refusal."""
 
     def limit_name(self, settings: Settings) -> LimitName:
-        """What the request's `max_tokens` is called on the wire."""
+        """The name of the token limit on the wire."""
         usual: LimitName = "max_completion_tokens" if self._official else "max_tokens"
         name = settings.max_tokens_name or usual
         return OTHER_LIMIT[name] if name == self.refused_limit else name
 
     def body(self, request: ModelRequest) -> bytes:
-        """Raises `ConfigError` for a part that this wire has no place for."""
+        """Raises `ConfigError` for a part that this wire does not support."""
         messages = encode_conversation(request.messages)
         fields: JsonObject = {"model": self._model}
         if request.tools and (tools := self._tools.get(request.tools)) is not None:
@@ -82,7 +82,7 @@ class RequestEncoder:
             return msgspec.json.encode(fields, enc_hook=str)
         pieces = [piece for message in messages if message for piece in (b",", message)]
         before = msgspec.json.encode(fields, enc_hook=str)[:-1] + b',"messages":['
-        return b"".join((before, *pieces[1:], b"]}"))  # lets other threads run where it is long
+        return b"".join((before, *pieces[1:], b"]}"))  # releases the GIL for a long body
 
     def _settings(self, settings: Settings) -> JsonObject:
         fields: JsonObject = {
@@ -94,7 +94,7 @@ class RequestEncoder:
             "response_format": _response_format(settings),
         }
         if settings.top_k is not None and self._official:
-            log.debug("OpenAI knows no top_k; it is left out")
+            log.debug("OpenAI does not support top_k; omitting it")
         elif settings.top_k is not None:
             fields["top_k"] = settings.top_k
         return {key: value for key, value in fields.items() if value is not None}
@@ -118,7 +118,7 @@ def _check_ids(message: Message) -> None:
     for index, part in enumerate(message.parts):
         if not isinstance(part, FunctionResponse) or part.id:
             continue
-        if part.extra.get(WIRE, {}).get("role") != "function":  # the older form goes by the name
+        if part.extra.get(WIRE, {}).get("role") != "function":  # the older form uses the name
             raise ConfigError(
                 f"parts[{index}]: the response of {part.name!r} answers no earlier call; on the"
                 " OpenAI wire a response needs the id of its call"
@@ -129,11 +129,11 @@ _NO_SETTINGS = Settings()
 
 
 def encode_tools(tools: tuple[Declaration, ...]) -> Raw | None:
-    """The declarations as JSON; None if there is none that this wire knows."""
+    """The declarations as JSON; None if this wire supports none of them."""
     functions: list[JsonObject] = []
     for tool in tools:
         if not isinstance(tool, FunctionDeclaration):
-            log.warning("The OpenAI wire has no %s; it is left out", type(tool).__name__)
+            log.warning("The OpenAI wire does not support %s; omitting it", type(tool).__name__)
             continue
         function: JsonObject = {"name": tool.name, "parameters": tool.parameters}
         if tool.description:
@@ -151,7 +151,7 @@ def _tool_choice(choice: ToolChoice, tools: tuple[Declaration, ...]) -> str | Js
     if choice.mode == "required" and len(named) == 1:
         return named[0]
     functions = {tool.name for tool in tools if isinstance(tool, FunctionDeclaration)}
-    # Few servers besides OpenAI's know allowed_tools: it is sent only where it says something.
+    # Few servers besides OpenAI's support allowed_tools: send it only if it restricts the choice.
     if choice.mode == "none" or not named or functions <= set(choice.names):
         return None if choice.mode == "auto" else choice.mode
     return {"type": "allowed_tools", "allowed_tools": {"mode": choice.mode, "tools": named}}
