@@ -212,7 +212,7 @@ def test_images_join_the_last_message_of_a_conversation(cat: Path) -> None:
         (["absent.png"], "cannot read absent.png"),
         ("cat.png", "images must be a list"),
         (b"\x89PNG", "images must be a list"),
-        (["data:image/png"], "images.image_url.url: a data URL without its comma"),
+        (["data:image/png"], "images.image_url.url: the data URL has no comma"),
     ],
 )
 def test_a_value_that_is_not_an_image_is_refused(images: Any, said: str) -> None:

@@ -450,16 +450,16 @@ async def test_a_gateway_that_serves_takes_up_what_was_left_open(places: Places)
     run_id = await before.start()
     await before.crash()
     after = places.open([TEXT])
-    tending = asyncio.create_task(after.gateway.tend())
+    maintaining = asyncio.create_task(after.gateway.maintain_log())
     async with asyncio.timeout(SECONDS):
         assert content(await after.ended(run_id)) == TEXT
-    tending.cancel()
+    maintaining.cancel()
 
 
 async def test_a_run_is_taken_up_while_old_ones_are_being_deleted(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.gateway.gateway.TEND_SECONDS", 0.01)
+    monkeypatch.setattr("windlass.gateway.gateway.RESUME_SECONDS", 0.01)
     before, after = places.open([slow(TEXT, Gate())]), places.open([TEXT])
     deleting, asked = asyncio.Event(), asyncio.Event()
 
@@ -470,10 +470,10 @@ async def test_a_run_is_taken_up_while_old_ones_are_being_deleted(
 
     assert after.gateway.durable is not None
     monkeypatch.setattr(after.gateway.durable.log, "expire", expire)
-    tending = asyncio.create_task(after.gateway.tend())
+    maintaining = asyncio.create_task(after.gateway.maintain_log())
     async with asyncio.timeout(SECONDS):
         await asked.wait()
         run_id = await before.start()
         await before.crash()
         assert content(await after.ended(run_id)) == TEXT
-    tending.cancel()
+    maintaining.cancel()

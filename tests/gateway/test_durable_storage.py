@@ -34,7 +34,7 @@ async def places(file: Path) -> AsyncIterator[Places]:
         yield places
 
 
-async def test_what_keeps_runs_from_being_tended_is_said_once_while_it_lasts(
+async def test_a_lasting_error_of_resuming_runs_is_logged_once(
     places: Places, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     gateway = places.open().gateway
@@ -51,11 +51,15 @@ async def test_what_keeps_runs_from_being_tended_is_said_once_while_it_lasts(
         return []
 
     monkeypatch.setattr(gateway._resumer, "resume_interrupted", resume_interrupted)
-    monkeypatch.setattr("windlass.gateway.gateway.TEND_SECONDS", 0.0)
-    tending = asyncio.create_task(gateway.tend())
+    monkeypatch.setattr("windlass.gateway.gateway.RESUME_SECONDS", 0.0)
+    maintaining = asyncio.create_task(gateway.maintain_log())
     await over.wait()
-    tending.cancel()
-    said = [bool(each.exc_info) for each in caplog.records if "tended" in each.message]
+    maintaining.cancel()
+    said = [
+        bool(each.exc_info)
+        for each in caplog.records
+        if "Cannot resume interrupted" in each.message
+    ]
     assert said == [False, True, False]
 
 

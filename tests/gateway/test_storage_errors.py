@@ -80,13 +80,13 @@ async def places(file: Path) -> AsyncIterator[Places]:
 
 @pytest.fixture(autouse=True)
 def tend_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.gateway.gateway.TEND_SECONDS", 0.01)
+    monkeypatch.setattr("windlass.gateway.gateway.RESUME_SECONDS", 0.01)
 
 
 @asynccontextmanager
 async def tended(*places: Place) -> AsyncIterator[None]:
     """The gateways look after their logs, as those that serve do."""
-    tasks = [asyncio.create_task(place.gateway.tend()) for place in places]
+    tasks = [asyncio.create_task(place.gateway.maintain_log()) for place in places]
     try:
         yield
     finally:

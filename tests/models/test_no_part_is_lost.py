@@ -163,7 +163,7 @@ async def test_a_part_is_in_the_request_or_refused(
         ("user", "thought", "a part of type Thought in a message of the role 'user'"),
         ("user", "Gemini's own", "a part of gemini (executableCode.code) in a message"),
         ("tool", "response of nobody", "the response of 'g' answers no earlier call"),
-        ("user", "address of a film", "takes video/mp4 as bytes"),
+        ("user", "address of a film", "needs video/mp4 as bytes"),
     ],
 )
 def test_an_error_names_the_message_and_the_part(role: Role, kind: str, said: str) -> None:

@@ -255,8 +255,8 @@ async def test_a_look_for_runs_that_fails_is_not_the_last(
         raise RuntimeError("nobody has thought of this")
 
     monkeypatch.setattr(gateway._resumer, "resume_interrupted", resume_interrupted)
-    monkeypatch.setattr("windlass.gateway.gateway.TEND_SECONDS", 0.0)
-    tending = asyncio.create_task(gateway.tend())
+    monkeypatch.setattr("windlass.gateway.gateway.RESUME_SECONDS", 0.0)
+    maintaining = asyncio.create_task(gateway.maintain_log())
     for _ in range(3):
         await looks.acquire()
-    tending.cancel()
+    maintaining.cancel()

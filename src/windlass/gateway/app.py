@@ -226,7 +226,10 @@ def _lifespan(gateway: Gateway) -> Any:
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncGenerator[None, None]:
         await gateway.open()
-        tasks = [asyncio.create_task(gateway.registry.warm()), asyncio.create_task(gateway.tend())]
+        tasks = [
+            asyncio.create_task(gateway.registry.warm()),
+            asyncio.create_task(gateway.maintain_log()),
+        ]
         yield
         for task in tasks:
             task.cancel()

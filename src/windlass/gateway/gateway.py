@@ -41,7 +41,7 @@ from windlass.wires.chat.read_request import ChatRequest, Limits
 log = logging.getLogger("windlass.gateway")
 
 TRACE_HEADERS = ("traceparent", "tracestate")
-TEND_SECONDS = 1.0
+RESUME_SECONDS = 1.0
 """How often the gateway looks for interrupted runs of exited processes."""
 EXPIRE_SECONDS = 60.0
 """The pause between two deletions of old runs."""
@@ -184,7 +184,7 @@ class Gateway:
         runs = await asyncio.gather(*await self._resumer.resume_interrupted())
         return [run for run in runs if run is not None]
 
-    async def tend(self) -> None:
+    async def maintain_log(self) -> None:
         """Resumes interrupted runs and deletes old ones, until the gateway shuts down."""
         if self.durable is None:
             return
@@ -216,7 +216,7 @@ class Gateway:
                     trouble = repr(error)
                     unexpected = None if isinstance(error, WindlassError) else error
                     log.error("Cannot resume interrupted runs: %s", error, exc_info=unexpected)
-            await asyncio.sleep(TEND_SECONDS)
+            await asyncio.sleep(RESUME_SECONDS)
 
     async def _resume_once(self, durable: RunPersistence) -> None:
         await durable.recover()

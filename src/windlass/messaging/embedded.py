@@ -17,6 +17,8 @@ from types import TracebackType
 
 from windlass.errors import ConfigError
 
+__all__ = ["MAX_PAYLOAD", "NatsServer"]
+
 log = logging.getLogger("windlass.messaging")
 
 MAX_PAYLOAD = 32 * 2**20
