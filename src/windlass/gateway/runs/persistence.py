@@ -39,7 +39,7 @@ from windlass.runs.records import DAMAGED, Order, Retention, RunRecord, title_of
 from windlass.settings import Mode
 from windlass.wires.call_ids import CallIds, run_of
 from windlass.wires.chat.read_request import ChatRequest
-from windlass.wires.chat.write_events import Form, Head, completion_fields, error_fields
+from windlass.wires.chat.write_events import CompletionHead, Form, completion_fields, error_fields
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
 
@@ -60,7 +60,9 @@ NOT_WRITTEN = "cannot write run log: {cause}"
 UNREACHABLE = "NATS cannot be reached"
 
 
-class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag=KIND):
+class GatewayOrigin(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag=KIND
+):
     """What a gateway stores of a run so that it can resume it."""
 
     request: ChatRequest
@@ -121,7 +123,7 @@ class RunPersistence:
             max_bytes=config.max_bytes,
         )
 
-    def begin(self, plan: RunPlan, owner: str, origin: Origin) -> MemoryLog:
+    def begin(self, plan: RunPlan, owner: str, origin: GatewayOrigin) -> MemoryLog:
         """Starts the log of a new run."""
         request = origin.request
         stored = replace(origin, request=replace(request, messages=()))
@@ -177,7 +179,7 @@ class RunPersistence:
             lambda record: record.origin.get("kind") in (KIND, DAMAGED["kind"]) and wanted(record)
         )
 
-    async def reopen(self, record: RunRecord) -> tuple[MemoryLog, History, Origin]:
+    async def reopen(self, record: RunRecord) -> tuple[MemoryLog, History, GatewayOrigin]:
         """The log, the history and the origin of an interrupted run.
 
         Sets `history.refusal` if the run cannot be resumed.
@@ -186,13 +188,13 @@ class RunPersistence:
         lost = self._lost.pop(record.id, None)
         history = History(events.recorded())
         try:
-            origin = msgspec.convert(record.origin, Origin)
+            origin = msgspec.convert(record.origin, GatewayOrigin)
             if lost is not None and (isinstance(lost, NotWritable) or not origin.background):
                 history.refusal = RunInterrupted(f"the run log could not be written: {lost}")
             elif not origin.background:
                 history.refusal = RunInterrupted(CLIENT_LOST)
         except (msgspec.ValidationError, ConfigError) as error:
-            origin = Origin(request=ChatRequest(model=record.model, messages=()))
+            origin = GatewayOrigin(request=ChatRequest(model=record.model, messages=()))
             history.refusal = RunInterrupted(f"the run's record cannot be read: {error}")
         return events, history, origin
 
@@ -353,8 +355,10 @@ def plan_to_end(record: RunRecord, history: History) -> RunPlan:
     )
 
 
-def head_of(record: RunRecord) -> Head:
-    return Head(f"chatcmpl-{record.id.removeprefix('run_')}", int(record.created), record.model)
+def head_of(record: RunRecord) -> CompletionHead:
+    return CompletionHead(
+        f"chatcmpl-{record.id.removeprefix('run_')}", int(record.created), record.model
+    )
 
 
 def stored_run_fields(record: RunRecord, history: History | None = None) -> JsonObject:

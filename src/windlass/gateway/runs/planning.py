@@ -10,7 +10,7 @@ from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.runs.chats import NO_CHAT, ChatSoFar
 from windlass.gateway.runs.hidden_turns import HiddenTurns, continued
-from windlass.gateway.runs.persistence import Origin, RunPersistence
+from windlass.gateway.runs.persistence import GatewayOrigin, RunPersistence
 from windlass.gateway.tools.sessions import Sessions
 from windlass.loop.loop import RunPlan
 from windlass.runs.event_log import MemoryLog
@@ -25,7 +25,7 @@ class Prepared(NamedTuple):
     """A run that is ready to start."""
 
     plan: RunPlan
-    origin: Origin
+    origin: GatewayOrigin
     chat: ChatSoFar
 
 
@@ -61,7 +61,7 @@ class Preparation:
             remote=remote,
             offer=await served.offer(request, remote),
         )
-        origin = Origin(
+        origin = GatewayOrigin(
             request=request,
             tools=tuple(plan.tools),
             session=session,

@@ -10,7 +10,7 @@ from windlass.errors import RunInterrupted, StorageError
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.registry import ModelRegistry
 from windlass.gateway.runs.hidden_turns import HiddenTurns
-from windlass.gateway.runs.persistence import Origin, RunPersistence, plan_to_end
+from windlass.gateway.runs.persistence import GatewayOrigin, RunPersistence, plan_to_end
 from windlass.gateway.runs.run import GatewayRun
 from windlass.gateway.tools.sessions import Sessions
 from windlass.loop.history import History
@@ -104,7 +104,7 @@ class RunResumer:
                 log.error("Cannot end run: %s", failure, extra={"run_id": record.id})
 
     async def _restarted(
-        self, record: RunRecord, events: MemoryLog, history: History, origin: Origin
+        self, record: RunRecord, events: MemoryLog, history: History, origin: GatewayOrigin
     ) -> GatewayRun:
         if history.started is None:
             raise RunInterrupted("the run's log has no start event")

@@ -21,7 +21,7 @@ from windlass.runs.records import Order, title_of
 from windlass.settings import Mode
 from windlass.wires.call_ids import CallIds
 from windlass.wires.chat.read_request import ChatRequest
-from windlass.wires.chat.write_events import Head, completion_fields, error_fields
+from windlass.wires.chat.write_events import CompletionHead, completion_fields, error_fields
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
 
@@ -55,7 +55,9 @@ class GatewayRun:
         self.background = background
         """Whether the run continues without its client."""
         self.kept = log is not None
-        self.head = Head(f"chatcmpl-{plan.run_id[4:]}", int(created or time.time()), request.model)
+        self.head = CompletionHead(
+            f"chatcmpl-{plan.run_id[4:]}", int(created or time.time()), request.model
+        )
         self.call_ids = CallIds(plan.run_id if self.kept else "")
         self.cancelled: Problem | None = None
         """Why the gateway cancelled the run, if it did."""

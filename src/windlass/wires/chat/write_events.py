@@ -54,7 +54,7 @@ _STANDARD_FIELDS = frozenset({"reasoning_content", "reasoning", "role", "content
 _SERVICE_FIELDS = ("service_tier", "system_fingerprint")
 
 
-class Head(Struct, frozen=True):
+class CompletionHead(Struct, frozen=True):
     """The common fields of all chunks of an answer."""
 
     id: str
@@ -74,13 +74,15 @@ class Form(Struct, frozen=True):
 DEFAULT_FORM = Form()
 
 
-def completion(head: Head, reply: Reply, ids: CallIds, form: Form = DEFAULT_FORM) -> bytes:
+def completion(
+    head: CompletionHead, reply: Reply, ids: CallIds, form: Form = DEFAULT_FORM
+) -> bytes:
     """The whole answer as one JSON body."""
     return encode_any_json(completion_fields(head, reply, ids, form))
 
 
 def completion_fields(
-    head: Head, reply: Reply, ids: CallIds, form: Form = DEFAULT_FORM
+    head: CompletionHead, reply: Reply, ids: CallIds, form: Form = DEFAULT_FORM
 ) -> JsonObject:
     shown = shown_rounds(reply, form)
     fields: JsonObject = {
@@ -266,7 +268,7 @@ class ChunkEncoder:
 
     def __init__(
         self,
-        head: Head,
+        head: CompletionHead,
         tools: Mapping[str, Tool],
         ids: CallIds,
         *,
