@@ -1,4 +1,4 @@
-"""Chats whose earlier words are put differently: a run takes the place of another."""
+"""Chats with edited messages: a run replaces an earlier run."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ async def chat(place: Place) -> Body:
     return (await place.get("/v1/chats/c")).json
 
 
-async def test_a_conversation_goes_on_from_before_the_run_that_is_replaced(places: Places) -> None:
+async def test_a_conversation_continues_before_the_replaced_run(places: Places) -> None:
     place = places.open(["1", "2", "3", "2b", "3b"])
     first, second, third = [await say(place, prompt) for prompt in ("one", "two", "three")]
     edited = await say(place, "TWO", replaces=second)
@@ -58,7 +58,7 @@ async def test_a_conversation_goes_on_from_before_the_run_that_is_replaced(place
     assert {first, second, third, edited} < {run["id"] for run in listed}
 
 
-async def test_the_first_words_of_a_chat_can_be_put_differently(places: Places) -> None:
+async def test_the_first_message_of_a_chat_can_be_replaced(places: Places) -> None:
     place = places.open(["1", "2", "1b"])
     first = await say(place, "one")
     began = (await chat(place))["created"]
@@ -71,7 +71,7 @@ async def test_the_first_words_of_a_chat_can_be_put_differently(places: Places) 
     assert (listed["title"], listed["runs"]) == ("ONE", 1)
 
 
-async def test_what_was_replaced_stays_so_after_a_restart(places: Places) -> None:
+async def test_a_replaced_run_stays_replaced_after_a_restart(places: Places) -> None:
     place = places.open(["1", "2", "2b"])
     first, second = [await say(place, prompt) for prompt in ("one", "two")]
     edited = await say(place, "TWO", replaces=second)
@@ -82,7 +82,7 @@ async def test_what_was_replaced_stays_so_after_a_restart(places: Places) -> Non
     assert asked(place) == ["one", "1", "TWO", "2b", "three"]
 
 
-async def test_the_same_words_can_be_replaced_again_and_so_can_a_replacement(
+async def test_a_message_and_its_replacement_can_be_replaced_again(
     places: Places,
 ) -> None:
     place = places.open(["1", "2", "2b", "2c", "2d"])
@@ -95,7 +95,7 @@ async def test_the_same_words_can_be_replaced_again_and_so_can_a_replacement(
     assert (await chat(place))["run_ids"] == [first, last]
 
 
-async def test_what_was_replaced_can_be_gone_on_from_in_its_own_line(places: Places) -> None:
+async def test_a_replaced_run_can_be_continued(places: Places) -> None:
     place = places.open(["1", "2", "1b", "2b", "2c", "3c"])
     first, second = [await say(place, prompt) for prompt in ("one", "two")]
     await say(place, "ONE", replaces=first)
@@ -108,7 +108,7 @@ async def test_what_was_replaced_can_be_gone_on_from_in_its_own_line(places: Pla
     assert asked(place) == ["one", "1", "TWO", "2c", "three"]
 
 
-async def test_a_chat_goes_on_in_order_where_a_clock_is_behind(
+async def test_a_chat_keeps_its_order_if_a_clock_is_behind(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there, here = places.open(["1"]), places.open(["2", "3"])
@@ -127,7 +127,7 @@ class Behind:
         return 1.0
 
 
-async def test_of_two_replacements_at_once_a_chat_takes_one(places: Places) -> None:
+async def test_of_two_concurrent_replacements_a_chat_accepts_one(places: Places) -> None:
     gate = Gate()
     place = places.open(["1", slow("1b", gate)])
     first = await say(place, "one")
@@ -141,7 +141,7 @@ async def test_of_two_replacements_at_once_a_chat_takes_one(places: Places) -> N
     assert (await chat(place))["run_ids"] == [started]
 
 
-async def test_a_replacement_that_fails_is_replaced_like_any_other(places: Places) -> None:
+async def test_a_failed_replacement_can_be_replaced(places: Places) -> None:
     place = places.open(["1", "2", refuse(400, "Not today."), "2c"])
     first, second = [await say(place, prompt) for prompt in ("one", "two")]
     failed = await say(place, "b", replaces=second)
@@ -152,7 +152,7 @@ async def test_a_replacement_that_fails_is_replaced_like_any_other(places: Place
     assert asked(place) == ["one", "1", "c"]
 
 
-async def test_a_replaced_run_that_is_deleted_brings_nothing_back(places: Places) -> None:
+async def test_deleting_a_replaced_run_restores_no_other(places: Places) -> None:
     place = places.open(["1", "2", "3", "2b"])
     first, second, _ = [await say(place, prompt) for prompt in ("one", "two", "three")]
     edited = await say(place, "TWO", replaces=second)
@@ -160,7 +160,7 @@ async def test_a_replaced_run_that_is_deleted_brings_nothing_back(places: Places
     assert (await chat(place))["run_ids"] == [first, edited]
 
 
-async def test_a_deleted_chat_takes_what_was_replaced_along(places: Places) -> None:
+async def test_deleting_a_chat_deletes_its_replaced_runs(places: Places) -> None:
     place = places.open(["1", "1b"])
     await say(place, "two", replaces=await say(place, "one"))
     assert (await request(place.app, "DELETE", "/v1/chats/c")).status == 200
@@ -183,7 +183,7 @@ async def test_only_a_run_of_the_same_chat_and_key_can_be_replaced(places: Place
         assert repr(run_id) in refused.error["message"]
 
 
-async def test_a_run_that_goes_cannot_be_replaced(places: Places) -> None:
+async def test_an_active_run_cannot_be_replaced(places: Places) -> None:
     gate = Gate()
     there, here = places.open([slow("Done.", gate)]), places.open([])
     run_id = await there.start("Go.", chat_id="c")
@@ -195,12 +195,12 @@ async def test_a_run_that_goes_cannot_be_replaced(places: Places) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"replaces": "run_1"}, {"replaces": 7, "chat_id": "c"}])
-async def test_what_cannot_name_a_run_of_a_chat_is_refused(places: Places, fields: Body) -> None:
+async def test_an_invalid_replaces_is_refused(places: Places, fields: Body) -> None:
     refused = await post(places.open([]).app, asking("Hi", **fields))
     assert (refused.status, refused.error["param"]) == (400, "replaces")
 
 
-def test_a_line_is_what_is_left_when_each_run_has_taken_its_places() -> None:
+def test_the_current_runs_are_those_that_no_run_replaced() -> None:
     def run(number: int, since: float = 0.0) -> RunRecord:
         origin = {"replaced_since": since} if since else {}
         return RunRecord(id=f"run_{number}", model="m", created=float(number), origin=origin)

@@ -1,7 +1,6 @@
-"""Runs that outlive their gateway: found again, gone on with, or ended with a reason.
+"""Runs that outlive their gateway: found, resumed, or ended with a reason.
 
-A gateway that is made anew on the same file stands for a restart, and two on one file for two
-processes.
+A new gateway on the same file simulates a restart, and two gateways on one file two processes.
 """
 
 import asyncio
@@ -53,7 +52,7 @@ async def places(file: Path) -> AsyncIterator[Places]:
         yield places
 
 
-async def test_an_ended_run_is_found_again_to_the_last_byte(places: Places) -> None:
+async def test_an_ended_run_is_identical_after_a_restart(places: Places) -> None:
     before = places.open([call("lookup", city="Rome"), "Sunny."])
     run_id = await before.start()
     told, shown = await before.events(run_id), await before.ended(run_id)
@@ -69,7 +68,7 @@ async def test_an_ended_run_is_found_again_to_the_last_byte(places: Places) -> N
     assert (late.status, late.body) == (204, b"")
 
 
-async def test_a_run_that_was_cut_off_goes_on_and_its_readers_read_on(places: Places) -> None:
+async def test_an_interrupted_run_and_its_readers_resume(places: Places) -> None:
     before = places.open([call("lookup", city="Rome"), slow(TEXT, Gate(), after=1)])
     run_id = await before.start()
     await before.until(run_id, TextDelta)
@@ -87,7 +86,7 @@ async def test_a_run_that_was_cut_off_goes_on_and_its_readers_read_on(places: Pl
     assert asked.messages[-1].responses[0].response == {"output": "sunny in Rome"}
 
 
-async def test_a_run_that_another_process_has_is_followed_while_it_goes(places: Places) -> None:
+async def test_an_active_run_of_another_process_can_be_followed(places: Places) -> None:
     gate = Gate()
     there, here = places.open([slow(TEXT, gate, after=1)]), places.open()
     run_id = await there.start()
@@ -100,7 +99,7 @@ async def test_a_run_that_another_process_has_is_followed_while_it_goes(places: 
     assert await here.show(run_id) == await there.show(run_id)
 
 
-async def test_a_run_that_another_process_has_is_not_taken_over(places: Places) -> None:
+async def test_an_active_run_of_another_process_is_not_resumed(places: Places) -> None:
     gate = Gate()
     there, here = places.open([slow(TEXT, gate)]), places.open()
     run_id = await there.start()
@@ -126,7 +125,9 @@ async def pay(amount: int) -> str:
 PAYING = config_of(ModelConfig(name="m", target="scripted/model", tools=("pay",)))
 
 
-async def test_a_chat_goes_on_whose_run_was_stopped_as_it_was_resumed(places: Places) -> None:
+async def test_a_chat_continues_after_its_run_was_stopped_while_being_resumed(
+    places: Places,
+) -> None:
     turn = calls(call("pay", amount=1, id="a"), call("pay", amount=2, id="b"))
     before = places.open([turn], config=PAYING, tools=(pay,))
     run_id = await before.start(chat_id="c")
@@ -148,7 +149,7 @@ async def test_a_chat_goes_on_whose_run_was_stopped_as_it_was_resumed(places: Pl
     assert all("effect unknown" in str(each.error) for each in answers.responses)
 
 
-async def test_a_call_is_decided_about_from_another_process(places: Places) -> None:
+async def test_a_call_is_approved_from_another_process(places: Places) -> None:
     there, here = places.open([call("erase", path="a"), "Gone."]), places.open()
     run_id = await there.start()
     asked = await there.until(run_id, ApprovalRequested)
@@ -163,7 +164,7 @@ async def test_a_call_is_decided_about_from_another_process(places: Places) -> N
     assert (await post(here.app, decision, path)).status == 409
 
 
-async def test_a_run_that_was_stopped_while_its_gateway_was_gone_begins_nothing(
+async def test_a_run_stopped_while_its_gateway_was_down_starts_nothing(
     places: Places,
 ) -> None:
     before = places.open([call("lookup", city="Rome"), slow(TEXT, Gate())])
@@ -183,7 +184,7 @@ async def test_a_run_that_was_stopped_while_its_gateway_was_gone_begins_nothing(
     assert after.model.requests == []
 
 
-async def test_a_stop_that_nobody_obeys_in_time_is_stored_and_accepted(
+async def test_a_stop_that_no_process_executes_in_time_is_stored_and_accepted(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.gateway.runs.persistence.STOP_SECONDS", 0.01)
@@ -243,7 +244,7 @@ async def test_a_decision_that_came_too_late_is_a_conflict_and_not_lost_with_a_2
     assert (refused.status, refused.error["code"]) == (409, "nothing_to_approve")
 
 
-async def test_an_approval_waits_over_a_restart_and_is_taken_at_once(places: Places) -> None:
+async def test_an_approval_waits_over_a_restart_and_takes_effect_at_once(places: Places) -> None:
     before = places.open([call("erase", path="a")])
     run_id = await before.start()
     asked = await before.until(run_id, ApprovalRequested)
@@ -271,9 +272,7 @@ async def test_an_approval_waits_over_any_number_of_restarts(places: Places) -> 
 
 
 @streaming
-async def test_a_completion_in_the_background_is_read_on_by_its_id(
-    places: Places, stream: bool
-) -> None:
+async def test_a_background_completion_can_be_read_by_its_id(places: Places, stream: bool) -> None:
     gate, leaves = Gate(), asyncio.Event()
     before = places.open([slow(TEXT, gate, after=1)])
     body = asking("Go.", background=True, stream=stream)
@@ -290,7 +289,7 @@ async def test_a_completion_in_the_background_is_read_on_by_its_id(
 
 
 @streaming
-async def test_a_completion_whose_client_went_with_the_gateway_is_ended_with_a_reason(
+async def test_a_completion_whose_client_was_lost_in_a_restart_ends_with_a_reason(
     places: Places, stream: bool
 ) -> None:
     gate, leaves = Gate(), asyncio.Event()
@@ -309,7 +308,7 @@ async def test_a_completion_whose_client_went_with_the_gateway_is_ended_with_a_r
     assert after.model.requests == [], "nobody waits for what it would cost"
 
 
-async def test_an_end_in_order_leaves_what_goes_in_the_background_to_the_next_start(
+async def test_a_shutdown_leaves_background_runs_to_the_next_start(
     places: Places,
 ) -> None:
     gate = Gate()
@@ -328,7 +327,7 @@ async def test_an_end_in_order_leaves_what_goes_in_the_background_to_the_next_st
     assert names(await after.events(run_id)).count("tool_run_started") == 1
 
 
-async def test_an_end_in_order_lets_go_of_readers_of_runs_that_go_elsewhere(
+async def test_a_shutdown_releases_readers_of_runs_of_other_processes(
     places: Places,
 ) -> None:
     there, here = places.open([slow(TEXT, Gate(), after=1)]), places.open()
@@ -353,7 +352,7 @@ GONE: list[tuple[GatewayConfig, tuple[Any, ...], str]] = [
 
 
 @pytest.mark.parametrize(("config", "tools", "reason"), GONE, ids=["model", "tool"])
-async def test_a_run_whose_model_or_tool_is_gone_ends_with_that_reason(
+async def test_a_run_without_its_model_or_tool_ends_with_that_reason(
     places: Places, config: GatewayConfig, tools: tuple[Any, ...], reason: str
 ) -> None:
     before = places.open([call("lookup", city="Rome"), slow(TEXT, Gate())])
@@ -369,7 +368,7 @@ async def test_a_run_whose_model_or_tool_is_gone_ends_with_that_reason(
 
 
 @pytest.mark.parametrize("where", ["here", "beside", "restarted"])
-async def test_a_key_sees_and_steers_its_own_runs_alone(places: Places, where: str) -> None:
+async def test_a_key_sees_and_controls_only_its_own_runs(places: Places, where: str) -> None:
     config = replace(SERVED, keys=KEYS)
     place = places.open([call("erase", path="a"), "Gone."], config=config)
     mine, theirs = [bearer(WEB)], [bearer(OTHER)]
@@ -414,9 +413,7 @@ async def _up_to_the_question(events: Any) -> AsyncIterator[Any]:
 
 
 @streaming
-async def test_a_client_s_results_find_their_turn_after_a_restart(
-    places: Places, stream: bool
-) -> None:
+async def test_client_results_find_their_turn_after_a_restart(places: Places, stream: bool) -> None:
     mixed = calls(
         call("lookup", city="Oslo", signature="bWl4ZWQ="),
         call("ring", times=1),
@@ -445,7 +442,7 @@ async def test_a_client_s_results_find_their_turn_after_a_restart(
     ]
 
 
-async def test_a_gateway_that_serves_takes_up_what_was_left_open(places: Places) -> None:
+async def test_a_running_gateway_resumes_interrupted_runs(places: Places) -> None:
     before = places.open([slow(TEXT, Gate())])
     run_id = await before.start()
     await before.crash()
@@ -456,7 +453,7 @@ async def test_a_gateway_that_serves_takes_up_what_was_left_open(places: Places)
     maintaining.cancel()
 
 
-async def test_a_run_is_taken_up_while_old_ones_are_being_deleted(
+async def test_a_run_is_resumed_while_old_ones_are_being_deleted(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.gateway.gateway.RESUME_SECONDS", 0.01)

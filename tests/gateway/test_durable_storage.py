@@ -78,7 +78,7 @@ async def test_a_file_that_cannot_be_written_is_an_error_and_not_a_hang(
 
 
 @streaming
-async def test_a_file_that_fails_on_the_way_ends_the_answer_with_an_error(
+async def test_a_file_that_fails_during_an_answer_ends_it_with_an_error(
     places: Places, file: Path, stream: bool
 ) -> None:
     gate = Gate()
@@ -97,7 +97,7 @@ async def test_a_file_that_fails_on_the_way_ends_the_answer_with_an_error(
     assert "run_ended" not in names(await reading)
 
 
-async def test_the_end_of_a_run_is_not_over_for_readers_before_it_is_written(
+async def test_readers_see_the_end_of_a_run_only_when_it_is_stored(
     places: Places, file: Path
 ) -> None:
     gate = Gate()
@@ -119,7 +119,7 @@ async def test_the_end_of_a_run_is_not_over_for_readers_before_it_is_written(
     assert names(await reading)[-1] == "run_ended"
 
 
-async def test_a_damaged_run_holds_up_no_other(places: Places, file: Path) -> None:
+async def test_a_damaged_run_delays_no_other(places: Places, file: Path) -> None:
     before = places.open(slow(TEXT, Gate()))
     strange, torn, sound = [await before.start() for _ in range(3)]
     await before.crash()
@@ -136,7 +136,7 @@ async def test_a_damaged_run_holds_up_no_other(places: Places, file: Path) -> No
     assert b"run_ended" not in (await after.get(f"/v1/runs/{torn}/events")).body
 
 
-async def test_only_so_many_ended_runs_are_kept_as_the_configuration_says(places: Places) -> None:
+async def test_ended_runs_are_kept_up_to_the_configured_number(places: Places) -> None:
     place = places.open(TEXT, config=replace(SERVED, runs=RunsConfig(max_runs=1)))
     first, second = await place.start(), await place.start()
     await place.ended(first)
@@ -152,7 +152,7 @@ async def test_only_so_many_ended_runs_are_kept_as_the_configuration_says(places
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_a_deleted_run_is_gone(places: Places, file: Path, restarted: bool) -> None:
+async def test_a_deleted_run_is_not_found(places: Places, file: Path, restarted: bool) -> None:
     place = places.open(["A secret."])
     run_id = await place.start("Tell me.")
     await place.ended(run_id)
@@ -172,7 +172,7 @@ async def test_a_deleted_run_is_gone(places: Places, file: Path, restarted: bool
         assert b"secret" not in each.read_bytes()
 
 
-async def test_a_run_that_goes_is_not_deleted(places: Places) -> None:
+async def test_an_active_run_is_not_deleted(places: Places) -> None:
     gate = Gate()
     there, here = places.open([slow(TEXT, gate)]), places.open()
     run_id = await there.start()
@@ -192,7 +192,7 @@ async def test_without_a_log_a_run_can_be_deleted_too() -> None:
     await place.gateway.aclose()
 
 
-async def test_who_waits_to_begin_something_when_a_log_is_left_does_not_begin_it(
+async def test_waiting_for_a_closed_log_is_cancelled(
     file: Path,
 ) -> None:
     log = SQLiteLog(file)

@@ -1,4 +1,4 @@
-"""A model that is held to a forced `tool_choice`, in each mode."""
+"""A model that is forced to obey `tool_choice`, in each mode."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def held(model: Model) -> EnforcedModel:
 
 
 @pytest.mark.parametrize("kind", [ScriptedModel, Emulated])
-async def test_only_the_demanded_call_is_heard(kind: type[ScriptedModel]) -> None:
+async def test_only_the_required_call_is_passed_on(kind: type[ScriptedModel]) -> None:
     turn = calls(call("get_time"), call("get_weather", city="Paris"), text="I look. ")
     events = await events_of(held(kind([turn])), asked(choice="get_weather"))
     assert (names_of(events), text_of(events)) == (["get_weather"], "I look. ")
@@ -34,7 +34,7 @@ async def test_only_the_demanded_call_is_heard(kind: type[ScriptedModel]) -> Non
 
 
 @pytest.mark.parametrize("step", ["No.", call("get_time")])
-async def test_an_emulated_turn_without_its_call_shows_nothing(step: Any) -> None:
+async def test_an_emulated_turn_without_the_required_call_emits_nothing(step: Any) -> None:
     seen: list[Any] = []
     with pytest.raises(ModelError) as caught:
         async with held(Emulated([step])).stream(asked(choice="get_weather")) as events:
@@ -43,7 +43,7 @@ async def test_an_emulated_turn_without_its_call_shows_nothing(step: Any) -> Non
     assert (caught.value.code, seen) == ("tool_choice_ignored", [])
 
 
-async def test_where_no_fallback_is_allowed_native_mode_is_to_blame() -> None:
+async def test_without_a_fallback_the_error_names_native_mode() -> None:
     settings = FunctionCallingSettings(fallback_on_failure=False)
     native = ScriptedModel(["No."])
     model = AutoModel(native, lambda: native, settings)

@@ -1,4 +1,4 @@
-"""Turns that a client has seen only a part of: kept within bounds, and whole when they return."""
+"""Turns that a client has seen only in part: kept within limits, and restored completely."""
 
 from itertools import pairwise
 from typing import Any
@@ -126,14 +126,14 @@ def knows(turns: HiddenTurns, name: str, owner: str = "web") -> bool:
     return list(turns.restored(owner, sent_back(name))) != sent_back(name)
 
 
-def test_the_oldest_turn_goes_when_there_are_too_many() -> None:
+def test_the_oldest_turn_is_dropped_when_there_are_too_many() -> None:
     turns = HiddenTurns(max_turns=2)
     for name in ("a", "b", "c"):
         turns.keep("web", kept(name))
     assert [knows(turns, name) for name in ("a", "b", "c")] == [False, True, True]
 
 
-def test_the_oldest_turns_go_when_all_are_too_large() -> None:
+def test_the_oldest_turns_are_dropped_when_all_are_too_large() -> None:
     turns = HiddenTurns(max_bytes=3000)
     for name in ("a", "b", "c"):
         turns.keep("web", kept(name, 1000))
@@ -144,7 +144,7 @@ def test_the_oldest_turns_go_when_all_are_too_large() -> None:
     assert knows(turns, "e"), "a turn that was too large takes no room when it is gone"
 
 
-def test_a_turn_is_forgotten_when_its_time_is_over() -> None:
+def test_a_turn_is_dropped_after_its_time_limit() -> None:
     clock = Clock()
     turns = HiddenTurns(keep_seconds=60, clock=clock)
     turns.keep("web", kept("a"))
@@ -157,7 +157,7 @@ def test_a_turn_is_forgotten_when_its_time_is_over() -> None:
     assert not knows(turns, "b")
 
 
-def test_a_forgotten_id_that_is_kept_anew_is_the_new_turn() -> None:
+def test_an_id_that_is_kept_again_belongs_to_the_new_turn() -> None:
     turns = HiddenTurns(max_turns=2)
     for name in ("a", "b", "a", "c"):
         turns.keep("web", kept(name))
@@ -172,7 +172,7 @@ def test_another_key_restores_nothing() -> None:
     assert not knows(turns, "a", owner="")
 
 
-def test_a_turn_that_the_client_has_whole_is_not_kept() -> None:
+def test_a_turn_that_hides_nothing_is_not_kept() -> None:
     said = (Text("Let me see."), FunctionCall("client_f", "{}", new_call_id()))
     plain = Message("assistant", said)
     assert hidden_turn(reply([HELLO, plain], plain, (), list(plain.calls)), 1, CallIds()) is None
@@ -195,14 +195,14 @@ def test_a_turn_is_kept_for_the_ids_that_the_model_gave_its_calls() -> None:
     ],
     ids=["a thought", "a signed call", "a signed text", "a field of the provider's own"],
 )
-def test_a_turn_with_what_the_client_may_lose_is_kept(said: tuple[AnyPart, ...]) -> None:
+def test_a_turn_with_fields_that_a_client_may_drop_is_kept(said: tuple[AnyPart, ...]) -> None:
     message = Message("assistant", said)
     found = hidden_turn(reply([HELLO, message], message, (), list(message.calls)), 1, CallIds())
     assert found is not None
     assert found.messages == (message,)
 
 
-def test_an_edited_call_is_the_client_s_own() -> None:
+def test_an_edited_call_is_not_restored() -> None:
     turns = HiddenTurns()
     turns.keep("web", kept("a"))
     for changed in (FunctionCall("client_f", '{"x":1}', "a"), FunctionCall("client_g", "{}", "a")):
@@ -210,7 +210,7 @@ def test_an_edited_call_is_the_client_s_own() -> None:
         assert list(turns.restored("web", edited)) == edited
 
 
-def test_arguments_that_are_only_written_otherwise_are_no_edit() -> None:
+def test_reformatted_arguments_are_not_an_edit() -> None:
     turns = HiddenTurns()
     call = FunctionCall("client_f", '{"a": 1, "b": [2]}', "inner")
     turns.keep(
@@ -221,7 +221,7 @@ def test_arguments_that_are_only_written_otherwise_are_no_edit() -> None:
     assert whole[1].calls == (call,)
 
 
-def test_ids_that_any_turn_could_have_are_made_new_for_the_client() -> None:
+def test_ids_that_are_not_unique_are_replaced_for_the_client() -> None:
     ids, others = CallIds(), CallIds()
     assert is_own_call_id(ids.outward("call_0"))
     assert ids.outward("call_0") == ids.outward("call_0")
@@ -263,7 +263,7 @@ def earlier_rounds(draw: st.DrawFn) -> tuple[Message, ...]:
 
 
 @given(st.data())
-def test_a_restored_conversation_is_what_the_model_itself_said(data: st.DataObject) -> None:
+def test_a_restored_conversation_equals_what_the_model_said(data: st.DataObject) -> None:
     turns = HiddenTurns()
     conversations = [Conversation(turns), Conversation(turns), Conversation(turns, "other")]
     for conversation in conversations:

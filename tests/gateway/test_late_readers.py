@@ -70,7 +70,7 @@ class SlowReader:
         self.body += message["body"]
 
 
-async def test_what_a_slow_reader_is_sent_comes_in_pages(place: Place) -> None:
+async def test_a_slow_reader_receives_events_in_pages(place: Place) -> None:
     run_id = await place.start()
     whole = await place.events(run_id)
     assert len(whole) > 10 * LARGEST

@@ -1,4 +1,4 @@
-"""Tools that people run themselves, over HTTP: by the same rules as for a model."""
+"""Tool calls that clients make over HTTP, under the same rules as calls of a model."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ async def place() -> AsyncIterator[Place]:
     await place.gateway.aclose()
 
 
-async def test_pictures_of_a_tool_that_runs_by_hand_come_along() -> None:
+async def test_a_manual_call_returns_the_images_of_its_tool() -> None:
     @tool
     def draw() -> Any:
         """Draws a dot."""
@@ -39,7 +39,7 @@ async def test_pictures_of_a_tool_that_runs_by_hand_come_along() -> None:
     await place.gateway.aclose()
 
 
-async def test_a_tool_runs_by_hand_as_it_does_for_a_model(place: Place) -> None:
+async def test_a_manual_call_runs_like_a_call_of_a_model(place: Place) -> None:
     answer = (await by_hand(place, "lookup", arguments={"city": "Rome"})).json
     assert answer == {
         "call_id": answer["call_id"],
@@ -61,7 +61,7 @@ async def test_a_tool_runs_by_hand_as_it_does_for_a_model(place: Place) -> None:
     assert "city" in invalid["response"]["error"]
 
 
-async def test_a_tool_that_asks_for_a_yes_gets_it_in_the_call(place: Place) -> None:
+async def test_a_manual_call_can_contain_its_approval(place: Place) -> None:
     for body in ({}, {"approved": False}):
         refused = await by_hand(place, "erase", arguments={"path": "a"}, **body)
         assert (refused.status, refused.error["code"]) == (409, "approval_needed")
@@ -85,15 +85,13 @@ async def test_a_tool_that_asks_for_a_yes_gets_it_in_the_call(place: Place) -> N
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_a_body_that_is_no_call_is_refused(
-    place: Place, body: bytes, param: str | None
-) -> None:
+async def test_an_invalid_body_is_refused(place: Place, body: bytes, param: str | None) -> None:
     answer = await post(place.app, body, "/v1/tools/lookup/call")
     assert (answer.status, answer.error["param"]) == (400, param)
 
 
 @pytest.mark.parametrize("kind", [b"text/plain", b"application/x-www-form-urlencoded"])
-async def test_a_form_of_a_web_page_is_no_call(place: Place, kind: bytes) -> None:
+async def test_a_web_form_is_refused(place: Place, kind: bytes) -> None:
     path, body = "/v1/tools/erase/call", b'{"arguments": {"path": "form"}, "approved": true}'
     headers = [(b"content-type", kind)]
     answer = await request(place.app, "POST", path, headers=headers, pieces=[body])
@@ -101,7 +99,7 @@ async def test_a_form_of_a_web_page_is_no_call(place: Place, kind: bytes) -> Non
     assert "form" not in erased
 
 
-async def test_a_yes_is_to_the_call_and_to_nothing_that_its_tool_asks() -> None:
+async def test_an_approval_covers_the_call_and_no_nested_request() -> None:
     asked: list[tuple[bool, str | None]] = []
 
     @tool(approve=True)
@@ -135,7 +133,7 @@ def waiting(gate: Gate, **options: Any) -> Place:
     return Place(None, config=config, tools=[wait])
 
 
-async def test_what_a_tool_reports_on_the_way_comes_with_its_answer() -> None:
+async def test_a_manual_call_returns_the_progress_of_its_tool() -> None:
     gate = Gate()
     gate.open()
     place = waiting(gate)
@@ -145,7 +143,7 @@ async def test_what_a_tool_reports_on_the_way_comes_with_its_answer() -> None:
     await place.gateway.aclose()
 
 
-async def test_a_tool_that_takes_too_long_is_stopped_by_hand_as_in_a_run() -> None:
+async def test_a_manual_call_has_the_timeout_of_a_run() -> None:
     place = waiting(Gate(), tool_timeout=0.01)
     late = (await by_hand(place, "wait")).json
     assert (late["outcome"], late["effect_unknown"]) == ("timeout", True)
@@ -153,7 +151,7 @@ async def test_a_tool_that_takes_too_long_is_stopped_by_hand_as_in_a_run() -> No
     await place.gateway.aclose()
 
 
-async def test_a_call_by_hand_takes_the_place_of_a_run() -> None:
+async def test_a_manual_call_takes_the_slot_of_a_run() -> None:
     gate = Gate()
     place = waiting(gate)
     first = asyncio.create_task(by_hand(place, "wait"))
@@ -166,7 +164,7 @@ async def test_a_call_by_hand_takes_the_place_of_a_run() -> None:
     await place.gateway.aclose()
 
 
-async def test_a_client_that_leaves_calls_its_call_off() -> None:
+async def test_a_client_that_leaves_cancels_its_manual_call() -> None:
     gate, leaves = Gate(), asyncio.Event()
     place = waiting(gate)
     path = "/v1/tools/wait/call"
@@ -181,7 +179,7 @@ async def test_a_client_that_leaves_calls_its_call_off() -> None:
     await place.gateway.aclose()
 
 
-async def test_a_call_that_goes_when_the_gateway_ends_is_told_so() -> None:
+async def test_a_shutdown_refuses_an_active_manual_call() -> None:
     gate = Gate()
     place = waiting(gate)
     task = asyncio.create_task(by_hand(place, "wait"))
@@ -192,14 +190,14 @@ async def test_a_call_that_goes_when_the_gateway_ends_is_told_so() -> None:
     await place.gateway.aclose()
 
 
-async def test_calls_by_hand_are_counted_like_those_of_models(place: Place) -> None:
+async def test_manual_calls_are_counted_like_those_of_models(place: Place) -> None:
     await by_hand(place, "lookup", arguments={"city": "Rome"})
     counted = (await place.get("/metrics")).body.decode()
     assert 'windlass_tool_runs_total{outcome="ok",tool="lookup"} 1.0' in counted
     assert 'route="/v1/tools/{name}/call"' in counted
 
 
-async def test_a_key_may_call_by_hand_as_often_as_it_may_ask() -> None:
+async def test_manual_calls_count_for_the_rate_of_the_key() -> None:
     keys = (KeyConfig(name="web", hash=WEB_HASH, requests_per_minute=1),)
     place = Place(None, script, config=replace(SERVED, keys=keys), tools=TOOLS)
     assert (await by_hand(place, "lookup", bearer(WEB), arguments={"city": "Rome"})).status == 200

@@ -1,4 +1,4 @@
-"""Whose tool a request gets where several have one of the same name."""
+"""Which tool a request gets if several have the same name."""
 
 import json
 
@@ -26,16 +26,16 @@ def offered(theirs: object = None) -> dict[str, str]:
     return {each.name: each.description for each in offer.declarations}  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_the_gateways_own_tools_come_first_and_stand_before_those_that_come_and_go() -> None:
+def test_the_gateways_own_tools_come_first_and_win_over_remote_ones() -> None:
     assert list(offered().items()) == [("look", "ours"), ("read", "a server's")]
 
 
-def test_the_clients_tools_stand_before_all() -> None:
+def test_client_tools_win_over_all_others() -> None:
     theirs = [{"type": "function", "function": {"name": "look", "description": "theirs"}}]
     assert offered(theirs) == {"look": "theirs", "read": "a server's"}
 
 
-def test_a_tool_that_has_changed_is_offered_as_it_is_now() -> None:
+def test_a_changed_tool_is_offered_in_its_current_form() -> None:
     offers = ToolOffers({}, LIMITS)
     before, now = named("look", "old"), named("look", "new")
     assert offers.of(b"", (before,)) is offers.of(b"", (before,))

@@ -1,4 +1,4 @@
-"""Which sessions of workers a key may use."""
+"""Which worker sessions a key may use."""
 
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,7 @@ async def test_without_keys_every_session_may_be_used() -> None:
 
 
 @pytest.mark.parametrize(("after", "resumed"), [(("user_*",), True), ((), False)])
-async def test_a_resumed_run_keeps_to_the_sessions_of_its_key(
+async def test_a_resumed_run_uses_only_the_sessions_of_its_key(
     tmp_path: Path, after: tuple[str, ...], resumed: bool
 ) -> None:
     def served(*sessions: str) -> Any:

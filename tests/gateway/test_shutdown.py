@@ -1,4 +1,4 @@
-"""The end of a gateway: what can end in time ends well, and the rest is told."""
+"""Shutdown of a gateway: runs that end in time complete, and clients of the others get an error."""
 
 import asyncio
 import json
@@ -83,7 +83,7 @@ def test_a_stream_that_ends_in_time_is_read_to_its_end() -> None:
     assert done == "[DONE]"
 
 
-def test_an_answer_that_is_ready_in_time_is_given() -> None:
+def test_an_answer_that_is_ready_in_time_is_sent() -> None:
     gate = Gate()
     with ending(slow(TEXT, gate), seconds=60) as (end, _), RawConnection(end.serving) as raw:
         raw.post(asking("Count."))
@@ -108,7 +108,7 @@ def test_a_stream_that_does_not_end_in_time_ends_with_an_error() -> None:
 
 
 @streaming
-def test_an_answer_that_has_not_begun_in_time_is_refused(stream: bool) -> None:
+def test_an_answer_that_has_not_started_in_time_is_refused(stream: bool) -> None:
     gate = Gate()
     with ending(slow(TEXT, gate), seconds=0) as (end, _), RawConnection(end.serving) as raw:
         raw.post(asking("Count.", stream=stream))
@@ -120,7 +120,7 @@ def test_an_answer_that_has_not_begun_in_time_is_refused(stream: bool) -> None:
     assert b"retry-after: 5" in head
 
 
-def test_readers_of_a_run_that_is_called_off_are_told_its_end() -> None:
+def test_readers_of_a_cancelled_run_receive_its_end() -> None:
     with ending(slow(TEXT, Gate()), seconds=0) as (end, client):
         run_id = client.post("/v1/runs", json=asking("Count.")).json()["id"]
         with client.stream("GET", f"/v1/runs/{run_id}/events") as response:
@@ -131,7 +131,7 @@ def test_readers_of_a_run_that_is_called_off_are_told_its_end() -> None:
     assert (last.name, last.data["reason"]) == ("run_ended", "stopped")
 
 
-def test_a_gateway_without_runs_ends_by_itself() -> None:
+def test_a_gateway_without_runs_stops_at_once() -> None:
     with ending(seconds=60) as (end, client):
         assert client.get("/health/ready").json() == {"status": "ok"}
         end.stop()
@@ -139,7 +139,7 @@ def test_a_gateway_without_runs_ends_by_itself() -> None:
         late.get("/health/live")
 
 
-async def test_a_gateway_that_ends_takes_nothing_new_and_says_when_to_come_back() -> None:
+async def test_a_stopping_gateway_refuses_requests_with_retry_after() -> None:
     gate = Gate()
     async with in_process(slow(TEXT, gate)) as (gateway, client):
         started = await client.post("/v1/runs", json=asking("Count."))
@@ -162,7 +162,7 @@ async def test_a_gateway_that_ends_takes_nothing_new_and_says_when_to_come_back(
         assert (await client.get(run_path)).json()["stop_reason"] == "answer"
 
 
-async def test_what_still_goes_can_be_decided_about_and_stopped() -> None:
+async def test_active_runs_can_be_approved_and_stopped_during_a_shutdown() -> None:
     config = config_of(ModelConfig(name="m", target="scripted/model", tools=("wait",)))
     gate = Gate()
     steps = (call("wait"), slow(TEXT, gate))
@@ -190,7 +190,7 @@ async def _call_in_question(gateway: Gateway, run_id: str) -> str:
     raise AssertionError("the run asked for no approval")
 
 
-async def test_a_request_whose_turn_comes_too_late_is_refused() -> None:
+async def test_a_queued_request_is_refused_during_a_shutdown() -> None:
     config = GatewayConfig(limits=LimitsConfig(max_running=1))
     gate = Gate()
     async with in_process(slow(TEXT, gate), config=config) as (gateway, client):

@@ -127,7 +127,7 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.message for each in caplog.records if "run log" in each.message]
 
 
-async def test_runs_go_on_after_a_full_disk_and_what_happened_is_said_twice(
+async def test_runs_resume_after_a_full_disk_and_its_start_and_end_are_logged(
     places: Places, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -166,7 +166,7 @@ async def test_runs_go_on_after_a_full_disk_and_what_happened_is_said_twice(
         assert (await request(place.app, "DELETE", f"/v1/runs/{run_id}")).status == 200
 
 
-async def test_a_stopped_run_begins_no_call_after_the_disk_has_room(places: Places) -> None:
+async def test_a_stopped_run_starts_no_call_after_the_disk_has_room(places: Places) -> None:
     tools = Tools()
     place = places.open([call("fetch"), call("pay", amount=1)], config=CONFIG, tools=tools.all())
     run_id = await place.start()
@@ -184,7 +184,7 @@ async def test_a_stopped_run_begins_no_call_after_the_disk_has_room(places: Plac
 
 
 @pytest.mark.parametrize("how", ["killed", "told to end"])
-async def test_a_run_that_was_stopped_on_a_full_disk_begins_no_call_after_a_restart(
+async def test_a_run_stopped_on_a_full_disk_starts_no_call_after_a_restart(
     places: Places, how: str
 ) -> None:
     tools = Tools()
@@ -206,7 +206,7 @@ async def test_a_run_that_was_stopped_on_a_full_disk_begins_no_call_after_a_rest
     assert after.model.requests == []
 
 
-async def test_a_stop_that_the_log_does_not_take_holds_and_is_stored_later(
+async def test_a_stop_that_cannot_be_stored_applies_and_is_stored_later(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools = Tools()
@@ -232,7 +232,7 @@ async def test_a_stop_that_the_log_does_not_take_holds_and_is_stored_later(
     assert len(place.model.requests) == 1
 
 
-async def test_a_run_that_is_stopped_while_its_log_fails_stays_stopped(
+async def test_a_run_stopped_while_its_log_fails_stays_stopped(
     places: Places, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.02)
@@ -266,7 +266,7 @@ async def test_a_tool_is_stopped_when_the_log_of_its_run_fails(places: Places, f
     assert (end["outcome"], end["effect_unknown"]) == ("interrupted", True)
 
 
-async def test_a_run_is_not_taken_up_while_its_tool_still_ends(places: Places) -> None:
+async def test_a_run_is_not_resumed_before_its_tool_has_ended(places: Places) -> None:
     ending, gate = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -314,7 +314,7 @@ async def test_a_completion_that_failed_with_its_log_ends_with_that_reason(place
     assert (await place.ask("And?", chat_id="c"))["content"] == TEXT
 
 
-async def test_runs_go_on_after_a_file_was_locked_for_too_long(
+async def test_runs_resume_after_a_file_was_locked_for_too_long(
     places: Places, file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -364,7 +364,7 @@ async def test_a_damaged_run_is_ended_and_can_be_deleted(
     assert len(said) == (1 if what == "events" else 0)
 
 
-async def test_an_event_that_cannot_be_written_ends_its_run_and_is_not_tried_again(
+async def test_an_event_that_cannot_be_written_ends_its_run_without_a_retry(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[int] = []

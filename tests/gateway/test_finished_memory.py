@@ -1,4 +1,4 @@
-"""What a gateway keeps of finished runs takes as much memory as it counts, and can be read."""
+"""Finished runs in memory: they use as much memory as counted, and can be read."""
 
 import asyncio
 import gc
@@ -83,7 +83,7 @@ def traced() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("shape", BODIES)
-async def test_kept_runs_take_as_much_memory_as_is_counted(traced: None, shape: str) -> None:
+async def test_finished_runs_use_as_much_memory_as_counted(traced: None, shape: str) -> None:
     gateway = gateway_of(max_kept_runs=10 * RUNS, max_kept_bytes=2**30)
     app, runs = App(gateway), 5 if "very" in shape else RUNS
 
@@ -106,7 +106,7 @@ def counted(gateway: Gateway) -> int:
     return sum(run.size for run in gateway.runs.all())
 
 
-async def test_kept_runs_stay_within_their_bytes() -> None:
+async def test_finished_runs_stay_within_their_memory_limit() -> None:
     gateway = gateway_of(max_kept_bytes=100_000)
     app = App(gateway)
     for _ in range(20):
@@ -117,7 +117,7 @@ async def test_kept_runs_stay_within_their_bytes() -> None:
 
 
 @pytest.mark.parametrize("shape", BODIES)
-async def test_a_finished_run_is_read_as_it_was_while_it_was_running(shape: str) -> None:
+async def test_a_finished_run_reads_the_same_as_while_active(shape: str) -> None:
     gateway = gateway_of()
     app = App(gateway)
     run_id = (await post(app, BODIES[shape] | {"stream": False}, "/v1/runs")).json["id"]
@@ -156,7 +156,7 @@ class Node:
         Node.alive -= 1
 
 
-def test_cycles_of_an_operators_tool_do_not_pile_up() -> None:
+def test_reference_cycles_of_a_tool_do_not_accumulate() -> None:
     """They are held for a while, by a cache perhaps, which is when they become old."""
     cache: deque[Node] = deque(maxlen=60_000)
     thresholds, most = gc.get_threshold(), 0
