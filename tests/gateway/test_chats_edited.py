@@ -14,7 +14,7 @@ from tests.gateway.talking import Body, asking
 from windlass.gateway.config import KeyConfig
 from windlass.gateway.config.key_hashes import new_key
 from windlass.gateway.runs import persistence as durable
-from windlass.gateway.runs.chat_line import line
+from windlass.gateway.runs.chat_line import current_runs
 from windlass.runs.records import RunRecord
 from windlass.testing import Gate, refuse, slow
 
@@ -206,5 +206,5 @@ def test_the_current_runs_are_those_that_no_run_replaced() -> None:
         return RunRecord(id=f"run_{number}", model="m", created=float(number), origin=origin)
 
     runs = [run(1), run(2), run(3), run(4, since=2.0), run(5), run(6, since=5.0)]
-    assert [each.id for each in line(runs[::-1])] == ["run_6", "run_4", "run_1"]
-    assert line([]) == []
+    assert [each.id for each in current_runs(runs[::-1])] == ["run_6", "run_4", "run_1"]
+    assert current_runs([]) == []

@@ -138,8 +138,8 @@ class Gateway:
                 live=live,
                 background=background,
             )
-            gone = functools.partial(disconnected, receive)
-            entered.callback(await self.admission.enter(exchange.key, served.config, gone))
+            leaves = functools.partial(disconnected, receive)
+            entered.callback(await self.admission.enter(exchange.key, served.config, leaves))
             if self.draining:  # the shutdown began while the run waited
                 raise Refused(SHUTTING_DOWN)
             run = GatewayRun(

@@ -134,11 +134,11 @@ class Admission:
         self,
         key: KeyConfig | None,
         model: ModelConfig,
-        gone: Callable[[], Coroutine[Any, Any, None]],
+        disconnected: Callable[[], Coroutine[Any, Any, None]],
     ) -> Callable[[], None]:
         """Waits for a slot and returns the function that releases it.
 
-        `gone` returns when the client has disconnected; it is called only if the run must queue.
+        `disconnected` returns when the client has left; it is called only if the run must queue.
         Raises `Refused` and `ClientGone`.
         """
         acquired: list[str] = []
@@ -151,7 +151,7 @@ class Admission:
             if self._running < self._limits.max_running:
                 self._running += 1
             else:
-                await self._wait_in_queue(gone)
+                await self._wait_in_queue(disconnected)
         except BaseException:
             self._release(acquired)
             raise
@@ -173,12 +173,12 @@ class Admission:
         problem = Problem(429, message, "too_many_runs")
         return self._refusal("concurrency", problem, RETRY_AFTER_SECONDS)
 
-    async def _wait_in_queue(self, gone: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _wait_in_queue(self, disconnected: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if len(self._queue) >= self._limits.max_queued:
             problem = Problem(503, "The gateway is full, and so is its queue.", "overloaded")
             raise self._refusal("queue_full", problem, RETRY_AFTER_SECONDS)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        leaving = asyncio.create_task(gone())
+        leaving = asyncio.create_task(disconnected())
         self._queue.append(turn)
         entered = False
         try:

@@ -11,7 +11,7 @@ from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import exchange_of, json_response
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.routes.runs import read_limit
-from windlass.gateway.runs.chat_line import line
+from windlass.gateway.runs.chat_line import current_runs
 from windlass.gateway.runs.persistence import RunPersistence
 from windlass.runs.records import RunRecord
 from windlass.wires.chat.messages import encode_message
@@ -46,7 +46,7 @@ class ChatRoutes:
             return await self._delete(runs)
         fields = chat_fields(runs)
         # While a run of the chat is active, its messages are those that the run started with.
-        current = line(runs)
+        current = current_runs(runs)
         messages = await durable.chats.seen(current)
         fields["messages"] = [fields for message in messages for fields in encode_message(message)]
         fields["run_ids"] = [record.id for record in reversed(current)]
@@ -75,7 +75,7 @@ class ChatRoutes:
 
 def chat_fields(runs: Sequence[RunRecord]) -> JsonObject:
     """A chat as JSON; `runs` are all of its runs, newest first."""
-    current = line(runs)
+    current = current_runs(runs)
     first, last = current[-1], current[0]
     active = last.ended is None
     return {

@@ -97,7 +97,7 @@ class ToolRoutes:
             if gateway.draining:  # the shutdown began while the request was queued
                 raise Refused(SHUTTING_DOWN)
             answer = await gateway.manual_calls.run(
-                offered.tool, call, model=model, owner=exchange.owner, gone=gone
+                offered.tool, call, model=model, owner=exchange.owner, disconnected=gone
             )
         finally:
             leave()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from windlass.runs.records import RunRecord
 
 
-def line(runs: Sequence[RunRecord]) -> list[RunRecord]:
+def current_runs(runs: Sequence[RunRecord]) -> list[RunRecord]:
     """The current runs of a chat: those that no later run replaced. Newest first, like `runs`.
 
     A run's origin has the number of the first run that it replaced, which is still known after that
@@ -17,12 +17,12 @@ def line(runs: Sequence[RunRecord]) -> list[RunRecord]:
     for run in runs:
         if run.number < before and run.created < since:
             current.append(run)
-            number, started = replaced_by(run)
+            number, started = first_replaced(run)
             before = number or before
             since = started if started and not number else since
     return current
 
 
-def replaced_by(run: RunRecord) -> tuple[int, float]:
+def first_replaced(run: RunRecord) -> tuple[int, float]:
     """The number and the start time of the first run that this one replaced; 0 if none."""
     return run.origin.get("replaced_from", 0), run.origin.get("replaced_since", 0.0)

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from windlass.content import Message
 from windlass.gateway.http.errors import Refused
-from windlass.gateway.runs.chat_line import line, replaced_by
+from windlass.gateway.runs.chat_line import current_runs, first_replaced
 from windlass.gateway.runs.hidden_turns import seen_by_client
 from windlass.loop.history import History
 from windlass.runs.protocol import RunLog
@@ -62,7 +62,7 @@ class Chats:
             raise _busy(f"The run {active} of this chat has not ended.")
         number, since = _place_of(replaced) if replaced else (0, 0.0)
         before = [run for run in runs if replaced is None or _is_before(run, number, since)]
-        seen = await self.seen(line(before))
+        seen = await self.seen(current_runs(before))
         return ChatSoFar(messages=seen, replaced_from=number, replaced_since=since)
 
     async def seen(self, runs: Sequence[RunRecord]) -> tuple[Message, ...]:
@@ -79,7 +79,7 @@ class Chats:
 
 def _place_of(run: RunRecord) -> tuple[int, float]:
     """The number and the start time of the run, or of the first run that it replaced."""
-    number, since = replaced_by(run)
+    number, since = first_replaced(run)
     return (number, since) if since else (run.number, run.created)
 
 

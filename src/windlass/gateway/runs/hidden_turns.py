@@ -181,21 +181,21 @@ def _same_calls(turn: HiddenTurn, calls: Sequence[FunctionCall]) -> bool:
     """Whether the client's calls equal those of the turn: the client may have edited them."""
     known = {call.id: call for call in turn.messages[-1].calls}
     for call in calls:
-        ours = known.get(turn.ids.get(call.id, ""))
-        if ours is None or ours.name != call.name or ours.arguments != call.arguments:
+        own = known.get(turn.ids.get(call.id, ""))
+        if own is None or own.name != call.name or own.arguments != call.arguments:
             return False
     return True
 
 
 def _answered(turn: HiddenTurn, results: Mapping[str, FunctionResponse]) -> Message:
     """The results of the whole turn, in call order: those of the gateway and of the client."""
-    ours = {answer.id: answer for answer in turn.answers}
+    own = {answer.id: answer for answer in turn.answers}
     outward = {inner: outer for outer, inner in turn.ids.items()}
     answers: list[FunctionResponse] = []
     for call in turn.messages[-1].calls:
         given = results.get(outward.get(call.id, ""))
-        if call.id in ours:
-            answers.append(ours[call.id])
+        if call.id in own:
+            answers.append(own[call.id])
         elif given is not None:
             answers.append(replace(given, id=call.id, name=call.name))
         else:

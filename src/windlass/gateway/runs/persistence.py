@@ -384,8 +384,8 @@ def stored_run_fields(record: RunRecord, history: History | None = None) -> Json
     elif history is not None:
         reply = history.reply()
         fields["mode"] = reply.mode
-        asked: JsonObject = record.origin.get("request", {})
-        form = Form(asked.get("legacy_functions", False), asked.get("all_text", True))
+        request: JsonObject = record.origin.get("request", {})
+        form = Form(request.get("legacy_functions", False), request.get("all_text", True))
         fields["response"] = completion_fields(head_of(record), reply, CallIds(record.id), form)
     return fields
 

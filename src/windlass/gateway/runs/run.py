@@ -54,11 +54,11 @@ class GatewayRun:
         self.id = plan.run_id
         self.background = background
         """Whether the run continues without its client."""
-        self.kept = log is not None
+        self.stored = log is not None
         self.head = CompletionHead(
             f"chatcmpl-{plan.run_id[4:]}", int(created or time.time()), request.model
         )
-        self.call_ids = CallIds(plan.run_id if self.kept else "")
+        self.call_ids = CallIds(plan.run_id if self.stored else "")
         self.cancelled: Problem | None = None
         """Why the gateway cancelled the run, if it did."""
         self._earlier = len(log.recorded()) if log is not None else 0
@@ -127,7 +127,7 @@ class GatewayRun:
     async def cancel(self, problem: Problem) -> None:
         """Stops the run for a reason of the gateway; a stored background run can be resumed."""
         self.cancelled = problem
-        await (self.run.leave() if self.kept and self.background else self.run.stop())
+        await (self.run.leave() if self.stored and self.background else self.run.stop())
 
     def check_here(self) -> None:
         """Raises `Refused` if the run was left to another process and cannot be controlled here."""

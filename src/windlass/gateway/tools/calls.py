@@ -89,9 +89,9 @@ class ManualCalls:
         *,
         model: ModelConfig,
         owner: str,
-        gone: Callable[[], Coroutine[Any, Any, None]],
+        disconnected: Callable[[], Coroutine[Any, Any, None]],
     ) -> JsonObject:
-        """Runs a call and returns the fields of its answer. Cancels it if `gone` returns first.
+        """Runs a call and returns its answer. Cancels it if `disconnected` returns first.
 
         Raises `ClientGone`, and `Refused` if the gateway shuts down meanwhile.
         """
@@ -102,7 +102,7 @@ class ManualCalls:
         self.active.add(task)
         task.add_done_callback(self.active.discard)
         task.add_done_callback(lambda _: self._remember(owner, call, log))
-        leaving = asyncio.create_task(gone())
+        leaving = asyncio.create_task(disconnected())
         try:
             await asyncio.wait((task, leaving), return_when=FIRST_COMPLETED)
         finally:
