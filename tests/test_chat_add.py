@@ -133,11 +133,11 @@ def test_there_must_be_something_to_answer(added: Any) -> None:
     ("item", "role", "said"),
     [
         ("x", "wizard", "unknown role 'wizard'"),
-        (Message.user("x"), "user", "a message has its own"),
-        ({"role": "user", "content": "x"}, "user", "a message has its own"),
+        (Message.user("x"), "user", "a message has its own role"),
+        ({"role": "user", "content": "x"}, "user", "a message has its own role"),
         ((), "user", "a role goes with"),
         ((), None, "the prompt is empty"),
-        (7, None, "a prompt cannot hold a int"),
+        (7, None, "a prompt cannot contain a int"),
     ],
 )
 def test_what_cannot_be_added_is_refused_and_changes_nothing(

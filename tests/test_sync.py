@@ -277,7 +277,7 @@ with FakeOpenAI(["hello"]) as fake:
         (lambda: client([]).generate("?", temprature=1), "did you mean 'temperature'"),  # pyright: ignore[reportCallIssue]
         (lambda: client([]).generate(""), "empty"),
         (lambda: client([]).generate([]), "empty"),
-        (lambda: client([]).generate([3]), "a prompt cannot hold a int"),  # pyright: ignore[reportArgumentType]
+        (lambda: client([]).generate([3]), "a prompt cannot contain a int"),  # pyright: ignore[reportArgumentType]
         (lambda: client([]).generate("?", on_limit="explode"), "on_limit"),  # pyright: ignore[reportArgumentType]
         (lambda: client([]).generate("?", tool_choice=3), "tool_choice"),  # pyright: ignore[reportArgumentType]
         (lambda: client([], mode="telepathy"), "mode must be 'auto', 'native' or 'emulated'"),

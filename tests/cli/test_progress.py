@@ -5,10 +5,8 @@ import io
 import pytest
 from tests.cli.environment import hide
 
-from windlass.cli.model_selection import progress_shown
-from windlass.models.local.weights import WeightsProgress
 from windlass.cli.model_selection import show_progress
-from windlass.models.local.weights import Progress
+from windlass.models.local.weights import WeightsProgress
 
 STEPS = [
     WeightsProgress("joining", 0, 100),

@@ -98,7 +98,7 @@ def test_a_run_whose_tools_are_gone_can_be_brought_to_its_end(
     upstream("Never.")
     ran = resume(made, "--force")
     assert ran.code == 1
-    assert "its tools are gone: get_weather, pay" in ran.error
+    assert "its tools are missing: get_weather, pay" in ran.error
     [ended] = json.loads(resume("--json", action="list").out)
     assert ended["state"] == "error"
 

@@ -1,6 +1,6 @@
 """A run that ends its process each time it is taken up does not do so for ever."""
 
-from windlass.client.resume import MOST_RESUMPTIONS, refusal_of
+from windlass.client.resume import MAX_RESUMPTIONS, resume_refusal
 from windlass.content import FunctionCall, FunctionResponse
 from windlass.events import (
     ApprovalRequested,
@@ -23,7 +23,7 @@ CUT = ToolRunEnded(FunctionResponse("look", {"error": "interrupted"}, "a"), "int
 TURN: list[RunEvent] = [ToolCallStarted(0, "a", "look"), ToolCallEnded(0, LOOK)]
 
 
-def resumed(*between: RunEvent, times: int = MOST_RESUMPTIONS) -> list[RunEvent]:
+def resumed(*between: RunEvent, times: int = MAX_RESUMPTIONS) -> list[RunEvent]:
     """Taken up so often, with these events after each."""
     return [event for number in range(1, times + 1) for event in (RunResumed(number), *between)]
 
@@ -36,23 +36,25 @@ STARTED: list[RunEvent] = [
 
 def test_a_run_that_comes_no_further_is_given_up() -> None:
     again = RoundRestarted(1, "awaiting_model_call")
-    assert refusal_of(History([*STARTED, *resumed(again)]), ())
-    assert refusal_of(History([*STARTED, *resumed(again, times=MOST_RESUMPTIONS - 1)]), ()) is None
+    assert resume_refusal(History([*STARTED, *resumed(again)]), ())
+    assert (
+        resume_refusal(History([*STARTED, *resumed(again, times=MAX_RESUMPTIONS - 1)]), ()) is None
+    )
 
 
 def test_a_tool_that_ends_the_process_while_the_turn_still_comes_is_given_up_too() -> None:
     again = RoundRestarted(1, "awaiting_model_call")
     cut = resumed(CUT, again, *TURN, ToolRunStarted(LOOK, 1))
-    assert refusal_of(History([*STARTED, *cut]), ())
+    assert resume_refusal(History([*STARTED, *cut]), ())
 
 
 def test_a_run_that_only_waits_for_a_yes_is_never_given_up() -> None:
     asked = [*STARTED, *TURN, TurnEnded("tool_calls"), Status("..."), ApprovalRequested(LOOK)]
-    assert refusal_of(History([*asked, *resumed(times=100)]), ()) is None
+    assert resume_refusal(History([*asked, *resumed(times=100)]), ()) is None
 
 
 def test_a_tool_that_ends_the_process_beside_a_question_is_given_up() -> None:
     other = FunctionCall("read", "{}", "b")
     turn = [*TURN, ToolCallStarted(1, "b", "read"), ToolCallEnded(1, other)]
     asked = [*STARTED, *turn, TurnEnded("tool_calls"), ApprovalRequested(LOOK)]
-    assert refusal_of(History([*asked, *resumed(ToolRunStarted(other, 1))]), ())
+    assert resume_refusal(History([*asked, *resumed(ToolRunStarted(other, 1))]), ())

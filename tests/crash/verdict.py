@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tests.crash.scenarios import IDEMPOTENT, ROUNDS, WHEN_CUT, answer_to
 
-from windlass.client.resume import MOST_RESUMPTIONS
+from windlass.client.resume import MAX_RESUMPTIONS
 from windlass.content import FunctionCall
 from windlass.events import (
     ApprovalRequested,
@@ -312,8 +312,8 @@ def _judge_end(run: RunLedger, background: bool, around: Circumstances) -> str:
             if around.faults and "could not be written" in str(run.end.error):
                 how, said = "its log failed", "the run log could not be written"
         elif not failed:
-            assert _cut_in_a_row(run) > MOST_RESUMPTIONS, f"{run.prompt}: {run.end.error}"
-            how, said = "it was given up", "without coming any further"
+            assert _cut_in_a_row(run) > MAX_RESUMPTIONS, f"{run.prompt}: {run.end.error}"
+            how, said = "it was given up", "without progress"
         assert said in str(run.end.error), f"{run.prompt}: {run.end.error}"
         return how
     if run.end.reason == "stopped" and run.run_id in stops:

@@ -346,7 +346,7 @@ GONE: list[tuple[GatewayConfig, tuple[Any, ...], str]] = [
     (
         config_of(ModelConfig(name="m", target="scripted/model", tools=("erase",))),
         (erase,),
-        "its tools are gone: lookup",
+        "its tools are missing: lookup",
     ),
 ]
 

@@ -237,7 +237,7 @@ async def test_a_run_that_may_not_resume_answers_its_calls() -> None:
     events = await recorded_run()
     for kept in range(1, len(events)):
         for stop in (False, True):
-            run = resumed(events[:kept], refusal=RunInterrupted("its tools are gone: pay"))
+            run = resumed(events[:kept], refusal=RunInterrupted("its tools are missing: pay"))
             await (run.stop() if stop else run.task)
             check_ended(run, (kept, stop))
 
@@ -275,7 +275,7 @@ async def test_a_stopped_run_tells_its_calls_apart_where_its_tools_are_gone() ->
     await run.stop()
     answers = {e.response.id: e.outcome for e in run.log.recorded() if type(e) is ToolRunEnded}
     assert answers["d"] == "not_run"
-    check_continues(History(run.log.recorded()).reply().messages, "tools are gone")
+    check_continues(History(run.log.recorded()).reply().messages, "tools are missing")
 
 
 async def test_a_stopped_run_of_an_old_log_without_answers_can_be_continued() -> None:

@@ -293,7 +293,7 @@ def test_a_child_that_exits_or_closes_leaves_the_active_runs_of_its_parent_alone
         """,
         path,
     )
-    told = "it is a run of the process that this one was forked from"
+    told = "it is a run of the parent process: a fork cannot use it"
     assert lines == [told, told, "late late"]
     assert len(kept_in(path)) == 3
 

@@ -24,7 +24,7 @@ from windlass.testing import ScriptedModel
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that no process has counts as interrupted after a moment."""
-    monkeypatch.setattr(kept_module, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(kept_module, "CHECK_SECONDS", 0.05)
     monkeypatch.setattr(kept_module, "TAKEOVER_SECONDS", 0.1)
 
 

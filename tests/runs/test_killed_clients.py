@@ -93,12 +93,12 @@ async def test_a_run_whose_tools_are_gone_ends_and_says_so(
         assert await process.hear() == "in the middle"
     client = client_on(tools=tools_after(tmp_path / "ledger", "retry")[:1])
     [run] = await client.resume()
-    with pytest.raises(WindlassError, match="its tools are gone: slow"):
+    with pytest.raises(WindlassError, match="its tools are missing: slow"):
         await run.result()
     assert len(begun(tmp_path / "ledger")) == 3
     kept = await client_on().run(run_id)
     assert kept.stop_reason == "error"
-    with pytest.raises(WindlassError, match="its tools are gone: slow"):
+    with pytest.raises(WindlassError, match="its tools are missing: slow"):
         await kept.result()
 
 

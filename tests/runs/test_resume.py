@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from windlass import RunEvent, Tool, ToolContext, tool
-from windlass.client.resume import refusal_of
+from windlass.client.resume import resume_refusal
 from windlass.client.run import AsyncRun
 from windlass.content import Message
 from windlass.errors import RunInterrupted
@@ -349,14 +349,14 @@ async def test_a_run_that_may_not_go_on_answers_its_calls_and_says_why() -> None
     events, _ = await whole_run()
     for kept in range(1, len(events)):
         prefix = events[:kept]
-        history = History(prefix, RunInterrupted("its tools are gone: pay"))
+        history = History(prefix, RunInterrupted("its tools are missing: pay"))
         ledger = Ledger()
         run = AsyncRun(plan_of(ledger, []), log=MemoryLog(prefix), history=history)
         await run.task
         if isinstance(events[kept - 1], TurnEnded) and kept == len(events) - 1:
             assert run.reply.text == "All is paid."
             continue
-        assert str(run.error) == "its tools are gone: pay", kept
+        assert str(run.error) == "its tools are missing: pay", kept
         assert ledger.begun == {}
         folded = History(run.log.recorded())
         for record in folded.rounds.values():
@@ -386,9 +386,9 @@ async def test_ids_that_a_model_uses_again_are_told_apart() -> None:
 async def test_a_run_that_never_comes_further_is_given_up(times: int) -> None:
     events, _ = await whole_run()
     stuck = [*events[:2], *(RunResumed(n) for n in range(1, times + 1))]
-    refusal = refusal_of(History(stuck), [])
+    refusal = resume_refusal(History(stuck), [])
     assert (refusal is not None) == (times == 20)
-    assert refusal_of(History([*stuck, *events[2:]]), []) is None
+    assert resume_refusal(History([*stuck, *events[2:]]), []) is None
 
 
 async def test_a_forced_choice_holds_whatever_the_last_event_was() -> None:

@@ -1,4 +1,4 @@
-"""`AsyncClient`, and `Client` as its thin sync face."""
+"""`AsyncClient`, and `Client`, its blocking form."""
 
 from windlass.client.asynchronous import AsyncClient
 from windlass.client.chat import AsyncChat

@@ -1,4 +1,4 @@
-"""`AsyncClient`: a model, its tools, and the verbs that drive them."""
+"""`AsyncClient`: generates, streams and runs with one model and its tools."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ from windlass.client.options import (
     tool_list,
 )
 from windlass.client.origin import ADDED, KIND, Origin
-from windlass.client.resume import refusal_of
+from windlass.client.resume import resume_refusal
 from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
@@ -50,18 +50,16 @@ from windlass.tool import Tool
 from windlass.toolsets.registry import ToolRegistry
 from windlass.toolsets.registry import registry as default_registry
 
-__all__ = ["AsyncClient"]
-
 log = logging.getLogger("windlass.client")
 
 
 class AsyncClient:
-    """Drives one model. Use it as `async with`, or `await aclose()` it: it owns connections.
+    """A client of one model. Use it with `async with`, or call `aclose`: it owns connections.
 
-    `model` is `provider/name` or any `Model`. `tools` and the run options given here are the
-    defaults of every call. `registry` is where names and declarations among the tools are looked
-    up; without it, `windlass.registry`. With a `log`, the name of a file or any `RunLog`, runs and
-    chats outlive the process. Raises `ConfigError` for what cannot work.
+    `model` is `provider/name` or any `Model`. `tools` and the run options are the defaults of every
+    call. `registry` resolves tool names and declarations; the default is `windlass.registry`. With
+    a `log` (a file name or any `RunLog`), runs and chats survive the process. Raises `ConfigError`
+    for invalid options.
     """
 
     def __init__(
@@ -87,7 +85,7 @@ class AsyncClient:
             )
         elif any(given is not None for given in (base_url, api_key, headers, retry)):
             raise ConfigError(
-                "base_url, api_key, headers and retry go with a model's name, not with a model"
+                "base_url, api_key, headers and retry need a model name, not a Model object"
             )
         self.model = model
         settings = function_calling_settings(os.environ)
@@ -117,7 +115,7 @@ class AsyncClient:
     async def aclose(self) -> None:
         """Stops the active runs and streams, and closes the log and the connections.
 
-        In a forked child, those of the parent stay as they are.
+        In a forked child, it does not stop the parent's runs and streams.
         """
         for run in [*self._store.all(), *self._launched]:
             if not run.inherited:
@@ -134,9 +132,9 @@ class AsyncClient:
         tools: Iterable[Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> Reply:
-        """Asks, runs the tools that the model asks for, and returns its answer.
+        """Sends the prompt, runs the tools that the model calls, and returns the reply.
 
-        `images` are shown to the model after the prompt: files (`Path`), bytes or addresses.
+        `images` follow the prompt: files (`Path`), bytes or URLs.
         Raises `ModelError`, and `RoundLimitExceeded` with `on_limit="error"`.
         """
         return await self.answer(with_images(prompt, images), tools, options)
@@ -149,7 +147,7 @@ class AsyncClient:
         tools: Iterable[Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> AsyncStream:
-        """The same, as `async with` a stream of events. Leaving it early stops the run."""
+        """Does the same as a stream of events, for `async with`. Leaving it early stops the run."""
         asked = with_images(prompt, images)
         return AsyncStream(lambda: self.launch(asked, tools, options))
 
@@ -161,28 +159,28 @@ class AsyncClient:
         tools: Iterable[Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> AsyncRun:
-        """Starts a run that goes on by itself. Raises `TooManyRuns`."""
+        """Starts a run in the background. Raises `TooManyRuns`."""
         self._store.admit()
         asked = with_images(prompt, images)
         run = await self.launch(asked, tools, options, admit=self._store.admit)
         self._store.add(run)
         if run.log.settled is not None:
-            await run.log.settled()  # whoever knows its id finds it again after a crash
+            await run.log.settled()  # a run whose id the caller knows must survive a crash
         return run
 
     async def resume(self, *, tools: Iterable[Any] | None = None) -> list[AsyncRun]:
-        """Goes on with the runs of this model that a process left open when it ended.
+        """Resumes the interrupted runs of this model: their processes have exited.
 
-        Their tools are found by name among those given here, or the client's own; a run whose tool
-        is gone ends, and says so.
+        Finds their tools by name in `tools`, by default the client's own. A run with a missing
+        tool ends with an error.
         """
         if self.log is None:
-            raise ConfigError("runs outlive a process in a log: make the client with log=...")
+            raise ConfigError("cannot resume runs without a log: create the client with log=...")
         known = (await self._offer(tools)).tools
         name = self.model.name
-        left = await self.log.claim(lambda r: r.model == name and r.origin.get("kind") == KIND)
+        found = await self.log.claim(lambda r: r.model == name and r.origin.get("kind") == KIND)
         runs: list[AsyncRun] = []
-        for record in left:
+        for record in found:
             try:
                 runs.append(await self._resumed(record, known, self.log))
             except StorageError as error:
@@ -194,9 +192,9 @@ class AsyncClient:
         return runs
 
     def subscribe(self, run_id: str, after: int = 0) -> Follower:
-        """The run's events after number `after`, then each as it comes.
+        """Follows the run's events after number `after`, both past and future ones.
 
-        Raises `RunNotFound`; with a log, when the first event is asked for. Raises
+        Raises `RunNotFound`; with a log, only when the first event is read. Raises
         `RunInterrupted` after the last event of a run whose process has exited and that no
         process resumes.
         """
@@ -208,7 +206,7 @@ class AsyncClient:
             return KeptEvents(self.log, run_id, after)
 
     async def run(self, run_id: str) -> AsyncRun | KeptRun:
-        """A run that goes here, or one that is kept. Raises `RunNotFound`."""
+        """Returns a run of this process or of the log. Raises `RunNotFound`."""
         try:
             return self._store.get(run_id)
         except RunNotFound:
@@ -217,7 +215,7 @@ class AsyncClient:
             return KeptRun(await self.log.status(run_id), self.log)
 
     async def stop(self, run_id: str) -> None:
-        """Stops a run; one that has ended stays as it is. Raises `RunNotFound`."""
+        """Stops a run, if it has not ended. Raises `RunNotFound`."""
         await (await self.run(run_id)).stop()
 
     async def approve(
@@ -229,7 +227,7 @@ class AsyncClient:
         arguments: dict[str, Any] | None = None,
         reason: str | None = None,
     ) -> bool:
-        """Decides about a call that waits for it; with a log, the decision is stored on return.
+        """Decides about a call that waits for approval. With a log, it is stored on return.
 
         Raises `RunNotFound`, and `StorageError` if the decision cannot be stored.
         """
@@ -241,12 +239,12 @@ class AsyncClient:
         return done
 
     async def runs(self) -> "list[AsyncRun | KeptRun]":
-        """The runs that go, and the finished ones that are still kept; oldest first."""
+        """Returns the active and the stored finished runs, oldest first."""
         here = {run.id: run for run in self._store.all()}
         if self.log is None:
             return list(here.values())
-        kept = [each for each in await self.log.list() if each.origin.get("kind") != ADDED]
-        return [here.get(record.id) or KeptRun(record, self.log) for record in reversed(kept)]
+        stored = [each for each in await self.log.list() if each.origin.get("kind") != ADDED]
+        return [here.get(record.id) or KeptRun(record, self.log) for record in reversed(stored)]
 
     def chat(
         self,
@@ -256,20 +254,20 @@ class AsyncClient:
         messages: Prompt = (),
         **options: Unpack[RunOptions],
     ) -> AsyncChat:
-        """A conversation that remembers. The `id` of one of `chats()` continues it."""
+        """Starts a chat. With the `id` of one of `chats()`, continues that chat."""
         if id is not None and self.log is None:
             if id in self._chats and tools is None and not (messages or options):
                 return self._chats[id]
-            raise ConfigError("chats are found by their ids in a log: make the client with log=...")
+            raise ConfigError(f"unknown chat {id!r}: create the client with log=... to store chats")
         chat = AsyncChat(self, tools, messages, checked(options), id)
         if self.log is None:
             self._chats[chat.id] = chat
         return chat
 
     async def chats(self) -> list[ChatRecord]:
-        """The chats that the log keeps, the last used first; `chat(id=...)` continues one.
+        """Returns the chats in the log, the last used first. `chat(id=...)` continues one.
 
-        Without a log they are those that the program still holds.
+        Without a log, returns the chats that the program still references.
         """
         if self.log is None:
             return chats_in(record for chat in self._chats.values() for record in chat.records)
@@ -284,10 +282,10 @@ class AsyncClient:
         tools: Iterable[Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> tuple[FunctionResponse, ...]:
-        """Runs calls manually: each gets one response, in call order; failures are responses too.
+        """Runs calls manually. Returns one response for each, in call order, also for failures.
 
-        The tools are those given here, those that the calls were offered, the client's own, or, if
-        it has none, those of its registry.
+        Uses `tools`, else the tools that the calls were offered, else the client's own tools, else
+        those of its registry.
         """
         options = checked({**self._defaults, **options})
         policy = policy_from(options)
@@ -305,7 +303,7 @@ class AsyncClient:
     def _in_mode(self, given: Mode | None, offer: Offer, messages: Iterable[Message]) -> Model:
         mode = self._mode if given is None else mode_from(given)
         has_tools = bool(offer.tools) or any(message.role == "tool" for message in messages)
-        # Where no tools are spoken of there is nothing to fall back from.
+        # Without tools, the automatic mode has nothing to fall back from.
         return self._modes.of("native" if mode == "auto" and not has_tools else mode)
 
     async def _offer(self, tools: Iterable[Any] | None) -> Offer:
@@ -314,7 +312,7 @@ class AsyncClient:
     async def answer(
         self, prompt: Prompt, tools: Iterable[Any] | None, options: RunOptions, chat: str = ""
     ) -> Reply:
-        """The reply to a prompt of a chat, or of none."""
+        """Runs a prompt to its end, in a chat if one is given."""
         plan = await self._plan(prompt, tools, options)
         if self.log is None:
             return await Loop(plan, _ignore).run()
@@ -334,15 +332,15 @@ class AsyncClient:
         on_reply: Callable[[Reply], None] | None = None,
         admit: Callable[[], None] = lambda: None,
     ) -> AsyncRun:
-        """A run of a chat, or of none, whose events are read."""
+        """Starts a run whose events are read, in a chat if one is given."""
         plan = await self._plan(prompt, tools, options, live=True)
         admit()
         run = AsyncRun(plan, on_reply, log=self._new_log(plan, options, chat))
         self._launched.add(run)
         return run
 
-    async def keep(self, messages: tuple[Message, ...], chat: str) -> None:
-        """Writes down what was added to a chat, where there is a log."""
+    async def store_added(self, messages: tuple[Message, ...], chat: str) -> None:
+        """Stores messages that were added to a chat, if there is a log."""
         if self.log is None:
             return
         record = RunRecord(
@@ -372,24 +370,23 @@ class AsyncClient:
         )
         return self.log.begin(record)
 
-    async def _give_up(self, record: RunRecord, error: Damaged, kept: RunLog) -> None:
-        """Ends a run whose log is damaged, if that can be written: no process can resume it."""
+    async def _give_up(self, record: RunRecord, error: Damaged, run_log: RunLog) -> None:
+        """Ends a run whose log is damaged, so that no process tries to resume it again."""
         try:
-            await kept.give_up(record, f"cannot resume run: {error}")
+            await run_log.give_up(record, f"cannot resume run: {error}")
         except StorageError:
             log.exception("Cannot end run", extra={"run_id": record.id})
 
     async def _resumed(
-        self, record: RunRecord, known: Mapping[str, Tool], kept: RunLog
+        self, record: RunRecord, known: Mapping[str, Tool], run_log: RunLog
     ) -> AsyncRun:
-        log = await kept.reopen(record.id)
+        log = await run_log.reopen(record.id)
         history = History(log.recorded())
         assert history.started is not None
-        gone: list[str] = []
         try:
             origin = Origin.read(record.origin)
-            offer, gone = origin.offer(known)
-            history.refusal = refusal_of(history, gone)
+            offer, missing = origin.offer(known)
+            history.refusal = resume_refusal(history, missing)
         except RunInterrupted as error:
             origin, offer, history.refusal = Origin(), Offer({}, ()), error
         messages = history.started.messages
@@ -407,8 +404,8 @@ class AsyncClient:
             extra=origin.extra,
             live=origin.live,
         )
-        # At last: nothing may happen between this and the run's first step.
-        orders = await kept.orders(record.id)
+        # Last, so that no order arrives between this and the run's first step.
+        orders = await run_log.orders(record.id)
         return AsyncRun(plan, log=log, history=history, orders=orders)
 
     async def _plan(
@@ -440,7 +437,7 @@ class AsyncClient:
 def _log_from(given: RunLog | str | os.PathLike[str] | None) -> RunLog | None:
     if not isinstance(given, str | os.PathLike):
         return given
-    # Imported here: who keeps no log does not pay for one.
+    # Imported here, so that clients without a log start faster.
     from windlass.runs.sqlite import SQLiteLog
 
     return SQLiteLog(given)
@@ -451,4 +448,4 @@ def _new_run_id() -> str:
 
 
 def _ignore(event: object) -> None:
-    """A blocking run has no readers."""
+    """Ignores the events of a blocking run."""

@@ -1,4 +1,4 @@
-"""`AsyncChat`: a conversation; each reply's messages are where the next one begins."""
+"""`AsyncChat`: a conversation of many runs."""
 
 import itertools
 import secrets
@@ -18,15 +18,12 @@ from windlass.reply import Reply
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord, title_of
 
-__all__ = ["AsyncChat"]
-
-
 _numbers = itertools.count(1)
-"""Orders the runs that no log numbers."""
+"""Numbers the runs of clients without a log."""
 
 
-class Speaker(Protocol):
-    """What a chat needs of its client."""
+class ChatClient(Protocol):
+    """The part of a client that a chat needs."""
 
     log: RunLog | None
 
@@ -44,15 +41,15 @@ class Speaker(Protocol):
         on_reply: Callable[[Reply], None] | None,
     ) -> AsyncRun: ...
 
-    async def keep(self, messages: tuple[Message, ...], chat: str) -> None: ...
+    async def store_added(self, messages: tuple[Message, ...], chat: str) -> None: ...
 
 
 class AsyncChat:
-    """Where the client has a log, the conversation is found again there by its `id`."""
+    """A conversation. If the client has a log, another process can continue it by its `id`."""
 
     def __init__(
         self,
-        client: Speaker,
+        client: ChatClient,
         tools: Iterable[Any] | None,
         messages: Prompt,
         options: RunOptions,
@@ -65,15 +62,14 @@ class AsyncChat:
         self.id = id or f"chat_{secrets.token_hex(12)}"
         self.messages: tuple[Message, ...] = messages_from(messages, None) if messages else ()
         self._answered: tuple[FunctionResponse, ...] = ()
-        """Results of the last turn that wait for those of the caller."""
+        """Results of the last turn. They are sent together with the caller's results."""
         self.records: list[RunRecord] = []
-        """Its runs that have ended, where no log has them."""
+        """Its ended runs, if the client has no log."""
 
     async def send(self, prompt: Prompt = (), *, images: Sequence[Image] | None = None) -> Reply:
-        """Says something and returns the answer; without a prompt, answers what was added.
+        """Sends a prompt and returns the reply. Without a prompt, sends what was added.
 
-        A failure leaves the conversation as it was. Raises `ConfigError` while calls have no
-        result.
+        A failure does not change the conversation. Raises `ConfigError` if calls have no result.
         """
         await self.load()
         asked = with_images(prompt, images)
@@ -83,7 +79,7 @@ class AsyncChat:
         return reply
 
     def stream(self, prompt: Prompt = (), *, images: Sequence[Image] | None = None) -> AsyncStream:
-        """The same, as a stream."""
+        """Does the same as `send`, as a stream."""
         asked = with_images(prompt, images)
 
         async def start() -> AsyncRun:
@@ -102,20 +98,20 @@ class AsyncChat:
     async def add(self, item: Prompt, role: str | None = None) -> "AsyncChat":
         """Adds to the conversation without asking the model, and returns the chat.
 
-        Texts and parts are the user's, calls the assistant's and results the tools', unless `role`
-        says otherwise (`"model"` is the assistant); messages have their own. With a log, what is
-        added is kept at once. Raises `ConfigError` for what cannot be added.
+        By default texts and parts have the role `user`, calls `assistant` and results `tool`;
+        `role` changes that (`"model"` means `assistant`). Messages have their own role. With a log,
+        the addition is stored at once. Raises `ConfigError` for invalid items.
         """
         await self.load()
         messages = self._with(_messages(item, role))
-        await self._client.keep(messages, self.id)
+        await self._client.store_added(messages, self.id)
         self.messages, self._answered = messages, ()
         return self
 
     async def load(self) -> None:
-        """Reads the conversation so far, once; the first thing that is said does so by itself.
+        """Loads the conversation from the log, once. The first `send`, `stream` or `add` calls it.
 
-        Raises `WindlassError` while a run of it has not ended.
+        Raises `WindlassError` if a run of the chat has not ended.
         """
         log = self._client.log
         if self._loaded or log is None:
@@ -123,8 +119,8 @@ class AsyncChat:
         for record in await log.list(chat=self.id):
             if record.ended is None and record.origin.get("kind") != ADDED:
                 raise WindlassError(
-                    f"the run {record.id} of this chat has not ended: wait for it, or go on with "
-                    "it by `resume` if its process is gone"
+                    f"run {record.id} of this chat has not ended: wait for it, or call `resume` "
+                    "if its process has exited"
                 )
             if record.reason != "error":
                 history = History(await log.read(record.id))
@@ -138,14 +134,14 @@ class AsyncChat:
         else:
             messages = self.messages
             if not messages or messages[-1].role in ("assistant", "system"):
-                raise ConfigError("there is nothing to answer: send something, or add it first")
+                raise ConfigError("there is nothing to answer: send a prompt, or add one first")
         if missing := _unanswered(messages):
             names = ", ".join(f"{call.name} ({call.id})" for call in missing)
             raise ConfigError(f"these calls have no result: {names}; add their results first")
         return messages
 
     def _with(self, added: tuple[Message, ...]) -> tuple[Message, ...]:
-        """The conversation with more messages; results join those that Windlass has already."""
+        """Returns the conversation with more messages. Joins results to those of the last turn."""
         if self._answered and added[0].responses:
             first = Message("tool", (*self._answered, *added[0].parts), added[0].extra)
             messages = paired((*self.messages, first, *added[1:]))
@@ -179,7 +175,7 @@ def _messages(item: Prompt, role: str | None) -> tuple[Message, ...]:
     if role is None:
         return messages_from(item, None)
     if not items or not all(isinstance(each, str | Part) for each in items):
-        raise ConfigError("a role goes with a text or parts: a message has its own")
+        raise ConfigError("role= needs a text or parts: a message has its own role")
     try:
         return (Message(cast("Role", role), tuple(items)),)
     except ValueError as error:
@@ -187,7 +183,7 @@ def _messages(item: Prompt, role: str | None) -> tuple[Message, ...]:
 
 
 def _in_call_order(messages: tuple[Message, ...], place: int) -> tuple[Message, ...]:
-    """Some providers match results to calls by their order."""
+    """Sorts results in call order, since some providers match them by position."""
     turn, results = messages[place - 1], messages[place]
     order = {call.id: position for position, call in enumerate(turn.calls)}
     parts = sorted(results.parts, key=lambda part: order.get(getattr(part, "id", ""), len(order)))

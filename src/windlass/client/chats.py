@@ -1,4 +1,4 @@
-"""Chats as a list shows them: made of what is known of their runs. Pure."""
+"""Lists chats from the records of their runs. Pure."""
 
 from collections.abc import Iterable
 
@@ -6,27 +6,25 @@ from msgspec import Struct
 
 from windlass.runs.records import RunRecord, start_order
 
-__all__ = ["ChatRecord", "chats_in"]
-
 
 class ChatRecord(Struct, frozen=True, kw_only=True):
-    """What is known of a chat without reading what was said. Times are Unix seconds."""
+    """The metadata of a chat. Times are Unix seconds."""
 
     id: str
     title: str
-    """The first words of its first question."""
+    """The first words of its first prompt."""
     model: str
-    """Of its last run."""
+    """The model of its last run."""
     created: float
     updated: float
-    """When its last run ended, or began, if it is active."""
+    """When its last run ended, or began if it is active."""
     runs: int
     running: bool
-    """Whether a run of it has not ended."""
+    """Whether it has an active run."""
 
 
 def chats_in(records: Iterable[RunRecord]) -> list[ChatRecord]:
-    """The chats that the runs are parts of, those first whose last run began last."""
+    """Returns the chats of the runs, the last used first."""
     chats: dict[str, list[RunRecord]] = {}
     for record in sorted(records, key=start_order):
         if record.chat:

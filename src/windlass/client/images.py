@@ -1,4 +1,4 @@
-"""Images beside a prompt: files, bytes and addresses, read into parts."""
+"""Reads the images of a prompt (files, bytes, URLs) into parts."""
 
 import os
 import re
@@ -19,16 +19,14 @@ from windlass.content import (
 )
 from windlass.errors import ConfigError
 
-__all__ = ["Image", "with_images"]
-
 Image: TypeAlias = "str | bytes | os.PathLike[str] | InlineData | FileData"
-"""A file (`Path`, or its name), the bytes of an image, an http(s) or data address, or a part."""
+"""A file (`Path`, or its name), the bytes of an image, an http(s) or data URL, or a part."""
 
 _ADDRESS = re.compile(r"(?:https?|gs|data):", re.IGNORECASE)
 
 
 def with_images(prompt: Prompt, images: Sequence[Image] | None) -> Prompt:
-    """The prompt with the images at the end of its last message. Raises `ConfigError`."""
+    """Appends the images to the last message of the prompt. Raises `ConfigError`."""
     if isinstance(images, str | bytes | os.PathLike | Part):
         raise ConfigError("images must be a list, even of one image")
     if not images:
@@ -68,7 +66,7 @@ def _from_bytes(data: bytes) -> InlineData:
 
 def _from_address(address: str) -> AnyPart:
     if address[:5].lower() == "data:":
-        # The one reader of data addresses is the OpenAI wire, where they are at home.
+        # The OpenAI wire decodes data URLs.
         from windlass.wires.chat.messages import decode_media
 
         return decode_media({"type": "image_url", "image_url": {"url": address}}, "images")

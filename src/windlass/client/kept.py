@@ -1,4 +1,4 @@
-"""A run that is looked up in a log: another process runs it, or it has ended."""
+"""A run from a log: another process runs it, or it has ended."""
 
 import asyncio
 import contextlib
@@ -13,49 +13,47 @@ from windlass.runs.event_log import Follower
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import Order, RunRecord
 
-__all__ = ["KeptEvents", "KeptRun"]
-
-LOOK_SECONDS = 0.5
-"""After so long without an event, look whether a process still works on the run."""
+CHECK_SECONDS = 0.5
+"""After this time without an event, check whether a process still runs the run."""
 TAKEOVER_SECONDS = 2.0
-"""How long no process may work on a run before it counts as interrupted: a running gateway resumes
-such a run within a second."""
+"""How long a run may be without a process before it counts as interrupted. A running gateway
+resumes such a run within a second."""
 INTERRUPTED = (
-    "the run {run_id} was interrupted: its process has exited, and no process has resumed it."
-    " client.resume(), a gateway on the same log, or `windlass runs resume {run_id}` resumes it"
+    "run {run_id} was interrupted: its process has exited, and no process has resumed it."
+    " Resume it with client.resume(), a gateway on the same log, or `windlass runs resume {run_id}`"
 )
 
 
 class KeptEvents:
-    """A `Follower` of a run in a log, which does not wait for an interrupted run.
+    """Follows a run in a log, but does not wait for an interrupted run.
 
-    After the last event of such a run it raises `RunInterrupted`. A run that another process
-    resumes is followed further.
+    After the last event of such a run it raises `RunInterrupted`, unless another process resumes
+    the run.
     """
 
     def __init__(self, log: RunLog, run_id: str, after: int = 0) -> None:
         self._log, self._run_id = log, run_id
         self._follower = log.follow(run_id, after)
-        self._here: list[RunEvent] = []
+        self._unread: list[RunEvent] = []
         self._woken = False
         self._alone_since: float | None = None
-        """Since when no process is known to work on the run."""
+        """Since when no process runs the run."""
 
     def __aiter__(self) -> "KeptEvents":
         return self
 
     async def __anext__(self) -> RunEvent:
-        while not self._here:
+        while not self._unread:
             if self._follower.over:
                 raise StopAsyncIteration
-            self._here = (await self.some(3600.0))[::-1]
-        return self._here.pop()
+            self._unread = (await self.some(3600.0))[::-1]
+        return self._unread.pop()
 
     async def some(self, seconds: float) -> list[RunEvent]:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while True:
-            events = await self._follower.some(max(0.0, min(end - loop.time(), LOOK_SECONDS)))
+            events = await self._follower.some(max(0.0, min(end - loop.time(), CHECK_SECONDS)))
             if events:
                 self._alone_since = None
                 return events
@@ -67,7 +65,7 @@ class KeptEvents:
 
     @property
     def over(self) -> bool:
-        return self._follower.over and not self._here
+        return self._follower.over and not self._unread
 
     def wake(self) -> None:
         self._woken = True
@@ -85,7 +83,7 @@ class KeptEvents:
 
 
 class KeptRun:
-    """A run that does not go in this process: one that has ended, or that another one holds."""
+    """A run of the log that is not active in this process: ended, or run by another process."""
 
     def __init__(self, record: RunRecord, log: RunLog) -> None:
         self.id = record.id
@@ -98,18 +96,18 @@ class KeptRun:
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why the run ended; None if it was going when it was looked up."""
+        """Why the run ended; None if it had not ended when it was looked up."""
         return self.record.reason
 
     def events(self, after: int = 0) -> Follower:
-        """The events after that number, as they come.
+        """Follows the events after a number.
 
         Raises `RunInterrupted` if the process of the run has exited and none resumes it.
         """
         return KeptEvents(self._log, self.id, after)
 
     async def result(self) -> Reply:
-        """Waits for the end. Raises `WindlassError` if the run failed.
+        """Waits for the end of the run. Raises `WindlassError` if the run failed.
 
         Raises `RunInterrupted` if the process of the run has exited and none resumes it.
         """
@@ -117,14 +115,14 @@ class KeptRun:
         history = History(events)
         if history.ended is not None and history.ended.reason == "error":
             raise WindlassError(history.ended.error or "the run failed")
-        if history.ended is None:  # it was left, and its log closed with it
+        if history.ended is None:  # its process detached it and closed the log
             raise RunInterrupted(INTERRUPTED.format(run_id=self.id))
         return history.reply(max_result_chars=shown_chars(self.record))
 
     async def stop(self) -> None:
-        """Asks the process that has the run to end it, and waits for that.
+        """Asks the process that owns the run to stop it, and waits for the end.
 
-        The stop is stored: an interrupted run ends as soon as a process resumes it.
+        The order is stored: an interrupted run stops as soon as a process resumes it.
         """
         await self._log.order(self.id, Order(kind="stop"))
         with contextlib.suppress(RunInterrupted):
@@ -139,9 +137,9 @@ class KeptRun:
         arguments: dict[str, Any] | None = None,
         reason: str | None = None,
     ) -> bool:
-        """Stores the decision for the process that has the run.
+        """Stores the decision for the process that owns the run.
 
-        False if the run has ended, or another decision about the call is stored.
+        Returns False if the run has ended, or another decision about the call is stored.
         """
         order = Order(
             kind="approve", call_id=call_id, approved=approved, arguments=arguments, reason=reason

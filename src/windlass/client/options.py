@@ -1,4 +1,4 @@
-"""What a caller may say to a run, read into the values that the loop takes."""
+"""The options, tools and prompts of a run, converted to the values that the loop needs."""
 
 import asyncio
 import contextlib
@@ -23,26 +23,13 @@ from windlass.settings import Mode
 from windlass.tool import OnInterrupt, Tool, as_tools
 from windlass.toolsets.registry import ToolRegistry
 
-__all__ = [
-    "ClientOptions",
-    "Offer",
-    "Offers",
-    "Prompt",
-    "RunOptions",
-    "messages_from",
-    "policy_from",
-    "settings_from",
-    "tool_list",
-]
-
-Spoken: TypeAlias = "str | os.PathLike[str] | Part | Message | Mapping[str, Any]"
-Prompt: TypeAlias = "Spoken | Sequence[Spoken]"
-"""A text, a file (`Path`), a part, a message, messages in OpenAI's or Gemini's own form, or a list.
-"""
+PromptItem: TypeAlias = "str | os.PathLike[str] | Part | Message | Mapping[str, Any]"
+Prompt: TypeAlias = "PromptItem | Sequence[PromptItem]"
+"""A text, a file (`Path`), a part, a message, a dict in OpenAI's or Gemini's format, or a list."""
 
 
 class RunOptions(TypedDict, total=False):
-    """The options of `generate`, `stream`, `start` and `chat`; given to a client, its defaults."""
+    """The options of `generate`, `stream`, `start` and `chat`, and their defaults in a client."""
 
     system: str | None
     mode: Mode | None
@@ -74,7 +61,7 @@ class RunOptions(TypedDict, total=False):
 
 
 class ClientOptions(RunOptions, total=False):
-    """What a client is made with: its connection, its bounds, and the defaults of its runs."""
+    """The options of a client: its connection, its limits, and the defaults of its runs."""
 
     tools: Iterable[Any]
     base_url: str | None
@@ -93,9 +80,9 @@ _SETTINGS = frozenset(Settings.__struct_fields__)
 
 
 def checked(options: RunOptions, *, of_client: bool = False) -> RunOptions:
-    """The options as they are. Raises `ConfigError` for an unknown name, with what is meant by it.
+    """Returns the options unchanged. Raises `ConfigError` for an unknown name, with a suggestion.
 
-    `of_client` says that a client is made with them.
+    `of_client` means that they are the options of a client.
     """
     known = RunOptions.__annotations__
     for name in options:
@@ -174,7 +161,7 @@ RENAMED: dict[str, str] = {
     "store": "log",
     "db": "log",
 }
-"""What other libraries call an option, and what it is called here."""
+"""Option names of other libraries, and the name here."""
 
 ELSEWHERE: dict[str, str] = {
     "messages": "pass them as the prompt, the first argument; a chat takes messages=",
@@ -198,7 +185,7 @@ ELSEWHERE: dict[str, str] = {
     "verbose": "set the level of the logger 'windlass'",
     "debug": "set the level of the logger 'windlass'",
 }
-"""What other libraries have an option for, and what does it here."""
+"""Options of other libraries that are no options here, and what to use instead."""
 
 
 def _hint(name: str, *, of_client: bool) -> str:
@@ -232,25 +219,25 @@ def settings_from(options: RunOptions) -> Settings:
 
 
 class Offer(Struct, frozen=True):
-    """The tools of a run by name, and what the model is told of them."""
+    """The tools of a run by name, and their declarations for the model."""
 
     tools: Mapping[str, Tool]
     declarations: tuple[Declaration, ...]
 
 
 def tool_list(items: Iterable[Any]) -> tuple[Any, ...]:
-    """The items of `tools=[...]`. Raises `ConfigError` for a tool that is not in a list."""
+    """Returns the items of `tools=[...]`. Raises `ConfigError` for a tool that is not in a list."""
     whole: Any = items
     if isinstance(whole, str | Mapping | Tool | Struct) or not isinstance(whole, Iterable):
-        raise ConfigError(f"tools must be a list: write [...] around {whole!r}")
+        raise ConfigError(f"tools must be a list: put {whole!r} in [...]")
     return tuple(items)
 
 
 class Offers:
-    """Reads lists of tools. A list that comes again, as from run to run, is not read again.
+    """Converts lists of tools to offers. Caches the last list, which is often that of the next run.
 
-    Names and declarations mean the tools of the registries: those in the list, those of the
-    client's own list, and the client's registry.
+    Looks up names and declarations in the registries of the list, those of the client's own list,
+    and the client's registry.
     """
 
     def __init__(self, registry: ToolRegistry, own: Iterable[Any] = ()) -> None:
@@ -259,14 +246,14 @@ class Offers:
         self._offer = Offer({}, ())
 
     async def read(self, items: Iterable[Any]) -> Offer:
-        """Raises `DuplicateTool`, and `ConfigError` for what cannot be a tool."""
+        """Converts a list. Raises `DuplicateTool`, and `ConfigError` for an invalid tool."""
         items = tool_list(items)
         if len(items) == len(self._items) and all(map(operator.is_, items, self._items)):
             return self._offer
-        # Not isinstance: a protocol's own check costs more than the rest of this function.
+        # Not isinstance: the check of a protocol costs more than the rest of this function.
         toolsets = [cast("Toolset", item) for item in items if hasattr(item, "list_tools")]
         plain = [item for item in items if not hasattr(item, "list_tools")]
-        # At once: servers of tools take a while to start.
+        # Concurrently: tool servers take a while to start.
         lists = await asyncio.gather(*(toolset.list_tools() for toolset in toolsets))
         registries = [item for item in items if isinstance(item, ToolRegistry)]
         found = _Lookup([*registries, *self._registries])
@@ -274,28 +261,28 @@ class Offers:
         listed = [tool for tools in lists for tool in tools if id(tool) not in found.used]
         tools = {tool.name: tool for tool in as_tools([*given, *listed])}
         offer = Offer(tools, tuple(tool.declaration for tool in tools.values()))
-        # What a toolset or a registry has may change, and a dict's content too.
+        # Not cached: toolsets, registries and dicts, whose content may change.
         if not toolsets and all(callable(item) for item in items):
             self._items, self._offer = items, offer
         return offer
 
     def runnable(self, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
-        """The tools, with the registry's in place of those that are only declared."""
+        """Returns the tools, with registered tools in place of those that are only declared."""
         declared = {name: tool for name, tool in tools.items() if not tool.runnable}
         found = _Lookup(self._registries)
         for name, tool in declared.items():
-            with contextlib.suppress(ConfigError):  # it is another tool, and the caller's own
+            with contextlib.suppress(ConfigError):  # it is another tool, which the caller runs
                 declared[name] = found.known(tool.declaration) or tool
         return {**tools, **declared}
 
     def registered(self, names: Iterable[str]) -> dict[str, Tool]:
-        """The registered tools of these names."""
+        """Returns the registered tools with these names."""
         found = {name: _registered(name, self._registries) for name in names}
         return {name: tool for name, tool in found.items() if tool is not None}
 
 
 class _Lookup:
-    """Finds what names and declarations mean; `used` has the ids of the registered tools."""
+    """Looks up names and declarations in registries; `used` has the ids of the found tools."""
 
     def __init__(self, registries: Sequence[ToolRegistry]) -> None:
         self._registries = registries
@@ -331,7 +318,7 @@ def _registered(name: str, registries: Iterable[ToolRegistry]) -> Tool | None:
 
 
 def messages_from(prompt: Prompt, system: str | None) -> tuple[Message, ...]:
-    """The conversation that a prompt stands for. Raises `ConfigError` if it stands for none."""
+    """Converts a prompt to messages. Raises `ConfigError` if it is empty or invalid."""
     if isinstance(prompt, Sequence) and not isinstance(prompt, str):
         messages = _conversation(prompt)
     else:
@@ -344,14 +331,14 @@ def messages_from(prompt: Prompt, system: str | None) -> tuple[Message, ...]:
 
 
 def _conversation(items: Sequence[Any]) -> list[Message]:
-    """Neighbouring texts and parts are one user message; neighbouring dicts are one history."""
+    """Joins adjacent texts and parts to one user message, and decodes adjacent dicts together."""
     messages: list[Message] = []
     parts: list[Any] = []
     dicts: list[Mapping[str, Any]] = []
 
     def close() -> None:
         if parts:
-            messages.append(_spoken(parts))
+            messages.append(_message(parts))
             parts.clear()
         if dicts:
             messages.extend(_decoded(dicts))
@@ -374,13 +361,13 @@ def _conversation(items: Sequence[Any]) -> list[Message]:
             close()
             messages.append(item)
         else:
-            raise ConfigError(f"a prompt cannot hold a {type(item).__name__}: {item!r:.80}")
+            raise ConfigError(f"a prompt cannot contain a {type(item).__name__}: {item!r:.80}")
     close()
     return messages
 
 
-def _spoken(parts: list[Any]) -> Message:
-    """Responses go to the model as results, everything else as the user's words."""
+def _message(parts: list[Any]) -> Message:
+    """Responses become a tool message, everything else a user message."""
     if all(isinstance(part, FunctionResponse) for part in parts):
         return Message.tool(parts)
     return Message.user(*parts)

@@ -1,4 +1,4 @@
-"""What a client writes down of a run so that it can be made again after a restart. Pure."""
+"""The stored plan of a run, from which it is planned again when it is resumed. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,20 +16,18 @@ from windlass.runs.records import RunRecord
 from windlass.settings import Mode
 from windlass.tool import Tool
 
-__all__ = ["ADDED", "KIND", "Origin", "shown_chars"]
-
 KIND = "client"
 ADDED = "added"
-"""What was added to a chat: a record without a request to the model."""
+"""The kind of a record that stores an addition to a chat, without a request to the model."""
 
 
 class Origin(Struct, kw_only=True, omit_defaults=True, tag_field="kind", tag=KIND):
-    """The plan of a run without what only a process has: functions, hooks and connections."""
+    """The plan of a run without functions, hooks and connections, which cannot be stored."""
 
     tools: list[str] = []
-    """What was offered, in that order. Tools that Windlass runs are found again by their names."""
+    """The names of the offered tools, in order. A resumed run finds its tools by these names."""
     declared: list[FunctionDeclaration] = []
-    """Those that the caller runs."""
+    """The tools that the caller runs."""
     policy: Policy = Policy()
     settings: Settings = Settings()
     extra: dict[str, Any] = {}
@@ -38,7 +36,7 @@ class Origin(Struct, kw_only=True, omit_defaults=True, tag_field="kind", tag=KIN
 
     @classmethod
     def of(cls, plan: RunPlan, mode: Mode | None) -> "dict[str, Any]":
-        """As plain JSON."""
+        """Returns the stored form of a plan, as JSON values."""
         origin = cls(
             tools=list(plan.tools),
             declared=[
@@ -56,21 +54,21 @@ class Origin(Struct, kw_only=True, omit_defaults=True, tag_field="kind", tag=KIN
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> "Origin":
-        """Raises `RunInterrupted` if it cannot be understood."""
+        """Reads the stored form. Raises `RunInterrupted` if it is invalid."""
         try:
             return msgspec.convert(fields, cls)
         except (msgspec.ValidationError, ConfigError) as error:
-            raise RunInterrupted(f"what is written of the run cannot be read: {error}") from error
+            raise RunInterrupted(f"the run's record is invalid: {error}") from error
 
     def offer(self, known: Mapping[str, Tool]) -> tuple[Offer, list[str]]:
-        """The tools that the run was started with, and the names of those that are gone."""
-        theirs = {declaration.name: Tool(declaration) for declaration in self.declared}
-        found = {**known, **theirs}
+        """Returns the tools that the run was started with, and the names of missing ones."""
+        declared = {declaration.name: Tool(declaration) for declaration in self.declared}
+        found = {**known, **declared}
         tools = {name: found[name] for name in self.tools if name in found}
         offer = Offer(tools, tuple(tool.declaration for tool in tools.values()))
         return offer, [name for name in self.tools if name not in found]
 
 
 def shown_chars(record: RunRecord) -> int:
-    """How much of a long result the run's model was shown."""
+    """The run's `max_result_chars`."""
     return record.origin.get("policy", {}).get("max_result_chars", Policy().max_result_chars)

@@ -1,6 +1,6 @@
-"""One event loop in a background thread: where the sync face does its work.
+"""One event loop in a background thread, where the blocking client runs.
 
-It serves plain code, many threads at once, and code that is itself inside an event loop.
+Many threads can use it at once, also code that runs inside another event loop.
 """
 
 import asyncio
@@ -16,19 +16,17 @@ from typing import Any, TypeVar
 
 from windlass.errors import ConfigError
 
-__all__ = ["Portal", "close_at_exit", "close_when_idle", "portal"]
-
 T = TypeVar("T")
 AClose = Callable[[], Coroutine[Any, Any, None]]
 
 EXIT_SECONDS = 10.0
-"""How long the end of the process waits for clients that were not closed."""
+"""How long the process waits at exit for clients that were not closed."""
 
 log = logging.getLogger("windlass.client")
 
 
 class Portal:
-    """A running event loop and the way into it from other threads."""
+    """An event loop in a background thread. Other threads run coroutines on it."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -41,15 +39,15 @@ class Portal:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs the coroutine to its end with the caller's context variables.
+        """Runs the coroutine with the caller's context variables, and returns its result.
 
-        An interrupt (Ctrl-C) cancels it. Raises `ConfigError` where waiting would never end: inside
-        an async tool, which runs on this very loop. At the end of the process other threads than
-        the main one wait here until they end with it.
+        An interrupt (Ctrl-C) cancels it. Raises `ConfigError` inside an async tool, which runs on
+        this loop and would wait forever. When the process exits, threads other than the main one
+        block here until it has exited.
         """
         if threading.current_thread() is self._thread:
             coroutine.close()
-            raise ConfigError("inside an async tool, use AsyncClient: Client would wait for itself")
+            raise ConfigError("cannot use Client inside an async tool: use AsyncClient")
         ends_with_process = threading.current_thread() is not threading.main_thread()
         outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
         settling = self._settle(coroutine, outcome)
@@ -67,7 +65,7 @@ class Portal:
             tasks.append(task)
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
-            # A task that is cancelled before its first step has not begun the coroutine.
+            # A task that is cancelled before its first step never starts the coroutine.
             task.add_done_callback(lambda _: coroutine.close())
 
         def cancel() -> None:
@@ -84,7 +82,7 @@ class Portal:
                 self._loop.call_soon_threadsafe(cancel)
             raise
         finally:
-            del outcome  # it holds an error whose traceback holds this frame
+            del outcome  # its error's traceback references this frame
 
     async def _settle(
         self, coroutine: Coroutine[Any, Any, T], outcome: concurrent.futures.Future[T]
@@ -92,16 +90,16 @@ class Portal:
         try:
             outcome.set_result(await coroutine)
         except asyncio.CancelledError:
-            if not self._exiting:  # then its thread would print a traceback of no use
+            if not self._exiting:  # at exit, the thread would print a useless traceback
                 outcome.cancel()
                 outcome.set_running_or_notify_cancel()
-        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that asked
+        except BaseException as error:  # noqa: BLE001 - the calling thread raises it
             outcome.set_exception(error)
         finally:
             del outcome  # as in `run`
 
     def close_soon(self, aclose: AClose) -> None:
-        """Closes a client on the loop, without waiting for it."""
+        """Closes a client on the loop without waiting for it."""
         self._loop.call_soon_threadsafe(self._begin_to_close, aclose)
 
     def _begin_to_close(self, aclose: AClose) -> None:
@@ -110,9 +108,9 @@ class Portal:
         task.add_done_callback(self._closing.discard)
 
     def end(self, acloses: Iterable[AClose]) -> None:
-        """Closes the clients and cancels all that still runs; for the end of the process.
+        """Closes the clients and cancels all tasks, when the process exits.
 
-        Returns after `EXIT_SECONDS` even if something does not let itself be cancelled.
+        Returns after `EXIT_SECONDS` at the latest.
         """
         self._exiting = True
         ending = asyncio.run_coroutine_threadsafe(self._end(list(acloses)), self._loop)
@@ -126,13 +124,13 @@ class Portal:
         await self._loop.shutdown_asyncgens()
 
     def call_soon(self, function: Callable[[], object]) -> None:
-        """Calls the function on the loop, without waiting for it."""
+        """Calls the function on the loop without waiting for it."""
         self._loop.call_soon_threadsafe(function)
 
 
 class _DaemonThreads(ThreadPoolExecutor):
-    """A thread for each job. The usual pool refuses jobs as soon as the main thread has ended,
-    and other threads, which may still ask models, would no longer find the address of a host."""
+    """Starts a thread for each job. The usual pool rejects jobs after the main thread has ended,
+    and then other threads, which may still call models, could not resolve host names."""
 
     def submit(
         self, fn: Callable[..., T], /, *args: Any, **kwargs: Any
@@ -144,7 +142,7 @@ class _DaemonThreads(ThreadPoolExecutor):
                 return
             try:
                 future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - it belongs to the caller
+            except BaseException as error:  # noqa: BLE001 - the caller receives it
                 future.set_exception(error)
 
         threading.Thread(target=work, name="windlass-job", daemon=True).start()
@@ -152,11 +150,11 @@ class _DaemonThreads(ThreadPoolExecutor):
 
 
 async def _closed(aclose: AClose) -> None:
-    """No caller waits for it, so a failure is logged."""
+    """Closes a client. Logs a failure, since no caller waits for it."""
     try:
         await aclose()
     except Exception as error:  # noqa: BLE001
-        log.warning("cannot close a client: %s: %s", type(error).__name__, error)
+        log.warning("cannot close client: %s: %s", type(error).__name__, error)
 
 
 async def _cancelled(tasks: Iterable[asyncio.Task[Any] | None]) -> None:
@@ -172,7 +170,7 @@ _portal: Portal | None = None
 
 
 def portal() -> Portal:
-    """The process's portal, made at its first use; a forked child makes its own."""
+    """Returns the portal of this process, created at its first use. A forked child has its own."""
     global _portal
     current = _portal
     if current is None or current.pid != os.getpid():
@@ -184,20 +182,20 @@ def portal() -> Portal:
 
 
 def close_when_idle(aclose: AClose) -> None:
-    """Closes what the portal's loop has opened; if there is no portal, nothing was opened.
+    """Closes a client on the portal's loop. Without a portal, the client has nothing to close.
 
-    It does not wait, so it is safe anywhere, also where the garbage collector calls it.
+    It does not wait, so the garbage collector can call it.
     """
     if (current := _current()) is not None:
         current.close_soon(aclose)
 
 
 def close_at_exit(acloses: Iterable[AClose]) -> None:
-    """Closes clients at the end of the process and waits for it."""
+    """Closes clients when the process exits, and waits for them."""
     if (current := _current()) is not None:
         current.end(acloses)
 
 
 def _current() -> Portal | None:
-    """The portal, if this process has made one."""
+    """Returns the portal if this process has created one."""
     return _portal if _portal is not None and _portal.pid == os.getpid() else None

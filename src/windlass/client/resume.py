@@ -1,25 +1,24 @@
-"""Whether a run that was cut off may go on. Pure."""
+"""Whether an interrupted run may be resumed. Pure."""
 
 from collections.abc import Sequence
 
 from windlass.errors import RunInterrupted
 from windlass.loop.history import History
 
-__all__ = ["refusal_of"]
+MAX_RESUMPTIONS = 20
+"""The maximum number of resumptions in a row without progress: such a run crashes its process.
 
-MOST_RESUMPTIONS = 20
-"""In a row, without a turn or a tool's end in between: such a run ends its process itself.
-
-One that only waits for somebody does not: it waits as long as it may, over any number of restarts.
+A run that only waits for approvals is exempt: any number of restarts may interrupt it.
 """
 
 
-def refusal_of(history: History, gone: Sequence[str]) -> RunInterrupted | None:
-    """Why the run may not go on; None if it may. `gone` are its tools that nobody has any more."""
-    if gone:
-        return RunInterrupted(f"the run was cut off, and its tools are gone: {', '.join(gone)}")
-    if history.resumptions >= MOST_RESUMPTIONS and not history.only_waits:
+def resume_refusal(history: History, missing_tools: Sequence[str]) -> RunInterrupted | None:
+    """Returns why the run cannot be resumed; None if it can."""
+    if missing_tools:
+        names = ", ".join(missing_tools)
+        return RunInterrupted(f"the run was interrupted, and its tools are missing: {names}")
+    if history.resumptions >= MAX_RESUMPTIONS and not history.only_waits:
         return RunInterrupted(
-            f"the run was cut off {history.resumptions} times without coming any further"
+            f"the run was interrupted {history.resumptions} times without progress"
         )
     return None

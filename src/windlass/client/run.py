@@ -1,4 +1,4 @@
-"""A run that goes by itself: the loop in a task of its own, writing to its log."""
+"""`AsyncRun`: a run in the background. The loop runs in its own task and writes to a log."""
 
 import asyncio
 import contextlib
@@ -15,13 +15,11 @@ from windlass.reply import Reply
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.records import Order
 
-__all__ = ["AsyncRun"]
-
 
 class AsyncRun:
-    """Started when made. It goes on whether or not anybody reads it.
+    """A run in the background. The constructor starts it. It does not need a reader.
 
-    With a `history` it goes on from there, in the log that the history was read from.
+    With a `history`, the run is resumed, and `log` is the log of that history.
     """
 
     def __init__(
@@ -33,24 +31,24 @@ class AsyncRun:
         history: History | None = None,
         orders: Sequence[Order] = (),
     ) -> None:
-        """`orders` have waited for the run: it obeys them before its first step."""
+        """`orders` are pending orders, which the run handles before its first step."""
         self.id = plan.run_id
         self._process = os.getpid()
         self.log = log or MemoryLog()
-        self.log.on_order, self.log.on_failure = self._obey, self._give_up
+        self.log.on_order, self.log.on_failure = self._handle_order, self._give_up
         self.log.in_use = True
         self._loop = Loop(plan, self.log.append, self.log.settled, history)
         self._reply: Reply | None = None
         self._error: Exception | None = None
         self._stepped = self._stopping = False
-        self._obeying: set[asyncio.Task[None]] = set()
+        self._stop_tasks: set[asyncio.Task[None]] = set()
         self.task: asyncio.Task[None] = asyncio.create_task(
-            self._go(on_reply), name=f"windlass {self.id}"
+            self._run(on_reply), name=f"windlass {self.id}"
         )
-        kept = self.log
-        self.task.add_done_callback(lambda _: kept.release())
+        run_log = self.log
+        self.task.add_done_callback(lambda _: run_log.release())
         for order in orders:
-            self._obey(order)
+            self._handle_order(order)
 
     @property
     def phase(self) -> Phase:
@@ -58,17 +56,17 @@ class AsyncRun:
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why the run ended; None while it goes."""
+        """Why the run ended; None while it is running."""
         return self._loop.stop_reason
 
     @property
     def error(self) -> Exception | None:
-        """What the run failed with, if it failed."""
+        """The error that the run failed with; None if it did not fail."""
         return self._error
 
     @property
     def reply(self) -> Reply:
-        """The reply of an ended run. Raises the run's error, or `WindlassError` while it goes."""
+        """The reply of an ended run. Raises the run's error, and `WindlassError` before the end."""
         if self._error is not None:
             raise raisable(self._error)
         if self._reply is None:
@@ -77,20 +75,20 @@ class AsyncRun:
 
     @property
     def inherited(self) -> bool:
-        """Whether it is active in the process that this one was forked from."""
+        """Whether the run is active in the parent process that forked this one."""
         return self._process != os.getpid() and not self.task.done()
 
     def events(self, after: int = 0) -> Follower:
         return self.log.follow(after)
 
     async def result(self) -> Reply:
-        """Waits for the end. Raises what the run failed with."""
+        """Waits for the end of the run. Raises the run's error."""
         self._check_process()
         await asyncio.wait([self.task])
         return self.reply
 
     async def stop(self) -> None:
-        """Ends the run now: tools are cancelled, and each answer says what is known of it."""
+        """Stops the run now, and cancels its tools. Each call gets an answer."""
         self._check_process()
         if not self.task.done():
             self._stopping = True
@@ -99,19 +97,19 @@ class AsyncRun:
             await asyncio.wait([self.task])
 
     async def leave(self) -> None:
-        """Ends the run in this process alone: its log stays open, for another to go on with."""
-        with contextlib.suppress(StorageError):  # it is told to the readers
+        """Stops the run here without ending it, so that another process can resume it."""
+        with contextlib.suppress(StorageError):  # the readers receive it
             await self.settled()
         self.log.close()
         await self.stop()
 
     async def settled(self) -> None:
-        """Waits until all that has happened is kept, where it is kept and not left.
+        """Waits until all events are stored. Returns at once without a stored log, and if detached.
 
-        Raises `StorageError` if it cannot be.
+        Raises `StorageError` if they cannot be stored.
         """
-        left = self.log.closed and self.log.failure is None
-        if self.log.settled is None or left:
+        detached = self.log.closed and self.log.failure is None
+        if self.log.settled is None or detached:
             return
         try:
             await self.log.settled()
@@ -119,7 +117,7 @@ class AsyncRun:
             task = asyncio.current_task()
             if task is None or task.cancelling() or not self.log.closed:
                 raise
-            # another task has left the run meanwhile, which closes its log
+            # another task detached the run meanwhile, which closes its log
 
     def approve(
         self,
@@ -129,15 +127,15 @@ class AsyncRun:
         arguments: dict[str, Any] | None = None,
         reason: str | None = None,
     ) -> bool:
-        """Decides about a call that waits for it; False if none with that id does."""
+        """Decides about a call that waits for approval. Returns False if no such call waits."""
         approval = Approval(approved, arguments, reason)
         return self._loop.plan.approvals.resolve(call_id, approval)
 
     def _check_process(self) -> None:
         if self.inherited:
-            raise WindlassError(f"{self.id} is a run of the process that this one was forked from")
+            raise WindlassError(f"{self.id} is a run of the parent process: a fork cannot use it")
 
-    def _obey(self, order: Order) -> None:
+    def _handle_order(self, order: Order) -> None:
         if order.kind == "approve":
             self.approve(
                 order.call_id, order.approved, arguments=order.arguments, reason=order.reason
@@ -147,16 +145,16 @@ class AsyncRun:
             self._stopping = True
             return
         stopping = asyncio.create_task(self.stop())
-        self._obeying.add(stopping)
-        stopping.add_done_callback(self._obeying.discard)
+        self._stop_tasks.add(stopping)
+        stopping.add_done_callback(self._stop_tasks.discard)
 
     def _give_up(self) -> None:
-        """Ends what still runs: nothing that happens now can be written down."""
+        """Cancels the run when its log has failed, since no further event can be stored."""
         if self._stepped and self.stop_reason is None:
             self._stopping = True
             self.task.cancel()
 
-    async def _go(self, on_reply: Callable[[Reply], None] | None) -> None:
+    async def _run(self, on_reply: Callable[[Reply], None] | None) -> None:
         self._stepped = True
         try:
             if self._stopping:  # before the first step
@@ -178,12 +176,12 @@ class AsyncRun:
 
 
 async def _outcome(loop: Loop) -> tuple[Reply | None, Exception | None]:
-    """The reply, or what the run failed with.
+    """Returns the reply, or the error that the run failed with.
 
-    A function of its own, because the error's traceback holds the frame that has caught it: a
-    method of the run, which holds the error, would be a reference cycle.
+    This is a function, not a method: the error's traceback references this frame, and a frame with
+    the run, which holds the error, would be a reference cycle.
     """
     try:
         return await loop.run(), None
-    except Exception as error:  # noqa: BLE001 - kept for whoever asks for the result
+    except Exception as error:  # noqa: BLE001 - `result` raises it
         return None, error

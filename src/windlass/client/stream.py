@@ -1,4 +1,4 @@
-"""`AsyncStream`: a run and its one reader, joined by `async with`."""
+"""`AsyncStream`: the live events of a run, for `async with`."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -11,11 +11,9 @@ from windlass.events import Phase, RunEvent, TextDelta, event_to_sse
 from windlass.reply import Reply
 from windlass.runs.event_log import Follower
 
-__all__ = ["AsyncStream"]
-
 
 class AsyncStream:
-    """The events of a run, live. Iterating raises what the run fails with, after its last event."""
+    """The live events of a run. After the last event, iterating raises the run's error, if any."""
 
     def __init__(self, start: Callable[[], Awaitable[AsyncRun]]) -> None:
         self._start = start
@@ -41,7 +39,7 @@ class AsyncStream:
 
     async def __anext__(self) -> RunEvent:
         if self._events is None:
-            raise WindlassError("a stream is read inside `async with`")
+            raise WindlassError("the stream has not started: read it inside `async with`")
         try:
             return await self._events.__anext__()
         except StopAsyncIteration:
@@ -49,16 +47,16 @@ class AsyncStream:
             raise
 
     async def text_deltas(self) -> AsyncIterator[str]:
-        """The text alone, as it comes."""
+        """Yields only the text deltas."""
         async for event in self:
             if type(event) is TextDelta and event.text:
                 yield event.text
 
     async def sse(self) -> AsyncGenerator[str, None]:
-        """Each event as a server-sent event, to be sent as `text/event-stream`.
+        """Yields each event as a server-sent event, for a `text/event-stream` response.
 
-        A stream that was not entered is entered for it, and stops the run if it is closed early.
-        What the run fails with is not raised: its last event, `run_ended`, reports it.
+        Works without `async with`: then closing the generator early stops the run. It does not
+        raise the run's error: the last event, `run_ended`, reports it.
         """
         if not self.entered:
             async with self, aclosing(self.sse()) as chunks:
@@ -71,13 +69,13 @@ class AsyncStream:
 
     @property
     def entered(self) -> bool:
-        """Whether it has begun, by `async with`."""
+        """Whether `async with` has started the run."""
         return self._events is not None
 
     @property
     def run(self) -> AsyncRun:
         if self._run is None:
-            raise WindlassError("a stream begins with `async with`")
+            raise WindlassError("the stream has not started: use `async with`")
         return self._run
 
     @property
@@ -90,7 +88,7 @@ class AsyncStream:
 
     @property
     def reply(self) -> Reply:
-        """The reply, once the stream has ended. Raises what the run failed with."""
+        """The reply, once the stream has ended. Raises the run's error."""
         return self.run.reply
 
     def approve(
@@ -101,5 +99,5 @@ class AsyncStream:
         arguments: dict[str, Any] | None = None,
         reason: str | None = None,
     ) -> bool:
-        """Decides about a call that waits for it."""
+        """Decides about a call that waits for approval."""
         return self.run.approve(call_id, approved, arguments=arguments, reason=reason)

@@ -1,4 +1,4 @@
-"""`Client`: the same verbs without `await`. Each hands its work to the portal's event loop."""
+"""`Client`: the blocking form of `AsyncClient`. It runs everything on the portal's event loop."""
 
 import atexit
 import functools
@@ -22,13 +22,11 @@ from windlass.events import Phase, RunEvent, StopReason, TextDelta, event_to_sse
 from windlass.model import Model
 from windlass.reply import Reply
 
-__all__ = ["Chat", "Client", "Run", "Stream"]
-
 
 class Client:
-    """Drives one model from sync code, threads and notebooks. See `AsyncClient` for the verbs.
+    """A client of one model for sync code, threads and notebooks. `AsyncClient` has the details.
 
-    Use it as `with`, or `close()` it; a forgotten one is closed when it is collected.
+    Use it with `with`, or call `close`. The garbage collector closes a client that is not closed.
     """
 
     def __init__(self, model: str | Model, **options: Unpack[ClientOptions]) -> None:
@@ -49,7 +47,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Stops the runs that still go and gives back the connections."""
+        """Stops the active runs and closes the log and the connections."""
         portal().run(self._client.aclose())
 
     @property
@@ -64,7 +62,7 @@ class Client:
         tools: Iterable[Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> Reply:
-        """Asks, runs the tools that the model asks for, and returns its answer."""
+        """Sends the prompt, runs the tools that the model calls, and returns the reply."""
         return portal().run(self._client.generate(prompt, images=images, tools=tools, **options))
 
     def stream(
@@ -75,7 +73,7 @@ class Client:
         tools: Iterable[Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> "Stream":
-        """The same, as `with` a stream of events. Leaving it early stops the run."""
+        """Does the same as a stream of events, for `with`. Leaving it early stops the run."""
         return Stream(self._client.stream(prompt, images=images, tools=tools, **options))
 
     def start(
@@ -86,21 +84,20 @@ class Client:
         tools: Iterable[Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> "Run":
-        """Starts a run that goes on by itself."""
+        """Starts a run in the background."""
         starting = self._client.start(prompt, images=images, tools=tools, **options)
         return Run(portal().run(starting), self)
 
     def subscribe(self, run_id: str, after: int = 0) -> Iterator[RunEvent]:
-        """The run's events after number `after`, then each as it comes."""
-
+        """Follows the run's events after number `after`, both past and future ones."""
         return _events(portal().run(self._client.run(run_id)), after)
 
     def resume(self, *, tools: Iterable[Any] | None = None) -> "list[Run]":
-        """Goes on with the runs of this model that a process left open when it ended."""
+        """Resumes the interrupted runs of this model: their processes have exited."""
         return [Run(run, self) for run in portal().run(self._client.resume(tools=tools))]
 
     def stop(self, run_id: str) -> None:
-        """Stops a run; one that has ended stays as it is."""
+        """Stops a run, if it has not ended."""
         portal().run(self._client.stop(run_id))
 
     def approve(
@@ -112,13 +109,13 @@ class Client:
         arguments: dict[str, Any] | None = None,
         reason: str | None = None,
     ) -> bool:
-        """Decides about a call that waits for it."""
+        """Decides about a call that waits for approval."""
         return portal().run(
             self._client.approve(run_id, call_id, approved, arguments=arguments, reason=reason)
         )
 
     def runs(self) -> "list[Run]":
-        """The runs that go, and the finished ones that are still kept."""
+        """Returns the active and the stored finished runs, oldest first."""
         return [Run(run, self) for run in portal().run(self._client.runs())]
 
     def chat(
@@ -129,11 +126,11 @@ class Client:
         messages: Prompt = (),
         **options: Unpack[RunOptions],
     ) -> "Chat":
-        """A conversation that remembers. The `id` of one of `chats()` continues it."""
+        """Starts a chat. With the `id` of one of `chats()`, continues that chat."""
         return Chat(self._client.chat(id=id, tools=tools, messages=messages, **options))
 
     def chats(self) -> list[ChatRecord]:
-        """The chats that the log keeps, the last used first; without a log, those still held."""
+        """Returns the chats in the log, the last used first; without a log, those in memory."""
         return portal().run(self._client.chats())
 
     def execute(
@@ -143,12 +140,12 @@ class Client:
         tools: Iterable[Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> tuple[FunctionResponse, ...]:
-        """Runs calls by hand: each gets one response, in call order."""
+        """Runs calls manually. Returns one response for each, in call order."""
         return portal().run(self._client.execute(calls, tools=tools, **options))
 
 
 class Stream:
-    """The events of a run, live, as a plain iterator."""
+    """The live events of a run, as an iterator."""
 
     def __init__(self, stream: AsyncStream) -> None:
         self._stream = stream
@@ -178,16 +175,16 @@ class Stream:
             raise
 
     def text_deltas(self) -> Iterator[str]:
-        """The text alone, as it comes."""
+        """Yields only the text deltas."""
         for event in self:
             if type(event) is TextDelta and event.text:
                 yield event.text
 
     def sse(self) -> Iterator[str]:
-        """Each event as a server-sent event, to be sent as `text/event-stream`.
+        """Yields each event as a server-sent event, for a `text/event-stream` response.
 
-        A stream that was not entered is entered for it. What the run fails with is not raised: its
-        last event, `run_ended`, reports it.
+        Works without `with`. It does not raise the run's error: the last event, `run_ended`,
+        reports it.
         """
         if not self._stream.entered:
             with self:
@@ -205,7 +202,7 @@ class Stream:
 
     @property
     def reply(self) -> Reply:
-        """The reply; waits for the run's end. Raises what the run failed with."""
+        """The reply. Waits for the end of the run, and raises the run's error."""
         return portal().run(self._stream.run.result())
 
     def approve(
@@ -216,12 +213,12 @@ class Stream:
         arguments: dict[str, Any] | None = None,
         reason: str | None = None,
     ) -> bool:
-        """Decides about a call that waits for it."""
+        """Decides about a call that waits for approval."""
         return Run(self._stream.run).approve(call_id, approved, arguments=arguments, reason=reason)
 
 
 class Run:
-    """A run that goes by itself. As long as it is held, its client is not closed for it."""
+    """A run in the background. It holds its client, which so is not garbage collected."""
 
     def __init__(self, run: AsyncRun | KeptRun, client: Client | None = None) -> None:
         self._run = run
@@ -237,15 +234,15 @@ class Run:
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why the run ended; None while it goes."""
+        """Why the run ended; None while it is running."""
         return self._run.stop_reason
 
     def result(self) -> Reply:
-        """Waits for the end. Raises what the run failed with."""
+        """Waits for the end of the run. Raises the run's error."""
         return portal().run(self._run.result())
 
     def stop(self) -> None:
-        """Ends the run now."""
+        """Stops the run now."""
         portal().run(self._run.stop())
 
     def approve(
@@ -256,7 +253,7 @@ class Run:
         arguments: dict[str, Any] | None = None,
         reason: str | None = None,
     ) -> bool:
-        """Decides about a call that waits for it."""
+        """Decides about a call that waits for approval."""
 
         async def decide() -> bool:
             run = self._run
@@ -270,7 +267,7 @@ class Run:
 
 
 class Chat:
-    """A conversation that remembers."""
+    """A conversation of many runs."""
 
     def __init__(self, chat: AsyncChat) -> None:
         self._chat = chat
@@ -290,16 +287,17 @@ class Chat:
         return self
 
     def send(self, prompt: Prompt = (), *, images: Sequence[Image] | None = None) -> Reply:
-        """Says something and returns the answer; without a prompt, answers what was added."""
+        """Sends a prompt and returns the reply. Without a prompt, sends what was added."""
         return portal().run(self._chat.send(prompt, images=images))
 
     def stream(self, prompt: Prompt = (), *, images: Sequence[Image] | None = None) -> Stream:
-        """The same, as a stream."""
+        """Does the same as `send`, as a stream."""
         return Stream(self._chat.stream(prompt, images=images))
 
 
 def _events(run: AsyncRun | KeptRun, after: int) -> Iterator[RunEvent]:
-    """The run's events in this thread. A slow reader does not slow the run: the queue takes all."""
+    """Yields the run's events in this thread. The queue is unbounded, so that a slow reader does
+    not slow the run."""
     if isinstance(run, KeptRun):
         yield from _kept_events(run, after)
         return
@@ -331,6 +329,6 @@ _open_clients: weakref.WeakSet[AsyncClient] = weakref.WeakSet()
 
 @functools.cache
 def _close_clients_at_exit() -> None:
-    """Registered after the first finalizer, and therefore called before all finalizers: they would
-    take the connections away from runs that are still active."""
+    """Closes open clients at exit. Registered after the first finalizer, so that it runs before all
+    finalizers, which would close the connections of active runs."""
     atexit.register(lambda: close_at_exit([client.aclose for client in _open_clients]))

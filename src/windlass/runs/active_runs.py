@@ -90,8 +90,8 @@ class RunStore(Generic[R, F]):
         if self._running.get(run.id) is not run:
             return  # the run was resumed, and another object represents it now
         del self._running[run.id]
-        kept = self._runs[run.id] = self._keep(run)
-        size = self._size_of(kept)
+        finished = self._runs[run.id] = self._keep(run)
+        size = self._size_of(finished)
         self._finished[run.id] = (self._clock(), size)
         self._finished_bytes += size
 

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from windlass.client.resume import refusal_of
+from windlass.client.resume import resume_refusal
 from windlass.errors import RunInterrupted, StorageError
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.registry import ModelRegistry
@@ -124,7 +124,7 @@ class RunResumer:
                 offer=await served.offer(origin.request, remote),
             )
             missing = [name for name in origin.tools if name not in plan.tools]
-            history.refusal = history.refusal or refusal_of(history, missing)
+            history.refusal = history.refusal or resume_refusal(history, missing)
         except (Refused, InvalidRequest) as error:  # its model, tool or session is not available
             plan = plan_to_end(record, history)
             history.refusal = RunInterrupted(f"the run was interrupted and cannot resume: {error}")

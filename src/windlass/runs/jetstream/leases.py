@@ -1,6 +1,6 @@
 """Detects exited processes: each process renews a lease and answers pings while it is alive.
 
-A missing lease alone proves nothing: if JetStream was down for longer than a lease, all are gone.
+A missing lease alone proves nothing: all leases expire if JetStream is down for long enough.
 """
 
 import asyncio

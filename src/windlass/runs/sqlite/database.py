@@ -52,7 +52,7 @@ MIGRATIONS = (
     CREATE INDEX runs_by_chat ON runs (chat, created) WHERE chat <> '';
     CREATE INDEX runs_open ON runs (keeper) WHERE ended IS NULL;
 
-    -- Events that follow one another, as many as came at once: a JSON array.
+    -- Consecutive events that were written together: a JSON array.
     CREATE TABLE batches (
         run_id TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
         first INTEGER NOT NULL,
@@ -63,7 +63,7 @@ MIGRATIONS = (
         error TEXT,
         PRIMARY KEY (run_id, first)
     ) WITHOUT ROWID;
-    -- One statement writes a batch and what is known of its run: it is whole or not there.
+    -- One statement writes a batch and updates the record of its run: both, or neither.
     CREATE TRIGGER batch_written AFTER INSERT ON batches BEGIN
         UPDATE runs SET
             events = new.last,
@@ -81,7 +81,7 @@ MIGRATIONS = (
         data BLOB NOT NULL
     );
     """,
-    # Numbers of orders are never used again: what one process obeyed or deletes is that order.
+    # Numbers of orders are never reused: processes identify handled orders by number.
     """
     CREATE TABLE numbered_orders (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -92,13 +92,13 @@ MIGRATIONS = (
     DROP TABLE orders;
     ALTER TABLE numbered_orders RENAME TO orders;
     CREATE INDEX orders_by_run ON orders (run_id);
-    -- A log has no gaps: nothing is written behind a batch that could not be.
+    -- A log has no gaps: nothing is written after a batch that failed.
     CREATE TRIGGER batch_follows BEFORE INSERT ON batches
     WHEN new.first <> (SELECT events FROM runs WHERE id = new.run_id) + 1 BEGIN
         SELECT RAISE(ABORT, 'the batch does not follow the last one');
     END;
     """,
-    # Runs have an order that no clock decides, and no query reads every run.
+    # Runs are numbered, so that their order does not depend on the clock. Indexes avoid scans.
     """
     ALTER TABLE runs ADD COLUMN number INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE runs ADD COLUMN end_number INTEGER;
@@ -119,7 +119,7 @@ MIGRATIONS = (
     CREATE INDEX runs_open ON runs (number) WHERE ended IS NULL;
     CREATE INDEX runs_by_age ON runs (ended) WHERE ended IS NOT NULL;
     CREATE INDEX runs_by_end ON runs (end_number, size) WHERE end_number IS NOT NULL;
-    -- Runs that no reader finds any more, and whose batches are being deleted.
+    -- Deleted runs whose batches are not deleted yet.
     CREATE TABLE deleted (run_id TEXT PRIMARY KEY) WITHOUT ROWID;
     DROP TRIGGER batch_written;
     CREATE TRIGGER batch_written AFTER INSERT ON batches BEGIN

@@ -97,7 +97,7 @@ class Writer:
     def close(self) -> "Future[None]":
         """Closes the file after all jobs. The future is done when the file is closed.
 
-        This does not use an executor, whose threads are gone when a program exits.
+        This does not use an executor, whose threads end before the program does.
         """
         with self._mutex:
             over, self._over = self._over, None
