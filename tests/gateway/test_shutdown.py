@@ -199,9 +199,9 @@ async def test_a_queued_request_is_refused_during_a_shutdown() -> None:
         in_line = asyncio.Event()
         enter = gateway.admission.enter
 
-        async def entering(key: Any, model: Any, gone: Any) -> Callable[[], None]:
+        async def entering(key: Any, model: Any, disconnected: Any) -> Callable[[], None]:
             asyncio.get_running_loop().call_soon(in_line.set)
-            return await enter(key, model, gone)
+            return await enter(key, model, disconnected)
 
         gateway.admission.enter = entering
         waiting = asyncio.create_task(client.post("/v1/chat/completions", json=asking("Me too.")))
