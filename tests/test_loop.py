@@ -459,9 +459,9 @@ async def test_a_declared_tool_without_a_function_is_handed_back(client_of: Make
 async def test_a_follow_up_needs_a_result_for_every_pending_call(client_of: MakeClient) -> None:
     client = client_of([calls(call("get_weather", city="x", id="a"))])
     reply = await client.generate("?", tools=[get_weather], execute_tools=False)
-    with pytest.raises(ValueError, match="no result: a"):
+    with pytest.raises(ValueError, match="missing results for the calls: a"):
         reply.follow_up([])
-    with pytest.raises(ValueError, match="waiting for these results: b"):
+    with pytest.raises(ValueError, match="results without a pending call: b"):
         reply.follow_up({"a": 1, "b": 2})
     assert reply.follow_up({"a": 1})[-1] == Message.tool(
         [FunctionResponse("get_weather", {"output": 1}, "a")]
