@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("windlass.cli.run", "ask a model, execute its tools, and print the answer"),
     "chat": ("windlass.cli.chat", "chat with a model in the terminal"),
     "tools": ("windlass.cli.tools", "list tools, show their schemas, or call one"),
-    "models": ("windlass.cli.models", "list the usable models"),
+    "models": ("windlass.cli.models", "list models, and why some are not usable"),
     "demo": ("windlass.cli.demo", "serve a local model with a few tools, without a key"),
     "serve": ("windlass.cli.serve", "serve models and tools over OpenAI's API"),
     "runs": ("windlass.cli.runs", "list, follow, export and resume stored runs"),

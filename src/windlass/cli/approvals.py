@@ -12,18 +12,18 @@ from windlass.content import FunctionCall
 from windlass.errors import ConfigError
 from windlass.loop.approval import Approval, ApprovalHook
 
-Answering = Literal["yes", "no", "ask"]
-ANSWERS: tuple[Answering, ...] = ("yes", "no", "ask")
+ApprovalAnswer = Literal["yes", "no", "ask"]
+ANSWERS: tuple[ApprovalAnswer, ...] = ("yes", "no", "ask")
 
 _TERMINAL = Path("/dev/tty")
 
 
-def approval_hook(answering: Answering | None) -> ApprovalHook:
+def approval_hook(answer: ApprovalAnswer | None) -> ApprovalHook:
     """The hook for `--approve`. Without it, asks on a terminal and denies elsewhere.
 
     Raises `ConfigError` for `ask` without a terminal.
     """
-    match answering:
+    match answer:
         case "yes":
             return lambda call: True
         case "no":
