@@ -120,7 +120,7 @@ async def test_a_worker_that_was_paused_refuses_a_call_whose_deadline_has_passed
         worker.wake()
         refused = decode(await answer, REPLY)
         assert isinstance(refused, Refused)
-        assert "deadline had passed" in refused.reason
+        assert "deadline passed" in refused.reason
         await bridge.call(session, look, {}, ToolContext(run_id="run_1", call_id="call_2"))
         assert await worker.line() == "looked"
 

@@ -194,7 +194,7 @@ async def test_a_call_whose_large_answer_was_lost_is_not_run_again(
     assert isinstance(first, Result)
     assert first.outcome == "ok"
     assert isinstance(again, Result)
-    assert "lost on the way" in str(again.response.error)
+    assert "the answer was lost" in str(again.response.error)
     assert len(times) == 1
 
 
@@ -218,7 +218,7 @@ class Line:
 
     async def ping(self) -> str:
         """Pings the worker; returns where its answer goes."""
-        await self.calls.look_after(cast("Connection", self))
+        await self.calls.check_workers(cast("Connection", self))
         subject, reply = self.sent.get_nowait()
         assert subject == subjects.to_worker("s", "slow", "ping")
         return reply
@@ -252,7 +252,7 @@ async def test_a_worker_that_answers_no_ping_is_lost() -> None:
     await line.sent.get()
     await line.ping()
     line.now += calls.SILENT_SECONDS + 0.1
-    await line.calls.look_after(cast("Connection", line))
+    await line.calls.check_workers(cast("Connection", line))
     with pytest.raises(Lost):
         await running
     assert line.lost == [line.member]

@@ -295,7 +295,7 @@ async def test_a_result_that_is_too_large_is_an_error_that_says_so(nats: str, se
         return "x" * (33 * 2**20)
 
     async with Worker([much], nats=nats, session=session):
-        with pytest.raises(ToolError, match="the result takes"):
+        with pytest.raises(ToolError, match="the result has"):
             await execute_in_session(session, "much", {}, nats=nats)
 
 

@@ -1,4 +1,4 @@
-"""Workers: processes that offer their functions as tools to gateways, over NATS."""
+"""Workers: processes that offer their functions to gateways as tools, over NATS."""
 
 from windlass.worker.host import call_host, call_host_async
 from windlass.worker.worker import Worker, serve

@@ -1,17 +1,17 @@
-"""The answers that a worker has given: a call that comes again is not run again."""
+"""The answers that a worker has sent, so that a repeated call does not run again."""
 
 from collections import OrderedDict
 
 from windlass.content import FunctionResponse
 from windlass.toolsets.remote.frames import Call, Result, encode
 
-REMEMBERED = 1_000
-REMEMBERED_BYTES = 1 << 20
-"""The largest of them. Of a larger one it is known that it was given."""
+MAX_ANSWERS = 1_000
+MAX_ANSWER_BYTES = 1 << 20
+"""The maximum size of a stored answer. For a larger one, only an error is stored."""
 
 
 class GivenAnswers:
-    """By the keys of their calls."""
+    """The last answers, by the keys of their calls."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[str, bytes] = OrderedDict()
@@ -20,11 +20,11 @@ class GivenAnswers:
         return self._answers.get(key)
 
     def keep(self, call: Call, data: bytes) -> None:
-        if len(data) > REMEMBERED_BYTES:
-            text = f"its answer was lost on the way, and at {len(data)} bytes too large to be kept"
+        if len(data) > MAX_ANSWER_BYTES:
+            text = f"the answer was lost, and its {len(data)} bytes were too large to store"
             data = encode(Result(response=failure(call, text), outcome="error"))
         self._answers[call.key] = data
-        if len(self._answers) > REMEMBERED:
+        if len(self._answers) > MAX_ANSWERS:
             self._answers.popitem(last=False)
 
     def clear(self) -> None:

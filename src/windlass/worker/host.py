@@ -1,4 +1,4 @@
-"""Tools of the host, called from inside a worker's tool."""
+"""Calls of the host's tools from inside a worker's tool."""
 
 import asyncio
 import contextvars
@@ -15,12 +15,12 @@ current_host: contextvars.ContextVar[tuple[asyncio.AbstractEventLoop, HostCaller
 
 
 async def call_host_async(name: str, /, **arguments: Any) -> Any:
-    """What the host's tool of that name returns. Raises `ToolError`, also outside of a call."""
+    """Calls a tool of the host and returns its value. Raises `ToolError`, also outside a call."""
     return await _caller()[1](name, arguments)
 
 
 def call_host(name: str, /, **arguments: Any) -> Any:
-    """The same for tools that are not async."""
+    """`call_host_async` for sync tools."""
     loop, caller = _caller()
 
     async def call() -> Any:
@@ -32,5 +32,5 @@ def call_host(name: str, /, **arguments: Any) -> Any:
 def _caller() -> tuple[asyncio.AbstractEventLoop, HostCaller]:
     found = current_host.get()
     if found is None:
-        raise ToolError("there is no host: this is not inside a worker's call")
+        raise ToolError("no host: call_host works only inside a worker's tool")
     return found

@@ -1,4 +1,4 @@
-"""`Worker`: registers its functions at its start, all at once, and runs what it is asked for."""
+"""`Worker`: registers its functions with gateways and runs their calls."""
 
 import asyncio
 import contextlib
@@ -51,34 +51,34 @@ log = logging.getLogger("windlass.worker")
 ANNOUNCE_SECONDS = 2.0
 TICK_SECONDS = 0.25
 PAUSE_SECONDS = 1.0
-"""A worker that does nothing for longer than this was paused, as by SIGSTOP or a suspended machine:
-calls that came meanwhile may have been given up."""
+"""A worker that is inactive for longer was paused, such as by SIGSTOP or a suspended machine.
+Callers may have given up calls that arrived meanwhile."""
 CATCH_UP_SECONDS = 10.0
 HOST_SECONDS = 300.0
 
 
 class _Job:
-    """A call that this worker has, and where its answer goes."""
+    """A call of this worker, and the subjects for its answer."""
 
     task: asyncio.Task[None]
 
     def __init__(self, call: Call, reply: str, age: float) -> None:
-        """`age` is how long ago the caller may have sent it, at most."""
+        """`age` is the maximum time since the caller sent it."""
         self.call, self.replies = call, [reply]
         self.deadline: float | None = None
-        """By the clock of the event loop."""
+        """In the time of the event loop."""
         if call.seconds is not None:
             self.deadline = asyncio.get_running_loop().time() - age + call.seconds
         self._begun = self._cancelled = False
 
     def begin(self) -> None:
-        """Raises `CancelledError` if it was cancelled before."""
+        """Marks the job as started. Raises `CancelledError` if it was cancelled before."""
         self._begun = True
         if self._cancelled:
             raise asyncio.CancelledError
 
     def cancel(self) -> None:
-        # A task that is cancelled before its first step would not get to its answer.
+        # A task that is cancelled before its first step would send no answer.
         if self._begun:
             self.task.cancel()
         self._cancelled = True
@@ -90,16 +90,16 @@ class _Job:
 
 
 class _PauseClock:
-    """Finds out that this process was paused: nothing has looked at the clock for too long."""
+    """Detects that the process was paused: the time since the last check is too long."""
 
     def __init__(self) -> None:
         self._looked = time.monotonic()
         self.pause = 0.0
-        """How old a message may be that is read now, beyond the usual."""
+        """How much older than usual a received message can be."""
         self.catching_up: asyncio.Task[None] | None = None
 
     def paused(self) -> bool:
-        """Whether a pause has ended since the last look."""
+        """Whether a pause has ended since the last check."""
         now = time.monotonic()
         gap, self._looked = now - self._looked, now
         if gap < PAUSE_SECONDS:
@@ -112,7 +112,7 @@ class _PauseClock:
 
 
 class Worker:
-    """Use it as `async with`: it has registered when that begins, and leaves when it ends."""
+    """Serves tools inside an `async with` block: registers at its start, leaves at its end."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Worker:
         on_session_end: Callable[[], None] | None = None,
         **connection: Any,
     ) -> None:
-        """`connection` goes to `nats.connect`. Raises `ConfigError` for what cannot be served."""
+        """`connection` is passed to `nats.connect`. Raises `ConfigError` for invalid tools."""
         self.session = subjects.check_token(session, "a session")
         self.id = subjects.check_token(worker_id or subjects.new_id("worker"), "a worker's id")
         self._tools = {tool.name: _bare(tool) for tool in as_tools(tools)}
@@ -145,13 +145,13 @@ class Worker:
         self._clock = _PauseClock()
         self._answers = GivenAnswers()
         self._sending: set[asyncio.Task[None]] = set()
-        self._leaves = False
+        self._leaving = False
         self.ended = asyncio.Event()
-        """Set when the session is over."""
+        """Set when the session has ended."""
 
     @property
     def names(self) -> list[str]:
-        """Its tools."""
+        """The names of its tools."""
         return list(self._tools)
 
     @property
@@ -160,9 +160,9 @@ class Worker:
         return self._connection
 
     async def connect(self) -> None:
-        """Waits until a NATS server answers; entering the context does so by itself.
+        """Waits until a NATS server answers. Entering the context does this too.
 
-        Raises `ConfigError` for what cannot heal: a refused user, a bad address, TLS.
+        Raises `ConfigError` for permanent errors: a refused user, an invalid address, TLS.
         """
         if self._connection is None:
             # Answers to host calls: an inbox that only users of this session may read.
@@ -184,15 +184,15 @@ class Worker:
         await self._announce()
         await connection.flush()
         self._announcing = asyncio.create_task(self._keep_announcing())
-        log.info("Worker %s serves %d tools", self.id, len(self._specs))
+        log.info("worker %s serves %d tools", self.id, len(self._specs))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Says farewell, lets the calls that go on end as stopped, and closes."""
+        """Announces the departure, stops running calls, and closes the connection."""
         connection = self._connected
         assert self._announcing is not None
         self._announcing.cancel()
-        self._leaves = True
+        self._leaving = True
         with contextlib.suppress(NatsError):
             farewell = Farewell(worker=self.id, session=self.session)
             await connection.publish(subjects.announce(self.session, self.id), encode(farewell))
@@ -216,25 +216,25 @@ class Worker:
                     if job is not None:
                         job.cancel()
                 case _:
-                    raise BadFrame(f"there is no verb {verb!r}")
+                    raise BadFrame(f"unknown verb {verb!r}")
         except BadFrame as error:
-            log.warning("A message was refused: %s", error)
+            log.warning("refused a message: %s", error)
             if message.reply:
                 await message.respond(encode(Refused(reason=str(error))))
 
     async def _called(self, call: Call, reply: str) -> None:
-        """Begins a call, unless its key is known: then its one answer goes to this caller too."""
+        """Starts a call. If its key is known, sends the existing answer to this caller too."""
         if not reply:
-            raise BadFrame("a call says where its answer goes")
+            raise BadFrame("a call needs a reply subject")
         if (given := self._answers.to(call.key)) is not None:
-            await self._say(reply, given)
+            await self._send(reply, given)
         elif (job := self._calls.get(call.key)) is not None:
             if reply not in job.replies:
                 job.replies.append(reply)
         elif call.name not in self._tools:
-            await self._say(reply, encode(Refused(reason=f"this worker has no {call.name!r}")))
-        elif self._leaves or (not call.queue and self._places.locked()):
-            await self._say(reply, encode(Busy()))
+            await self._send(reply, encode(Refused(reason=f"this worker has no {call.name!r}")))
+        elif self._leaving or (not call.queue and self._places.locked()):
+            await self._send(reply, encode(Busy()))
         else:
             self._note_pause()
             job = self._calls[call.key] = _Job(call, reply, self._clock.pause)
@@ -249,38 +249,38 @@ class Worker:
         finally:
             del self._calls[call.key]
         data = encode(frame)
-        most = self._connected.max_payload
-        if len(data) > most:
-            text = f"the result takes {len(data)} bytes; the server takes {most}"
+        limit = self._connected.max_payload
+        if len(data) > limit:
+            text = f"the result has {len(data)} bytes; the NATS server accepts {limit}"
             data = encode(Result(response=failure(call, text), outcome="error"))
-        # A call that was refused or stopped may be repeated, and is run then.
+        # A repeated call runs again if it was refused or stopped.
         if isinstance(frame, Result) and frame.outcome != "stopped":
             self._answers.keep(call, data)
         if self._sending:
-            await asyncio.wait(self._sending)  # what it has reported comes before its answer
+            await asyncio.wait(self._sending)  # send its progress reports before its answer
         for reply in job.replies:
-            await self._say(reply, data)
+            await self._send(reply, data)
 
     async def _frame(self, job: "_Job") -> Result | Refused:
-        """Runs the call, unless nobody waits for it any more."""
+        """Runs the call, unless its caller has given up."""
         job.begin()
         if (catching_up := self._clock.catching_up) is not None:
-            await asyncio.wait([catching_up])  # a cancel may have come behind the call
+            await asyncio.wait([catching_up])  # a cancel may follow the call
         async with self._places:
             if job.seconds_left() == 0:
-                return Refused(reason="its deadline had passed before it could begin")
+                return Refused(reason="its deadline passed before it could start")
             answer = await self._run(job)
         return Result(response=answer.response, outcome=answer.outcome)
 
     async def _run(self, job: "_Job") -> ToolAnswer:
-        """The answer of the tool, by the same rules as in the loop itself."""
+        """The answer of the tool, by the same rules as in the loop."""
         call, left = job.call, job.seconds_left()
-        said = FunctionCall(call.name, call.arguments, call.call_id or call.key)
+        asked = FunctionCall(call.name, call.arguments, call.call_id or call.key)
         run = RunContext(
             run_id=call.run_id,
             tools=self._tools,
             policy=replace(self._policy, tool_timeout=left),
-            emit=lambda event: self._told(job, event),
+            emit=lambda event: self._on_event(job, event),
             approvals=Approvals(None, wait=False, timeout=1.0),
             dependencies=self._dependencies,
             slots=asyncio.Semaphore(1),
@@ -288,14 +288,14 @@ class Worker:
         )
         loop = asyncio.get_running_loop()
         current_host.set((loop, lambda name, arguments: self._host(call, name, arguments)))
-        [answer] = await answers_to([said], self._executor, run, call.round)
+        [answer] = await answers_to([asked], self._executor, run, call.round)
         return answer
 
-    def _told(self, job: "_Job", event: RunEvent) -> None:
+    def _on_event(self, job: "_Job", event: RunEvent) -> None:
         if isinstance(event, ToolRunProgress):
             frame = Progress(progress=event.progress, message=event.message, data=event.data)
             for reply in job.replies:
-                task = asyncio.create_task(self._say(reply, encode(frame)))
+                task = asyncio.create_task(self._send(reply, encode(frame)))
                 self._sending.add(task)
                 task.add_done_callback(self._sending.discard)
 
@@ -315,7 +315,7 @@ class Worker:
             case Refused(reason=reason):
                 raise ToolError(reason)
             case _:
-                raise ToolError(f"the host gave no answer to {name}")
+                raise ToolError(f"the host sent no result for {name}")
 
     async def _on_hello(self, message: Msg) -> None:
         await self._announce()
@@ -350,12 +350,12 @@ class Worker:
                     await self._announce()
 
     def _note_pause(self) -> None:
-        """After a pause of this process, calls wait until every waiting message is read."""
+        """After a pause of this process, calls wait until all pending messages are read."""
         if self._clock.paused():
             self._clock.catching_up = asyncio.create_task(self._catch_up())
 
     async def _catch_up(self) -> None:
-        """Reads all that came during the pause: the second ping shows that it was acted on."""
+        """Reads all messages from the pause. The second ping shows that they were handled."""
         for _ in range(2):
             while not await self._connected.server_answers(CATCH_UP_SECONDS):
                 if self._connected.closed:
@@ -363,20 +363,20 @@ class Worker:
                 await asyncio.sleep(TICK_SECONDS)
         self._clock.caught_up()
 
-    async def _say(self, reply: str, data: bytes) -> None:
+    async def _send(self, reply: str, data: bytes) -> None:
         try:
             await self._connected.publish(reply, data)
         except NatsError as error:
-            log.warning("An answer could not be sent: %s", error)
+            log.warning("cannot send an answer: %s", error)
 
 
 def serve(
     tools: Iterable[Any], *, on_start: Callable[[str], None] | None = None, **options: Any
 ) -> None:
-    """Runs a worker until it is told to stop (SIGINT, SIGTERM) or its session is over.
+    """Runs a worker until SIGINT, SIGTERM or the end of its session.
 
-    The options are those of `Worker`; `on_start` is told in a sentence when it has registered.
-    Raises `ConfigError`.
+    The options are those of `Worker`. `on_start` is called with a message when the worker has
+    registered. Raises `ConfigError`.
     """
     asyncio.run(_serve(Worker(tools, **options), on_start))
 
@@ -409,7 +409,7 @@ async def _connected(worker: Worker) -> bool:
 
 
 def _bare(tool: Tool) -> Tool:
-    """The tool without what the caller sees to: approval, caching, retries, order."""
+    """The tool without options that the caller handles: approval, cache, retries, order."""
     options = replace(
         tool.options, approve=False, cache=None, retries=0, serial=False, after=(), timeout=None
     )

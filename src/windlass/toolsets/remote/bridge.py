@@ -1,4 +1,4 @@
-"""The gateway's side: it knows who is there, sends calls, and sees to it that each is answered."""
+"""`Bridge`: the gateway's side. It finds workers, sends calls, and makes sure each is answered."""
 
 import asyncio
 import contextlib
@@ -41,16 +41,16 @@ from windlass.toolsets.remote.frames import (
 log = logging.getLogger("windlass.remote")
 
 WATCH_SECONDS = 0.2
-"""How often workers that have calls are looked after: one that was killed is known after this."""
+"""How often workers with calls are checked: a killed worker is detected after this time."""
 MAX_ATTEMPTS = 3
 PAUSE_SECONDS = 1.0
-"""A watch that comes later than this was kept from its work, or the server was."""
+"""A check that is later than this was delayed, in this process or at the server."""
 
 HostHandler = Callable[[str, HostCall], Awaitable[Result | Refused]]
 
 
 class Bridge:
-    """One connection to NATS and the workers behind it. Belongs to one event loop."""
+    """One connection to NATS and its workers. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class Bridge:
         lasting: bool = True,
         **connection: Any,
     ) -> None:
-        """`connection` goes to `nats.connect`: `user_credentials`, `tls` and the like.
+        """`connection` is passed to `nats.connect`, such as `user_credentials` and `tls`.
 
-        One that is not `lasting` does not look for a lost server until it is used again.
+        Unless `lasting`, it does not look for a lost server until its next use.
         """
         self._servers = servers
         self._affinity: Affinity = affinity
@@ -106,7 +106,7 @@ class Bridge:
             await connection.publish(subjects.hello())
             await connection.flush()
             self._connection = connection
-            self._watch = asyncio.create_task(self._look_after())
+            self._watch = asyncio.create_task(self._check_workers_forever())
 
     async def aclose(self) -> None:
         for task in (self._watch, *self._tasks):
@@ -117,7 +117,7 @@ class Bridge:
             await connection.close()
 
     async def specs(self, session: str) -> list[ToolSpec]:
-        """The session's tools, as its workers describe them; waits a moment for the first."""
+        """The session's tools, as its workers describe them; waits briefly for the first."""
         subjects.check_token(session, "a session")
         await self.start()
         self._touch(session)
@@ -126,7 +126,7 @@ class Bridge:
         return self._directory.tools(session)
 
     async def tools(self, session: str) -> list[Tool]:
-        """The session's tools, ready to be run; one that has not changed is the same object."""
+        """The session's tools. An unchanged tool is the same object."""
         made = self._tools.get(session, {})
         tools: dict[str, tuple[ToolSpec, Tool]] = {}
         for spec in await self.specs(session):
@@ -140,9 +140,9 @@ class Bridge:
     async def call(
         self, session: str, spec: ToolSpec, arguments: dict[str, Any], context: ToolContext | None
     ) -> FunctionResponse:
-        """The answer of one of the session's workers. Raises `ToolError`.
+        """The response of one of the session's workers. Raises `ToolError`.
 
-        One that is lost on the way is tried elsewhere if the tool is idempotent.
+        If the worker is lost, another one runs the call if the tool is repeatable.
         """
         await self.start()
         self._touch(session)
@@ -150,7 +150,7 @@ class Bridge:
         tried: set[str] = set()
         absent = Counter[str]()
         while True:
-            member = await self._presence.somebody(self._connected(), session, spec, tried)
+            member = await self._presence.wait_for_worker(self._connected(), session, spec, tried)
             frame = self._frame(spec, arguments, context, key)
             try:
                 return response_of(await self._ask(member, spec, frame, context), spec)
@@ -170,10 +170,10 @@ class Bridge:
                         f" {loss.how}",
                         effect_unknown=not spec.idempotent,
                     ) from None
-                log.info("A worker was lost, trying another", extra={"tool": spec.name})
+                log.info("worker lost, trying another", extra={"tool": spec.name})
 
     async def end_session(self, session: str) -> None:
-        """Tells the session's workers that it is over, and forgets it."""
+        """Ends the session: notifies its workers and forgets it."""
         self._directory.forget(session)
         self._used.pop(session, None)
         self._tools.pop(session, None)
@@ -181,9 +181,9 @@ class Bridge:
             await self._connection.publish(subjects.session_end(session))
 
     def _tool(self, session: str, spec: ToolSpec) -> Tool:
-        """A worker's tool as one that runs here: the call goes to wherever the worker is."""
+        """A tool that sends its calls to the session's workers."""
 
-        # The name of the context's parameter is one that no worker's tool has for an argument.
+        # The name of the context parameter must not clash with an argument of a worker's tool.
         async def run(windlass_context: ToolContext, /, **arguments: Any) -> FunctionResponse:
             return await self.call(session, spec, arguments, windlass_context)
 
@@ -219,7 +219,7 @@ class Bridge:
         data = encode(frame)
         if len(data) > connection.max_payload:
             raise ToolError(
-                f"the arguments take {len(data)} bytes, and the NATS server takes"
+                f"the arguments have {len(data)} bytes, and the NATS server accepts"
                 f" {connection.max_payload} (max_payload)"
             )
         try:
@@ -238,20 +238,20 @@ class Bridge:
         return answer
 
     async def _returned(self) -> None:
-        """Our connection was lost and is back."""
-        self._excuse_everybody()
+        """Handles the return of our lost connection."""
+        self._reset_silence()
         connection = self._connected()
         await connection.publish(subjects.hello())
         await self._calls.send_again(connection)
 
-    def _excuse_everybody(self) -> None:
-        """Nothing was received for a while, which says nothing about the workers."""
+    def _reset_silence(self) -> None:
+        """Resets the silence of all workers after a time without messages."""
         now = asyncio.get_running_loop().time()
-        for member in self._directory.everybody():
+        for member in self._directory.all_members():
             member.seen = now
 
     async def _cancel(self, member: Member, key: str) -> None:
-        """Tells a worker that nobody waits for the call: it must not begin it any more."""
+        """Cancels a call at its worker, which must not start it."""
         if self._connection is not None and not self._connection.closed:
             subject = subjects.to_worker(member.session, member.id, "cancel")
             with contextlib.suppress(NatsError):
@@ -275,26 +275,26 @@ class Bridge:
             answer = Refused(reason=str(error))
         await message.respond(encode(answer))
 
-    async def _look_after(self) -> None:
+    async def _check_workers_forever(self) -> None:
         loop = asyncio.get_running_loop()
         watched = loop.time()
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             connection = self._connected()
             if not await connection.server_answers(PAUSE_SECONDS):
-                continue  # the workers cannot be heard either
+                continue  # messages of the workers do not arrive either
             before, watched = watched, loop.time()
             if watched - before > PAUSE_SECONDS:
-                self._excuse_everybody()
+                self._reset_silence()
                 self._calls.break_ended()
                 continue
             for member in self._directory.silent(watched):
                 self._directory.left(member.session, member.id)
             try:
-                await self._calls.look_after(connection)
+                await self._calls.check_workers(connection)
                 await self._end_unused(watched)
             except NatsError as error:
-                log.warning("Cannot watch the workers: %s", error)
+                log.warning("cannot check the workers: %s", error)
 
     async def _end_unused(self, now: float) -> None:
         if self._session_ttl is None:

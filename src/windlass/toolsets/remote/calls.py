@@ -1,7 +1,7 @@
-"""The calls that workers have: each is sent until it is answered, or its worker is gone for good.
+"""The pending calls of workers. A call is sent until it is answered or its worker is lost.
 
-Messages may be lost with a connection, on either side. So a call is sent again when there is a
-reason to, and a worker that knows its key answers again, and does not run it again.
+Messages can be lost with a connection, on either side. A call is therefore sent again when needed.
+A worker that knows its key repeats the answer and does not run the tool again.
 """
 
 import asyncio
@@ -30,42 +30,42 @@ from windlass.toolsets.remote.frames import (
 log = logging.getLogger("windlass.remote")
 
 RETURN_SECONDS = 0.5
-"""How long a worker may be away, as while its connection comes back, before a call counts as lost
-that must not be made twice. Others are made elsewhere at once."""
+"""How long a worker may be away, such as while it reconnects, before a call that must not run twice
+counts as lost. Other calls go to another worker at once."""
 RETURN_AFTER_BREAK = 10.0
-"""How long workers have to come back after a break: their connections may have been lost too."""
+"""How long workers have to return after our own connection was lost: they may have lost theirs."""
 SILENT_SECONDS = 5.0
-"""How long one may say nothing, though its connection stands, before it counts as lost."""
+"""How long a connected worker may be silent before it counts as lost."""
 AGAIN_SECONDS = 30.0
-"""How often a call is sent again without any reason: a message may be lost without a sign."""
+"""How often a call is sent again in any case, because messages can be lost unnoticed."""
 
 Answer = Result | Busy | Refused
 
 
 class Lost(Exception):
-    """The worker is gone, and with it what it knew of the call."""
+    """The worker was lost, with its knowledge of the call."""
 
     how = "was lost"
 
 
 class Stopped(Lost):
-    """The worker has ended in order, and the call with it."""
+    """The worker stopped and ended the call."""
 
     how = "was stopped"
 
 
 class Unreadable(Lost):
-    """The worker sent an answer that cannot be read: the tool may have run."""
+    """The worker sent an invalid answer: the tool may have run."""
 
     how = "sent an unreadable answer"
 
 
 class NotThere(Lost):
-    """The worker was gone before the call came to it: nothing has been begun."""
+    """The worker was gone before the call reached it: the tool did not run."""
 
 
 class _Pending:
-    """A call that waits for its answer."""
+    """A call without an answer so far."""
 
     def __init__(
         self, member: Member, data: bytes, reply: str, context: ToolContext | None, again: bool
@@ -73,7 +73,7 @@ class _Pending:
         self.member, self.context, self.again = member, context, again
         self.data, self.reply = data, reply
         self.sent = 0
-        """How often."""
+        """How often the call was sent."""
         self.sent_at = 0.0
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
@@ -83,7 +83,7 @@ class _Pending:
 
 
 class Calls:
-    """Those of one gateway, named `gateway`; `left` is told of members that do not answer."""
+    """The pending calls of one gateway; `left` is called with members that do not answer."""
 
     def __init__(
         self,
@@ -94,13 +94,13 @@ class Calls:
         self._gateway, self._left, self._clock = gateway, left, clock
         self._pending: dict[int, _Pending] = {}
         self._pings: dict[int, tuple[Member, float]] = {}
-        """Those that were not answered yet, and when they were sent."""
+        """Unanswered pings, and when they were sent."""
         self._count = 0
         self._broken_at = float("-inf")
 
     @property
     def sessions(self) -> set[str]:
-        """The sessions that have calls."""
+        """The sessions with pending calls."""
         return {pending.member.session for pending in self._pending.values()}
 
     async def ask(
@@ -112,7 +112,7 @@ class Calls:
         *,
         again: bool,
     ) -> Answer:
-        """The answer to a call; `again` says whether it may be made a second time, elsewhere.
+        """The answer to a call; `again`: whether another worker may run it a second time.
 
         Raises `Lost` and `NatsError`.
         """
@@ -136,16 +136,16 @@ class Calls:
             return
         pending = self._pending.get(int(number))
         if pending is None or pending.member.session != session or pending.answer.done():
-            return  # too late, or not theirs to answer
+            return  # too late, or from another session
         if lost:
-            if pending.sent == 1:  # of one that was sent before, the worker may know
+            if pending.sent == 1:  # otherwise the worker may have received it before
                 pending.lose(NotThere())
             return
         pending.member.seen = self._clock()
         try:
             frame = decode(message.data, REPLY)
         except BadFrame as error:
-            log.warning("Unreadable answer of the worker %s: %s", pending.member.id, error)
+            log.warning("invalid answer of worker %s: %s", pending.member.id, error)
             pending.lose(Unreadable())
             return
         if not isinstance(frame, Progress):
@@ -153,8 +153,8 @@ class Calls:
         elif pending.context is not None:
             pending.context.report(frame.progress, frame.message, frame.data)
 
-    async def look_after(self, connection: Connection) -> None:
-        """Finds workers that are gone: calls that they have would otherwise wait for ever."""
+    async def check_workers(self, connection: Connection) -> None:
+        """Finds lost workers, so that their calls do not wait forever."""
         now = self._clock()
         oldest = now - SILENT_SECONDS
         self._pings = {n: ping for n, ping in self._pings.items() if ping[1] > oldest}
@@ -171,14 +171,14 @@ class Calls:
                 await self._send(connection, pending)
 
     def break_ended(self) -> None:
-        """Nothing was received for a while, which says nothing about the workers."""
+        """Resets the timers after a time without messages, when workers seemed silent."""
         self._broken_at = now = self._clock()
         self._pings.clear()
         for pending in self._pending.values():
             pending.member.seen, pending.member.missing = now, None
 
     async def send_again(self, connection: Connection) -> None:
-        """Our own connection was lost, and with it any number of messages."""
+        """Sends all pending calls again after our own connection was lost."""
         self.break_ended()
         for pending in list(self._pending.values()):
             await self._send(connection, pending)
@@ -223,7 +223,7 @@ class Calls:
 
 
 def _pong(message: Msg) -> Pong:
-    """What a worker says of itself: any answer says that it lives."""
+    """The worker's pong. Any answer shows that it is alive."""
     try:
         return decode(message.data, PONG)
     except BadFrame:
@@ -231,17 +231,17 @@ def _pong(message: Msg) -> Pong:
 
 
 def repeatable(spec: ToolSpec) -> bool:
-    """Whether a call that was cut off may be made again, with the same key."""
+    """Whether an interrupted call may run again, with the same key."""
     return spec.idempotent or spec.on_interrupt == "retry"
 
 
 def response_of(answer: Answer, spec: ToolSpec) -> FunctionResponse:
-    """What the tool returned. Raises `ToolError` for any other answer."""
+    """The tool's response. Raises `ToolError` for any other answer."""
     match answer:
         case Busy():
             raise ToolError(f"the worker of {spec.name} is busy")
         case Refused(reason=reason):
-            raise ToolError(f"{spec.name} was not run: {reason}")
+            raise ToolError(f"{spec.name} did not run: {reason}")
         case Result(outcome="ok", response=response):
             return response
         case Result(response=response, retryable=retryable):

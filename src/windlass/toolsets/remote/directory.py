@@ -96,7 +96,7 @@ class Directory:
         """The workers that have been silent for too long."""
         return [member for member in self._members() if now - member.seen > self._silence]
 
-    def everybody(self) -> list[Member]:
+    def all_members(self) -> list[Member]:
         return list(self._members())
 
     def sessions(self) -> list[str]:
@@ -196,7 +196,7 @@ class Presence:
         else:
             self._directory.left(session, worker)
 
-    async def somebody(
+    async def wait_for_worker(
         self, connection: Connection, session: str, spec: ToolSpec, tried: Collection[str]
     ) -> Member:
         """The worker for a call. If there is none, waits for one."""
