@@ -185,7 +185,7 @@ def announcement(**more: Any) -> Announcement:
         (announcement(tools=(GOOD, GOOD)), "duplicate tool name 'get_weather'"),
         (announcement(tools=(replace(GOOD, name="no name"),)), "tool 'no name'"),
         (announcement(tools=(replace(GOOD, parameters={"type": 7}),)), "tool 'get_weather'"),
-        (announcement(tools=(replace(GOOD, timeout=-1.0),)), "timeout is a number of seconds"),
+        (announcement(tools=(replace(GOOD, timeout=-1.0),)), "timeout must be a number of seconds"),
         (
             announcement(tools=tuple(ToolSpec(f"t{n}") for n in range(1_001))),
             "more than 1000 tools",
