@@ -7,7 +7,14 @@ import pytest
 from windlass.messaging.connection import Connection
 from windlass.toolsets.remote import subjects
 from windlass.toolsets.remote.bridge import Bridge
-from windlass.toolsets.remote.frames import REPLY, Announcement, Refused, ToolSpec, decode, encode
+from windlass.toolsets.remote.frames import (
+    REPLY,
+    Announcement,
+    CallRefused,
+    ToolSpec,
+    decode,
+    encode,
+)
 
 GOOD = ToolSpec(name="look", parameters={"type": "object", "properties": {}})
 
@@ -19,7 +26,7 @@ def announcement(session: str, *tools: ToolSpec, worker: str = "w") -> bytes:
 async def reason_against(wire: Connection, session: str, frame: bytes) -> str:
     """Why the worker `w` is refused with this."""
     refused = decode(await wire.request(subjects.announce(session, "w"), frame, 5.0), REPLY)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, CallRefused)
     return refused.reason
 
 

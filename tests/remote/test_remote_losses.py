@@ -13,7 +13,7 @@ from windlass.testing import ScriptedModel, call
 from windlass.toolsets.remote import RemoteSession, calls
 from windlass.toolsets.remote.bridge import WATCH_SECONDS, Bridge
 from windlass.toolsets.remote.calls import RETURN_SECONDS
-from windlass.toolsets.remote.frames import REPLY, Call, Cancel, Refused, Result, decode, encode
+from windlass.toolsets.remote.frames import REPLY, Call, CallRefused, Cancel, Result, decode, encode
 from windlass.worker import Worker
 
 MakeBridge = Callable[..., Bridge]
@@ -119,7 +119,7 @@ async def test_a_worker_that_was_paused_refuses_a_call_whose_deadline_has_passed
         assert not answered
         worker.wake()
         refused = decode(await answer, REPLY)
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, CallRefused)
         assert "deadline passed" in refused.reason
         await bridge.call(session, look, {}, ToolContext(run_id="run_1", call_id="call_2"))
         assert await worker.line() == "looked"

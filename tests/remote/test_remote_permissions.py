@@ -17,8 +17,8 @@ from windlass.toolsets.remote.frames import (
     REPLY,
     Announcement,
     BadFrame,
+    CallRefused,
     HostCall,
-    Refused,
     Result,
     ToolSpec,
     checked,
@@ -112,7 +112,7 @@ async def test_it_cannot_read_what_the_host_answers_to_another_session(
     async def listen(message: Any) -> None:
         heard.append(message.data)
 
-    async def host(where: str, asked: HostCall) -> Result | Refused:
+    async def host(where: str, asked: HostCall) -> Result | CallRefused:
         return Result(response=FunctionResponse(asked.name, {"output": f"a secret of {where}"}))
 
     @tool
@@ -158,7 +158,7 @@ async def test_it_cannot_answer_for_another_session(
             for session in ("A", "B"):
                 await liar.publish(
                     f"windlass.v1.reply.{gateway}.{session}.{number}",
-                    encode(Refused(reason="a lie")),
+                    encode(CallRefused(reason="a lie")),
                 )
         await liar.flush()
         let_go.set()
@@ -218,7 +218,7 @@ async def test_a_malformed_registration_is_answered_with_the_reason(
     bridge = bridge_of()
     await bridge.start()
     answer = decode(await wire.request(f"windlass.v1.announce.{session}.w", data, 5.0), REPLY)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, CallRefused)
     assert "invalid message" in answer.reason
     assert await bridge.specs(session) == []
 
@@ -234,7 +234,7 @@ async def test_a_malformed_call_is_refused_and_the_worker_goes_on(
     async with Worker([get_weather], nats=nats, session=session) as worker:
         subject = f"windlass.v1.worker.{session}.{worker.id}.call"
         answer = decode(await wire.request(subject, data, 5.0), REPLY)
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, CallRefused)
         spec = await spec_named(bridge, session, "get_weather")
         good = await bridge.call(session, spec, {"city": "Paris"}, ToolContext(run_id="r"))
     assert good.output == {"city": "Paris", "unit": "celsius"}

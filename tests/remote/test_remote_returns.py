@@ -1,4 +1,4 @@
-"""Calls whose worker, or whose NATS server, goes away and comes back: each is answered once."""
+"""Calls whose worker or NATS server is lost and returns: each call gets one answer."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from windlass.content import FunctionResponse
 from windlass.messaging.connection import Connection, Msg
 from windlass.toolsets.remote import RemoteSession, calls, execute_in_session, subjects
 from windlass.toolsets.remote.bridge import Bridge
-from windlass.toolsets.remote.calls import Answer, Calls, Lost
+from windlass.toolsets.remote.calls import Answer, Lost, PendingCalls
 from windlass.toolsets.remote.directory import Member
 from windlass.toolsets.remote.frames import REPLY, Announcement, Busy, Call, Result, decode, encode
 from windlass.worker import Worker
@@ -206,7 +206,7 @@ class Line:
         self.sent: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         """Subjects, each with where the answer goes."""
         self.lost: list[Member] = []
-        self.calls = Calls("g", self.lost.append, lambda: self.now)
+        self.calls = PendingCalls("g", self.lost.append, lambda: self.now)
         self.member = Member(Announcement(worker="slow", session="s", tools=()), self.now)
 
     async def publish(self, subject: str, data: bytes, reply: str) -> None:

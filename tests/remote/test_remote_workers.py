@@ -28,7 +28,7 @@ from windlass.toolsets.remote import (
     get_tools_for_model,
 )
 from windlass.toolsets.remote.bridge import Bridge
-from windlass.toolsets.remote.frames import HostCall, Refused, Result, encode
+from windlass.toolsets.remote.frames import CallRefused, HostCall, Result, encode
 from windlass.worker import Worker, call_host, call_host_async
 
 MakeBridge = Callable[..., Bridge]
@@ -336,9 +336,9 @@ async def test_a_call_whose_key_is_known_is_not_run_again(
 async def test_a_worker_s_tool_may_call_tools_of_the_host(
     nats: str, session: str, bridge_of: MakeBridge
 ) -> None:
-    async def host(where: str, asked: HostCall) -> Result | Refused:
+    async def host(where: str, asked: HostCall) -> Result | CallRefused:
         if asked.name != "greeting":
-            return Refused(reason=f"the host has no {asked.name!r} for workers")
+            return CallRefused(reason=f"the host has no {asked.name!r} for workers")
         value = f"Hello from {where}: {asked.arguments}"
         return Result(response=FunctionResponse(asked.name, {"output": value}))
 

@@ -61,7 +61,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     """Whether the first call of each model turn needs its thought signature."""
 
 
-class _Content(Struct):
+class _ContentTurn(Struct):
     place: int
     role: str
     parts: list[dict[str, Any]]
@@ -92,14 +92,14 @@ def check_generate_request(body: object, rules: Rules) -> dict[str, Any]:
     return request
 
 
-def _turn(place: int, said: dict[str, Any]) -> _Content:
+def _turn(place: int, said: dict[str, Any]) -> _ContentTurn:
     role = said.get("role") or "user"
     if role not in ("user", "model"):
         raise _refused("Please use a valid role: user, model.")
     if not said.get("parts"):
         where = f"GenerateContentRequest.contents[{place}].parts"
         raise _refused(f"* {where}: contents.parts must not be empty.")
-    return _Content(place, role, said["parts"])
+    return _ContentTurn(place, role, said["parts"])
 
 
 def _check_part(part: dict[str, Any], path: str, rules: Rules) -> None:
@@ -129,20 +129,20 @@ def _check_part(part: dict[str, Any], path: str, rules: Rules) -> None:
         raise _refused(f"Invalid value at '{at}.{field}' ({struct}), {value!r}")
 
 
-def _merged(turns: list[_Content]) -> list[_Content]:
+def _merged(turns: list[_ContentTurn]) -> list[_ContentTurn]:
     """Joins adjacent model turns: Google's SDK sends each chunk of a streamed turn as a content."""
-    merged: list[_Content] = []
+    merged: list[_ContentTurn] = []
     for turn in turns:
         if merged and turn.role == merged[-1].role == "model":
-            merged[-1] = _Content(merged[-1].place, "model", [*merged[-1].parts, *turn.parts])
+            merged[-1] = _ContentTurn(merged[-1].place, "model", [*merged[-1].parts, *turn.parts])
         else:
             merged.append(turn)
     return merged
 
 
-def _check_order(turns: list[_Content]) -> None:
+def _check_order(turns: list[_ContentTurn]) -> None:
     asked: list[dict[str, Any]] = []
-    before: _Content | None = None
+    before: _ContentTurn | None = None
     for turn in turns:
         calls, answers = turn.parts_named("functionCall"), turn.parts_named("functionResponse")
         if answers and (turn.role == "model" or not asked):
@@ -166,9 +166,9 @@ def _check_answers(asked: list[dict[str, Any]], answers: list[dict[str, Any]]) -
             raise _refused(_ORDER.format(call.get("id"), answer["id"]))
 
 
-def _check_signatures(turns: list[_Content]) -> None:
+def _check_signatures(turns: list[_ContentTurn]) -> None:
     """Each model turn with calls since the last ordinary user message must be signed."""
-    current: list[_Content] = []
+    current: list[_ContentTurn] = []
     for turn in turns:
         if turn.role == "user" and not turn.parts_named("functionResponse"):
             current = []

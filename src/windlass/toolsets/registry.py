@@ -41,7 +41,7 @@ class ToolRegistry:
         """Adds a function, a tool, or a declaration with its function. Also a decorator.
 
         Raises `DuplicateTool` if the name is registered here, unless `replace` is true;
-        `ConfigError` for a value that cannot be a tool.
+        `ConfigError` if `item` is not a tool or function.
         """
         if item is None:
             return functools.partial(self.register, replace=replace)

@@ -31,11 +31,11 @@ from windlass.toolsets.remote.frames import (
     BadFrame,
     Busy,
     Call,
+    CallRefused,
     Farewell,
     HostCall,
     Pong,
     Progress,
-    Refused,
     Result,
     ToolSpec,
     decode,
@@ -57,7 +57,7 @@ CATCH_UP_SECONDS = 10.0
 HOST_SECONDS = 300.0
 
 
-class _Job:
+class _RunningJob:
     """A call of this worker, and the subjects for its answer."""
 
     task: asyncio.Task[None]
@@ -141,7 +141,7 @@ class Worker:
         self._connection: Connection | None = None
         self._dependencies = Dependencies()
         self._announcing: asyncio.Task[None] | None = None
-        self._calls: dict[str, _Job] = {}
+        self._calls: dict[str, _RunningJob] = {}
         self._clock = _PauseClock()
         self._answers = GivenAnswers()
         self._sending: set[asyncio.Task[None]] = set()
@@ -220,7 +220,7 @@ class Worker:
         except BadFrame as error:
             log.warning("refused a message: %s", error)
             if message.reply:
-                await message.respond(encode(Refused(reason=str(error))))
+                await message.respond(encode(CallRefused(reason=str(error))))
 
     async def _called(self, call: Call, reply: str) -> None:
         """Starts a call. If its key is known, sends the existing answer to this caller too."""
@@ -232,15 +232,15 @@ class Worker:
             if reply not in job.replies:
                 job.replies.append(reply)
         elif call.name not in self._tools:
-            await self._send(reply, encode(Refused(reason=f"this worker has no {call.name!r}")))
+            await self._send(reply, encode(CallRefused(reason=f"this worker has no {call.name!r}")))
         elif self._leaving or (not call.queue and self._places.locked()):
             await self._send(reply, encode(Busy()))
         else:
             self._note_pause()
-            job = self._calls[call.key] = _Job(call, reply, self._clock.pause)
+            job = self._calls[call.key] = _RunningJob(call, reply, self._clock.pause)
             job.task = asyncio.create_task(self._answered(job))
 
-    async def _answered(self, job: "_Job") -> None:
+    async def _answered(self, job: "_RunningJob") -> None:
         call = job.call
         try:
             frame = await self._frame(job)
@@ -261,18 +261,18 @@ class Worker:
         for reply in job.replies:
             await self._send(reply, data)
 
-    async def _frame(self, job: "_Job") -> Result | Refused:
+    async def _frame(self, job: "_RunningJob") -> Result | CallRefused:
         """Runs the call, unless its caller has given up."""
         job.begin()
         if (catching_up := self._clock.catching_up) is not None:
             await asyncio.wait([catching_up])  # a cancel may follow the call
         async with self._places:
             if job.seconds_left() == 0:
-                return Refused(reason="its deadline passed before it could start")
+                return CallRefused(reason="its deadline passed before it could start")
             answer = await self._run(job)
         return Result(response=answer.response, outcome=answer.outcome)
 
-    async def _run(self, job: "_Job") -> ToolAnswer:
+    async def _run(self, job: "_RunningJob") -> ToolAnswer:
         """The answer of the tool, by the same rules as in the loop."""
         call, left = job.call, job.seconds_left()
         asked = FunctionCall(call.name, call.arguments, call.call_id or call.key)
@@ -291,7 +291,7 @@ class Worker:
         [answer] = await answers_to([asked], self._executor, run, call.round)
         return answer
 
-    def _on_event(self, job: "_Job", event: RunEvent) -> None:
+    def _on_event(self, job: "_RunningJob", event: RunEvent) -> None:
         if isinstance(event, ToolRunProgress):
             frame = Progress(progress=event.progress, message=event.message, data=event.data)
             for reply in job.replies:
@@ -312,7 +312,7 @@ class Worker:
                 return response.output
             case Result(response=response):
                 raise ToolError(response.error or f"{name} failed on the host")
-            case Refused(reason=reason):
+            case CallRefused(reason=reason):
                 raise ToolError(reason)
             case _:
                 raise ToolError(f"the host sent no result for {name}")

@@ -15,7 +15,7 @@ from windlass.messaging.embedded import NatsServer
 from windlass.messaging.unreachable import NatsUnreachable
 from windlass.tool import Tool
 from windlass.toolsets.remote.bridge import Bridge
-from windlass.toolsets.remote.frames import HostCall, Refused, Result
+from windlass.toolsets.remote.frames import CallRefused, HostCall, Result
 
 log = logging.getLogger("windlass.gateway")
 
@@ -128,10 +128,10 @@ class Workers:
         if self._server is not None:
             await self._server.aclose()
 
-    async def _run_host_call(self, session: str, call: HostCall) -> Result | Refused:
+    async def _run_host_call(self, session: str, call: HostCall) -> Result | CallRefused:
         """Runs a tool of the gateway for a worker, under the same rules as for a model."""
         if call.name not in self._host_tools:
-            return Refused(reason=f"the host has no tool {call.name!r} for workers")
+            return CallRefused(reason=f"the host has no tool {call.name!r} for workers")
         function_call = FunctionCall(call.name, call.arguments, f"host-{call.key}")
         run_id = call.key.partition(":")[0]
         async with outside_a_run(run_id, self._host_tools, Policy()) as run:

@@ -17,7 +17,7 @@
   const blocks = "p, pre, ul, ol, table, blockquote, h1, h2, h3, h4, h5, h6";
   const words = (node) => node.querySelector(blocks) ? node.innerText : node.textContent;
 
-  // What was there before: whole turns, and the chunks of the last one, which may go on.
+  // What was there before: whole turns, and the chunks of the last one, which may grow.
   const turnsBefore = all("turn", document);
   const old = new Set(turnsBefore);
   const last = turnsBefore.at(-1);

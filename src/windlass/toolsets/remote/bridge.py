@@ -15,9 +15,9 @@ from windlass.tool import Tool, ToolContext
 from windlass.toolsets.remote import subjects
 from windlass.toolsets.remote.calls import (
     Answer,
-    Calls,
     Lost,
     NotThere,
+    PendingCalls,
     Stopped,
     repeatable,
     response_of,
@@ -29,9 +29,9 @@ from windlass.toolsets.remote.frames import (
     BadFrame,
     Busy,
     Call,
+    CallRefused,
     Cancel,
     HostCall,
-    Refused,
     Result,
     ToolSpec,
     decode,
@@ -46,7 +46,7 @@ MAX_ATTEMPTS = 3
 PAUSE_SECONDS = 1.0
 """A check that is later than this was delayed, in this process or at the server."""
 
-HostHandler = Callable[[str, HostCall], Awaitable[Result | Refused]]
+HostHandler = Callable[[str, HostCall], Awaitable[Result | CallRefused]]
 
 
 class Bridge:
@@ -78,7 +78,9 @@ class Bridge:
         self._id = subjects.new_id("gateway")
         self._directory = Directory()
         self._presence = Presence(self._directory, affinity)
-        self._calls = Calls(self._id, lambda each: self._directory.left(each.session, each.id))
+        self._calls = PendingCalls(
+            self._id, lambda each: self._directory.left(each.session, each.id)
+        )
         self._used: dict[str, float] = {}
         self._tools: dict[str, dict[str, tuple[ToolSpec, Tool]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -272,7 +274,7 @@ class Bridge:
             call = decode(message.data, HOST_CALL)
             answer = await self._on_host_call(session, call)
         except BadFrame as error:
-            answer = Refused(reason=str(error))
+            answer = CallRefused(reason=str(error))
         await message.respond(encode(answer))
 
     async def _check_workers_forever(self) -> None:

@@ -19,9 +19,9 @@ from windlass.toolsets.remote.frames import (
     REPLY,
     BadFrame,
     Busy,
+    CallRefused,
     Pong,
     Progress,
-    Refused,
     Result,
     ToolSpec,
     decode,
@@ -39,7 +39,7 @@ SILENT_SECONDS = 5.0
 AGAIN_SECONDS = 30.0
 """How often a call is sent again in any case, because messages can be lost unnoticed."""
 
-Answer = Result | Busy | Refused
+Answer = Result | Busy | CallRefused
 
 
 class Lost(Exception):
@@ -82,7 +82,7 @@ class _Pending:
             self.answer.set_exception(error)
 
 
-class Calls:
+class PendingCalls:
     """The pending calls of one gateway; `left` is called with members that do not answer."""
 
     def __init__(
@@ -240,7 +240,7 @@ def response_of(answer: Answer, spec: ToolSpec) -> FunctionResponse:
     match answer:
         case Busy():
             raise ToolError(f"the worker of {spec.name} is busy")
-        case Refused(reason=reason):
+        case CallRefused(reason=reason):
             raise ToolError(f"{spec.name} did not run: {reason}")
         case Result(outcome="ok", response=response):
             return response

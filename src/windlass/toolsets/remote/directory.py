@@ -12,7 +12,7 @@ from windlass.toolsets.remote.frames import (
     Affinity,
     Announcement,
     BadFrame,
-    Refused,
+    CallRefused,
     ToolSpec,
     checked,
     decode,
@@ -188,7 +188,7 @@ class Presence:
         except BadFrame as error:
             log.warning("refused a worker of session %s: %s", session, error)
             if message.reply:
-                await message.respond(encode(Refused(reason=str(error))))
+                await message.respond(encode(CallRefused(reason=str(error))))
             return
         if isinstance(notice, Announcement):
             if self._directory.heard(notice, asyncio.get_running_loop().time()):

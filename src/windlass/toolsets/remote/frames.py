@@ -121,7 +121,7 @@ class Busy(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="busy"):
     """The worker is at its limit and has not started the call."""
 
 
-class Refused(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="refused"):
+class CallRefused(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="refused"):
     """The worker has not started the call and will not start it."""
 
     reason: str
@@ -134,7 +134,7 @@ class Pong(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="pong"):
     """How often it lost its connection. Each time, answers can be lost."""
 
 
-Reply: TypeAlias = Progress | Result | Busy | Refused
+Reply: TypeAlias = Progress | Result | Busy | CallRefused
 
 F = TypeVar("F")
 NOTICE: msgspec.json.Decoder[Notice] = msgspec.json.Decoder(Notice)
