@@ -1,4 +1,4 @@
-"""Who may come in: keys, web pages of others, and what nobody gets to see."""
+"""Keys, origins and permissions: who may use the gateway."""
 
 import asyncio
 import logging
@@ -71,7 +71,7 @@ async def get(app: App, path: str, *headers: tuple[bytes, bytes]) -> Answer:
     return await request(app, "GET", path, headers=headers)
 
 
-async def test_a_key_comes_as_a_bearer_or_in_its_own_header(with_keys: App) -> None:
+async def test_a_key_is_sent_as_a_bearer_token_or_in_x_api_key(with_keys: App) -> None:
     for header in (
         bearer(WEB[0]),
         (b"authorization", f"bearer  {WEB[0]}".encode()),
@@ -97,7 +97,7 @@ async def test_a_key_comes_as_a_bearer_or_in_its_own_header(with_keys: App) -> N
     ],
     ids=lambda header: header[0].decode() + str(len(header[1])),
 )
-async def test_without_a_right_key_nothing_is_answered(
+async def test_a_request_without_a_valid_key_is_refused(
     with_keys: App, method: str, path: str, header: tuple[bytes, bytes]
 ) -> None:
     answer = await request(with_keys, method, path, headers=[JSON_TYPE, header], pieces=[b"{}"])
@@ -107,7 +107,7 @@ async def test_without_a_right_key_nothing_is_answered(
     assert answer.error["code"] == "invalid_api_key"
 
 
-def test_every_endpoint_is_held_to_this(with_keys: App) -> None:
+def test_every_endpoint_needs_a_key(with_keys: App) -> None:
     named = {
         (method, route.path)
         for route in with_keys.routes
@@ -126,7 +126,7 @@ def test_every_endpoint_is_held_to_this(with_keys: App) -> None:
 
 @pytest.mark.parametrize("mounted", ["/console", "/tools", "/runs", "/chats"])
 @pytest.mark.parametrize(("method", "path"), GUARDED)
-async def test_a_gateway_below_another_application_asks_for_its_keys_too(
+async def test_a_mounted_gateway_needs_keys_too(
     with_keys: App, mounted: str, method: str, path: str
 ) -> None:
     for where in (path, mounted + path):
@@ -135,22 +135,20 @@ async def test_a_gateway_below_another_application_asks_for_its_keys_too(
     assert (await request(with_keys, "GET", f"{mounted}/health", root_path=mounted)).status == 200
 
 
-async def test_health_asks_nobody_for_a_key(with_keys: App) -> None:
+async def test_health_needs_no_key(with_keys: App) -> None:
     for path in HEALTH:
         answer = await get(with_keys, path)
         assert (answer.status, answer.json) == (200, {"status": "ok"})
 
 
-async def test_a_key_sees_its_own_models_alone(with_keys: App) -> None:
+async def test_a_key_sees_only_its_own_models(with_keys: App) -> None:
     for key, names in ((WEB, ["m"]), (APP, ["m", "other"]), (NONE, [])):
         listed = await get(with_keys, "/v1/models", bearer(key[0]))
         assert [model["id"] for model in listed.json["data"]] == names
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/runs"])
-async def test_a_model_of_others_looks_like_one_that_does_not_exist(
-    with_keys: App, path: str
-) -> None:
+async def test_a_model_of_another_key_is_not_found(with_keys: App, path: str) -> None:
     errors = []
     for model in ("other", "nowhere"):
         answer = await post(with_keys, {**BODY, "model": model}, path, [bearer(WEB[0])])
@@ -162,7 +160,7 @@ async def test_a_model_of_others_looks_like_one_that_does_not_exist(
     assert (errors[0]["code"], errors[0]["param"]) == ("model_not_found", "model")
 
 
-async def test_runs_of_another_key_look_like_none(with_keys: App) -> None:
+async def test_runs_of_another_key_are_not_found(with_keys: App) -> None:
     run = (await post(with_keys, BODY, "/v1/runs", [bearer(WEB[0])])).json["id"]
     for method, path in (
         ("GET", f"/v1/runs/{run}"),
@@ -210,7 +208,7 @@ async def test_without_keys_a_host_that_is_not_this_machine_is_refused(
 @pytest.mark.parametrize(
     "host", [b"localhost:8080", b"127.0.0.1:8080", b"[::1]:8080", b"LOCALHOST"]
 )
-async def test_without_keys_this_machine_and_its_own_page_may_come(
+async def test_without_keys_this_machine_and_its_own_page_are_allowed(
     without_keys: App, host: bytes
 ) -> None:
     assert (await get(without_keys, "/v1/models", (b"host", host))).status == 200
@@ -218,7 +216,7 @@ async def test_without_keys_this_machine_and_its_own_page_may_come(
     assert (await get(without_keys, "/v1/models", *headers)).status == 200
 
 
-def test_without_keys_only_this_machine_is_listened_to() -> None:
+def test_without_keys_the_gateway_listens_only_on_this_machine() -> None:
     environ = {"WINDLASS_MODEL": "openai/m", "OPENAI_API_KEY": "k"}
     with pytest.raises(ConfigError, match="without \\[\\[keys\\]\\] everyone who can reach"):
         load_config(None, environ, host="0.0.0.0")
@@ -228,7 +226,7 @@ def test_without_keys_only_this_machine_is_listened_to() -> None:
 PREFLIGHT = [(b"access-control-request-method", b"POST"), (b"origin", b"https://chat.example")]
 
 
-async def test_without_cors_a_browser_is_told_nothing(with_keys: App) -> None:
+async def test_without_cors_there_are_no_cors_headers(with_keys: App) -> None:
     asked = await request(with_keys, "OPTIONS", "/v1/chat/completions", headers=PREFLIGHT)
     assert asked.status == 401
     answer = await post(with_keys, BODY, headers=[bearer(WEB[0]), PREFLIGHT[1]])
@@ -237,7 +235,7 @@ async def test_without_cors_a_browser_is_told_nothing(with_keys: App) -> None:
 
 
 @pytest.mark.parametrize("keys", [KEYS, ()], ids=["keys", "no keys"])
-async def test_with_cors_the_pages_that_are_named_may_come(keys: tuple[KeyConfig, ...]) -> None:
+async def test_with_cors_the_configured_origins_are_allowed(keys: tuple[KeyConfig, ...]) -> None:
     server = ServerConfig(cors_origins=("https://chat.example",))
     app = app_of(GatewayConfig(server=server, keys=keys))
     asked = await request(
@@ -265,7 +263,7 @@ async def test_with_cors_the_pages_that_are_named_may_come(keys: tuple[KeyConfig
     await app.gateway.aclose()
 
 
-async def test_with_cors_an_error_can_be_read_by_its_page() -> None:
+async def test_with_cors_a_page_can_read_an_error() -> None:
     server = ServerConfig(cors_origins=("https://chat.example",))
     app = app_of(GatewayConfig(server=server, keys=KEYS))
     answer = await post(app, BODY, headers=[PREFLIGHT[1]])
@@ -278,7 +276,7 @@ async def test_with_cors_an_error_can_be_read_by_its_page() -> None:
     "kind", [b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data"]
 )
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/runs"])
-async def test_a_body_that_is_not_sent_as_json_is_refused(
+async def test_a_body_of_another_content_type_is_refused(
     without_keys: App, kind: bytes, path: str
 ) -> None:
     headers = [(b"content-type", kind)]
@@ -287,7 +285,7 @@ async def test_a_body_that_is_not_sent_as_json_is_refused(
     assert answer.error["type"] == "invalid_request_error"
 
 
-async def test_a_body_whose_type_is_not_said_is_read_as_json(without_keys: App) -> None:
+async def test_a_body_without_a_content_type_is_read_as_json(without_keys: App) -> None:
     answer = await request(without_keys, "POST", "/v1/chat/completions", pieces=[b"{}"])
     assert (answer.status, answer.error["param"]) == (400, "model")
 
@@ -295,7 +293,7 @@ async def test_a_body_whose_type_is_not_said_is_read_as_json(without_keys: App) 
 @pytest.mark.parametrize(
     "kind", [b"application/json; charset=utf-8", b"Application/JSON", b"application/vnd.x+json"]
 )
-async def test_json_may_be_called_by_its_other_names(without_keys: App, kind: bytes) -> None:
+async def test_json_content_types_are_accepted(without_keys: App, kind: bytes) -> None:
     body = b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}]}'
     path = "/v1/chat/completions"
     headers = [(b"content-type", kind)]
@@ -346,7 +344,7 @@ async def test_no_secret_is_in_an_answer_a_log_or_the_metrics(
         assert not [text for text in said if secret in text]
 
 
-async def test_keys_are_told_apart_under_load(with_keys: App) -> None:
+async def test_keys_are_not_mixed_up_under_load(with_keys: App) -> None:
     async def names(key: tuple[str, str]) -> list[str]:
         listed = await get(with_keys, "/v1/models", bearer(key[0]))
         return [model["id"] for model in listed.json["data"]]
@@ -366,7 +364,7 @@ async def test_keys_are_told_apart_under_load(with_keys: App) -> None:
         ((), True, 200),
     ],
 )
-async def test_a_restricted_key_reads_no_metrics_unless_it_may(
+async def test_a_restricted_key_needs_permission_to_read_metrics(
     models: tuple[str, ...] | None, metrics: bool | None, status: int
 ) -> None:
     own = KeyConfig(name="own", hash=WEB[1], models=models, metrics=metrics)

@@ -1,4 +1,4 @@
-"""The lines that the gateway logs: whole, in one piece, and without what was said."""
+"""The gateway's log lines: complete, one line each, and without content."""
 
 import io
 import json
@@ -106,7 +106,7 @@ def test_a_request_is_one_json_object() -> None:
     }
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_unknown_fields_are_left_out() -> None:
     with Written(JsonFormatter()) as written:
         AccessLog().line(AccessRecord(method="GET", path="/health", status=200, seconds=0.0))
     assert written.objects[0].keys() == {
@@ -136,7 +136,7 @@ def test_a_query_string_is_never_logged() -> None:
 @pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter(), logging.Formatter()])
 @settings(deadline=None)
 @given(method=HOSTILE, path=HOSTILE, name=HOSTILE)
-def test_no_request_can_write_a_line_of_its_own(
+def test_a_request_cannot_forge_a_log_line(
     formatter: logging.Formatter, method: str, path: str, name: str
 ) -> None:
     forged = f"{path}\r\n\x1b[2J\u2028\x85{path} 200 key=admin"
@@ -150,7 +150,7 @@ def test_no_request_can_write_a_line_of_its_own(
     assert written.lines[0].isprintable()
 
 
-def test_a_path_cannot_pass_for_the_fields_behind_it() -> None:
+def test_a_path_cannot_forge_fields() -> None:
     with Written(TextFormatter()) as written:
         AccessLog().line(
             AccessRecord(method="GET", path="/x 200 key=admin", status=404, seconds=0.0)
@@ -158,7 +158,7 @@ def test_a_path_cannot_pass_for_the_fields_behind_it() -> None:
     assert "GET /x%20200%20key=admin 404 seconds=0.0" in written.text
 
 
-def test_a_long_path_is_cut() -> None:
+def test_a_long_path_is_shortened() -> None:
     with Written(JsonFormatter()) as written:
         AccessLog().line(AccessRecord(method="GET", path="/" * 60_000, status=404, seconds=0.0))
     assert len(written.text) < 2_000
@@ -175,7 +175,7 @@ def test_an_exception_is_a_field_of_its_line() -> None:
     assert line["exception"].endswith("RuntimeError: first\nsecond")
 
 
-def test_an_exception_in_text_cannot_pass_for_a_line() -> None:
+def test_an_exception_cannot_forge_a_log_line() -> None:
     with Written(TextFormatter()) as written:
         try:
             raise RuntimeError("first\n12:00:00 INFO    forged\x1b[2J")
@@ -203,7 +203,7 @@ def test_extra_fields_of_any_kind_are_written_and_do_not_hide_the_head() -> None
     assert third["stack"].startswith("Stack (most recent call last)")
 
 
-async def test_what_a_run_logs_holds_nothing_that_was_said() -> None:
+async def test_the_log_lines_of_a_run_contain_no_content() -> None:
     @tool
     def fine(word: str) -> str:
         return word
@@ -254,7 +254,7 @@ def test_a_terminal_reads_text_and_everything_else_json(
 
 
 @pytest.mark.usefixtures("untouched")
-def test_the_level_is_ours_and_others_are_heard_when_they_warn(
+def test_the_level_applies_to_windlass_and_other_libraries_log_warnings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
@@ -275,6 +275,6 @@ def test_a_quiet_level_has_no_access_lines(monkeypatch: pytest.MonkeyPatch) -> N
     assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
 
 
-def test_a_level_that_does_not_exist_is_a_clear_error() -> None:
+def test_an_unknown_level_is_a_clear_error() -> None:
     with pytest.raises(ConfigError, match=r"must be one of DEBUG, INFO, .*, not 'loud'"):
         configure_logging("loud")

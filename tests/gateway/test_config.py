@@ -1,4 +1,4 @@
-"""What a configuration that is right says: values, defaults, and which source wins."""
+"""Valid configurations: values, defaults and which source overrides which."""
 
 import json
 import logging
@@ -52,7 +52,7 @@ def load(folder: Path, text: str, environ: dict[str, str] | None = None) -> Gate
     return load_config(write(folder, text), environ or {})
 
 
-def test_a_model_with_its_target_is_a_whole_configuration(tmp_path: Path) -> None:
+def test_a_model_with_its_target_is_a_complete_configuration(tmp_path: Path) -> None:
     config = load(tmp_path, MODEL)
     assert config == GatewayConfig(
         server=ServerConfig(),
@@ -194,7 +194,7 @@ def test_a_file_of_windows_is_read(tmp_path: Path) -> None:
     assert list(load_config(file, {}).models) == ["fast"]
 
 
-def test_the_command_line_wins_over_the_file_and_the_file_over_the_environment(
+def test_the_command_line_overrides_the_file_and_the_file_overrides_the_environment(
     tmp_path: Path,
 ) -> None:
     environ = {"WINDLASS_HOST": "127.0.0.2", "WINDLASS_PORT": "1"}
@@ -213,7 +213,7 @@ def test_the_command_line_wins_over_the_file_and_the_file_over_the_environment(
     assert chosen(with_none, {"WINDLASS_HOST": "", "WINDLASS_PORT": " "}) == ("127.0.0.1", 8080)
 
 
-def test_a_value_of_the_environment_that_is_not_used_is_not_checked(tmp_path: Path) -> None:
+def test_an_unused_variable_is_not_checked(tmp_path: Path) -> None:
     text = f"{MODEL}[server]\nport = 2\n"
     assert load(tmp_path, text, {"WINDLASS_PORT": "many"}).server.port == 2
 
@@ -265,13 +265,13 @@ def test_the_file_is_found_in_the_directory_itself(tmp_path: Path) -> None:
     assert find_config(below) is None
 
 
-def test_paths_of_tool_modules_begin_beside_the_file(tmp_path: Path) -> None:
+def test_paths_of_tool_modules_are_relative_to_the_file(tmp_path: Path) -> None:
     write(tmp_path, TOOLS, "tools.py")
     config = load(tmp_path, f'{MODEL}tools = ["get_time"]\n[tools]\nmodules = ["tools.py"]\n')
     assert config.base == tmp_path
 
 
-def test_every_problem_is_a_line_of_one_error(tmp_path: Path) -> None:
+def test_one_error_has_a_line_for_every_problem(tmp_path: Path) -> None:
     text = '[models.fast]\ntarget = "x"\n\n[server]\nport = -1\n'
     file = write(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
@@ -287,7 +287,7 @@ def test_every_problem_is_a_line_of_one_error(tmp_path: Path) -> None:
     ]
 
 
-def test_a_warning_is_logged_and_stops_nothing(
+def test_a_warning_is_logged_and_is_no_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "windlass.gateway"):

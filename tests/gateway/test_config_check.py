@@ -1,4 +1,4 @@
-"""What is wrong with a configuration is said with its place, its line and what would be right."""
+"""Problems of a configuration are reported with their place, line and a remedy."""
 
 from pathlib import Path
 
@@ -48,11 +48,11 @@ def checked(tmp_path: Path) -> Checked:
     return Checked(tmp_path)
 
 
-def test_nothing_is_wrong_with_what_is_right(checked: Checked) -> None:
+def test_a_valid_configuration_has_no_problems(checked: Checked) -> None:
     assert checked(MODEL + KEY) == []
 
 
-def test_a_problem_is_a_line_with_file_place_and_words() -> None:
+def test_a_problem_is_one_line_with_file_place_and_message() -> None:
     assert str(ConfigProblem("models.fast", "wrong", "error", 12, "w.toml")) == (
         "w.toml:12: models.fast: wrong"
     )
@@ -73,7 +73,7 @@ def test_a_problem_is_a_line_with_file_place_and_words() -> None:
         ('[server]\nhost = "x', None, "at the end of the file"),
     ],
 )
-def test_what_is_no_toml_is_said_with_line_and_column(
+def test_invalid_toml_is_reported_with_line_and_column(
     checked: Checked, text: str, line: int | None, words: str
 ) -> None:
     place, at, message = checked.one(text)
@@ -115,19 +115,19 @@ def test_a_file_that_breaks_the_parser_is_a_problem(checked: Checked, text: str)
         (f"{MODEL}[limits]\nmax_body = 1\n", "limits.max_body", 4, "max_body_bytes"),
     ],
 )
-def test_an_unknown_name_is_an_error_with_the_nearest(
+def test_an_unknown_setting_is_an_error_with_a_suggestion(
     checked: Checked, text: str, place: str, line: int, meant: str
 ) -> None:
     said = f"unknown setting (did you mean {meant!r}?)"
     assert checked.one(text) == (place, line, said)
 
 
-def test_a_name_that_is_near_to_nothing_is_answered_with_all_of_them(checked: Checked) -> None:
+def test_an_error_without_a_suggestion_lists_all_names(checked: Checked) -> None:
     _, _, message = checked.one(f"{MODEL}[tools]\nxyz = 1\n")
     assert message == "unknown setting (known: executor, modules)"
 
 
-def test_the_name_of_a_model_is_not_the_tables_to_say(checked: Checked) -> None:
+def test_a_table_cannot_set_the_name_of_its_model(checked: Checked) -> None:
     place, _, message = checked.one(f'{MODEL}name = "other"\n')
     assert (place, message.split(" (")[0]) == ("models.fast.name", "unknown setting")
 
@@ -165,7 +165,7 @@ def test_the_name_of_a_model_is_not_the_tables_to_say(checked: Checked) -> None:
         ("tools.modules = 'tools.py'", "a list of strings, not the string 'tools.py'"),
     ],
 )
-def test_a_wrong_value_is_answered_with_what_was_expected_and_what_was_there(
+def test_an_error_names_the_expected_and_the_actual_value(
     checked: Checked, setting: str, said: str
 ) -> None:
     place, line, message = checked.one(f'models.fast.target = "openai/x"\n{setting}\n')
@@ -184,7 +184,7 @@ def test_a_wrong_value_is_answered_with_what_was_expected_and_what_was_there(
         ("[[server]]\n", "server", "[server]"),
     ],
 )
-def test_a_section_of_the_wrong_shape_is_answered_with_the_right_one(
+def test_an_error_shows_the_form_of_a_section(
     checked: Checked, text: str, place: str, form: str
 ) -> None:
     problem = next(each for each in checked(text) if each.place == place)
@@ -219,7 +219,7 @@ def test_a_target_is_a_provider_and_a_model(checked: Checked, target: str) -> No
     assert message.startswith("must be provider/model, such as 'openai/gpt-5-mini', not ")
 
 
-def test_an_unknown_provider_is_an_error_with_the_nearest(checked: Checked) -> None:
+def test_an_unknown_provider_is_an_error_with_a_suggestion(checked: Checked) -> None:
     *_, message = checked.one('[models.fast]\ntarget = "gemeni/flash"\n')
     assert message == "unknown provider 'gemeni' (did you mean 'gemini'?)"
 
@@ -282,7 +282,7 @@ def test_an_address_begins_with_http(checked: Checked, url: str) -> None:
 
 
 @pytest.mark.parametrize("header", ['"X Team" = "x"', '"" = "x"', '"X:" = "x"', 'X = "a\\r\\nb"'])
-def test_headers_are_such_as_can_be_sent(checked: Checked, header: str) -> None:
+def test_headers_are_valid(checked: Checked, header: str) -> None:
     place, line, _ = checked.one(f"{MODEL}[models.fast.headers]\n{header}\n")
     assert place.startswith("models.fast.headers.")
     assert line == 4
@@ -304,7 +304,7 @@ def test_a_host_is_an_address_or_a_name(checked: Checked, host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "gateway.example.com"])
-def test_without_keys_the_gateway_stays_on_its_machine(checked: Checked, host: str) -> None:
+def test_without_keys_the_host_must_be_a_loopback_address(checked: Checked, host: str) -> None:
     text = f'{MODEL}[server]\nhost = "{host}"\n'
     place, line, message = checked.one(text)
     assert (place, line) == ("server.host", 4)
@@ -317,12 +317,14 @@ def test_without_keys_the_gateway_stays_on_its_machine(checked: Checked, host: s
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost", "LOCALHOST"])
-def test_on_its_own_machine_the_gateway_needs_no_keys(checked: Checked, host: str) -> None:
+def test_a_loopback_address_needs_no_keys(checked: Checked, host: str) -> None:
     assert checked(f'{MODEL}[server]\nhost = "{host}"\n') == []
 
 
 @pytest.mark.parametrize("hash", ["", "sha256:", "sha256:" + "A" * 64, "wl_x", HASH + "\\n"])
-def test_a_malformed_hash_is_answered_with_how_to_make_one(checked: Checked, hash: str) -> None:
+def test_an_error_about_a_hash_names_the_command_that_makes_one(
+    checked: Checked, hash: str
+) -> None:
     place, line, message = checked.one(f'{MODEL}[[keys]]\nname = "web"\nhash = "{hash}"\n')
     assert (place, line) == ("keys[0].hash", 5)
     assert not hash or "windlass keys new" in message
@@ -344,7 +346,7 @@ def test_two_keys_of_one_name_or_one_hash_are_an_error(checked: Checked) -> None
     assert checked.one(same_hash) == ("keys[1].hash", 8, "another key has this hash")
 
 
-def test_a_key_for_a_model_that_is_none_is_an_error_with_the_nearest(checked: Checked) -> None:
+def test_an_unknown_model_of_a_key_is_an_error_with_a_suggestion(checked: Checked) -> None:
     said = "unknown model 'fats' (did you mean 'fast'?)"
     text = f'{MODEL}{KEY}models = ["fast", "fats"]\n'
     assert checked.one(text) == ("keys[0].models[1]", 6, said)
@@ -353,12 +355,12 @@ def test_a_key_for_a_model_that_is_none_is_an_error_with_the_nearest(checked: Ch
 
 
 @pytest.mark.parametrize("given", ["", "command = 'x'\nurl = 'http://x'\n"])
-def test_a_server_of_tools_has_a_command_or_an_address(checked: Checked, given: str) -> None:
+def test_an_mcp_server_has_a_command_or_a_url(checked: Checked, given: str) -> None:
     said = "set either command or url"
     assert checked.one(f"{MODEL}[mcp.files]\n{given}") == ("mcp.files", 3, said)
 
 
-def test_a_tool_that_no_module_has_is_an_error_with_the_nearest(checked: Checked) -> None:
+def test_an_unknown_tool_is_an_error_with_a_suggestion(checked: Checked) -> None:
     checked.write("tools.py", TOOL)
     text = f'{MODEL}tools = [\n"get_weather",\n"get_wether",\n]\n[tools]\nmodules = ["tools.py"]\n'
     assert checked.one(text) == (
@@ -374,14 +376,14 @@ def test_a_tool_that_is_named_twice_is_an_error(checked: Checked) -> None:
     assert checked.one(text)[2] == "lists 'get_weather' twice"
 
 
-def test_tools_for_a_model_that_gets_none_are_a_warning(checked: Checked) -> None:
+def test_tools_without_function_calling_are_a_warning(checked: Checked) -> None:
     checked.write("tools.py", TOOL)
     text = f"{MODEL}function_calling = false\ntools = ['get_weather']\n"
     (problem,) = checked(f"{text}[tools]\nmodules = ['tools.py']\n")
     assert (problem.severity, problem.place) == ("warning", "models.fast.tools")
 
 
-def test_a_module_that_fails_is_an_error_with_the_exceptions_words_and_its_line(
+def test_a_module_that_fails_is_an_error_with_its_exception_and_line(
     checked: Checked,
 ) -> None:
     checked.write("tools.py", "import os\n\nHOME = os.environ['NO_SUCH_HOME']\n")
@@ -398,7 +400,7 @@ def test_a_tool_in_two_modules_is_an_error_that_names_both(checked: Checked) -> 
     assert checked.one(text) == ("tools.modules[1]", 5, said)
 
 
-def test_every_broken_variable_of_function_calling_is_an_error(checked: Checked) -> None:
+def test_every_invalid_function_calling_variable_is_an_error(checked: Checked) -> None:
     broken = {"FUNCTION_CALLING_MODE": "magic", "FC_UI_TIMEOUT_MS": "soon", "PATH": "/bin"}
     problems = checked(MODEL, broken)
     assert [each.place for each in problems] == ["environment", "environment"]
@@ -421,7 +423,7 @@ def test_every_broken_variable_of_function_calling_is_an_error(checked: Checked)
         ({"WINDLASS_MODEL": "openai/x", "WINDLASS_TOOLS": "no.py"}, "WINDLASS_TOOLS", "no file"),
     ],
 )
-def test_what_the_environment_says_wrongly_is_an_error_that_names_the_variable(
+def test_an_invalid_variable_is_an_error_with_its_name(
     environ: dict[str, str], place: str, said: str
 ) -> None:
     (problem,) = check_config(None, environ)
@@ -430,7 +432,7 @@ def test_what_the_environment_says_wrongly_is_an_error_that_names_the_variable(
     assert "\n" not in str(problem)
 
 
-def test_tools_of_the_environment_that_no_model_gets_are_a_warning(checked: Checked) -> None:
+def test_tools_in_the_environment_without_a_model_are_a_warning(checked: Checked) -> None:
     checked.write("tools.py", TOOL)
     (problem,) = check_config(None, {"WINDLASS_TOOLS": str(checked.folder / "tools.py")})
     assert problem.severity == "warning"
@@ -457,7 +459,7 @@ max_tools = "x"
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_lines_are_right_whichever_way_the_toml_is_written(checked: Checked, newline: str) -> None:
+def test_line_numbers_are_right_in_every_style_of_toml(checked: Checked, newline: str) -> None:
     file = checked.folder / "layout.toml"
     file.write_bytes(LAYOUT.replace("\n", newline).encode())
     assert [(each.line, each.place) for each in check_config(file, {})] == [

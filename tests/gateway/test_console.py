@@ -1,4 +1,4 @@
-"""The console's page: served to everybody, kept by browsers, and able to run nothing but itself."""
+"""The console's page: public, cached by browsers, and limited to its own scripts."""
 
 import gzip
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ async def test_every_file_of_the_page_is_in_the_package_and_served(app: App, fil
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_the_page_runs_nothing_but_its_own_files(app: App) -> None:
+async def test_the_page_runs_only_its_own_scripts(app: App) -> None:
     headers = (await get(app, "/")).headers
     rules = [rule.split(maxsplit=1) for rule in headers["content-security-policy"].split(";")]
     policy = {name: value.strip() for name, value in rules}
@@ -62,7 +62,7 @@ async def test_the_page_runs_nothing_but_its_own_files(app: App) -> None:
     assert headers["cross-origin-opener-policy"] == "same-origin"
 
 
-async def test_a_browser_that_has_the_page_is_not_sent_it_again(app: App) -> None:
+async def test_a_cached_page_is_not_sent_again(app: App) -> None:
     first = await get(app, "/")
     assert first.headers["cache-control"] == "no-cache"
     tag = first.headers["etag"]
@@ -72,7 +72,7 @@ async def test_a_browser_that_has_the_page_is_not_sent_it_again(app: App) -> Non
     assert (await get(app, "/", if_none_match='"other"')).status == 200
 
 
-async def test_the_page_comes_packed_to_those_who_take_it_so(app: App) -> None:
+async def test_the_page_is_compressed_for_clients_that_accept_gzip(app: App) -> None:
     packed = await get(app, "/", accept_encoding="br, gzip")
     assert packed.headers["content-encoding"] == "gzip"
     assert gzip.decompress(packed.body) == INDEX
@@ -95,12 +95,12 @@ async def test_the_page_comes_packed_to_those_who_take_it_so(app: App) -> None:
         ("*;q=0", False),
     ],
 )
-def test_packed_is_sent_only_where_it_is_taken(header: str, accepted: bool) -> None:
+def test_gzip_is_sent_only_if_it_is_accepted(header: str, accepted: bool) -> None:
     assert accepts_gzip(header) is accepted
 
 
 @pytest.mark.parametrize("path", ["/console/nothing.js", "/console/", "/console/../console.py"])
-async def test_there_is_nothing_beside_the_files_of_the_page(app: App, path: str) -> None:
+async def test_only_files_of_the_page_are_served(app: App, path: str) -> None:
     assert (await get(app, path)).status == 404
 
 
@@ -112,7 +112,7 @@ async def test_the_page_can_be_switched_off() -> None:
     await app.gateway.aclose()
 
 
-async def test_a_page_that_is_open_opens_nothing_else() -> None:
+async def test_public_pages_make_no_other_path_public() -> None:
     app = app_of(GatewayConfig(keys=KEYS))
     for path in ("/v1/runs", "/v1/tools", "/runs/run_1/events", "/consoles", "/metrics", "//"):
         assert (await get(app, path)).status == 401

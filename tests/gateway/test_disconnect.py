@@ -1,4 +1,4 @@
-"""Clients that leave, and upstreams that do: nothing goes on for nobody, and no end is made up."""
+"""Clients that disconnect, and upstream streams that are interrupted."""
 
 import asyncio
 import logging
@@ -132,7 +132,7 @@ def last_run(client: httpx2.Client) -> Body:
 
 
 @streaming
-def test_a_client_that_leaves_calls_the_upstream_request_off(
+def test_a_client_that_disconnects_cancels_the_upstream_request(
     serving: Serving,
     client: httpx2.Client,
     scripts: Scripts,
@@ -153,7 +153,7 @@ def test_a_client_that_leaves_calls_the_upstream_request_off(
 
 
 @streaming
-def test_a_client_that_leaves_calls_its_running_tools_off(
+def test_a_client_that_disconnects_cancels_its_running_tools(
     serving: Serving,
     client: httpx2.Client,
     scripts: Scripts,
@@ -194,7 +194,7 @@ def test_a_background_run_continues_without_its_client(
 
 @streaming
 @pytest.mark.parametrize("background", [False, True])
-def test_the_log_says_of_a_client_that_it_did_not_wait(
+def test_a_disconnect_is_logged_as_499(
     serving: Serving,
     scripts: Scripts,
     gate: WatchedGate,
@@ -214,7 +214,7 @@ def test_the_log_says_of_a_client_that_it_did_not_wait(
 
 
 @streaming
-def test_one_client_that_leaves_takes_no_other_with_it(
+def test_a_disconnect_does_not_affect_other_clients(
     serving: Serving,
     client: httpx2.Client,
     scripts: Scripts,
@@ -234,7 +234,7 @@ def test_one_client_that_leaves_takes_no_other_with_it(
     assert last.data["reason"] == "answer"
 
 
-def test_a_reader_of_events_who_leaves_stops_nothing(
+def test_a_reader_that_disconnects_does_not_stop_the_run(
     client: httpx2.Client, scripts: Scripts, gate: WatchedGate, wire: str
 ) -> None:
     run = client.post("/v1/runs", json=asking(scripts.prompt(slow(TEXT, gate)), model=wire))
@@ -270,7 +270,7 @@ def test_a_broken_stream_has_no_sign_of_success(
     assert '"error"' in lines[-1]
 
 
-def test_a_call_that_was_cut_off_upstream_is_not_run(
+def test_a_call_that_the_upstream_interrupted_is_not_run(
     client: httpx2.Client, scripts: Scripts, gate: WatchedGate, wire: str
 ) -> None:
     turn = calls(call("wait_long"), call("wait_long"), text="Wait. ")
@@ -280,7 +280,7 @@ def test_a_call_that_was_cut_off_upstream_is_not_run(
     assert not gate.reached.is_set()
 
 
-def test_a_call_of_the_client_that_was_cut_off_upstream_is_not_handed_over(
+def test_a_client_call_that_the_upstream_interrupted_is_not_returned(
     client: httpx2.Client, scripts: Scripts, wire: str
 ) -> None:
     turn = calls(call("ring", times=1), call("ring", times=2), text="Ring. ")

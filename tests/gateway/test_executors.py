@@ -1,4 +1,4 @@
-"""The operator's own executor in a gateway."""
+"""A custom executor in a gateway."""
 
 import sys
 from collections.abc import Iterator
@@ -166,7 +166,7 @@ async def test_create_app_takes_a_class_and_a_factory_too(given: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [3, "my_tools:MyExecutor", dict, lambda: None])
-def test_create_app_refuses_what_is_no_executor(wrong: Any) -> None:
+def test_create_app_refuses_other_values(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="ToolExecutor"):
         app_with(wrong, ["Fine."])
 
@@ -200,7 +200,7 @@ def test_a_module_with_tools_and_the_executor_is_loaded_once(folder: Path) -> No
     assert type(config.executor).__module__.startswith("_windlass_tools_")
 
 
-def test_an_executor_in_a_module_of_its_own_needs_no_entry_in_modules(folder: Path) -> None:
+def test_an_executor_in_another_module_needs_no_entry_in_modules(folder: Path) -> None:
     (folder / "tools.py").write_text(SOURCE.partition("class Counting")[0])
     config = load_config(
         written(folder, '"executor_home:Counting"', '["tools.py"]'), {"SOME_KEY": "k"}

@@ -1,4 +1,4 @@
-"""Whatever is asked of an address, with any header: an answer or an error, never a failure."""
+"""Any request to any path with any header gets an answer or an error, never a crash."""
 
 import asyncio
 from collections.abc import Iterator
@@ -100,7 +100,7 @@ def test_any_header_is_never_a_failure(gateway: Gateway, name: bytes, value: byt
             assert answer.error
 
 
-def test_a_method_that_an_address_does_not_take_is_told_those_that_it_takes(
+def test_a_405_lists_the_methods_of_the_path(
     gateway: Gateway,
 ) -> None:
     for path, methods in (

@@ -1,4 +1,4 @@
-"""Where the upstream is, and which files the gateway has, is the operator's to know."""
+"""Answers do not contain upstream addresses or paths of the gateway's files."""
 
 import logging
 from pathlib import Path

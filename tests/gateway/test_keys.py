@@ -1,4 +1,4 @@
-"""Keys are random, kept as hashes, and found again however they are sent."""
+"""Keys are random, stored as hashes, and read from both headers."""
 
 import hmac
 import re
@@ -27,7 +27,7 @@ def test_the_hash_is_a_plain_sha256_that_other_tools_can_make() -> None:
     assert key_hash("abc") == f"sha256:{digest}"
 
 
-def test_a_ring_finds_whose_key_it_is() -> None:
+def test_a_key_ring_finds_the_entry_of_a_key() -> None:
     ring = KeyRing(KEYS)
     assert ring.required
     assert [ring.find(key) for key, _ in PAIRS] == KEYS
@@ -37,16 +37,16 @@ def test_a_ring_finds_whose_key_it_is() -> None:
     "presented",
     [None, "", "wl_wrong", pytest.param(KEYS[0].hash, id="a hash"), "schlüssel", "\udcff"],
 )
-def test_what_is_no_key_is_nobodys(presented: str | None) -> None:
+def test_an_invalid_key_has_no_entry(presented: str | None) -> None:
     assert KeyRing(KEYS).find(presented) is None
     assert KeyRing([]).find(presented) is None
 
 
-def test_an_empty_ring_asks_for_no_key() -> None:
+def test_an_empty_key_ring_requires_no_key() -> None:
     assert not KeyRing([]).required
 
 
-def test_every_key_is_compared_whichever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_compares_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[bytes] = []
     compare = hmac.compare_digest
 

@@ -1,4 +1,4 @@
-"""What the gateway's metrics say of requests and runs, read as Prometheus reads them."""
+"""The gateway's metrics of requests and runs, parsed as Prometheus parses them."""
 
 import asyncio
 from typing import Any, get_args
@@ -157,13 +157,13 @@ def test_a_clock_that_is_set_back_makes_no_negative_time() -> None:
     "first",
     [ThoughtDelta("hm"), TextDelta("a"), ToolCallStarted(0, "c", "f"), PartReceived(Text("a"))],
 )
-def test_whatever_the_model_says_first_is_its_first_token(first: RunEvent) -> None:
+def test_every_first_delta_counts_as_the_first_token(first: RunEvent) -> None:
     metrics = Metrics(models=["fast"])
     show(metrics, RoundStarted(1, "awaiting_model_call"), first, TurnEnded("stop"), TextDelta("b"))
     assert value(metrics, "first_token_seconds_count", model="fast") == 1
 
 
-def test_a_turn_without_a_piece_has_no_first_token() -> None:
+def test_a_turn_without_deltas_has_no_first_token() -> None:
     metrics = Metrics(models=["fast"])
     show(metrics, RoundStarted(1, "awaiting_model_call"), TurnEnded("stop"), TextDelta("late"))
     assert value(metrics, "first_token_seconds_count", model="fast") == 0
@@ -176,7 +176,7 @@ async def test_a_blocking_run_has_no_first_token() -> None:
     assert value(metrics, "model_seconds_count", model="fast") == 1
 
 
-async def test_a_call_that_never_ran_takes_no_time_of_its_tool() -> None:
+async def test_a_call_that_never_ran_has_no_tool_time() -> None:
     metrics = Metrics(models=["fast"], tools=["double"])
     await observe(metrics, [call("double", number="many"), "sorry"])
     assert value(metrics, "tool_runs_total", tool="double", outcome="invalid_arguments") == 1
@@ -210,7 +210,7 @@ def test_refusals_are_counted_by_reason() -> None:
 @given(
     st.lists(st.tuples(st.text(min_size=1), st.text(min_size=1), st.text(min_size=1)), min_size=1)
 )
-def test_names_that_others_make_up_make_no_series(made_up: list[tuple[str, str, str]]) -> None:
+def test_unknown_names_create_no_series(made_up: list[tuple[str, str, str]]) -> None:
     metrics = Metrics(models=["fast"], tools=["double"])
     one = {"route": "/x", "status": 404, "seconds": 0.0, "key": None}
     metrics.request_done(method="BREW", model=SECRET, **one)
@@ -230,7 +230,7 @@ def _unknown_tool(name: str) -> ToolRunEnded:
     return ToolRunEnded(FunctionResponse(name, {"error": "no such tool"}), "unknown_tool")
 
 
-async def test_tools_that_come_later_are_named_once_they_are_known() -> None:
+async def test_added_tools_get_their_own_series() -> None:
     metrics = Metrics(models=["fast"])
     await observe(metrics, [call("double", number=1), "2"])
     metrics.add_tools(["double", "double"])
@@ -276,7 +276,7 @@ def test_two_gateways_count_apart() -> None:
     assert value(second, "refused_total", reason="queue_full") is None
 
 
-async def test_nothing_that_was_said_is_in_the_metrics() -> None:
+async def test_the_metrics_contain_no_content() -> None:
     metrics = Metrics(models=["fast"], tools=["broken"])
     script = [calls(call("broken", word=SECRET), call(SECRET)), refuse(500, SECRET)]
     events = await observe(metrics, script, system=SECRET)

@@ -1,4 +1,4 @@
-"""The OpenAPI document: it says what the gateway does, and the gateway does what it says."""
+"""The OpenAPI document matches the gateway's behaviour."""
 
 import copy
 import json
@@ -116,7 +116,7 @@ def test_the_document_is_valid_openapi() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_has_a_target() -> None:
     def references(value: Any) -> Iterator[str]:
         if isinstance(value, dict):
             yield from [value["$ref"]] if isinstance(value.get("$ref"), str) else []
@@ -149,7 +149,7 @@ def test_every_kind_of_event_is_in_the_document() -> None:
     }
 
 
-def test_every_problem_is_one_that_some_endpoint_can_have() -> None:
+def test_every_problem_is_used_by_an_endpoint() -> None:
     used = {status for path in PATHS.values() for each in path.values() for status in each.problems}
     assert used == set(PROBLEMS)
 
@@ -161,14 +161,14 @@ def test_the_gateway_serves_the_document(gateway: Serving) -> None:
 
 
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)
-def test_a_request_that_keeps_to_the_document_is_answered_as_it_says(
+def test_a_valid_request_gets_a_response_of_the_document(
     path: str, method: str, gateway: Serving, schema: OpenApiSchema
 ) -> None:
     check(path, method, GenerationMode.POSITIVE, gateway, schema)
 
 
 @pytest.mark.parametrize(("path", "method"), [each for each in OPERATIONS if refuses(*each)])
-def test_a_request_that_does_not_is_answered_as_the_document_says(
+def test_an_invalid_request_gets_an_error_of_the_document(
     path: str, method: str, gateway: Serving, schema: OpenApiSchema
 ) -> None:
     check(path, method, GenerationMode.NEGATIVE, gateway, schema)
@@ -197,7 +197,7 @@ def check(
         keeps()
 
 
-def test_chunks_are_what_the_document_says(gateway: Serving) -> None:
+def test_chunks_match_the_document(gateway: Serving) -> None:
     options = {"include_usage": True, "include_tool_events": True}
     body = {**BODY, "model": "busy", "stream": True, "stream_options": options}
     answer = requests.post(f"{gateway.base_url}/chat/completions", json=body, timeout=SECONDS)
@@ -210,7 +210,7 @@ def test_chunks_are_what_the_document_says(gateway: Serving) -> None:
     assert {"tool_run_started", "tool_run_ended"} <= shown
 
 
-def test_events_and_runs_are_what_the_document_says(gateway: Serving) -> None:
+def test_events_and_runs_match_the_document(gateway: Serving) -> None:
     body = {**BODY, "model": "busy"}
     run = requests.post(f"{gateway.base_url}/runs", json=body, timeout=SECONDS).json()
     assert_conforms(run, "Run")
@@ -223,7 +223,7 @@ def test_events_and_runs_are_what_the_document_says(gateway: Serving) -> None:
     assert_conforms(ended, "Run")
 
 
-def test_a_failed_run_is_what_the_document_says(gateway: Serving) -> None:
+def test_a_failed_run_matches_the_document(gateway: Serving) -> None:
     body = {**BODY, "model": "broken"}
     run = requests.post(f"{gateway.base_url}/runs", json=body, timeout=SECONDS).json()
     requests.get(f"{gateway.base_url}/runs/{run['id']}/events", timeout=SECONDS)

@@ -1,4 +1,4 @@
-"""With `log_content = false`, nothing that was said is in the gateway's log, at any level."""
+"""With `log_content = false`, the gateway's log contains no content at any level."""
 
 import ast
 import asyncio
@@ -169,7 +169,7 @@ def test_a_librarys_debug_lines_are_left_out(written: Written, name: str) -> Non
     assert SECRET not in str(written)
 
 
-async def test_a_task_whose_exception_nobody_took_is_logged_without_its_text(
+async def test_an_unretrieved_exception_is_logged_without_its_message(
     written: Written,
 ) -> None:
     written.begin()
@@ -198,7 +198,7 @@ async def test_a_task_whose_exception_nobody_took_is_logged_without_its_text(
     ],
 )
 @pytest.mark.parametrize("json_asked", [True, False])
-def test_an_exception_keeps_what_it_says_of_the_system(
+def test_an_exception_keeps_its_status_or_errno(
     written: Written, error: Exception, kept: str, json_asked: bool
 ) -> None:
     written.begin(json=json_asked)
@@ -219,7 +219,7 @@ def test_a_line_that_cannot_be_written_is_reported_without_its_arguments(
     assert SECRET not in str(written)
 
 
-def test_a_pydantic_error_keeps_its_input_to_itself(written: Written) -> None:
+def test_a_pydantic_error_is_logged_without_its_input(written: Written) -> None:
     written.begin()
     try:
         Order.model_validate({"amount": SECRET})

@@ -1,4 +1,4 @@
-"""Errors as clients are told of them."""
+"""Errors as clients receive them."""
 
 import json
 from typing import Any
@@ -50,7 +50,7 @@ def test_an_error_has_the_shape_that_clients_read(status: int) -> None:
         (503, "server_error"),
     ],
 )
-def test_the_type_of_an_error_goes_by_its_status(status: int, kind: str) -> None:
+def test_the_type_of_an_error_depends_on_its_status(status: int, kind: str) -> None:
     assert told(Problem(status, "No."))["type"] == kind
 
 
@@ -72,7 +72,7 @@ def test_an_upstream_that_cannot_be_reached_is_a_bad_gateway() -> None:
     assert (cut.status, cut.code, cut.type) == (502, "stream_cut", "upstream_error")
 
 
-def test_a_failure_of_native_function_calling_has_its_own_words() -> None:
+def test_a_failure_of_native_function_calling_has_its_own_code() -> None:
     problem = problem_of(NativeModeUnavailable("no tools", ModelError("no tools", status=400)))
     assert problem.status == 500
     assert told(problem) == {
@@ -130,7 +130,7 @@ def test_retry_after_is_in_whole_seconds_and_never_too_early(seconds: float, sho
     assert problem_headers(Problem(429, "No.")) == []
 
 
-def test_a_refusal_says_its_problem() -> None:
+def test_a_refusal_has_the_message_of_its_problem() -> None:
     refused = Refused(Problem(418, "No tea."))
     assert str(refused) == "No tea."
     assert problem_of(refused) is refused.problem
@@ -141,5 +141,5 @@ def test_a_problem_can_have_any_text() -> None:
 
 
 @pytest.mark.parametrize("status", range(400, 500))
-def test_a_refusal_is_never_called_the_servers_fault(status: int) -> None:
+def test_a_refusal_is_never_a_server_error(status: int) -> None:
     assert told(Problem(status, "No."))["type"] != "server_error"

@@ -1,4 +1,4 @@
-"""Runs over HTTP: started, followed from anywhere, stopped, decided about."""
+"""Runs over HTTP: start, follow, stop and approve."""
 
 import asyncio
 import json
@@ -128,7 +128,7 @@ def results(client: httpx2.Client, run_id: str) -> list[Body]:
     return [event.data for event in events(client, run_id) if event.name == "tool_run_ended"]
 
 
-def test_a_run_is_answered_before_its_model_has_said_a_word(
+def test_a_started_run_is_returned_before_its_model_answers(
     client: httpx2.Client, scripts: Scripts
 ) -> None:
     gate = Gate()
@@ -175,9 +175,7 @@ def test_the_events_of_a_run_are_numbered_from_its_start_to_its_end(
     assert "Executing lookup..." in [event.data.get("message") for event in told]
 
 
-def test_a_reader_goes_on_after_the_number_that_it_has(
-    client: httpx2.Client, scripts: Scripts
-) -> None:
+def test_a_reader_continues_after_its_last_event(client: httpx2.Client, scripts: Scripts) -> None:
     run_id = start(client, scripts.prompt("One two three."))
     whole = events(client, run_id)
     assert events(client, run_id, after=3) == whole[3:]
@@ -186,9 +184,7 @@ def test_a_reader_goes_on_after_the_number_that_it_has(
     assert events(client, run_id, after=0) == whole
 
 
-def test_a_reader_that_has_all_is_told_not_to_come_again(
-    client: httpx2.Client, scripts: Scripts
-) -> None:
+def test_a_reader_with_all_events_receives_a_204(client: httpx2.Client, scripts: Scripts) -> None:
     run_id = start(client, scripts.prompt("One two three."))
     whole = events(client, run_id)
     for after in (len(whole), len(whole) + 100):
@@ -197,9 +193,7 @@ def test_a_reader_that_has_all_is_told_not_to_come_again(
 
 
 @pytest.mark.parametrize("number", ["-1", "one", "1.5", "٣", "9" * 20])
-def test_a_number_that_is_none_is_refused(
-    client: httpx2.Client, scripts: Scripts, number: str
-) -> None:
+def test_an_invalid_number_is_refused(client: httpx2.Client, scripts: Scripts, number: str) -> None:
     run_id = start(client, scripts.prompt("Done."))
     ended(client, run_id)
     response = client.get(f"/v1/runs/{run_id}/events", params={"after": number})
@@ -224,7 +218,7 @@ def test_two_readers_see_the_same_while_the_run_is_active(
     assert events(client, run_id) == first[0] + rest[0], "a late reader sees it all"
 
 
-async def test_a_look_at_the_head_does_not_wait_for_the_run() -> None:
+async def test_a_head_request_does_not_wait_for_the_run() -> None:
     gate = Gate()
     app = create_app(GatewayConfig(), models={"m": ScriptedModel([slow("Done.", gate)])}, tools=[])
     # Without a server in between, an answer is there when the gateway is done with it.
@@ -241,7 +235,7 @@ async def test_a_look_at_the_head_does_not_wait_for_the_run() -> None:
     await app.gateway.aclose()
 
 
-def test_a_stopped_run_ends_at_once_and_says_so_to_its_readers(
+def test_a_stopped_run_ends_at_once_for_its_readers(
     client: httpx2.Client, scripts: Scripts
 ) -> None:
     gate = Gate()
@@ -270,7 +264,7 @@ def test_an_approved_call_runs_with_the_arguments_of_the_model(
     assert erased.count("approved.txt") == 1
 
 
-def test_edited_arguments_take_the_place_of_the_model_s(
+def test_edited_arguments_replace_those_of_the_model(
     client: httpx2.Client, scripts: Scripts
 ) -> None:
     run_id = start(client, scripts.prompt(call("erase", path="model.txt"), "Gone."))
@@ -295,7 +289,9 @@ def test_a_denied_call_does_not_run_and_the_model_reads_why(
     assert answer["choices"][0]["message"]["content"] == "I may not."
 
 
-def test_a_decision_about_nothing_is_a_conflict(client: httpx2.Client, scripts: Scripts) -> None:
+def test_a_decision_without_a_waiting_call_is_a_conflict(
+    client: httpx2.Client, scripts: Scripts
+) -> None:
     run_id = start(client, scripts.prompt(call("erase", path="once.txt"), "Gone."))
     call_id = waiting_for_approval(client, run_id)
     unknown = decide(client, run_id, call_id="call_0")
@@ -311,9 +307,7 @@ def test_a_decision_about_nothing_is_a_conflict(client: httpx2.Client, scripts: 
     [[], {}, {"call_id": 1}, {"call_id": "c", "approved": "yes"}, {"call_id": "c", "aproved": 1}],
     ids=str,
 )
-def test_a_body_that_is_no_decision_decides_nothing(
-    client: httpx2.Client, scripts: Scripts, body: Any
-) -> None:
+def test_an_invalid_decision_is_refused(client: httpx2.Client, scripts: Scripts, body: Any) -> None:
     run_id = start(client, scripts.prompt(call("erase", path="unclear.txt"), "Gone."))
     waiting_for_approval(client, run_id)
     response = client.post(f"/v1/runs/{run_id}/approve", json=body)
@@ -328,7 +322,7 @@ def test_a_body_that_is_no_decision_decides_nothing(
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", ""), ("GET", "/events"), ("POST", "/stop"), ("POST", "/approve")]
 )
-def test_another_key_s_run_is_not_there(
+def test_a_run_of_another_key_is_not_found(
     client: httpx2.Client, stranger: httpx2.Client, scripts: Scripts, method: str, path: str
 ) -> None:
     gate = Gate()
@@ -342,7 +336,7 @@ def test_another_key_s_run_is_not_there(
     assert ended(client, run_id)["stop_reason"] == "answer", "and it is left alone"
 
 
-def test_the_list_shows_one_s_own_runs_the_latest_first(
+def test_the_list_has_the_runs_of_the_key_newest_first(
     client: httpx2.Client, stranger: httpx2.Client, scripts: Scripts
 ) -> None:
     first, second = (start(client, scripts.prompt("Mine.")) for _ in range(2))
@@ -379,7 +373,7 @@ def test_a_failed_chat_completion_names_its_run_too(
     assert "response" not in run
 
 
-def test_a_background_stream_that_is_dropped_is_read_on_to_the_same_end(
+def test_a_dropped_background_stream_can_be_read_to_its_end(
     client: httpx2.Client, scripts: Scripts
 ) -> None:
     gate = Gate()
@@ -443,7 +437,7 @@ def test_a_failed_run_shows_its_error_and_ends_its_events(
     assert (run["status"], run["error"]["message"]) == ("failed", "Not today.")
 
 
-def test_what_cannot_be_run_is_refused_at_the_start(client: httpx2.Client) -> None:
+def test_an_invalid_request_does_not_start_a_run(client: httpx2.Client) -> None:
     response = client.post("/v1/runs", json={"model": "m", "messages": []})
     assert (response.status_code, response.json()["error"]["param"]) == (400, "messages")
     response = client.post("/v1/runs", json=asking("Hi", model="unknown"))

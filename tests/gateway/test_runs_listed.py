@@ -1,4 +1,4 @@
-"""Runs over HTTP: those that are looked for, what each came to, and one as a file."""
+"""Runs over HTTP: filters, summaries and export."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -55,7 +55,7 @@ class Listed:
         return [run["id"] for run in (await self.get(query)).json["data"]]
 
 
-async def test_runs_are_chosen_by_how_they_stand(place: Listed) -> None:
+async def test_runs_are_filtered_by_status_and_reason(place: Listed) -> None:
     assert await place.ids() == [place.oslo, place.failed, place.hi, place.rome]
     assert await place.ids("status=failed") == [place.failed]
     assert await place.ids("status=ended") == [place.oslo, place.hi, place.rome]
@@ -65,7 +65,7 @@ async def test_runs_are_chosen_by_how_they_stand(place: Listed) -> None:
     assert await place.ids("reason=stopped") == []
 
 
-async def test_runs_are_chosen_by_what_was_asked_and_done(place: Listed) -> None:
+async def test_runs_are_filtered_by_model_tool_and_title(place: Listed) -> None:
     assert await place.ids("q=weather%20in") == [place.oslo, place.rome]
     assert await place.ids("q=rome") == [place.rome]
     assert await place.ids("tool=lookup") == [place.oslo, place.rome]
@@ -76,14 +76,14 @@ async def test_runs_are_chosen_by_what_was_asked_and_done(place: Listed) -> None
     assert await place.ids("model=other") == []
 
 
-async def test_a_list_goes_on_where_the_last_one_ended(place: Listed) -> None:
+async def test_a_list_continues_after_the_previous_one(place: Listed) -> None:
     assert await place.ids("limit=2") == [place.oslo, place.failed]
     assert await place.ids(f"limit=2&before={place.failed}") == [place.hi, place.rome]
     assert await place.ids(f"before={place.failed}&tool=lookup") == [place.rome]
     assert await place.ids(f"before={place.rome}") == []
 
 
-async def test_a_list_is_read_in_pieces_but_for_what_stands_in_events(
+async def test_a_list_is_read_in_pages_except_for_the_tool_filter(
     place: Listed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "MAX_LISTED", 2)
@@ -92,7 +92,7 @@ async def test_a_list_is_read_in_pieces_but_for_what_stands_in_events(
     assert await place.ids("model=other") == []
 
 
-async def test_a_run_that_is_deleted_while_others_are_looked_at_is_no_trouble(
+async def test_a_run_can_be_deleted_while_a_list_is_read(
     place: Listed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "MAX_LISTED", 2)
@@ -108,7 +108,7 @@ async def test_a_run_that_is_deleted_while_others_are_looked_at_is_no_trouble(
     assert await place.ids("q=weather") == [place.oslo, place.rome]
 
 
-async def test_a_value_that_cannot_be_is_refused_with_its_name(place: Listed) -> None:
+async def test_an_invalid_parameter_is_refused_by_name(place: Listed) -> None:
     for name, value in (
         ("status", "gone"),
         ("reason", "because"),
@@ -121,14 +121,14 @@ async def test_a_value_that_cannot_be_is_refused_with_its_name(place: Listed) ->
         assert answer.error["message"].startswith(f"{name}: ")
 
 
-async def test_a_run_says_when_it_ended(place: Listed) -> None:
+async def test_a_run_has_its_end_time(place: Listed) -> None:
     for run in (await place.get("")).json["data"]:
         assert run["created"] <= run["ended"] <= run["created"] + 60
         assert (await place.place.show(run["id"]))["ended"] == run["ended"]
         assert "summary" not in run
 
 
-async def test_a_summary_tells_what_a_run_came_to(place: Listed) -> None:
+async def test_a_summary_has_the_figures_of_a_run(place: Listed) -> None:
     told = {run["id"]: run["summary"] for run in (await place.get("summary=true")).json["data"]}
     rome = told[place.rome]
     assert (rome["rounds"], set(rome["tools"])) == (2, {"lookup", "ghost"})
@@ -153,7 +153,7 @@ async def test_a_run_is_exported_as_a_file(place: Listed) -> None:
     assert (await place.place.get("/v1/runs/run_unknown/export")).status == 404
 
 
-async def test_a_run_that_goes_is_listed_and_exported_as_far_as_it_is() -> None:
+async def test_an_active_run_is_listed_and_exported() -> None:
     gate = Gate()
     place = Place(None, [call("lookup", city="Rome"), slow("Sunny.", gate)])
     run_id = await place.start("Rome?")
@@ -180,7 +180,7 @@ async def test_a_run_that_took_too_long_has_failed_wherever_it_is_read(tmp_path:
             assert (await each.get("/v1/runs?status=ended")).json["data"] == []
 
 
-async def test_another_key_s_run_is_exported_to_nobody_else() -> None:
+async def test_a_run_of_another_key_cannot_be_exported() -> None:
     place = Place(None, ["Hello."])
     run_id = await place.start("Hi")
     place.gateway.runs.get(run_id).owner = "other"
@@ -217,7 +217,7 @@ async def test_an_ended_run_is_read_once_and_the_summaries_are_bounded() -> None
     await place.gateway.aclose()
 
 
-async def test_runs_of_many_calls_are_remembered_in_less_number() -> None:
+async def test_fewer_summaries_of_runs_with_many_calls_are_kept() -> None:
     place = Place(None, [calls(*(call("lookup", city="x" * 1_000) for _ in range(50))), "Done."])
     run_id = await place.start("Many?")
     await place.ended(run_id)

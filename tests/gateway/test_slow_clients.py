@@ -1,4 +1,4 @@
-"""Clients that send half of a request, and too many of them: none stays, others are served."""
+"""Clients with incomplete requests or too many connections do not block others."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def test_a_connection_without_a_request_is_closed(sent: bytes) -> None:
 
 
 @pytest.mark.parametrize("piece", [b"X: y\r\n", b"\r\n"], ids=["headers", "empty lines"])
-def test_more_bytes_do_not_give_more_time(piece: bytes) -> None:
+def test_more_bytes_do_not_extend_the_timeout(piece: bytes) -> None:
     with serving() as gateway, connected(gateway) as connection:
         connection.sendall(HEALTH[:-2] if piece != b"\r\n" else b"")
         connection.settimeout(SOON / 10)
@@ -125,7 +125,7 @@ def test_an_idle_connection_is_closed() -> None:
         assert read_all(connection) == b""
 
 
-def test_a_body_that_goes_on_after_its_answer_is_not_read_for_ever() -> None:
+def test_a_body_after_its_answer_is_not_read_forever() -> None:
     head = (
         b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         b"Content-Type: text/plain\r\nContent-Length: 100000\r\n\r\n"
@@ -151,7 +151,7 @@ def connection_of(gateway: Serving) -> Any:
     return connection
 
 
-def test_a_request_that_takes_long_is_not_cut() -> None:
+def test_a_slow_request_is_not_interrupted() -> None:
     gate = Gate()
     with serving(slow(say("Hello."), gate=gate)) as gateway, connected(gateway) as connection:
         body = json.dumps(asking("?")).encode()
@@ -164,7 +164,7 @@ def test_a_request_that_takes_long_is_not_cut() -> None:
         assert b"Hello." in read_answer(connection)
 
 
-def test_half_of_the_next_request_does_not_cut_the_answer_to_this_one(
+def test_half_of_the_next_request_does_not_interrupt_the_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     overdue = threading.Event()
@@ -188,7 +188,7 @@ def test_half_of_the_next_request_does_not_cut_the_answer_to_this_one(
         assert b"Hello." in answer
 
 
-def test_an_address_has_so_many_connections_and_no_more() -> None:
+def test_connections_per_address_are_limited() -> None:
     limits = {"max_connections_per_address": 3, "header_timeout": 60.0}
     with serving(**limits) as gateway, ExitStack() as stack:
         for _ in range(3):
@@ -207,7 +207,7 @@ def test_an_address_has_so_many_connections_and_no_more() -> None:
             assert b'windlass_refused_total{reason="too_many_connections"} 1.0' in rendered
 
 
-def test_half_sent_requests_give_way_to_others_of_their_address() -> None:
+def test_incomplete_requests_are_closed_for_others_of_their_address() -> None:
     limits = {"max_connections_per_address": 3, "header_timeout": 60.0}
     with serving(**limits) as gateway, ExitStack() as stack:
         half = [stack.enter_context(connected(gateway)) for _ in range(10)]
@@ -256,7 +256,7 @@ KEYS = (KeyConfig(name="web", hash=new_key()[1]),)
         (256, (), 1000, 1000),
     ],
 )
-def test_an_address_is_bounded_where_keys_are_absent(
+def test_without_keys_connections_per_address_are_limited(
     monkeypatch: pytest.MonkeyPatch,
     descriptors: int,
     keys: tuple[KeyConfig, ...],
@@ -268,7 +268,7 @@ def test_an_address_is_bounded_where_keys_are_absent(
     assert serve._per_address(config) == bound
 
 
-def test_connections_that_come_and_go_leave_nothing() -> None:
+def test_closed_connections_leave_no_entries() -> None:
     counted = Connections(header_timeout=1.0, per_address=2)
     for address in ("a", "b", "a"):
         assert counted.enter(address) is None
@@ -291,7 +291,7 @@ WITH_KEYS = f'[[keys]]\nname = "web"\nhash = "{new_key()[1]}"\n'
 
 
 @pytest.mark.parametrize("keys", ["", WITH_KEYS], ids=["no keys", "keys"])
-def test_a_gateway_outlives_the_end_of_its_descriptors(tmp_path: Path, keys: str) -> None:
+def test_a_gateway_survives_the_lack_of_descriptors(tmp_path: Path, keys: str) -> None:
     """400 half-sent requests to a process that may open 64 files."""
     file = tmp_path / "windlass.toml"
     file.write_text(

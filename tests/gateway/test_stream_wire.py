@@ -1,4 +1,4 @@
-"""Streams as they are on the wire: what a client that knows only OpenAI's rules relies on."""
+"""Streams on the wire: the rules of OpenAI that clients rely on."""
 
 import asyncio
 import json
@@ -130,9 +130,7 @@ async def test_usage_comes_last_and_is_the_whole_runs(stage: Stage, upstream: Up
 
 
 @pytest.mark.parametrize("options", [{}, {"stream_options": {"include_usage": False}}])
-async def test_usage_that_nobody_asked_for_is_not_sent(
-    stage: Stage, upstream: Upstream, options: Body
-):
+async def test_usage_is_sent_only_on_request(stage: Stage, upstream: Upstream, options: Body):
     upstream.plays("Hello.")
     chunks = await streamed(stage, upstream.model, **options)
     fields = CHUNK_FIELDS | SERVICE_FIELDS[upstream.wire]
@@ -319,7 +317,7 @@ async def test_a_client_that_asks_sees_what_the_tools_do(
         ChatCompletionChunk.model_validate(chunk)
 
 
-async def test_the_round_limit_is_told_to_those_who_ask(stage: Stage, upstream: Upstream):
+async def test_the_round_limit_is_sent_with_tool_events(stage: Stage, upstream: Upstream):
     upstream.plays(*[call("look_up", word=f"w{n}") for n in range(5)], "That is all.")
     chunks = await streamed(
         stage, upstream.model_with_tools, stream_options={"include_tool_events": True}

@@ -1,4 +1,4 @@
-"""Which tools come out of a module, and what is said when none do."""
+"""The tools that a module offers, and the errors if it offers none."""
 
 import sys
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ def helper() -> None: ...
     assert folder.names("tools.py") == ["get_weather"]
 
 
-def test_a_list_of_tools_says_exactly_what_is_offered(folder: Folder) -> None:
+def test_a_list_of_tools_is_exactly_what_is_offered(folder: Folder) -> None:
     folder.write(
         "tools.py",
         f"""{WEATHER}
@@ -103,7 +103,7 @@ TOOLS = [plain, get_weather, {{"name": "declared", "parameters": {{"type": "obje
     assert folder.names("tools.py") == ["plain", "get_weather", "declared"]
 
 
-def test_an_empty_list_of_tools_is_meant(folder: Folder) -> None:
+def test_an_empty_list_of_tools_is_allowed(folder: Folder) -> None:
     folder.write("tools.py", f"{WEATHER}\nTOOLS = []\n")
     assert folder.names("tools.py") == []
 
@@ -141,7 +141,7 @@ def test_a_file_that_failed_is_run_again(folder: Folder) -> None:
     assert folder.names("tools.py") == ["get_weather"]
 
 
-def test_files_of_one_name_do_not_meet(folder: Folder) -> None:
+def test_files_of_the_same_name_are_separate_modules(folder: Folder) -> None:
     folder.write("a/tools.py", WEATHER)
     folder.write("b/tools.py", WEATHER.replace("get_weather", "get_time"))
     assert folder.names("a/tools.py", "b/tools.py") == ["get_weather", "get_time"]
@@ -221,7 +221,7 @@ def test_two_tools_of_one_name_are_refused_with_both_modules(folder: Folder) -> 
         ),
     ],
 )
-def test_a_module_that_cannot_be_used_is_refused_with_its_own_words(
+def test_a_module_that_cannot_be_used_is_refused_with_its_error(
     folder: Folder, source: str, said: str
 ) -> None:
     folder.write("toolbox_bad.py", "a b")
@@ -238,7 +238,7 @@ def test_a_dotted_module_that_fails_is_refused_with_its_line(folder: Folder) -> 
     assert folder.refusal("toolbox_half.tools").startswith("'toolbox_half.tools', line 1: Module")
 
 
-def test_what_is_not_there_is_refused(folder: Folder) -> None:
+def test_a_missing_module_is_refused(folder: Folder) -> None:
     assert folder.refusal("nowhere.py").startswith("'nowhere.py': there is no file ")
     assert folder.refusal("toolbox_nowhere") == "there is no module 'toolbox_nowhere'"
     assert folder.refusal("toolbox_no.where") == "there is no module 'toolbox_no.where'"

@@ -1,4 +1,4 @@
-"""Tools over HTTP: who may see them, and what was last done with them."""
+"""Tools over HTTP: permissions and last calls."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -26,7 +26,7 @@ async def place() -> AsyncIterator[Place]:
     await place.gateway.aclose()
 
 
-async def test_a_tool_is_told_as_a_model_has_it(place: Place) -> None:
+async def test_a_tool_is_listed_as_the_model_gets_it(place: Place) -> None:
     tools = await tools_of(place)
     assert list(tools) == ["lookup", "erase", "files__read"]
     assert tools["lookup"] == {
@@ -50,7 +50,7 @@ async def test_a_tool_is_told_as_a_model_has_it(place: Place) -> None:
     assert (await place.get("/v1/tools/lookup")).json == tools["lookup"]
 
 
-async def test_a_key_sees_the_tools_of_its_models_alone() -> None:
+async def test_a_key_sees_only_the_tools_of_its_models() -> None:
     keys = (
         KeyConfig(name="web", hash=WEB_HASH, models=("two",)),
         KeyConfig(name="app", hash=APP_HASH),
@@ -69,7 +69,7 @@ async def test_a_key_sees_the_tools_of_its_models_alone() -> None:
     await place.gateway.aclose()
 
 
-async def test_the_last_calls_of_a_tool_are_those_of_runs_and_by_hand(place: Place) -> None:
+async def test_the_last_calls_of_a_tool_include_runs_and_manual_calls(place: Place) -> None:
     run = await place.ended(await place.start("Rome Atlantis", model="one"))
     done = (await by_hand(place, "lookup", arguments={"city": "Oslo"})).json
     told = (await place.get("/v1/tools/lookup")).json["calls"]
@@ -92,7 +92,7 @@ async def test_the_last_calls_of_a_tool_are_those_of_runs_and_by_hand(place: Pla
     }
 
 
-async def test_of_many_and_long_calls_the_newest_are_shown_and_cut(place: Place) -> None:
+async def test_the_newest_calls_are_shown_and_long_ones_shortened(place: Place) -> None:
     for number in range(21):
         await by_hand(place, "lookup", arguments={"city": f"{number} {'x' * 5000}"})
     told = (await place.get("/v1/tools/lookup")).json["calls"]

@@ -38,7 +38,7 @@ async def test_a_run_is_a_tree_of_rounds_and_their_tools() -> None:
     assert {parent_of(span) for span in traces.rounds} == {id_of(root)}
 
 
-async def test_a_run_tells_its_model_tokens_and_end() -> None:
+async def test_a_run_span_has_model_tokens_and_stop_reason() -> None:
     traces = Traces()
     usage = Usage(10, 5, 15, cached_tokens=4, thought_tokens=2)
     run = {"model": "gemini-2.5-flash", "provider": "gemini", "key": "web"}
@@ -86,7 +86,7 @@ async def test_spans_begin_and_end_with_their_events() -> None:
     assert (ran.start_time, ran.end_time) == (times[ToolRunStarted], times[ToolRunEnded])
 
 
-async def test_a_tool_run_tells_its_name_call_and_outcome() -> None:
+async def test_a_tool_span_has_name_call_and_outcome() -> None:
     traces = Traces()
     await traces.observe([call("double", id="a", number=1), call("scold", word="x"), "done"])
     good, bad = traces.named("execute_tool double"), traces.named("execute_tool scold")
@@ -147,7 +147,7 @@ async def test_a_model_that_fails_fails_its_round_and_the_run(fault: Any) -> Non
     assert {span.status.description for span in traces.spans} == {None}
 
 
-async def test_a_run_that_is_stopped_in_the_middle_leaves_no_open_span() -> None:
+async def test_a_run_stopped_during_a_tool_leaves_no_open_span() -> None:
     started = asyncio.Event()
 
     @tool
@@ -167,7 +167,7 @@ async def test_a_run_that_is_stopped_in_the_middle_leaves_no_open_span() -> None
     assert traces.named("invoke_agent").status.status_code == StatusCode.UNSET
 
 
-async def test_a_run_that_is_stopped_while_the_model_speaks_leaves_no_open_span() -> None:
+async def test_a_run_stopped_during_a_turn_leaves_no_open_span() -> None:
     traces, gate = Traces(), Gate()
     async with AsyncClient(ScriptedModel([slow(say("a"), gate=gate)]), mode="native") as client:
         run = await client.start("?")
@@ -198,7 +198,7 @@ def test_a_run_that_never_began_has_no_spans() -> None:
     assert traces.spans == []
 
 
-async def test_the_trace_of_the_request_goes_on_in_the_run() -> None:
+async def test_the_trace_of_the_request_is_the_parent_of_the_run() -> None:
     traces = Traces()
     headers = {"traceparent": PARENT, "tracestate": "vendor=1", "authorization": SECRET}
     await traces.observe(["a"], run={"traceparent": headers})
@@ -218,13 +218,13 @@ async def test_a_request_that_is_not_sampled_makes_no_spans() -> None:
 
 
 @pytest.mark.parametrize("header", ["", "nonsense", "00-0-0-01", f"{PARENT}\n", "00" * 40])
-async def test_a_broken_traceparent_begins_a_trace_of_its_own(header: str) -> None:
+async def test_an_invalid_traceparent_starts_a_new_trace(header: str) -> None:
     traces = Traces()
     await traces.observe(["a"], run={"traceparent": {"traceparent": header}})
     assert len(traces.spans) == 2
 
 
-async def test_a_provider_that_is_shared_is_flushed_and_goes_on() -> None:
+async def test_a_shared_provider_is_flushed_and_stays_usable() -> None:
     traces = Traces()
     await traces.tracing.aclose()
     traces.show(RunStarted("r", "m", ()), RunEnded("answer"))

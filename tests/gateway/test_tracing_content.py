@@ -1,4 +1,4 @@
-"""What was said stays out of spans, and is in them where it is asked for."""
+"""Spans contain content only if it is configured."""
 
 import json
 
@@ -28,7 +28,7 @@ def test_the_name_of_a_tool_that_may_not_exist_is_content(outcome: Outcome) -> N
     assert attributes(open_.named("execute_tool made_up"))["gen_ai.tool.name"] == "made_up"
 
 
-async def test_nothing_that_was_said_is_in_a_span() -> None:
+async def test_spans_contain_no_content() -> None:
     traces = Traces()
     spoken = await traces.observe([*SAID], system=SECRET)
     failed = await traces.observe([refuse(500, SECRET)])
@@ -37,7 +37,7 @@ async def test_nothing_that_was_said_is_in_a_span() -> None:
     assert SECRET not in "".join(span.to_json() for span in traces.spans)
 
 
-async def test_with_content_the_spans_hold_what_was_said() -> None:
+async def test_with_content_the_spans_contain_messages() -> None:
     traces = Traces(content=True)
     turn = think("hm", then=call("double", id="a", number=4))
     await traces.observe([turn, say("It is 8.")], system="Be brief.")

@@ -1,4 +1,4 @@
-"""Traces on their way out: what switches them on, and what a collector receives."""
+"""The export of traces: what turns it on, and what a collector receives."""
 
 import subprocess
 import sys
@@ -84,7 +84,7 @@ async def test_spans_reach_a_collector(collector: Collector, variable: str, path
     assert SECRET not in str(collector.received)
 
 
-async def test_half_of_a_surrogate_pair_does_not_keep_spans_from_being_sent(
+async def test_a_lone_surrogate_does_not_stop_the_export(
     collector: Collector,
 ) -> None:
     tracing = tracing_from({"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}, content=True)
@@ -149,7 +149,7 @@ def test_the_exporter_alone_switches_it_on(exporter: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_exported_is_a_clear_error(environ: dict[str, str], message: str) -> None:
+def test_an_invalid_exporter_is_a_clear_error(environ: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         tracing_from(environ)
 

@@ -41,13 +41,13 @@ def test_a_server_whose_tools_nobody_names_is_not_started(tmp_path: Path) -> Non
     assert not (tmp_path / "starts").exists()
 
 
-def test_a_tool_that_the_server_has_not_is_said_with_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_tool_of_a_server_is_an_error_with_a_suggestion(tmp_path: Path) -> None:
     (said,) = problems(tmp_path, ["tiny__ad"])
     assert "models.m.tools[0]: unknown tool 'tiny__ad'" in said
     assert "'tiny__add'" in said
 
 
-def test_a_server_that_cannot_be_started_is_said_where_it_is_configured(tmp_path: Path) -> None:
+def test_a_server_that_cannot_start_is_a_problem_of_its_section(tmp_path: Path) -> None:
     more = '[mcp.gone]\ncommand = "no-such-command"\n'
     (said,) = problems(tmp_path, ["gone__x"], more)
     assert "mcp.gone: the MCP server 'gone' cannot be started" in said
