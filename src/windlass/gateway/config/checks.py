@@ -181,7 +181,7 @@ def fields_from(
     return values
 
 
-def built(kind: type[S], fields: Mapping[str, Any]) -> S | None:
+def build_struct(kind: type[S], fields: Mapping[str, Any]) -> S | None:
     """The struct, or None if a required field is missing."""
     required = (field.name for field in msgspec.structs.fields(kind) if field.required)
     return kind(**fields) if all(name in fields for name in required) else None

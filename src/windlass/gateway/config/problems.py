@@ -49,14 +49,14 @@ class ConfigProblems:
     def add(self, place: Place, message: str, severity: Severity = "error") -> None:
         """Adds a problem at a place in the file."""
         line = self._line_of(place)
-        self._found.append(ConfigProblem(written(place), message, severity, line, self._file))
+        self._found.append(ConfigProblem(toml_path(place), message, severity, line, self._file))
 
     def add_outside(self, place: str, message: str, severity: Severity = "error") -> None:
         """Adds a problem of the environment or the command line."""
         self._found.append(ConfigProblem(place, message, severity))
 
 
-def written(place: Place) -> str:
+def toml_path(place: Place) -> str:
     """A place in TOML notation: `models."gpt 5".target`, `keys[0].hash`."""
     text = ""
     for step in place:

@@ -7,7 +7,7 @@ from typing import Any, cast
 from windlass.errors import ConfigError
 from windlass.gateway.config.checks import (
     as_table,
-    built,
+    build_struct,
     fields_from,
     header_problem,
     host_problem,
@@ -106,7 +106,7 @@ class Document:
         tables = cast("list[Any]", value)
         keys = [self._key(table, position) for position, table in enumerate(tables)]
         self._check_unique(keys)
-        complete = (built(KeyConfig, fields) for fields in keys)
+        complete = (build_struct(KeyConfig, fields) for fields in keys)
         return tuple(key for key in complete if key is not None)
 
     def _mcp_server(
@@ -150,7 +150,7 @@ class Document:
         if fields.get("tools") and not fields.get("function_calling", True):
             message = "the model gets none of these tools, because function_calling is false"
             self._warn(message, *place, "tools")
-        return built(ModelConfig, fields)
+        return build_struct(ModelConfig, fields)
 
     def _with_mode(self, table: Mapping[str, Any], name: str) -> dict[str, Any]:
         """The table with its mode in lower case; without it if the mode is invalid."""
