@@ -1,4 +1,4 @@
-"""Chats over HTTP: a conversation has an id, and goes on by it, after a restart too."""
+"""Chats over HTTP: a conversation has an id and continues by it, also after a restart."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -46,7 +46,7 @@ async def delete(place: Place, path: str) -> Answer:
 
 
 @restarting
-async def test_a_chat_goes_on_by_its_id_in_runs_and_completions(
+async def test_a_chat_continues_by_its_id_in_runs_and_completions(
     places: Places, restarted: bool
 ) -> None:
     place = places.open([call("lookup", city="Rome"), "Sunny."])
@@ -70,7 +70,7 @@ async def test_a_chat_goes_on_by_its_id_in_runs_and_completions(
     ]
 
 
-async def test_chats_are_told_apart_and_a_request_without_one_is_of_none(places: Places) -> None:
+async def test_chats_are_separate_and_a_request_without_one_belongs_to_none(places: Places) -> None:
     place = places.open(["One.", "Two.", "Three."])
     await place.ask("First", chat_id="a")
     await place.ask("Second", chat_id="b")
@@ -80,7 +80,7 @@ async def test_chats_are_told_apart_and_a_request_without_one_is_of_none(places:
     assert [chat["id"] for chat in listed] == ["b", "a"]
 
 
-async def test_a_list_of_chats_goes_on_where_the_last_one_ended(places: Places) -> None:
+async def test_a_list_of_chats_has_pages(places: Places) -> None:
     place = places.open(["Hi."] * 4)
     for name in ("a", "b", "c", "a"):
         await place.ask("Hello", chat_id=name)
@@ -97,7 +97,7 @@ async def test_a_list_of_chats_goes_on_where_the_last_one_ended(places: Places) 
 
 
 @restarting
-async def test_a_chat_is_listed_and_shown_with_what_was_said(
+async def test_a_chat_is_listed_and_shown_with_its_messages(
     places: Places, restarted: bool
 ) -> None:
     place = places.open([call("lookup", city="Rome"), "Sunny.", "You are welcome."])
@@ -135,7 +135,7 @@ async def test_a_chat_is_listed_and_shown_with_what_was_said(
 
 
 @restarting
-async def test_a_deleted_chat_is_gone_with_its_runs_and_its_id_begins_anew(
+async def test_deleting_a_chat_deletes_its_runs_and_frees_its_id(
     places: Places, restarted: bool
 ) -> None:
     place = places.open(["A secret."])
@@ -155,7 +155,7 @@ async def test_a_deleted_chat_is_gone_with_its_runs_and_its_id_begins_anew(
 
 @restarting
 @pytest.mark.parametrize("sent", ["result", "turn and result"])
-async def test_a_client_s_own_tools_are_answered_inside_a_chat(
+async def test_client_tools_are_answered_inside_a_chat(
     places: Places, restarted: bool, sent: str
 ) -> None:
     mixed = calls(
@@ -184,7 +184,7 @@ async def test_a_client_s_own_tools_are_answered_inside_a_chat(
     assert asked(place)[-2:] == [("assistant", "It rang."), ("user", "Thanks.")]
 
 
-async def test_a_result_of_a_call_that_the_chat_does_not_know_is_refused(places: Places) -> None:
+async def test_a_result_without_a_call_in_the_chat_is_refused(places: Places) -> None:
     place = places.open(["Hi."])
     await place.ask("Hello", chat_id="c")
     result = {"role": "tool", "tool_call_id": "call_0", "content": "rang"}
@@ -213,7 +213,7 @@ async def test_a_chat_with_an_active_run_is_busy_for_every_process(places: Place
     assert (await there.ask("And?", chat_id="c"))["content"] == "Now."
 
 
-async def test_of_two_requests_at_once_a_chat_takes_one(places: Places) -> None:
+async def test_of_two_concurrent_requests_a_chat_accepts_one(places: Places) -> None:
     gate = Gate()
     place = places.open([slow("Done.", gate)])
     both = [
@@ -227,7 +227,7 @@ async def test_of_two_requests_at_once_a_chat_takes_one(places: Places) -> None:
     assert content(await place.ended(started)) == "Done."
 
 
-async def test_a_chat_whose_run_was_cut_off_goes_on_when_that_has_ended(places: Places) -> None:
+async def test_a_chat_with_an_interrupted_run_continues_after_its_end(places: Places) -> None:
     gate = Gate()
     before = places.open([slow("Never said.", gate)])
     run_id = await before.start("Go.", chat_id="c")
@@ -241,7 +241,7 @@ async def test_a_chat_whose_run_was_cut_off_goes_on_when_that_has_ended(places: 
     assert asked(after) == [("user", "Go."), ("assistant", "Done."), ("user", "And?")]
 
 
-async def test_a_failure_leaves_the_conversation_as_it_was(places: Places) -> None:
+async def test_a_failed_run_does_not_change_the_conversation(places: Places) -> None:
     place = places.open(["Hi.", refuse(400, "Not today."), "Fine."])
     await place.ask("Hello", chat_id="c")
     failed = await post(place.app, asking("How are you?", chat_id="c"))
@@ -250,7 +250,7 @@ async def test_a_failure_leaves_the_conversation_as_it_was(places: Places) -> No
     assert asked(place) == [("user", "Hello"), ("assistant", "Hi."), ("user", "And you?")]
 
 
-async def test_the_operator_s_words_stand_once_at_the_top(places: Places) -> None:
+async def test_the_configured_system_text_comes_once_at_the_start(places: Places) -> None:
     config = config_of(ModelConfig(name="m", target="scripted/model", system="Be brief."))
     place = places.open(["Hi.", "Fine."], config=config)
     await place.ask("Hello", chat_id="c")
@@ -258,7 +258,7 @@ async def test_the_operator_s_words_stand_once_at_the_top(places: Places) -> Non
     assert [role for role, _ in asked(place)] == ["system", "user", "assistant", "user"]
 
 
-async def test_instructions_take_the_place_of_those_that_a_chat_began_with(places: Places) -> None:
+async def test_new_system_messages_replace_those_at_the_start_of_a_chat(places: Places) -> None:
     place = places.open(["Hi.", "Ahoy.", "Aye."])
     for words, prompt in (("Be brief.", "Hello"), ("Be a pirate.", "Again")):
         instructions = {"role": "system", "content": words}
@@ -292,7 +292,7 @@ BAD: list[Any] = ["with space", "a/b", "x" * 65, "ü", 7, ["c"], {}]
 
 @pytest.mark.parametrize("chat", BAD, ids=str)
 @pytest.mark.parametrize("path", ["/v1/runs", "/v1/chat/completions"])
-async def test_an_id_that_cannot_be_is_refused(places: Places, path: str, chat: Any) -> None:
+async def test_an_invalid_chat_id_is_refused(places: Places, path: str, chat: Any) -> None:
     place = places.open()
     answer = await post(place.app, asking("Hi", chat_id=chat), path)
     assert (answer.status, answer.error["param"]) == (400, "chat_id")

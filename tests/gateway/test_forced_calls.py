@@ -144,7 +144,7 @@ async def test_a_required_call_outlasts_the_rounds_of_server_tools(ask: Asked):
 
 @either_way
 @either_kind
-async def test_calls_of_both_kinds_in_one_turn_meet_the_demand(ask: Asked):
+async def test_calls_of_both_kinds_in_one_turn_satisfy_the_choice(ask: Asked):
     both = calls(call("lookup", city="Oslo"), call("ring", times=2))
     message = await ask.gets(both, tools=[RING], tool_choice="required")
     assert made(message) == [("ring", {"times": 2})]
@@ -153,7 +153,7 @@ async def test_calls_of_both_kinds_in_one_turn_meet_the_demand(ask: Asked):
 
 @either_way
 @either_kind
-async def test_one_call_at_a_time_still_ends_in_a_call_of_the_clients(ask: Asked):
+async def test_without_parallel_calls_the_run_ends_in_a_client_call(ask: Asked):
     both = calls(call("lookup", city="Oslo"), call("ring", times=1))
     message = await ask.gets(
         both,
@@ -168,7 +168,7 @@ async def test_one_call_at_a_time_still_ends_in_a_call_of_the_clients(ask: Asked
 
 @either_way
 @either_kind
-async def test_required_without_tools_of_the_client_is_met_by_a_server_tool(ask: Asked):
+async def test_required_without_client_tools_is_satisfied_by_a_server_tool(ask: Asked):
     message = await ask.gets(call("lookup", city="Oslo"), "Sunny.", tool_choice="required")
     assert (message["content"], message["finish_reason"]) == ("Sunny.", "stop")
     assert ask.choices == ["required", "auto"]
@@ -186,7 +186,7 @@ async def test_a_named_server_tool_is_forced_until_it_ran(ask: Asked):
 
 @either_way
 @either_kind
-async def test_after_a_named_server_tool_the_model_may_call_the_clients(ask: Asked):
+async def test_after_a_named_server_tool_the_model_may_call_client_tools(ask: Asked):
     message = await ask.gets(
         call("lookup", city="Oslo"),
         call("ring", times=1),
@@ -198,7 +198,7 @@ async def test_after_a_named_server_tool_the_model_may_call_the_clients(ask: Ask
 
 @either_way
 @either_kind
-async def test_a_named_tool_of_the_clients_is_called_at_once(ask: Asked):
+async def test_a_named_client_tool_is_called_at_once(ask: Asked):
     message = await ask.gets(
         calls(call("lookup", city="Oslo"), call("ring", times=1)),
         tools=[RING, DIAL],
@@ -210,7 +210,7 @@ async def test_a_named_tool_of_the_clients_is_called_at_once(ask: Asked):
 
 @either_way
 @either_kind
-async def test_the_older_function_call_is_the_same_demand(ask: Asked):
+async def test_the_older_function_call_field_works_the_same(ask: Asked):
     message = await ask.gets(
         call("ring", times=1), functions=[RING["function"]], function_call={"name": "ring"}
     )
@@ -225,7 +225,7 @@ async def test_the_older_function_call_is_the_same_demand(ask: Asked):
 
 @either_way
 @either_kind
-async def test_required_allowed_tools_of_both_kinds_end_in_a_call_of_the_clients(ask: Asked):
+async def test_required_allowed_tools_of_both_kinds_end_in_a_client_call(ask: Asked):
     message = await ask.gets(
         call("lookup", city="Oslo"),
         call("ring", times=1),
@@ -238,7 +238,7 @@ async def test_required_allowed_tools_of_both_kinds_end_in_a_call_of_the_clients
 
 @either_way
 @either_kind
-async def test_required_allowed_server_tools_bound_the_calls_that_follow(ask: Asked):
+async def test_required_allowed_server_tools_limit_the_calls_that_follow(ask: Asked):
     message = await ask.gets(
         call("lookup", city="Oslo"),
         calls(call("ring", times=1), text="Sunny."),
@@ -251,7 +251,7 @@ async def test_required_allowed_server_tools_bound_the_calls_that_follow(ask: As
 
 @either_way
 @either_kind
-async def test_auto_among_allowed_tools_demands_nothing(ask: Asked):
+async def test_auto_among_allowed_tools_requires_no_call(ask: Asked):
     message = await ask.gets(
         call("lookup", city="Oslo"),
         "Sunny.",
@@ -264,9 +264,7 @@ async def test_auto_among_allowed_tools_demands_nothing(ask: Asked):
 
 @either_way
 @either_kind
-async def test_allowed_tools_that_are_all_tools_need_no_word_that_few_servers_know(
-    ask: Asked, upstream: Upstream
-):
+async def test_allowed_tools_that_are_all_tools_are_not_sent(ask: Asked, upstream: Upstream):
     message = await ask.gets(
         call("ring", times=1), tools=[RING], tool_choice=allowed("required", "lookup", "ring")
     )
@@ -280,7 +278,7 @@ async def test_allowed_tools_that_are_all_tools_need_no_word_that_few_servers_kn
 
 @either_way
 @either_kind
-async def test_after_the_last_round_the_clients_tools_alone_are_left(ask: Asked):
+async def test_after_the_last_round_only_client_tools_are_left(ask: Asked):
     message = await ask.gets(
         *(call("lookup", city=str(number)) for number in range(MAX_ROUNDS)),
         call("dial", times=1),
@@ -294,7 +292,7 @@ async def test_after_the_last_round_the_clients_tools_alone_are_left(ask: Asked)
 
 @either_way
 @either_kind
-async def test_after_the_last_round_a_server_tool_is_not_called_any_more(ask: Asked):
+async def test_after_the_last_round_no_server_tool_is_called(ask: Asked):
     message = await ask.gets(
         *(call("lookup", city=str(number)) for number in range(MAX_ROUNDS)),
         calls(call("lookup", city="once more"), call("ring", times=1)),
@@ -309,7 +307,7 @@ async def test_after_the_last_round_a_server_tool_is_not_called_any_more(ask: As
 
 @either_way
 @either_kind
-async def test_a_client_that_demands_a_call_again_after_its_results_gets_another(
+async def test_a_client_that_requires_a_call_again_after_its_results_gets_another(
     ask: Asked, upstream: Upstream
 ):
     first = await ask.gets(
@@ -351,7 +349,7 @@ IN_WORDS = '<tool_call>\n{"name": "ring", "arguments": {"times": 3}}\n</tool_cal
 
 @either_way
 @pytest.mark.parametrize("mode", ["auto"])
-async def test_a_model_that_talks_after_the_server_tool_is_asked_again(ask: Asked):
+async def test_a_model_that_answers_in_text_after_a_server_tool_is_asked_again(ask: Asked):
     message = await ask.gets(
         call("lookup", city="Oslo"),
         "It is sunny.",
@@ -379,7 +377,7 @@ async def test_a_model_that_never_calls_is_an_error_and_no_text(ask: Asked):
 
 @pytest.mark.parametrize("streams", [False], ids=["blocking"])
 @pytest.mark.parametrize("mode", ["native"])
-async def test_a_model_that_talks_after_the_server_tool_is_an_error_in_native_mode(ask: Asked):
+async def test_text_after_a_server_tool_is_an_error_in_native_mode(ask: Asked):
     message = await ask.gets(
         call("lookup", city="Oslo"), "It is sunny.", tools=[RING], tool_choice="required"
     )
@@ -388,7 +386,7 @@ async def test_a_model_that_talks_after_the_server_tool_is_an_error_in_native_mo
 
 @either_way
 @pytest.mark.parametrize("mode", ["emulated"])
-async def test_emulated_calls_are_demanded_the_same_way(ask: Asked, upstream: Upstream):
+async def test_emulated_calls_are_required_the_same_way(ask: Asked, upstream: Upstream):
     looks = '{"name": "lookup", "arguments": {"city": "Oslo"}}'
     rings = '{"name": "ring", "arguments": {"times": 3}}'
     message = await ask.gets(looks, rings, tools=[RING], tool_choice="required")
@@ -409,7 +407,7 @@ async def test_an_emulated_model_that_never_calls_is_an_error_and_no_text(ask: A
 
 @either_way
 @pytest.mark.parametrize("mode", ["emulated"])
-async def test_an_emulated_model_has_the_clients_tools_alone_after_the_last_round(
+async def test_an_emulated_model_has_only_client_tools_after_the_last_round(
     ask: Asked, upstream: Upstream
 ):
     looks = '{"name": "lookup", "arguments": {"city": "Oslo"}}'
@@ -422,7 +420,7 @@ async def test_an_emulated_model_has_the_clients_tools_alone_after_the_last_roun
 @either_way
 @pytest.mark.parametrize("mode", ["auto"])
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
-async def test_an_answer_that_was_cut_or_withheld_keeps_its_finish_reason(ask: Asked, finish: str):
+async def test_a_truncated_or_filtered_answer_keeps_its_finish_reason(ask: Asked, finish: str):
     message = await ask.gets(
         call("lookup", city="Oslo"), say("Su", finish=finish), tools=[RING], tool_choice="required"
     )
@@ -439,7 +437,7 @@ NATIVE = config_of(
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
-async def test_the_demand_survives_the_end_of_the_gateway(tmp_path: Path, rounds: int):
+async def test_the_required_call_survives_a_restart(tmp_path: Path, rounds: int):
     looks = [call("lookup", city=str(number)) for number in range(rounds)]
     async with asyncio.timeout(30), places_on(tmp_path / "runs.db") as places:
         before = places.open([*looks, slow("One two.", Gate(), after=1)], config=NATIVE)
@@ -473,7 +471,7 @@ def obedient(body: Body) -> Step:
 
 @pytest.mark.parametrize("choice", ["required", named("ring"), allowed("required", "ring")])
 @either_way
-def test_the_openai_sdk_gets_the_call_that_it_demands(
+def test_the_openai_sdk_gets_the_call_that_it_requires(
     stage: Stage, upstream: Upstream, choice: Any, streams: bool
 ):
     upstream.answers(obedient)

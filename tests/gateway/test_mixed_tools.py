@@ -217,7 +217,7 @@ def test_a_conversation_over_several_rounds_reaches_the_model_whole(
 
 
 @streaming
-def test_a_signature_of_the_client_s_own_call_comes_back_though_the_client_drops_it(
+def test_a_signature_that_the_client_drops_is_restored(
     client: httpx2.Client, scripts: Scripts, stream: bool
 ) -> None:
     prompt = scripts.prompt(call("ring", times=1, signature="b3du"), "It rang.")
@@ -226,7 +226,7 @@ def test_a_signature_of_the_client_s_own_call_comes_back_though_the_client_drops
 
 
 @streaming
-def test_thoughts_come_back_in_their_place(
+def test_thoughts_are_restored_in_their_place(
     client: httpx2.Client, scripts: Scripts, stream: bool
 ) -> None:
     prompt = scripts.prompt(think("Ring it.", call("ring", times=1, signature="b3du")), "Done.")
@@ -237,7 +237,7 @@ def test_thoughts_come_back_in_their_place(
 
 @wires
 @streaming
-def test_the_client_sees_nothing_of_the_gateway_s_calls(
+def test_the_client_does_not_see_calls_of_server_tools(
     client: httpx2.Client, scripts: Scripts, wire: str, stream: bool
 ) -> None:
     agent = Agent(client, wire, scripts.prompt(MIXED), stream=stream, remember=everything)
@@ -261,7 +261,7 @@ def test_results_may_come_in_another_order(
 
 
 @wires
-def test_a_call_that_is_left_unanswered_gets_an_answer_that_says_so(
+def test_a_call_without_a_result_gets_an_error_result(
     client: httpx2.Client, scripts: Scripts, wire: str
 ) -> None:
     prompt = scripts.prompt(MIXED, "Done.")
@@ -274,7 +274,7 @@ def test_a_call_that_is_left_unanswered_gets_an_answer_that_says_so(
 
 
 @wires
-def test_a_user_who_speaks_on_without_any_result_is_answered(
+def test_a_user_message_without_results_is_answered(
     client: httpx2.Client, scripts: Scripts, wire: str
 ) -> None:
     agent = Agent(client, wire, scripts.prompt(MIXED))
@@ -288,7 +288,7 @@ def test_a_user_who_speaks_on_without_any_result_is_answered(
 
 
 @wires
-def test_of_an_edited_call_the_client_s_version_stands(
+def test_the_clients_version_of_an_edited_call_is_used(
     client: httpx2.Client, scripts: Scripts, wire: str
 ) -> None:
     prompt = scripts.prompt(MIXED, "Done.")
@@ -310,7 +310,7 @@ def test_of_an_edited_call_the_client_s_version_stands(
 
 
 @wires
-def test_a_conversation_whose_turns_are_forgotten_goes_on_with_what_the_client_has(
+def test_a_conversation_with_dropped_turns_continues_with_the_clients_messages(
     serving: Serving,
     client: httpx2.Client,
     scripts: Scripts,
@@ -346,7 +346,7 @@ def test_another_key_does_not_get_the_rest_of_a_turn(
 
 
 @streaming
-def test_conversations_are_not_mixed_where_each_turn_counts_its_calls_from_0(
+def test_call_ids_that_start_from_0_do_not_mix_conversations(
     client: httpx2.Client, scripts: Scripts, stream: bool
 ) -> None:
     agents: list[Agent] = []
@@ -393,7 +393,7 @@ def test_a_whole_conversation_is_replayed_with_each_of_its_turns_whole(
 
 @wires
 @streaming
-def test_a_name_that_both_have_belongs_to_the_client(
+def test_a_client_tool_wins_over_a_server_tool_of_the_same_name(
     client: httpx2.Client,
     scripts: Scripts,
     caplog: pytest.LogCaptureFixture,

@@ -1,4 +1,4 @@
-"""A gateway whose run log cannot be written for a while: what it says, and how its runs come back.
+"""A gateway whose run log cannot be written for a while: its errors, and how its runs resume.
 
 Nothing here waits for time to pass: the disk is full until a test makes room.
 """

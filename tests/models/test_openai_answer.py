@@ -55,26 +55,26 @@ def from_body(
 STOP = delta(finish="stop")
 
 
-def test_text_arrives_as_it_came() -> None:
+def test_text_is_passed_on_unchanged() -> None:
     events = streamed(delta({"role": "assistant", "content": ""}), delta({"content": "Hel"}),
                       delta({"content": "lo"}), STOP, DONE)  # fmt: skip
     assert events[:-1] == [TextDelta("Hel"), TextDelta("lo")]
     assert end(events).finish == "stop"
 
 
-def test_thoughts_come_apart_and_are_kept_for_the_way_back() -> None:
+def test_thoughts_are_separate_and_kept_for_later_requests() -> None:
     events = streamed(delta({"reasoning_content": "Hm"}), delta({"reasoning_content": "m."}),
                       delta({"content": "Yes"}), STOP)  # fmt: skip
     assert (thoughts(events), text(events)) == ("Hmm.", "Yes")
     assert end(events).message_extra == {"openai": {"reasoning_content": "Hmm."}}
 
 
-def test_thoughts_under_two_names_are_told_once() -> None:
+def test_thoughts_in_two_fields_are_emitted_once() -> None:
     events = streamed(delta({"reasoning": "a", "reasoning_content": "a"}), STOP)
     assert thoughts(events) == "a"
 
 
-def test_a_call_starts_once_grows_and_ends_whole() -> None:
+def test_a_call_starts_once_grows_and_ends_complete() -> None:
     events = streamed(
         calls_delta(entry("", "get_weather", index=0, id="call_1", type="function")),
         calls_delta(entry('{"city":', index=0)),
@@ -247,13 +247,13 @@ def test_every_finish_reason_of_the_sdk_is_known() -> None:
     assert set(known) <= set(FINISH)
 
 
-def test_a_turn_cut_by_the_limit_still_ends_its_calls() -> None:
+def test_a_turn_truncated_by_the_limit_still_ends_its_calls() -> None:
     events = streamed(calls_delta(entry('{"x":', "a", index=0, id="1")), delta(finish="length"))
     assert called(events) == [("a", '{"x":')]
     assert end(events).finish == "length"
 
 
-def test_usage_is_the_last_one_told() -> None:
+def test_the_last_usage_counts() -> None:
     events = streamed(
         delta({"content": "a"}, usage={"prompt_tokens": 9, "completion_tokens": 1}),
         delta(finish="stop", usage=None),
@@ -297,7 +297,7 @@ def test_a_finish_reason_without_done_is_an_end() -> None:
     assert end(streamed(delta({"content": "a"}), STOP)).finish == "stop"
 
 
-def test_neither_is_a_cut_stream() -> None:
+def test_neither_done_nor_a_finish_reason_is_a_cut_stream() -> None:
     with pytest.raises(StreamCut):
         streamed(delta({"content": "a"}))
 
@@ -318,7 +318,7 @@ def test_chunks_after_the_finish_still_count() -> None:
         b"[]",
     ],
 )
-def test_what_cannot_be_read_is_no_success(payload: bytes) -> None:
+def test_an_unreadable_answer_is_an_error(payload: bytes) -> None:
     with pytest.raises(StreamCut):
         streamed(payload, STOP)
 
@@ -379,18 +379,18 @@ def test_unknown_delta_fields_are_kept_whole() -> None:
     }
 
 
-def test_empty_lists_are_not_worth_keeping() -> None:
+def test_empty_lists_are_dropped() -> None:
     events = from_body({"content": "a", "annotations": [], "audio": None, "reasoning_content": ""})
     assert end(events).message_extra == {"openai": {"reasoning_content": ""}}
 
 
-def test_a_refusal_is_a_withheld_answer() -> None:
+def test_a_refusal_is_a_content_filter_stop() -> None:
     found = end(streamed(delta({"refusal": "I can"}), delta({"refusal": "not."}), STOP))
     assert (found.finish, found.detail) == ("content_filter", "I cannot.")
     assert found.message_extra == {"openai": {"refusal": "I cannot."}}
 
 
-def test_content_in_parts_is_understood() -> None:
+def test_content_in_parts_is_decoded() -> None:
     image = {"type": "image_url", "image_url": {"url": "u"}}
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
     events = from_body({"content": [thinking, {"type": "text", "text": "hi"}, image, "odd"]})
@@ -433,13 +433,13 @@ def test_a_body_needs_no_finish_reason(finish: str | None) -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>hello</html>", b"{}", b'{"choices": []}'])
-def test_a_body_of_something_else_is_an_error_that_says_so(body: bytes) -> None:
+def test_a_body_that_is_no_chat_completion_is_a_clear_error(body: bytes) -> None:
     with pytest.raises(ModelError, match="not a chat completion") as raised:
         AnswerDecoder().feed_body(body)
     assert not raised.value.retryable
 
 
-def test_a_body_that_breaks_off_is_a_cut() -> None:
+def test_a_truncated_body_is_a_cut_stream() -> None:
     with pytest.raises(StreamCut):
         AnswerDecoder().feed_body(b'{"choices": [{"message": {"content": "a')
 

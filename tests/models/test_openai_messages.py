@@ -1,4 +1,4 @@
-"""Chat-completions messages to ours and back."""
+"""Encoding and decoding of chat-completions messages."""
 
 import base64
 import json
@@ -101,11 +101,11 @@ ASKED: dict[str, Any] = {
         {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
     ],
 )
-def test_a_message_comes_back_as_it_was(message: dict[str, Any]) -> None:
+def test_a_message_survives_a_round_trip(message: dict[str, Any]) -> None:
     assert again(message) == [message]
 
 
-def test_a_conversation_comes_back_as_it_was() -> None:
+def test_a_conversation_survives_a_round_trip() -> None:
     conversation: list[dict[str, Any]] = [
         {"role": "system", "content": "s"},
         {"role": "user", "content": "u"},
@@ -139,7 +139,7 @@ def test_a_legacy_result_answers_the_last_call_of_its_name() -> None:
     assert answered.responses[0].id == asked.calls[0].id
 
 
-def test_the_convenient_forms_are_read() -> None:
+def test_short_forms_are_accepted() -> None:
     assert decode_message({"role": "user", "content": {"text": "Hi"}}) == Message.user("Hi")
     image = user({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}})
     assert decode_message(image).parts == (InlineData(b"\x89PNG", "image/png"),)
@@ -206,7 +206,7 @@ def test_bad_input_is_named_by_its_place(message: Any, place: str) -> None:
     assert place in str(raised.value)
 
 
-def test_an_assistant_who_said_nothing_is_not_null() -> None:
+def test_an_empty_assistant_message_is_not_null() -> None:
     assert encode_message(Message.assistant(Thought("hm"))) == [
         {"role": "assistant", "content": ""}
     ]
@@ -217,7 +217,7 @@ def test_half_a_character_in_a_file_s_name_does_not_break_a_request() -> None:
     assert json.loads(encode_message_json(message))["content"] == "caf\ufffd"
 
 
-def test_thoughts_of_other_wires_are_not_said() -> None:
+def test_thoughts_of_other_wires_are_not_sent() -> None:
     message = Message.assistant(Thought("secret", "sig"), "Hi")
     assert encode_message(message) == [{"role": "assistant", "content": "Hi"}]
 
@@ -272,7 +272,7 @@ def test_media_of_a_result_follow_all_results() -> None:
     assert shown["content"][1]["image_url"]["url"] == f"data:image/png;base64,{PNG}"
 
 
-def test_words_beside_results_follow_them() -> None:
+def test_text_beside_results_follows_them() -> None:
     message = Message("tool", (Text("and?"), FunctionResponse("f", {"output": "x"}, "c")))
     assert [wire["role"] for wire in encode_message(message)] == ["tool", "user"]
 
@@ -286,14 +286,14 @@ def test_words_beside_results_follow_them() -> None:
         ("application/pdf", "file"),
     ],
 )
-def test_bytes_have_a_place_by_their_kind(mime: str, kind: str) -> None:
+def test_bytes_are_encoded_by_their_kind(mime: str, kind: str) -> None:
     (wire,) = encode_message(Message.user(InlineData(b"x", mime)))
     assert wire["content"][0]["type"] == kind
     if mime == "audio/mpeg":
         assert wire["content"][0]["input_audio"]["format"] == "mp3"
 
 
-def test_what_this_wire_cannot_fetch_is_refused() -> None:
+def test_urls_that_this_wire_does_not_support_are_refused() -> None:
     with pytest.raises(ConfigError, match="application/pdf"):
         encode_message(Message.user(FileData("https://x/y.pdf", "application/pdf")))
 
@@ -330,7 +330,7 @@ spoken = st.builds(
 
 
 @given(st.lists(spoken, max_size=4))
-def test_nothing_is_lost_on_the_way_through(messages: list[dict[str, Any]]) -> None:
+def test_decoding_and_encoding_loses_nothing(messages: list[dict[str, Any]]) -> None:
     assert again(*messages) == messages
 
 

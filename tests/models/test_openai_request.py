@@ -90,7 +90,7 @@ def test_a_live_request_asks_for_a_stream_with_usage() -> None:
     assert body["stream_options"] == {"include_usage": True}
 
 
-def test_a_request_that_nobody_watches_asks_for_one_body() -> None:
+def test_a_request_that_is_not_live_asks_for_one_body() -> None:
     assert sent(ONE_BODY) == {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]}
 
 
@@ -142,7 +142,7 @@ def test_tools_are_declared_as_functions() -> None:
     }
 
 
-def test_without_tools_nothing_is_said_of_them() -> None:
+def test_without_tools_the_tool_fields_are_absent() -> None:
     request = ModelRequest(HELLO.messages, (), ToolChoice("required"), parallel_tool_calls=False)
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & sent(request).keys()
 
@@ -261,6 +261,6 @@ def test_any_text_makes_valid_json(said: str, name: str, output: dict[str, Any])
         {"tools": [{"type": "function"}]},
     ],
 )
-def test_the_check_above_has_eyes(extra: dict[str, Any]) -> None:
+def test_the_comparison_with_the_sdk_detects_differences(extra: dict[str, Any]) -> None:
     with pytest.raises((AssertionError, ValidationError)):
         sent(ModelRequest(HELLO.messages, extra=extra))
