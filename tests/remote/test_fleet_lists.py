@@ -9,9 +9,8 @@ from tests.remote.mortal_nats import MortalNats
 from tests.runs.sample_runs import ended_run, record
 
 from windlass.runs.jetstream import JetStreamLog
-from windlass.runs.jetstream.known import KnownRuns
-from windlass.runs.jetstream.reading import StoredMessage
-from windlass.runs.jetstream.streams import Streams
+from windlass.runs.jetstream.log import KnownRuns
+from windlass.runs.jetstream.streams import StoredMessage, Streams
 from windlass.runs.records import Retention
 
 

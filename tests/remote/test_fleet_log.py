@@ -14,10 +14,10 @@ from windlass.jsontext import encode_json
 from windlass.messaging.connection import Connection
 from windlass.runs.active_runs import RunStore
 from windlass.runs.event_log import Follower
-from windlass.runs.jetstream import JetStreamLog, reading, streams
+from windlass.runs.jetstream import JetStreamLog, streams
 from windlass.runs.jetstream import log as jetstream_log
+from windlass.runs.jetstream.log import RunWriter
 from windlass.runs.jetstream.streams import Append
-from windlass.runs.jetstream.writer import RunWriter
 from windlass.runs.persisted_log import Batch
 from windlass.runs.records import Order
 
@@ -266,7 +266,7 @@ async def test_many_runs_are_listed_and_nothing_is_left_of_those_that_are_delete
     open_log: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Page by page."""
-    monkeypatch.setattr(reading, "PAGE_MESSAGES", 16)
+    monkeypatch.setattr(streams, "PAGE_MESSAGES", 16)
     log = open_log()
     names = [f"run_{number}" for number in range(40)]
     await asyncio.gather(*(ended_run(log, name) for name in names))

@@ -33,7 +33,7 @@ from windlass.runs.jetstream import JetStreamLog
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import Order
 from windlass.runs.sqlite import SQLiteLog, database, queries
-from windlass.runs.sqlite.reserve import RESERVE_BYTES
+from windlass.runs.sqlite.writer import RESERVE_BYTES
 from windlass.testing import ScriptedModel, call, calls
 
 OpenLog: TypeAlias = Callable[[], RunLog]

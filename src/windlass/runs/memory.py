@@ -9,7 +9,7 @@ from windlass.errors import RunNotFound
 from windlass.events import RunEnded, RunEvent
 from windlass.runs.encoding import encoded
 from windlass.runs.event_log import Follower, MemoryLog
-from windlass.runs.health import LogHealth
+from windlass.runs.protocol import LogHealth
 from windlass.runs.records import Order, Retention, RunRecord, expired, filter_records
 
 

@@ -96,7 +96,7 @@ def run_log(config: GatewayConfig) -> RunLog | None:
     if runs.path is None:
         return None
     from windlass.runs.sqlite import SQLiteLog
-    from windlass.runs.sqlite.reserve import RESERVE_BYTES
+    from windlass.runs.sqlite.writer import RESERVE_BYTES
 
     path = config.base / runs.path
     return SQLiteLog(path, synchronous=runs.synchronous, reserve=RESERVE_BYTES)

@@ -6,8 +6,9 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -17,16 +18,12 @@ from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEnded, RunEvent
 from windlass.jsontext import encode_json
 from windlass.runs.event_log import Follower, MemoryLog
-from windlass.runs.health import LogHealth
-from windlass.runs.jetstream.buckets import Entry
 from windlass.runs.jetstream.follower import stream_follower
-from windlass.runs.jetstream.known import KnownRuns
 from windlass.runs.jetstream.leases import ProcessLeases
 from windlass.runs.jetstream.orders import Orders
-from windlass.runs.jetstream.streams import Append, Last, Streams
-from windlass.runs.jetstream.writer import RunWriter
-from windlass.runs.owned import OwnRuns
-from windlass.runs.persisted_log import Batch, Damaged, NotWritable, StoredLog, TakenOver
+from windlass.runs.jetstream.streams import Append, Entry, Last, Streams
+from windlass.runs.persisted_log import Batch, Damaged, NotWritable, OwnRuns, StoredLog, TakenOver
+from windlass.runs.protocol import LogHealth
 from windlass.runs.records import Order, Retention, RunRecord, expired, filter_records, start_order
 
 log = logging.getLogger("windlass.runs")
@@ -47,6 +44,99 @@ UNOWNED = b""
 
 _events: msgspec.json.Decoder[list[RunEvent]] = msgspec.json.Decoder(list[RunEvent])
 _records = msgspec.json.Decoder(RunRecord)
+
+Write: TypeAlias = Callable[[Batch, Append], Awaitable[int]]
+"""Writes a batch and returns the number of its message."""
+
+
+class KnownRuns:
+    """Cached run records. Finds the open runs, and those of a chat, without scanning all."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, RunRecord] = {}
+        self._revisions: dict[str, int] = {}
+        self._by_chat: dict[str, set[str]] = {}
+        self._open: set[str] = set()
+
+    def revision(self, run_id: str) -> int | None:
+        """Returns the revision of the cached record; None if there is none."""
+        return self._revisions.get(run_id)
+
+    def put(self, record: RunRecord, revision: int) -> None:
+        self.drop(record.id)
+        self._records[record.id] = record
+        self._revisions[record.id] = revision
+        if record.chat:
+            self._by_chat.setdefault(record.chat, set()).add(record.id)
+        if record.ended is None:
+            self._open.add(record.id)
+
+    def drop(self, run_id: str) -> None:
+        record = self._records.pop(run_id, None)
+        if record is None:
+            return
+        del self._revisions[run_id]
+        self._open.discard(run_id)
+        if record.chat:
+            runs = self._by_chat[record.chat]
+            runs.discard(run_id)
+            if not runs:
+                del self._by_chat[record.chat]
+
+    def found(
+        self, owner: str | None, chat: str | None, open: bool | None, before: RunRecord | None
+    ) -> list[RunRecord]:
+        """Returns the runs that may match. Records of open runs may be older than their events."""
+        ids: Iterable[str] = self._records
+        if chat:
+            ids = self._by_chat.get(chat, ())
+        elif open:
+            ids = self._open
+        return [
+            record
+            for record in map(self._records.__getitem__, ids)
+            if owner in (None, record.owner)
+            and chat in (None, record.chat)
+            and (before is None or start_order(record) < start_order(before))
+            and not (open and record.ended is not None)
+        ]
+
+
+class RunWriter:
+    """Writes the batches of one run, one after another, while this process owns the run."""
+
+    def __init__(self, run_id: str, write: Write, after: int = 0, size: int = 0) -> None:
+        """`after` is the number of the last message, `size` the size of the log so far."""
+        self._run_id, self._write = run_id, write
+        self._after, self._size = after, size
+        self._name = secrets.token_hex(8)
+        self._batches: deque[Batch] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, batch: Batch) -> None:
+        self._batches.append(batch)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._write_all())
+
+    async def _write_all(self) -> None:
+        while self._batches:
+            batch = self._batches.popleft()
+            self._size += len(batch.data)
+            try:
+                self._after = await self._write(batch, self._append(batch))
+            except Exception as error:  # noqa: BLE001 - the run must learn of every failure
+                self._batches.clear()  # nothing is written after a gap
+                known = isinstance(error, StorageError)
+                batch.on_done(
+                    batch, error if known else StorageError(f"cannot write run log: {error!r}")
+                )
+            else:
+                batch.on_done(batch, None)
+
+    def _append(self, batch: Batch) -> Append:
+        # The writer's name tells its own earlier attempts from messages of other writers.
+        name = f"{self._run_id}:{batch.events[0].seq}:{self._name}"
+        return Append(self._run_id, batch.data, self._after, self._size, name)
 
 
 class JetStreamLog:

@@ -17,9 +17,8 @@ import msgspec
 from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEnded, RunEvent
 from windlass.runs.event_log import Follower, MemoryLog, PollingFollower
-from windlass.runs.health import LogHealth
-from windlass.runs.owned import OwnRuns
-from windlass.runs.persisted_log import StoredLog
+from windlass.runs.persisted_log import OwnRuns, StoredLog
+from windlass.runs.protocol import LogHealth
 from windlass.runs.records import Order, Retention, RunRecord
 from windlass.runs.sqlite import database, process_locks, queries
 from windlass.runs.sqlite.connection import Connection

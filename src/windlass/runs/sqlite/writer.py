@@ -1,7 +1,11 @@
-"""The thread that writes to the SQLite file. It writes all waiting batches together."""
+"""The thread that writes to the SQLite file, and the disk space that it reserves.
+
+It writes all waiting batches together.
+"""
 
 import asyncio
 import contextlib
+import os
 import queue
 import sqlite3
 import threading
@@ -15,8 +19,8 @@ from msgspec import Struct
 
 from windlass.errors import StorageError
 from windlass.runs.encoding import encode_in_steps
-from windlass.runs.health import LogHealth
 from windlass.runs.persisted_log import Batch, NotWritable, TakenOver
+from windlass.runs.protocol import LogHealth
 from windlass.runs.sqlite import process_locks
 from windlass.runs.sqlite.connection import Connection
 from windlass.runs.sqlite.database import (
@@ -31,11 +35,37 @@ from windlass.runs.sqlite.database import (
     readable_errors,
     transaction,
 )
-from windlass.runs.sqlite.reserve import Reserve
 
 T = TypeVar("T")
 MAX_BATCHES = 1_000
 """The maximum number of batches in one statement: SQLite takes about 32,000 values."""
+RESERVE_BYTES = 64 * 1024
+"""Enough for several stops: one needs three or four pages of the journal."""
+
+
+class Reserve:
+    """Disk space reserved by a file next to the database. `size` 0 reserves none."""
+
+    def __init__(self, database: Path, size: int) -> None:
+        self._path = Path(f"{database}-reserve")
+        self._size = size
+
+    def fill(self) -> None:
+        """Creates the file if it is missing and the disk has room."""
+        if not self._size or self._path.exists():
+            return
+        try:
+            with self._path.open("xb") as file:
+                file.write(os.urandom(self._size))  # file systems store zeros without using space
+        except OSError:
+            self.release()
+
+    def release(self) -> bool:
+        """Frees the space. Returns False if there was none."""
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+            return True
+        return False
 
 
 class Call(Struct):
