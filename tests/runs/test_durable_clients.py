@@ -164,7 +164,7 @@ async def test_a_chat_whose_run_still_goes_is_not_gone_on_with(client_on: MakeCl
     chat = first.chat()
     async with chat.stream("Hi") as stream:
         await gate.reached.wait()
-        with pytest.raises(WindlassError, match=f"the run {stream.run_id} of this chat has not"):
+        with pytest.raises(WindlassError, match=f"run {stream.run_id} of this chat has not"):
             await second.chat(id=chat.id).send("Me too")
         gate.open()
         async for _ in stream:
