@@ -135,7 +135,7 @@ def test_there_must_be_something_to_answer(added: Any) -> None:
         ("x", "wizard", "unknown role 'wizard'"),
         (Message.user("x"), "user", "a message has its own role"),
         ({"role": "user", "content": "x"}, "user", "a message has its own role"),
-        ((), "user", "a role goes with"),
+        ((), "user", "role= needs a text or parts"),
         ((), None, "the prompt is empty"),
         (7, None, "a prompt cannot contain a int"),
     ],

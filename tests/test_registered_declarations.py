@@ -187,7 +187,7 @@ def test_a_name_that_is_not_registered_is_refused_with_the_nearest() -> None:
 
 @pytest.mark.parametrize("tools", ["get_weather", get_weather, DECLARATION, SAME["a dict"]])
 def test_a_tool_outside_of_a_list_is_refused(tools: Any) -> None:
-    with pytest.raises(ConfigError, match=r"tools must be a list: write \[...\] around"):
+    with pytest.raises(ConfigError, match=r"tools must be a list: put .* in \[...\]"):
         Client(scripted()).generate("?", tools=tools)
     with pytest.raises(ConfigError, match="tools must be a list"):
         Client(scripted(), tools=tools)
