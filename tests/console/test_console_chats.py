@@ -69,7 +69,7 @@ async def test_a_chat_that_goes_cannot_be_deleted_and_says_why(stage_of: StageOf
     await expect(page.locator(".chats-entry[data-status=running]")).to_be_visible()
     await page.get_by_role("button", name="Delete Weather").click()
     await page.get_by_role("button", name="Delete", exact=True).click()
-    await expect(page.get_by_role("alert").filter(has_text="has not ended")).to_be_visible()
+    await expect(page.get_by_role("alert").filter(has_text="still active")).to_be_visible()
     rome.open()
     await answered(page, 1)
     await expect(page.locator(".chats-entry[data-status=ended]")).to_be_visible()

@@ -537,7 +537,7 @@ async def test_a_wire_that_is_not_served_is_named(path: str, wire: str, root_pat
         assert (answer.status, answer.error["code"]) == (404, "wire_not_served")
         assert answer.error["type"] == "not_found_error"
         assert wire in answer.error["message"]
-        assert "not served here" in answer.error["message"]
+        assert "does not serve" in answer.error["message"]
         assert "/v1/chat/completions" in answer.error["message"]
     await app.gateway.aclose()
 

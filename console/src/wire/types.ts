@@ -386,7 +386,7 @@ export type Health = {
   status: "ok" | "shutting down";
 };
 
-/** A signed delta is a part of its own: signatures are never merged or moved. */
+/** A piece of text. A delta with a signature is a separate part: signatures never move. */
 export type TextDelta = {
   event: "text_delta";
   text: string;
@@ -412,7 +412,7 @@ export type ThoughtDelta = {
   done: false;
 };
 
-/** A whole part that does not come in pieces: an image, or a provider's own kind. It has no text, and so is not of the type `content`. */
+/** A whole part that is not streamed in pieces: an image, or a provider's own kind. It has no text, so its type is not `content`. */
 export type PartReceived = {
   event: "part_received";
   part: Text | Thought | InlineData | FileData | FunctionCall | FunctionResponse | Opaque;
@@ -429,7 +429,7 @@ export type Text = {
   extra?: Record<string, unknown>;
 };
 
-/** What the model says to itself; shown apart from its answer. */
+/** The model's reasoning, which is not part of its answer. */
 export type Thought = {
   type: "thought";
   text: string;
@@ -437,7 +437,7 @@ export type Thought = {
   extra?: Record<string, unknown>;
 };
 
-/** Bytes of an image or another medium. */
+/** An image or other media, as bytes. */
 export type InlineData = {
   type: "inline_data";
   data: string;
@@ -445,7 +445,7 @@ export type InlineData = {
   extra?: Record<string, unknown>;
 };
 
-/** A medium that the provider fetches by address. */
+/** Media that the provider fetches from a URI. */
 export type FileData = {
   type: "file_data";
   uri: string;
@@ -453,7 +453,7 @@ export type FileData = {
   extra?: Record<string, unknown>;
 };
 
-/** What the model asks for. The arguments stay the JSON text that the model wrote. */
+/** A call by the model. The arguments stay the JSON text that the model wrote. */
 export type FunctionCall = {
   type: "function_call";
   name: string;
@@ -463,7 +463,7 @@ export type FunctionCall = {
   extra?: Record<string, unknown>;
 };
 
-/** The one answer to a call: `{"output": value}`, `{"error": text}`, or any other object. */
+/** The result of a call: `{"output": value}`, `{"error": text}`, or any other object. */
 export type FunctionResponse = {
   type: "function_response";
   name: string;
@@ -473,7 +473,7 @@ export type FunctionResponse = {
   extra?: Record<string, unknown>;
 };
 
-/** A provider's part of a kind that Windlass does not know, kept whole for that provider. */
+/** A part of a kind that Windlass does not know, stored unchanged for its provider. */
 export type Opaque = {
   type: "opaque";
   provider: string;
@@ -481,7 +481,7 @@ export type Opaque = {
   extra?: Record<string, unknown>;
 };
 
-/** The model begins call number `index` of this turn (0, 1, ...). */
+/** The model starts call number `index` of this turn (0, 1, ...). */
 export type ToolCallStarted = {
   event: "tool_call_started";
   index: number;
@@ -505,7 +505,7 @@ export type ToolCallDelta = {
   done: false;
 };
 
-/** The call is complete: `call.json` is all of its pieces. */
+/** The call is complete: `call.json` has all of its pieces. */
 export type ToolCallEnded = {
   event: "tool_call_ended";
   index: number;
@@ -516,7 +516,7 @@ export type ToolCallEnded = {
   done: false;
 };
 
-/** The model's turn is over, though not necessarily the run. Always a turn's last event. */
+/** The last event of every turn. The run may continue. */
 export type TurnEnded = {
   event: "turn_ended";
   finish: "content_filter" | "length" | "malformed_call" | "other" | "stop" | "tool_calls";
@@ -531,7 +531,7 @@ export type TurnEnded = {
   done: false;
 };
 
-/** Tokens as the provider counted them. `input_tokens` include the cached ones. */
+/** Token counts from the provider. `input_tokens` include the cached tokens. */
 export type Usage = {
   input_tokens?: number;
   output_tokens?: number;
@@ -552,14 +552,14 @@ export type RunStarted = {
   done: false;
 };
 
-/** One turn of a conversation. The role `model` is read as `assistant`. `dict=True` gives each message room for `encoded_once`. */
+/** One message of a conversation. The role `model` is read as `assistant`. `dict=True` gives each message a `__dict__` for the cache of `encoded_once`. */
 export type Message = {
   role: "assistant" | "system" | "tool" | "user";
   parts: Array<Text | Thought | InlineData | FileData | FunctionCall | FunctionResponse | Opaque>;
   extra?: Record<string, unknown>;
 };
 
-/** Another process goes on with the run: its log ended without an end. */
+/** A process resumed the interrupted run. */
 export type RunResumed = {
   event: "run_resumed";
   attempt: number;
@@ -569,7 +569,7 @@ export type RunResumed = {
   done: false;
 };
 
-/** A request goes to the model. Rounds count from 1. */
+/** The run sends a request to the model. The first round is 1. */
 export type RoundStarted = {
   event: "round_started";
   round: number;
@@ -581,7 +581,7 @@ export type RoundStarted = {
   done: false;
 };
 
-/** The model is asked again. All that this round has said and done so far is superseded. */
+/** The run repeats its request to the model. Discard all earlier events of this round. */
 export type RoundRestarted = {
   event: "round_restarted";
   round: number;
@@ -593,7 +593,7 @@ export type RoundRestarted = {
   done: false;
 };
 
-/** A sentence for the person who waits. */
+/** A sentence for the user about what the run does. */
 export type Status = {
   event: "status";
   message: string;
@@ -613,7 +613,7 @@ export type ToolRunStarted = {
   done: false;
 };
 
-/** What a running tool reports: a fraction of the work, a message, or any JSON value. */
+/** A report of a running tool: a fraction of the work, a message, or any JSON value. */
 export type ToolRunProgress = {
   event: "tool_run_progress";
   call_id: string;
@@ -627,7 +627,7 @@ export type ToolRunProgress = {
   done: false;
 };
 
-/** The call's one answer, whole; the model's copy may be shorter. */
+/** The full result of a call; the model's copy may be shorter. */
 export type ToolRunEnded = {
   event: "tool_run_ended";
   response: FunctionResponse;
@@ -692,7 +692,7 @@ export type HandCall = {
   approved?: boolean;
 };
 
-/** What an export holds. */
+/** The contents of an export file. */
 export type Export = {
   format: string;
   version: number;
@@ -704,7 +704,7 @@ export type Export = {
   events: Array<TextDelta | ThoughtDelta | PartReceived | ToolCallStarted | ToolCallDelta | ToolCallEnded | TurnEnded | RunStarted | RunResumed | RoundStarted | RoundRestarted | Status | ToolRunStarted | ToolRunProgress | ToolRunEnded | ApprovalRequested | ApprovalResolved | RunEnded>;
 };
 
-/** What is known of a run without reading its events. */
+/** The metadata of a run. */
 export type RunRecord = {
   id: string;
   model: string;
@@ -721,7 +721,7 @@ export type RunRecord = {
   size?: number;
 };
 
-/** One request to the model and what came of it. */
+/** One request to the model, the model's turn, and its calls. */
 export type ToldRound = {
   number: number;
   started: number;
@@ -734,7 +734,7 @@ export type ToldRound = {
   calls?: Array<ToldCall>;
 };
 
-/** A call, from the model's words to the answer that it got. Times are Unix seconds. */
+/** A call and its result. Times are Unix seconds. */
 export type ToldCall = {
   id: string;
   name: string;
@@ -751,7 +751,7 @@ export type ToldCall = {
   crashed?: boolean;
 };
 
-/** Somebody's yes or no; without an answer, it is waited for or never came. */
+/** An approval of a call. Without `answered`, it is pending or was never decided. */
 export type ToldApproval = {
   asked: number;
   answered?: number | null;

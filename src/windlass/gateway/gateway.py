@@ -167,7 +167,7 @@ class Gateway:
                 raise
             return PersistedRun(await self.durable.find(run_id, owner), self.durable)
         if run.owner != owner:
-            raise RunNotFound(f"no run {run_id!r} is known here")
+            raise RunNotFound(f"run {run_id!r} not found")
         return found_run(run)
 
     async def forget(self, run_id: str) -> None:

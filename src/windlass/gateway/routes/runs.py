@@ -290,7 +290,7 @@ class NewestRuns:
     def _remaining(self, runs: Sequence[FoundRun]) -> Iterator[FoundRun]:
         ids = [run.id for run in runs]
         if self._before and self._before not in ids:
-            raise RunNotFound(f"no run {self._before!r} is known here")
+            raise RunNotFound(f"run {self._before!r} not found")
         return iter(runs[ids.index(self._before) + 1 :] if self._before else runs)
 
 

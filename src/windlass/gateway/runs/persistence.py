@@ -202,7 +202,7 @@ class RunPersistence:
         """Raises `RunNotFound`, also for a run of another owner."""
         record = await self.log.status(run_id)
         if record.owner != owner:
-            raise RunNotFound(f"no run {run_id!r} is known here")
+            raise RunNotFound(f"run {run_id!r} not found")
         return record
 
     def known(self, record: RunRecord) -> RunRecord:
