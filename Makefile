@@ -22,13 +22,12 @@ MEASURED := --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install run examples console screenshots quick test check format bench bench-local bench-peers clients bfcl crash crash-fleet docs clean
+.PHONY: help install run examples console screenshots test check format bench bench-local bench-peers clients bfcl crash crash-fleet docs clean
 
 help:
 	@echo "make run     the gateway with a model of this machine and a few tools; MODEL=smol for the light one"
 	@echo "make examples   small programs against a scripted model"
 	@echo "make console   the page at /, built into the package; make screenshots   its pictures in docs/images"
-	@echo "make quick   the tests that run in one process, for every edit"
 	@echo "make test    the tests; COVERAGE=1 for coverage and its floor, WHOLE=1 for what is sampled otherwise"
 	@echo "make check   lint, formatting, types, import layers"
 	@echo "make format  put right what ruff can"
@@ -59,10 +58,6 @@ console: $(INSTALLED)
 screenshots: $(INSTALLED)
 	@$(NEED) libgomp.so.1:libgomp1 chromium:chromium
 	@WINDLASS_SCREENSHOTS=1 $(BIN)/pytest -q -n0 --timeout 1800 tests/console/test_console_screenshots.py $(ARGS)
-
-# Every edit: no browser, no NATS, no other process, no weights.
-quick: $(INSTALLED)
-	@WINDLASS_TEST_QUICK=1 $(BIN)/pytest -q -n $(WORKERS) --durations=10 --durations-min=0.5 $(ARGS)
 
 # A file's tests share a gateway or a browser. By their number, the few and slow ones would come last.
 test: $(INSTALLED)

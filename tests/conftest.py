@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.plain_text import PlainTextModel
-from tests.thoroughness import QUICK, WHOLE, is_quick
+from tests.thoroughness import WHOLE
 
 from windlass import AsyncClient, RunEvent
 from windlass.testing import ScriptedModel
@@ -17,7 +17,7 @@ MakeClient = Callable[..., AsyncClient]
 # A machine that is busy is no reason for a test to fail.
 settings.register_profile(
     "windlass",
-    max_examples=200 if WHOLE else 10 if QUICK else 40,
+    max_examples=200 if WHOLE else 40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -26,34 +26,16 @@ settings.load_profile("windlass")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "whole(where): runs with WHOLE=1; where it holds otherwise")
-    config.addinivalue_line("markers", "processes: needs another process, so not in make quick")
     config.addinivalue_line("markers", "on_page: the AI Studio page carries it in every run")
     config.addinivalue_line("markers", "no_page(reason): what the AI Studio page cannot carry")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects the long tests unless the run is whole, and what a quick run does without."""
-    left_out = [item for item in items if not _is_wanted(item)]
+    """What other tests promise too, in a longer way, is left to a whole run."""
+    left_out = [] if WHOLE else [item for item in items if item.get_closest_marker("whole")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if _is_wanted(item)]
-
-
-def _is_wanted(test: pytest.Item) -> bool:
-    if not WHOLE and test.get_closest_marker("whole"):
-        return False
-    return not QUICK or (is_quick(test.path) and not test.get_closest_marker("processes"))
-
-
-@pytest.fixture(autouse=QUICK)
-def no_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quick test that starts a process fails, so that `make quick` stays quick."""
-
-    def refuse(*arguments: object, **options: object) -> None:
-        raise AssertionError("starts a process: mark the test with `processes`")
-
-    monkeypatch.setattr("subprocess.Popen.__init__", refuse)
-    monkeypatch.setattr("os.fork", refuse)
+        items[:] = [item for item in items if item.get_closest_marker("whole") is None]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
