@@ -69,6 +69,8 @@ def end_with_stdin() -> None:
 
 
 def main(path: str, ledger: str) -> NoReturn:
+    sys.setrecursionlimit(100_000)  # each generation works inside its parent's signal handler
+
     def fork(*_: object) -> None:
         if os.fork() == 0:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # until it has a client to close
