@@ -22,13 +22,15 @@ MEASURED := --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install run examples console screenshots test check format bench bench-local bench-peers clients bfcl crash crash-fleet docs clean
+.PHONY: help install run examples console screenshots quick test mutants check format bench bench-local bench-peers clients bfcl crash crash-fleet docs clean
 
 help:
 	@echo "make run     the gateway with a model of this machine and a few tools; MODEL=smol for the light one"
 	@echo "make examples   small programs against a scripted model"
 	@echo "make console   the page at /, built into the package; make screenshots   its pictures in docs/images"
+	@echo "make quick   the tests that need no other process, browser or server: after every edit, in a minute"
 	@echo "make test    the tests; COVERAGE=1 for coverage and its floor, WHOLE=1 for what is sampled otherwise"
+	@echo "make mutants   changes the code in small ways and reports what no test notices; ARGS=\"--count 10 src/windlass/loop\""
 	@echo "make check   lint, formatting, types, import layers"
 	@echo "make format  put right what ruff can"
 	@echo "make bench   Windlass beside a raw aiohttp loop and the openai SDK"
@@ -59,10 +61,16 @@ screenshots: $(INSTALLED)
 	@$(NEED) libgomp.so.1:libgomp1 chromium:chromium
 	@WINDLASS_SCREENSHOTS=1 $(BIN)/pytest -q -n0 --timeout 1800 tests/console/test_console_screenshots.py $(ARGS)
 
+quick: $(INSTALLED)
+	@WINDLASS_TEST_QUICK=1 $(BIN)/pytest -q -n 2 --dist worksteal --durations=10 --durations-min=1 $(ARGS)
+
 # A file's tests share a gateway or a browser. By their number, the few and slow ones would come last.
 test: $(INSTALLED)
 	@$(NEED) libgomp.so.1:libgomp1 tmux:tmux chromium:chromium
 	@WINDLASS_TEST_WHOLE=$(WHOLE) $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 --durations-min=1 $(if $(COVERAGE),$(MEASURED)) $(ARGS)
+
+mutants: $(INSTALLED)
+	@$(BIN)/python scripts/mutants.py $(ARGS)
 
 check: $(INSTALLED)
 	@$(BIN)/ruff check

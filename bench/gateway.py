@@ -62,6 +62,7 @@ class Contender(NamedTuple):
     share: float = 1  # of a sample's requests
     most: int = 128  # at once
     scripts: tuple[str, ...] = SCRIPTS
+    wire: str = "chat"  # the protocol of the client
 
 
 CONTENDERS = {
@@ -69,9 +70,19 @@ CONTENDERS = {
     "floor": Contender("pass-through (floor)", "floor", "bench"),
     "windlass": Contender("windlass -> OpenAI", "windlass", "openai", goal=1.5),
     "gemini": Contender("windlass -> Gemini", "windlass", "gemini", goal=2.0),
+    "responses": Contender("windlass, Responses", "windlass", "openai", wire="responses"),
+    "messages": Contender("windlass, Messages", "windlass", "openai", wire="messages"),
+    "generate": Contender("windlass, generateContent", "windlass", "openai", wire="gemini"),
     "litellm": Contender(
         "litellm -> OpenAI", "litellm", "openai", share=0.1, most=1, scripts=("answer",)
     ),
+}
+WIRE_GOAL = 1.15
+"""CPU of a request on another wire, as a multiple of the same chat completion."""
+PATHS = {
+    "chat": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
 }
 WATCHED = Contender("windlass -> OpenAI", "watched", "openai")
 PROFILED = ("windlass", "gemini", "floor")
@@ -108,6 +119,7 @@ class Bench:
         job = {
             "port": server.port,
             "pid": server.pid,
+            "path": path(who, what),
             "body": body(who, what),
             "concurrency": concurrency,
             "requests": requests,
@@ -128,30 +140,58 @@ def bench(*servers: str, profile: Path | None = None) -> Iterator[Bench]:
         yield made
 
 
+def model_of(who: Contender, what: Scenario) -> str:
+    model = f"{who.model}-{what.script}"
+    # The upstream has nobody to run the tool.
+    return model.replace("tool", "answer") if who.server == "upstream" else model
+
+
+def path(who: Contender, what: Scenario) -> str:
+    if who.wire != "gemini":
+        return PATHS[who.wire]
+    verb = "streamGenerateContent?alt=sse" if what.stream else "generateContent"
+    return f"/v1beta/models/{model_of(who, what)}:{verb}"
+
+
 def body(who: Contender, what: Scenario) -> str:
     """The client's request. The tools that a gateway runs are its own: the client sends none."""
-    model = f"{who.model}-{what.script}"
-    if who.server == "upstream":
-        model = model.replace("tool", "answer")  # nobody there to run the tool
-    fields: dict[str, Any] = {
-        "model": model,
-        "messages": [{"role": "user", "content": what.prompt}],
-    }
-    if not (what.script == "tool" and who.server in ("windlass", "watched")):
-        fields["tools"] = [declared(tool) for tool in DECLARED]
+    has_tools = not (what.script == "tool" and who.server in ("windlass", "watched"))
+    tools = [declared(tool, who.wire) for tool in DECLARED] if has_tools else []
+    fields: dict[str, Any] = {"model": model_of(who, what), **asked(who.wire, what.prompt)}
+    if tools:
+        fields["tools"] = [{"functionDeclarations": tools}] if who.wire == "gemini" else tools
     if what.stream:
         fields["stream"] = True
+    if who.wire == "gemini":  # its path has both
+        del fields["model"]
+        fields.pop("stream", None)
     return json.dumps(fields, separators=(",", ":"))
 
 
-def declared(tool: Any) -> dict[str, object]:
+def asked(wire: str, prompt: str) -> dict[str, Any]:
+    match wire:
+        case "responses":
+            return {"input": prompt}
+        case "gemini":
+            return {"contents": [{"role": "user", "parts": [{"text": prompt}]}]}
+        case "messages":
+            return {"max_tokens": 4096, "messages": [{"role": "user", "content": prompt}]}
+        case _:
+            return {"messages": [{"role": "user", "content": prompt}]}
+
+
+def declared(tool: Any, wire: str) -> dict[str, object]:
     known = tool.declaration
-    function = {
-        "name": known.name,
-        "description": known.description,
-        "parameters": known.parameters,
-    }
-    return {"type": "function", "function": function}
+    named = {"name": known.name, "description": known.description}
+    match wire:
+        case "responses":
+            return {"type": "function", **named, "parameters": known.parameters}
+        case "gemini":
+            return {**named, "parametersJsonSchema": known.parameters}
+        case "messages":
+            return {**named, "input_schema": known.parameters}
+        case _:
+            return {"type": "function", "function": {**named, "parameters": known.parameters}}
 
 
 def measured(running: Bench, what: Scenario, concurrency: int, quick: bool) -> dict[str, Figures]:
@@ -191,6 +231,7 @@ def show_figures(what: Scenario, concurrency: int, by_name: dict[str, Figures]) 
 def show(quick: bool) -> list[Verdict]:
     """Measures and prints; what the goals say to it."""
     worst: dict[tuple[str, str], float] = {}
+    wires: dict[tuple[str, str], list[float]] = {}
     with bench("floor", "windlass", "litellm") as running:
         for key, what in SCENARIOS.items():
             for concurrency in what.requests:
@@ -199,8 +240,24 @@ def show(quick: bool) -> list[Verdict]:
                 for name, its in by_name.items():
                     ratio = its.cpu / by_name["floor"].cpu
                     worst[key, name] = max(worst.get((key, name), 0), ratio)
+                    if CONTENDERS[name].wire != "chat":
+                        wires.setdefault((key, name), []).append(its.cpu / by_name["windlass"].cpu)
     # A short run says nothing of memory: the gateway keeps its last runs, and must have them first.
-    return cpu_verdicts(worst) + ([] if quick else memory(MEMORY_REQUESTS))
+    verdicts = cpu_verdicts(worst) + wire_verdicts(wires)
+    return verdicts + ([] if quick else memory(MEMORY_REQUESTS))
+
+
+def wire_verdicts(wires: dict[tuple[str, str], list[float]]) -> list[Verdict]:
+    """The median over all numbers of requests at once."""
+    return [
+        Verdict(
+            f"gateway, {SCENARIOS[key].title}, {CONTENDERS[name].title}",
+            median(ratios),
+            WIRE_GOAL,
+            "x chat completion",
+        )
+        for (key, name), ratios in wires.items()
+    ]
 
 
 def cpu_verdicts(worst: dict[tuple[str, str], float]) -> list[Verdict]:

@@ -18,7 +18,7 @@ from upstream import tokens
 TOKENS = tokens(100)
 LAST_CHUNK = b"\r\n0\r\n\r\n"
 REQUEST = (
-    b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n"
+    b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n"
     b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
 )
 
@@ -30,6 +30,7 @@ class Job(msgspec.Struct):
     concurrency: int
     requests: int
     key: str
+    path: str = "/v1/chat/completions"
 
 
 class Figures(msgspec.Struct):
@@ -100,7 +101,7 @@ class Load:
     def __init__(self, job: Job) -> None:
         body = job.body.encode()
         self.job = job
-        self.request = REQUEST % (job.key.encode(), len(body), body)
+        self.request = REQUEST % (job.path.encode(), job.key.encode(), len(body), body)
         self.connections: list[Connection] = []
 
     async def figures(self) -> Figures:
@@ -159,7 +160,7 @@ def check(response: bytes) -> None:
     head, _, body = response.partition(b"\r\n\r\n")
     if b"chunked" in head.lower():
         body = b"".join(chunks(body))
-    if text_of(body) != "".join(TOKENS):
+    if not text_of(body).endswith("".join(TOKENS)):
         raise SystemExit(f"wrong answer: {body[:1000]!r}")
 
 
@@ -171,11 +172,31 @@ def chunks(body: bytes) -> Iterator[bytes]:
 
 
 def text_of(body: bytes) -> str:
+    """The text of an answer, whole or streamed, on any wire."""
     if body.startswith(b"{"):
-        return json.loads(body)["choices"][0]["message"]["content"]
+        return piece_of(json.loads(body))
     events = re.findall(rb"^data: ?({.*)$", body, re.MULTILINE)
-    choices: list[Any] = [choice for event in events for choice in json.loads(event)["choices"]]
-    return "".join(choice["delta"].get("content") or "" for choice in choices)
+    return "".join(piece_of(json.loads(event)) for event in events)
+
+
+def piece_of(data: Any) -> str:
+    match data:
+        case {"choices": [{"message": {"content": str(text)}}]}:
+            return text
+        case {"choices": [{"delta": {"content": str(text)}}]}:
+            return text
+        case {"type": "response.output_text.delta", "delta": str(text)}:
+            return text
+        case {"object": "response", "output": [*_, {"content": [{"text": str(text)}]}]}:
+            return text
+        case {"type": "content_block_delta", "delta": {"text": str(text)}}:
+            return text
+        case {"type": "message", "content": [*_, {"text": str(text)}]}:
+            return text
+        case {"candidates": [{"content": {"parts": parts}}, *_]}:
+            return "".join(part.get("text", "") for part in parts)
+        case _:
+            return ""
 
 
 def main() -> None:

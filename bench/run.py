@@ -24,6 +24,7 @@ import fleet
 import gateway
 import kept_runs
 import mcp_calls
+import metrics
 import parser as parser_bench
 import remote
 import report
@@ -49,6 +50,7 @@ APART: dict[str, Callable[[bool], list[report.Verdict] | None]] = {
     "durable": durable.show,
     "kept": kept_runs.bench,
     "mcp": mcp_calls.show,
+    "metrics": metrics.show,
     "remote": remote.show,
     "fleet": fleet.show,
     "sizing": sizing.show,

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from windlass.gateway.openapi import openapi_document
+from windlass.gateway.routes.openapi import openapi_document
 
 FILE = Path(__file__).parent.parent / "console" / "src" / "wire" / "types.ts"
 HEAD = "// Made by scripts/console_types.py of the gateway's OpenAPI document. Do not edit.\n"

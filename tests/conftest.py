@@ -1,23 +1,27 @@
 """What the loop's tests share: clients over a scripted model, and small tools."""
 
+import gc
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.plain_text import PlainTextModel
-from tests.thoroughness import WHOLE
+from tests.support import needs
+from tests.support.plain_text import PlainTextModel
+from tests.support.thoroughness import QUICK, WHOLE, examples
 
 from windlass import AsyncClient, RunEvent
 from windlass.testing import ScriptedModel
 
 MakeClient = Callable[..., AsyncClient]
 
+pytest_plugins = ["tests.support.nats_servers"]
+
 # A machine that is busy is no reason for a test to fail.
 settings.register_profile(
     "windlass",
-    max_examples=200 if WHOLE else 40,
+    max_examples=200 if WHOLE else examples(40),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -25,28 +29,46 @@ settings.load_profile("windlass")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "process: starts a process, see tests/support/needs.py")
+    config.addinivalue_line("markers", "weights: loads a model of this machine")
+    config.addinivalue_line("markers", "measures: measures time or memory over large input")
     config.addinivalue_line("markers", "whole(where): runs with WHOLE=1; where it holds otherwise")
     config.addinivalue_line("markers", "on_page: the AI Studio page carries it in every run")
     config.addinivalue_line("markers", "no_page(reason): what the AI Studio page cannot carry")
+    if QUICK:
+        config.pluginmanager.register(needs.Guard())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What other tests promise too, in a longer way, is left to a whole run."""
-    left_out = [] if WHOLE else [item for item in items if item.get_closest_marker("whole")]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item.get_closest_marker("whole") is None]
+    """Leaves long forms of other tests to a whole run, and to a quick one what needs little."""
+    needs.mark_by_fixtures(items)
+    selected = [item for item in items if _is_selected(item)]
+    if len(selected) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if not _is_selected(item)])
+        items[:] = selected
+
+
+def _is_selected(item: pytest.Item) -> bool:
+    if not WHOLE and item.get_closest_marker("whole"):
+        return False
+    return not QUICK or needs.is_quick(item)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported now stays: the garbage collector need not look through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The loop keeps its word over every kind of model. `native` marks what text cannot carry."""
     if "calling" not in metafunc.fixturenames:
         return
-    kinds = ["native"]
+    kinds: list[Any] = ["native"]
     if metafunc.definition.get_closest_marker("native") is None:
         kinds.append("emulated")
     if _is_on_page(metafunc.definition):
-        kinds.append("page")
+        kinds.append(pytest.param("page", marks=pytest.mark.process))
     metafunc.parametrize("calling", kinds)
 
 
@@ -59,7 +81,7 @@ def _is_on_page(test: pytest.Item) -> bool:
 @pytest.fixture(scope="session")
 def stage() -> Iterator[Any]:
     """The AI Studio page, in a browser that starts with the first test on it."""
-    from tests.on_page import BrowserThread, Stage
+    from tests.support.on_page import BrowserThread, Stage
 
     with BrowserThread() as thread, Stage(thread) as stage:
         yield stage

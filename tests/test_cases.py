@@ -1,4 +1,4 @@
-"""The cases of the systems in docs/names.md, by name, on the OpenAI and the Gemini wire."""
+"""The cases of the systems in docs/names.md, by name, on four wires."""
 
 import logging
 import re
@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeVar
 import pytest
 from google.genai import types as genai
 from tests.conftest import MakeClient
-from tests.gateway.serving import Serving, config_of
-from tests.gateway.talking import asking, client_of, function
+from tests.support.serving import Serving, config_of
+from tests.support.talking import asking, client_of, function
 
 import windlass
 from windlass import (
@@ -42,15 +42,19 @@ from windlass import (
     tool,
 )
 from windlass.content import new_call_id
-from windlass.gateway.config import ModelConfig
+from windlass.gateway.config import KeyConfig, ModelConfig
+from windlass.gateway.config.key_hashes import new_key
 from windlass.messaging.embedded import NatsServer
+from windlass.models import create_model
 from windlass.models.aistudio.functions import FunctionController
 from windlass.models.aistudio.schema import SchemaConverter
 from windlass.models.aistudio.selectors import ELEMENTS
 from windlass.settings import FunctionCallingSettings, function_calling_settings
 from windlass.testing import (
+    FakeAnthropic,
     FakeGemini,
     FakeOpenAI,
+    FakeResponses,
     ScriptedModel,
     call,
     calls,
@@ -104,13 +108,21 @@ def test_every_test_holds_a_row_that_there_is() -> None:
     assert COVERED.keys() - known == set()
 
 
-@pytest.fixture(params=["openai", "gemini"])
+FAKES: dict[str, Any] = {
+    "openai": FakeOpenAI,
+    "responses": FakeResponses,
+    "gemini": FakeGemini,
+    "anthropic": FakeAnthropic,
+}
+
+
+@pytest.fixture(params=list(FAKES))
 def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
     """A client over the real wire of a fake service that follows the script."""
     opened: list[Any] = []
 
     def make(script: Any, **options: Any) -> Client:
-        fake = (FakeOpenAI if request.param == "openai" else FakeGemini)(script)
+        fake = FAKES[request.param](script)
         opened.append(fake.__enter__())
         client = Client(f"{request.param}/m", base_url=fake.base_url, api_key="k", **options)
         opened.append(client.__enter__())
@@ -598,6 +610,7 @@ def test_the_text_of_any_exception_if_that_is_asked_for(connect: Connect) -> Non
 # Gemini.ToolBridge and Snakepit
 
 
+@pytest.mark.process
 @covers(
     "a Python worker that registers its functions",
     "`Gemini.ToolBridge.get_tools_for_gemini(session_id)`",
@@ -851,6 +864,48 @@ async def test_functions_are_declared_called_and_answered_on_the_page(
 def test_search_by_the_name_of_a_function(name: str) -> None:
     (tool,) = as_tools([{"type": "function", "function": {"name": name}}])
     assert tool.declaration == GoogleSearch()
+
+
+# LiteLLM
+
+
+@covers(
+    "`ANTHROPIC_BASE_URL` of the proxy, for Claude Code",
+    '`model_list: [{model_name: "claude-*"}]`',
+    "`LITELLM_MASTER_KEY`, virtual keys",
+    "`models: [...]` of a key",
+    "`/v1/messages/count_tokens`",
+    "`drop_params: true`",
+    "`anthropic_beta_headers_config.json`",
+    "`Gemini.list_models()`, `Gemini.count_tokens(contents)`",
+    "`/v1/chat/completions` and `/v1/models` for OpenAI's clients",
+)
+def test_claude_code_uses_a_gateway_by_an_alias_and_a_key() -> None:
+    key, hashed = new_key()
+    served = ModelConfig(name="m", target="openai/gpt-test", aliases=("claude-*",))
+    restricted = KeyConfig(name="web", hash=hashed, models=("m",))
+    body = asking("Hi.", model="claude-opus-5-5", max_tokens=9, context_management={"edits": []})
+    with (
+        FakeOpenAI(["Hello.", "Hello.", "Hello."]) as fake,
+        Serving(
+            config_of(served, keys=(restricted,)),
+            models={"m": create_model("openai/gpt-test", base_url=fake.base_url, api_key="k")},
+        ) as serving,
+        client_of(serving) as http,
+    ):
+        for header in ({"x-api-key": key}, {"authorization": f"Bearer {key}"}):
+            sent = {**header, "anthropic-version": "2023-06-01", "anthropic-beta": "new-2030-01-01"}
+            answer = http.post("/v1/messages?beta=true", json=body, headers=sent)
+            assert answer.json()["content"] == [{"type": "text", "text": "Hello."}]
+            assert "context_management" not in fake.requests[-1].body
+            counted = http.post("/v1/messages/count_tokens", json=body, headers=sent)
+            assert counted.json()["input_tokens"] > 0
+            assert http.get("/v1/models", headers=sent).json()["first_id"] == "m"
+            listed = http.get("/v1/models", headers=header).json()
+            assert [each["id"] for each in listed["data"]] == ["m"]
+        chat = http.post("/v1/chat/completions", json=asking("Hi."), headers={"x-api-key": key})
+        assert chat.json()["choices"][0]["message"]["content"] == "Hello."
+        assert http.post("/v1/messages", json=body).status_code == 401
 
 
 # google-genai

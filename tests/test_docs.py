@@ -10,6 +10,11 @@ from windlass.testing import FakeOpenAI, Turn, call, say, tool_results
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NEEDS = {
+    "durable-runs.md": pytest.mark.process,
+    "local.md": pytest.mark.weights,
+    "workers.md": pytest.mark.process,
+}
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -19,7 +24,11 @@ def blocks(page: Path) -> list[tuple[int, str]]:
     return [(text.count("\n", 0, m.start(1)), m.group(1)) for m in BLOCK.finditer(text)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def _with_its_needs(page: Path) -> Any:
+    return pytest.param(page, id=page.name, marks=NEEDS.get(page.name, ()))
+
+
+@pytest.mark.parametrize("page", [_with_its_needs(page) for page in PAGES])
 def test_the_examples_of_a_page_run_in_order(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a page speaks to OpenAI, a fake answers at the address that the environment names."""
     if page.stem == "fastapi":

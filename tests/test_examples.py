@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ANSWER = "In Paris it is sunny with 22 °C"
 SAYS = {

@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import windlass
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 PACKAGE = Path(windlass.__file__).parent
 HEAVY = (
@@ -27,7 +31,7 @@ HEAVY = (
 
 def failures(folder: Path) -> str:
     done = subprocess.run(
-        [sys.executable, Path(__file__).parent / "fresh_imports.py", folder, *HEAVY],
+        [sys.executable, Path(__file__).parent / "support" / "fresh_imports.py", folder, *HEAVY],
         capture_output=True,
         text=True,
         check=False,

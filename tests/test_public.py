@@ -33,6 +33,7 @@ def test_the_fixed_names_stay() -> None:
         assert all(hasattr(client, verb) for verb in verbs.split())
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "heavy",
     [

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
-from tests import sample_tools as samples
+from tests.support import sample_tools as samples
 
 from windlass import ConfigError, Depends, FunctionDeclaration, ToolContext, tool
 from windlass.schema import accepts_null, expanded_size, mapped, plain, schema_at

@@ -1,5 +1,10 @@
 """Settings from the environment: their names, their defaults, and what they may not be."""
 
+import json
+import re
+from pathlib import Path
+
+import msgspec
 import pytest
 
 from windlass import ConfigError
@@ -72,3 +77,14 @@ def test_a_bad_value_is_refused_by_name(name: str, value: str, said: str) -> Non
 def test_a_mode_that_is_not_a_string_is_refused() -> None:
     with pytest.raises(ConfigError, match="mode must be 'auto', 'native' or 'emulated', not 5"):
         mode_from(5)
+
+
+def test_the_documentation_has_every_variable_with_its_default() -> None:
+    docs = Path(__file__).parents[1] / "docs"
+    pages = "".join((docs / name).read_text() for name in ("emulation.md", "aistudio.md"))
+    rows = re.findall(r"^\| `(F[A-Z_]+)` \| `?(\w+)`? \|", pages, re.MULTILINE)
+    defaults = {
+        setting.encode_name: json.dumps(setting.default).strip('"').replace("null", "none")
+        for setting in msgspec.structs.fields(FunctionCallingSettings)
+    }
+    assert dict(rows) == defaults

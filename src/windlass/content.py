@@ -31,6 +31,7 @@ __all__ = [
     "ROLE_ALIASES",
     "Part",
     "PrivateText",
+    "ProviderTool",
     "Role",
     "Schema",
     "Text",
@@ -331,7 +332,24 @@ class GoogleSearch(Struct, frozen=True, omit_defaults=True):
     """The provider's own Google search, which the provider runs itself."""
 
 
-Declaration: TypeAlias = FunctionDeclaration | GoogleSearch
+class ProviderTool(Struct, frozen=True):
+    """A provider's own tool, such as OpenAI's web search, in the form of its wire."""
+
+    provider: str
+    """The wire that knows the tool; others omit it."""
+    data: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The name of its calls, if it has one; otherwise its type and server, or its only key."""
+        if isinstance(name := self.data.get("name"), str):
+            return name
+        words = (self.data.get("type"), self.data.get("server_label"))
+        said = "_".join(str(word) for word in words if word) or next(iter(self.data), "")
+        return re.sub(r"[^A-Za-z0-9_-]", "_", said)
+
+
+Declaration: TypeAlias = FunctionDeclaration | GoogleSearch | ProviderTool
 
 
 class Usage(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -12,10 +12,11 @@ import functools
 import json
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
+
+from windlass.threads import DaemonThreads
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -504,7 +505,7 @@ def is_larger(value: object, size: int) -> bool:
 LARGE = 2**16
 """Bytes or characters above which work runs off the event loop. Smaller input is always quick."""
 
-_executor = ThreadPoolExecutor(1, "windlass-large")
+_executor = DaemonThreads(1, "windlass-large")
 """Starts its thread with the first job."""
 
 

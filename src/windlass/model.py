@@ -84,6 +84,12 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     """Whether the provider must enforce the schema, if it can."""
     max_tokens_name: Literal["max_tokens", "max_completion_tokens"] | None = None
     """The field name of `max_tokens` on a wire with two names; None means the wire's default."""
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    reasoning_effort: str | None = None
+    """How much the model thinks: `none`, `minimal`, `low`, `medium`, `high`, or its own word."""
 
 
 class ModelRequest(Struct, frozen=True):

@@ -1,45 +1,51 @@
-"""Settings from the environment. Pure.
+"""Settings from the environment. Pure."""
 
-| Name | Default | Meaning |
-|---|---|---|
-| `FUNCTION_CALLING_MODE` | `auto` | `native`, `emulated`, or `auto` (native with a fallback) |
-| `FC_NATIVE_RETRY_COUNT` | 2 | the number of native attempts before the fallback |
-| `FC_FALLBACK_ON_FAILURE` | true | whether `auto` falls back to emulation |
-| `FC_CLEAR_BETWEEN_REQUESTS` | true | whether to clear a page's declarations after a request |
-| `FC_UI_TIMEOUT_MS` | 5000 | the time limit of an operation on the page |
-| `FC_DEBUG_LOGS` | false | whether to log prompts and answers |
-| `FUNCTION_CALLING_CACHE_ENABLED` | true | whether to cache a page's declarations |
-| `FUNCTION_CALLING_CACHE_TTL` | none | for how many seconds to cache them |
-"""
-
-import math
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct, field
 
 from windlass.errors import ConfigError
 
 Mode = Literal["auto", "native", "emulated"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
-_TRUE = frozenset({"true", "1", "yes", "on"})
-_FALSE = frozenset({"false", "0", "no", "off"})
+_WORDS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+"""Words for a flag besides those that msgspec knows."""
+_Flag: TypeAlias = Annotated[bool, Meta(description="true or false")]
+_Count: TypeAlias = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
+_Seconds: TypeAlias = Annotated[
+    Annotated[float, Meta(ge=0, le=sys.float_info.max)] | None,
+    Meta(description="a number of seconds, 0 or more"),
+]
 
 
 class FunctionCallingSettings(Struct, frozen=True, kw_only=True):
-    """The defaults of function calling, which a client or a request may override."""
+    """The defaults of function calling, which a client or a request may override.
 
-    mode: Mode = "auto"
-    native_retry_count: int = 2
-    fallback_on_failure: bool = True
-    clear_between_requests: bool = True
-    ui_timeout_ms: int = 5000
-    debug_logs: bool = False
-    cache_enabled: bool = True
-    cache_ttl: float | None = None
+    The name of a field in JSON is that of its environment variable.
+    """
+
+    mode: Mode = field(default="auto", name="FUNCTION_CALLING_MODE")
+    """`native`, `emulated`, or `auto`, which is native with a fallback."""
+    native_retry_count: _Count = field(default=2, name="FC_NATIVE_RETRY_COUNT")
+    """The number of native attempts before the fallback."""
+    fallback_on_failure: _Flag = field(default=True, name="FC_FALLBACK_ON_FAILURE")
+    """Whether `auto` falls back to emulation."""
+    clear_between_requests: _Flag = field(default=True, name="FC_CLEAR_BETWEEN_REQUESTS")
+    """Whether to clear a page's declarations after a request."""
+    ui_timeout_ms: _Count = field(default=5000, name="FC_UI_TIMEOUT_MS")
+    """The time limit of an operation on the page."""
+    debug_logs: _Flag = field(default=False, name="FC_DEBUG_LOGS")
+    """Whether to log prompts and answers."""
+    cache_enabled: _Flag = field(default=True, name="FUNCTION_CALLING_CACHE_ENABLED")
+    """Whether to cache a page's declarations."""
+    cache_ttl: _Seconds = field(default=None, name="FUNCTION_CALLING_CACHE_TTL")
+    """For how many seconds to cache them; None means without a limit."""
 
 
 def function_calling_settings(environ: Mapping[str, str]) -> FunctionCallingSettings:
@@ -47,21 +53,11 @@ def function_calling_settings(environ: Mapping[str, str]) -> FunctionCallingSett
 
     Raises `ConfigError`, which names the variable and its valid values.
     """
-    default = FunctionCallingSettings()
-    given = _Environment(environ)
-    mode = given.text("FUNCTION_CALLING_MODE")
-    return FunctionCallingSettings(
-        mode=mode_from(mode, "FUNCTION_CALLING_MODE") if mode else default.mode,
-        native_retry_count=given.count("FC_NATIVE_RETRY_COUNT", default.native_retry_count),
-        fallback_on_failure=given.flag("FC_FALLBACK_ON_FAILURE", default.fallback_on_failure),
-        clear_between_requests=given.flag(
-            "FC_CLEAR_BETWEEN_REQUESTS", default.clear_between_requests
-        ),
-        ui_timeout_ms=given.count("FC_UI_TIMEOUT_MS", default.ui_timeout_ms),
-        debug_logs=given.flag("FC_DEBUG_LOGS", default.debug_logs),
-        cache_enabled=given.flag("FUNCTION_CALLING_CACHE_ENABLED", default.cache_enabled),
-        cache_ttl=given.seconds("FUNCTION_CALLING_CACHE_TTL"),
-    )
+    values: dict[str, Any] = {}
+    for setting in msgspec.structs.fields(FunctionCallingSettings):
+        if text := environ.get(setting.encode_name, "").strip():
+            values[setting.name] = _read(text, setting.type, setting.encode_name)
+    return FunctionCallingSettings(**values)
 
 
 def mode_from(value: object, name: str = "mode") -> Mode:
@@ -72,42 +68,16 @@ def mode_from(value: object, name: str = "mode") -> Mode:
     return mode
 
 
-class _Environment:
-    """Reads typed values from the environment."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-
-    def text(self, name: str) -> str:
-        return self._environ.get(name, "").strip()
-
-    def flag(self, name: str, default: bool) -> bool:
-        text = self.text(name)
-        if not text:
-            return default
-        if text.lower() not in _TRUE | _FALSE:
-            raise ConfigError(f"{name} must be true or false, not {text!r}")
-        return text.lower() in _TRUE
-
-    def count(self, name: str, default: int) -> int:
-        text = self.text(name)
-        if not text:
-            return default
-        if not (text.isascii() and text.isdigit()):
-            raise ConfigError(f"{name} must be a whole number, 0 or more, not {text!r}")
-        return int(text)
-
-    def seconds(self, name: str) -> float | None:
-        text = self.text(name)
-        if not text:
-            return None
-        try:
-            seconds = float(text)
-        except ValueError:
-            seconds = math.nan
-        if not (math.isfinite(seconds) and seconds >= 0):
-            raise ConfigError(f"{name} must be a number of seconds, 0 or more, not {text!r}")
-        return seconds
+def _read(text: str, kind: Any, name: str) -> Any:
+    """The value of a variable. Raises `ConfigError`, which names it."""
+    if kind is Mode:
+        return mode_from(text, name)
+    try:
+        word = _WORDS.get(text.lower(), text) if kind is _Flag else text
+        return msgspec.convert(word, kind, strict=False)
+    except msgspec.ValidationError:
+        (meta,) = kind.__metadata__
+        raise ConfigError(f"{name} must be {meta.description}, not {text!r}") from None
 
 
 def state_directory() -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.bfcl.data import Task, exact, tasks
 from tests.bfcl.worlds import World, expected
-from tests.thoroughness import WHOLE_BFCL
+from tests.support.thoroughness import WHOLE_BFCL
 
 from windlass import AsyncClient, Reply
 from windlass.emulation.model import EmulatedModel

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from tests.bfcl.data import Case, cases, exact
-from tests.thoroughness import WHOLE_BFCL
+from tests.support.thoroughness import WHOLE_BFCL
 
 from windlass.emulation.parse import parse
 from windlass.emulation.parser import render_calls

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-PREFIXES = ("WINDLASS_", "OPENAI_", "GEMINI_", "GOOGLE_", "VERTEX_", "OTEL_", "FC_", "FUNCTION_")
+PREFIXES = (
+    "WINDLASS_",
+    "ANTHROPIC_",
+    "OPENAI_",
+    "GEMINI_",
+    "GOOGLE_",
+    "VERTEX_",
+    "OTEL_",
+    "FC_",
+    "FUNCTION_",
+)
 
 
 def silence(monkeypatch: pytest.MonkeyPatch) -> None:

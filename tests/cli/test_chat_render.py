@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
-from tests.json_values import any_json
+from tests.support.json_values import any_json
+from tests.support.thoroughness import examples
 
 from windlass.cli.chat.screen import (
     STATES,
@@ -76,7 +77,7 @@ ANY_TEXT = st.text(st.characters(), max_size=60) | st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(ANY_TEXT, ANY_TEXT, any_json)
 def test_no_text_of_models_or_tools_steers_the_terminal(
     text: str, other: str, value: object

@@ -357,7 +357,7 @@ async def test_saving_does_not_overwrite_what_is_not_a_chat(tmp_path: Path) -> N
     keys = "Hi\r" + "".join(f"/save {place}\r" for place in saves)
     chat = await talk(["Hello."], f"{keys}/quit\r")
     assert file.read_text() == "precious"
-    assert "exists and is not a saved chat" in chat.shown.replace("\n", " ")
+    assert "exists and is not a saved chat" in " ".join(chat.shown.split())
     assert "cannot write" in chat.shown
     assert "/save needs a file" in chat.shown
     assert chat.shown.count("Saved.") == 2

@@ -15,6 +15,8 @@ from tests.cli.terminal import Terminal
 
 from windlass.testing import FakeOpenAI, Gate, call, calls, refuse, slow, think
 
+pytestmark = pytest.mark.process
+
 PAGE = Path(__file__).parents[2] / "docs" / "chat.md"
 PROMPT = "\n>\n"
 TOOLS = '''

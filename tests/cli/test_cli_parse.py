@@ -88,6 +88,8 @@ def test_a_format_can_be_named(program: Program) -> None:
     code, out, err = program("parse", "--format", "nonsense", stdin=text)
     assert (code, out) == (2, "")
     assert "unknown format 'nonsense'" in err
+    _, _, err = program("parse", "--format", "hermes-jsn", stdin=text)
+    assert "unknown format 'hermes-jsn' (did you mean 'hermes-json'?)" in err
 
 
 def test_all_formats_are_listed(program: Program) -> None:
@@ -198,6 +200,7 @@ def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in out for name in COMMANDS)
 
 
+@pytest.mark.process
 def test_each_line_is_answered_before_the_next_is_asked() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "windlass", "parse", "--jsonl"],
@@ -214,6 +217,7 @@ def test_each_line_is_answered_before_the_next_is_asked() -> None:
         assert process.wait() == 0
 
 
+@pytest.mark.process
 def test_a_reader_that_has_seen_enough_is_no_failure_of_ours() -> None:
     many = jsonl(*[{"text": "x" * 1000}] * 500)
     with subprocess.Popen(
@@ -235,6 +239,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure_of_ours() -> None:
         assert process.wait() == 1
 
 
+@pytest.mark.process
 def test_other_commands_are_not_loaded() -> None:
     code = (
         "import sys, windlass.cli; print(sorted(m for m in sys.modules"

@@ -36,17 +36,20 @@ def script(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.process
 def test_bash_completes_a_command(script: str) -> None:
     assert completions(script, "windlass", "ru") == ["run", "runs"]
     assert completions(script, "windlass", "runs", "fol") == ["follow"]
 
 
+@pytest.mark.process
 def test_bash_completes_the_options_of_a_command(script: str) -> None:
     offered = completions(script, "windlass", "run", "--")
     assert {"--tools", "--model", "--json", "--events", "--approve"} <= set(offered)
     assert "--port" not in offered
 
 
+@pytest.mark.process
 def test_bash_completes_actions_and_choices(script: str) -> None:
     assert completions(script, "windlass", "tools", "sch") == ["schema"]
     assert completions(script, "windlass", "run", "--approve", "") == ["yes", "no", "ask"]

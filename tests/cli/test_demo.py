@@ -1,5 +1,6 @@
 """The first five minutes: `windlass demo`, and the real model on this machine using real tools."""
 
+import asyncio
 import os
 import re
 import shlex
@@ -13,13 +14,22 @@ from typing import Any
 import aiohttp
 import openai
 import pytest
-from tests.thoroughness import WHOLE
+from tests.support.thoroughness import WHOLE
 
 from windlass import ConfigError
 from windlass.cli import demo
 
 pytestmark = pytest.mark.timeout(400)
 
+CODEX_TOOLS = (
+    "apps",
+    "goals",
+    "multi_agent",
+    "plugins",
+    "shell_tool",
+    "unified_exec",
+    "view_image",
+)
 DEMO = ["-m", "windlass", "demo", "--port", "0"]
 
 WITH_TWO_TOOLS = """
@@ -76,6 +86,7 @@ async def tools_run(session: aiohttp.ClientSession, address: str, run_id: str) -
     ]
 
 
+@pytest.mark.process
 async def test_the_printed_curl_line_is_answered_with_the_help_of_a_tool(banner: str) -> None:
     line = banner[banner.index("curl ") : banner.index("Or with")].replace("\\\n", " ")
     _, url, _, header, _, body = shlex.split(line)
@@ -89,6 +100,7 @@ async def test_the_printed_curl_line_is_answered_with_the_help_of_a_tool(banner:
         assert "tool_run_ended" in await tools_run(session, address_in(banner), run_id)
 
 
+@pytest.mark.process
 async def test_the_page_stands_first_and_the_runs_are_kept(banner: str) -> None:
     address = address_in(banner)
     assert banner.index(f"Open {address} in a browser.") < banner.index("curl ")
@@ -97,7 +109,7 @@ async def test_the_page_stands_first_and_the_runs_are_kept(banner: str) -> None:
         assert "<!doctype html>" in (await response.text()).lower()
 
 
-@pytest.mark.whole("tests/gateway/test_openai_sdk, with a scripted model")
+@pytest.mark.whole("tests/gateway/routes/test_openai_sdk, with a scripted model")
 async def test_the_openai_sdk_gets_an_answer_that_used_a_tool(banner: str) -> None:
     address = address_in(banner)
     # The question of the curl line: what the model has read of it before, it need not read again.
@@ -113,6 +125,30 @@ async def test_the_openai_sdk_gets_an_answer_that_used_a_tool(banner: str) -> No
         assert "tool_run_ended" in await tools_run(
             session, address, raw.headers["X-Windlass-Run-Id"]
         )
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.whole("tests/gateway/clients/test_codex, with a scripted model")
+async def test_codex_gets_an_answer_of_the_model_on_this_machine(
+    banner: str, tmp_path: Path
+) -> None:
+    """Codex's own instructions and tools would fill the context of a small model."""
+    from tests.support.codex import Codex
+
+    instructions = tmp_path / "instructions.md"
+    instructions.write_text("You are a friendly assistant. Answer in one short sentence.")
+    without = [word for name in CODEX_TOOLS for word in ("--disable", name)]
+    codex = Codex(tmp_path, f"{address_in(banner)}/v1", "qwen")
+    done = await asyncio.to_thread(
+        codex.does,
+        "Say hello.",
+        "-c",
+        f"model_instructions_file={str(instructions)!r}",
+        *without,
+        timeout=1400,
+    )
+    assert "".join(done.answers).strip()
+    assert done.usage["output_tokens"] > 0
 
 
 def test_the_demo_keeps_its_runs_where_a_user_s_programs_keep_such_files(

@@ -68,6 +68,8 @@ REMEDIES = {
     "windlass[mcp]": "pip install 'windlass[mcp]'",
     "windlass[otel]": "pip install 'windlass[otel]'",
     "openai/": "export OPENAI_API_KEY=...",
+    "responses/": "export OPENAI_API_KEY=...",
+    "anthropic/": "export ANTHROPIC_API_KEY=...",
     "gemini/": "export GEMINI_API_KEY=...",
     "vertex/": "export VERTEX_ACCESS_TOKEN=... GOOGLE_CLOUD_PROJECT=...",
     "aistudio/": "pip install 'windlass[aistudio]'",

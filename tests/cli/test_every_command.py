@@ -13,19 +13,16 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 import pytest
-from tests.aistudio.browsing import CHROMIUM, FLAGS
 from tests.cli.keeping import going, half_said, keep
 from tests.cli.running import Upstream, windlass
 from tests.cli.terminal import Terminal
-from tests.remote.conftest import nats, nats_server
+from tests.support.browsing import CHROMIUM, FLAGS
 
-from windlass.cli import whole_parser
+from windlass.cli import main, whole_parser
 from windlass.testing import call
 from windlass.testing.aistudio import FakeAIStudio
 
-__all__ = ["nats", "nats_server"]
-
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.process]
 
 Test = TypeVar("Test", bound=Callable[..., object])
 MODEL = ("--model", "openai/gpt-5-mini")
@@ -100,8 +97,17 @@ def test_every_command_and_action_has_a_real_use_below() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(here: Path, command: str) -> None:
-    assert done(*command.split(), "--help").startswith(f"usage: windlass {command} ")
+def test_every_command_explains_itself(
+    here: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command.split(), "--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: windlass {command} ")
+
+
+def test_help_needs_nothing_that_is_imported_before(here: Path) -> None:
+    assert done("runs", "resume", "--help").startswith("usage: windlass runs resume ")
 
 
 @real_use_of("run")
@@ -158,6 +164,19 @@ def test_serve_listens(upstream: Upstream) -> None:
     with serving("serve", "--port", "0", until="Windlass listens on ") as line:
         address = line.split("Windlass listens on ")[1].strip()
         assert json.loads(fetched(f"{address}/health")) == {"status": "ok"}
+
+
+@real_use_of("connect codex")
+@real_use_of("connect claude")
+@real_use_of("connect gemini")
+def test_connect_proves_that_a_gateway_answers(upstream: Upstream, here: Path) -> None:
+    upstream("connected", "connected", "connected")
+    with serving("serve", "--port", "0", until="Windlass listens on ") as line:
+        address = line.split("Windlass listens on ")[1].strip()
+        words = ("--url", f"{address}/v1", "--model", "openai/gpt-5-mini")
+        assert f'base_url = "{address}/v1"' in done("connect", "codex", *words)
+        assert f'"ANTHROPIC_BASE_URL": "{address}"' in done("connect", "claude", *words)
+        assert '"selectedType": "gemini-api-key"' in done("connect", "gemini", *words)
 
 
 @real_use_of("worker")

@@ -54,6 +54,7 @@ def test_run_and_follow_return_the_same_code(
     assert code == ENDINGS["length"].code
 
 
+@pytest.mark.process
 def test_a_stopped_run_has_one_exit_code_in_every_command(upstream: Upstream, here: Path) -> None:
     upstream(call("wait_for_ever"))
     (here / "windlass.toml").write_text(

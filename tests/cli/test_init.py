@@ -50,7 +50,7 @@ def test_the_other_models_can_be_taken_in_by_removing_the_hash(
     text = file.read_text()
     file.write_text(text.replace("# [models.", "[models.").replace("# target", "target"))
     assert main(["check-config"]) == 0
-    assert "4 models" in capfd.readouterr().out
+    assert "6 models" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,7 @@ def test_without_any_model_the_ways_to_one_are_told(
     assert main(["check-config"]) == 0
 
 
+@pytest.mark.process
 def test_the_three_commands_that_are_printed_work(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: Path
 ) -> None:

@@ -14,13 +14,15 @@ import httpx2
 import pytest
 from nats.errors import AuthorizationError, SecureConnRequiredError, UnexpectedEOF
 from tests.cli.test_serve import KEY, MODEL, QUESTION, TOOLS, failed
-from tests.crash.gateway_process import free_port
+from tests.support.gateway_process import free_port
 
 from windlass.errors import ConfigError
 from windlass.messaging.connection import Connection, NatsError, connect
 from windlass.messaging.embedded import NatsServer
 from windlass.messaging.unreachable import NatsUnreachable
 from windlass.testing import FakeOpenAI, call
+
+pytestmark = pytest.mark.process
 
 
 class Command:

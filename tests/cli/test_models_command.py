@@ -60,24 +60,24 @@ def test_embedded_models_that_are_not_installed_say_the_command(
 
 
 @pytest.mark.parametrize(
-    ("variables", "name"),
+    ("variables", "names"),
     [
-        (["OPENAI_API_KEY"], "openai/..."),
-        (["GOOGLE_API_KEY"], "gemini/..."),
-        (["VERTEX_ACCESS_TOKEN", "GOOGLE_CLOUD_PROJECT"], "vertex/..."),
+        (["OPENAI_API_KEY"], ["openai/...", "responses/..."]),
+        (["GOOGLE_API_KEY"], ["gemini/..."]),
+        (["VERTEX_ACCESS_TOKEN", "GOOGLE_CLOUD_PROJECT"], ["vertex/..."]),
     ],
 )
 def test_a_provider_whose_variables_are_set_is_usable_and_no_value_is_shown(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     variables: list[str],
-    name: str,
+    names: list[str],
 ) -> None:
     for variable in variables:
         monkeypatch.setenv(variable, KEY)
     models = listed(capfd)
-    assert [each["name"] for each in models.values() if each["usable"]] == [name]
-    assert variables[0] in models[name]["because"]
+    assert [each["name"] for each in models.values() if each["usable"]] == names
+    assert all(variables[0] in models[name]["because"] for name in names)
 
 
 def test_a_token_alone_does_not_do_for_vertex(

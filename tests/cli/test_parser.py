@@ -38,6 +38,13 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
             "chat --max_rounds 3",
             "windlass chat: error: unknown option '--max_rounds' (did you mean '--max-rounds'?)",
         ),
+        (
+            "serve --model x",
+            "windlass serve: error: unknown option '--model'",
+        ),
+        ("serve --hlep", "windlass serve: error: unknown option '--hlep' (did you mean '--help'?)"),
+        ("keys new web", "windlass keys new: error: unexpected argument 'web'"),
+        ("doctor now please", "windlass doctor: error: unexpected argument 'now'"),
         ("--verson", "windlass: error: unknown option '--verson' (did you mean '--version'?)"),
         ("serve --zzz", "windlass serve: error: unknown option '--zzz'"),
         (

@@ -11,6 +11,8 @@ from tests.cli.running import Upstream, on_a_terminal, read_to, started, windlas
 
 from windlass.testing import Gate, call, slow
 
+pytestmark = pytest.mark.process
+
 
 def test_quiet_keeps_the_log_to_errors(upstream: Upstream) -> None:
     upstream(call("get_weather", city="Paris"), "Sunny.", "Sunny.")

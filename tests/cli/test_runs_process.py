@@ -11,10 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.cli.keeping import MODEL, half_said, keep
 from tests.cli.running import Upstream, on_a_terminal, read_to, started, windlass
 
 from windlass.testing import FakeOpenAI, Gate, call, slow
+
+pytestmark = pytest.mark.process
 
 CLIENT = f"""
 import asyncio, sys

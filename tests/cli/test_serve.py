@@ -91,6 +91,7 @@ def serving(home: Path, fake: FakeOpenAI) -> Iterator[tuple[Process, httpx2.Clie
         process.kill()
 
 
+@pytest.mark.process
 def test_a_process_answers_and_a_termination_during_a_stream_ends_it_in_order(
     tmp_path: Path,
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_process_answers_and_a_termination_during_a_stream_ends_it_in_order(
     assert KEY not in process.log
 
 
+@pytest.mark.process
 def test_an_interruption_ends_a_process_that_has_nothing_to_do(tmp_path: Path) -> None:
     with FakeOpenAI() as fake, serving(tmp_path, fake) as (process, client):
         assert client.get("/health").json() == {"status": "ok"}
@@ -209,6 +211,7 @@ def failed(home: Path, *words: str) -> str:
     return line.removeprefix("windlass: ")
 
 
+@pytest.mark.process
 def test_a_taken_nats_port_is_one_message_and_exit_code_2(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -190,6 +190,7 @@ def test_what_a_module_and_a_tool_print_is_no_part_of_the_result(tools: Tools, h
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", [["tools", "list", "tools.py"], ["parse", "--list-formats"]])
 def test_a_reader_that_has_gone_away_is_no_error(words: list[str]) -> None:
     ours, theirs = os.pipe()
@@ -217,6 +218,7 @@ def test_the_tools_own_timeout_holds(tools: Tools) -> None:
     assert (code, "dawdle: " in error) == (1, True)
 
 
+@pytest.mark.process
 def test_a_tool_that_crashes_is_an_error(tools: Tools) -> None:
     code, out, error = tools.outcome("call", "crash", "--tools", "tools.py")
     assert (code, out) == (1, "")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
-from tests.aistudio.browsing import CHROMIUM, FLAGS
 from tests.console.stage import Stage
+from tests.support.browsing import CHROMIUM, FLAGS
 
 from windlass.testing import Script
 

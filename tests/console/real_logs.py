@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, cast
 from tests.console.toolbox import Toolbox
 
 from windlass import Message, ModelError, RunEvent, tool
-from windlass.client.run import AsyncRun
 from windlass.loop.approval import Approval, Approvals
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
 from windlass.runs.event_log import MemoryLog
+from windlass.runs.run import AsyncRun
 from windlass.testing import ScriptedModel, call, calls, cut, raw_call, say, think
 
 __all__ = ["RealLog", "cut_and_resumed", "outcomes"]

@@ -23,8 +23,8 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Locator, Page, ViewportSize, expect
 from tests.console.toolbox import Toolbox
 from tests.console.watching import Watch
-from tests.gateway.serving import Serving, config_of
-from tests.gateway.talking import asking
+from tests.support.serving import Serving, config_of
+from tests.support.talking import asking
 
 from windlass.gateway.config import KeyConfig, ModelConfig, RunsConfig, ServerConfig
 from windlass.model import Model, ModelRequest

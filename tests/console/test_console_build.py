@@ -9,6 +9,8 @@ import pytest
 from scripts.console_project import PROJECT, node
 from scripts.console_types import FILE, types
 
+pytestmark = pytest.mark.process
+
 STATIC = Path(str(resources.files("windlass.gateway"))) / "static"
 MAX_BYTES = 200_000
 NAMES = ("http://www.w3.org/", "https://github.com/markedjs/marked.")

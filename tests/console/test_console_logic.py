@@ -15,6 +15,8 @@ from windlass.jsontext import encode_json
 from windlass.runs.export import exported
 from windlass.runs.records import RunRecord
 
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
 RUNNER = Path("test", "run.mjs")
 FILES = sorted(file.name for file in (PROJECT / "test").glob("*.test.ts"))
 RECORD = RunRecord(id="run_1", model="scripted/model", created=100.0, title="Go.")

@@ -7,7 +7,7 @@ from playwright.async_api import Browser, Page, expect
 from tests.console.conftest import StageOf
 from tests.console.process import GatewayProcess, gateway_process
 from tests.console.stage import IN_ONE_BROWSER, MODEL, Pages, ask, card, ended, state_of
-from tests.gateway.talking import asking
+from tests.support.talking import asking
 
 from windlass.testing import FakeOpenAI, call, calls, slow
 

@@ -5,7 +5,7 @@ from tests.console.axe import axe
 from tests.console.chatting import Listening
 from tests.console.conftest import StageOf
 from tests.console.stage import IN_ONE_BROWSER, MODEL, PHONE, Stage
-from tests.gateway.talking import asking
+from tests.support.talking import asking
 
 from windlass.model import ModelRequest
 from windlass.testing import Step, call, calls, last_prompt, refuse, tool_results
@@ -89,6 +89,25 @@ async def test_filters_stand_in_the_address(stage_of: StageOf) -> None:
     await page.get_by_role("combobox", name="Tool").select_option("")
     await page.get_by_label("Model").select_option("other")
     await expect(page.get_by_text("No runs match these filters.")).to_be_visible()
+
+
+async def test_runs_of_the_responses_api_are_like_any_other(stage_of: StageOf) -> None:
+    """Also one that is not stored, on a gateway that stores the others."""
+    stage = await stage_of(script)
+    for prompt, store in (("Apples", True), ("Divide", False)):
+        body = {"model": MODEL, "input": prompt, "store": store}
+        assert (await stage.post("/v1/responses", body))["status"] == "completed"
+    page = await stage.open("/runs")
+    await expect(rows(page)).to_have_count(2)
+    divided, apples = rows(page).nth(0), rows(page).nth(1)
+    await expect(apples).to_contain_text("Apples")
+    await expect(divided.locator(".runs-used li")).to_have_text(["divide 1 failed", "get_weather"])
+    await divided.get_by_role("link", name="Divide").click()
+    await expect(page.get_by_text("Nothing can be divided by zero.")).to_be_visible()
+    await expect(page.get_by_text("Impossible.")).to_be_visible()
+    await page.goto("/runs")
+    await apples.get_by_role("link", name="Apples").click()
+    await expect(page.get_by_text("Yes.")).to_be_visible()
 
 
 async def test_runs_come_and_end_while_one_looks(stage_of: StageOf) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from tests.crash.gateway_process import GatewayProcess
 from tests.crash.readers import LOST, Doors, Event, Reader
 from tests.crash.scenarios import KINDS, prompt_of
+from tests.support.gateway_process import GatewayProcess
 
 from windlass.runs.records import Order
 from windlass.runs.sqlite import SQLiteLog

@@ -10,8 +10,8 @@ from typing import ClassVar
 import aiohttp
 from tests.crash.drill import STOP_WHILE_GONE, Drill
 from tests.crash.forks import ForkedProcess, Forks
-from tests.crash.gateway_process import GatewayProcess
-from tests.crash.nats_cluster import NatsCluster, full_stream
+from tests.support.gateway_process import GatewayProcess
+from tests.support.nats_cluster import NatsCluster, full_stream
 
 from windlass.messaging.embedded import NatsServer
 

@@ -12,8 +12,8 @@ import signal
 import sys
 import time
 
-from tests.crash.ledger_tools import book, look, pay, read, sign
 from tests.crash.scenarios import prompt_of
+from tests.support.ledger_tools import book, look, pay, read, sign
 
 from windlass import Client, StorageError
 from windlass.client.sync import Run

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import aiohttp
 from tests.crash.drill import Drill
-from tests.crash.gateway_process import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 PAUSE_SECONDS = (1.2, 3.0)
 """Longer than a gateway takes to look for orders (0.2 s) and for interrupted runs (1 s)."""

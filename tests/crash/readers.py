@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import aiohttp
-from tests.crash.gateway_process import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 Event = dict[str, Any]
 LOST = (aiohttp.ClientError, ConnectionError)

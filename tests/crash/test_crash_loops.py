@@ -1,6 +1,5 @@
 """A run that ends its process each time it is taken up does not do so for ever."""
 
-from windlass.client.resume import MAX_RESUMPTIONS, resume_refusal
 from windlass.content import FunctionCall, FunctionResponse
 from windlass.events import (
     ApprovalRequested,
@@ -17,6 +16,7 @@ from windlass.events import (
     TurnEnded,
 )
 from windlass.loop.history import History
+from windlass.runs.planning import MAX_RESUMPTIONS, resume_refusal
 
 LOOK = FunctionCall("look", "{}", "a")
 CUT = ToolRunEnded(FunctionResponse("look", {"error": "interrupted"}, "a"), "interrupted")

@@ -19,15 +19,18 @@ import pytest
 from tests.crash.drill import Drill, client_session
 from tests.crash.fork_reports import forked, judged_forks
 from tests.crash.forks import Forks
-from tests.crash.gateway_process import GatewayProcess
 from tests.crash.judging import formatted, judged, report
 from tests.crash.pauses import PauseDrill
 from tests.crash.scenarios import model
+from tests.support.gateway_process import GatewayProcess
+from tests.support.thoroughness import WHOLE
 
 from windlass.runs.sqlite import SQLiteLog
 from windlass.testing import FakeOpenAI
 
-KILLS = int(os.environ.get("WINDLASS_CRASH_KILLS", "10"))
+pytestmark = pytest.mark.process
+
+KILLS = int(os.environ.get("WINDLASS_CRASH_KILLS", 10 if WHOLE else 6))
 LONG_SHARE = 0.1 if KILLS > 50 else 0.0
 """Of the pauses that are longer than SQLite waits for a lock: in long drills only."""
 SEED = int(os.environ.get("WINDLASS_CRASH_SEED", "0")) or random.randrange(1, 10**6)

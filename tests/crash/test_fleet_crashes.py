@@ -13,14 +13,17 @@ from tests.crash.drill import client_session
 from tests.crash.fleet import REMOTE, Fleet, FleetDrill
 from tests.crash.forks import Forks
 from tests.crash.judging import judged, report
-from tests.crash.nats_cluster import NatsCluster
 from tests.crash.scenarios import model
+from tests.support.nats_cluster import NatsCluster
+from tests.support.thoroughness import WHOLE
 
 from windlass.messaging.embedded import NatsServer
 from windlass.runs.jetstream import JetStreamLog
 from windlass.testing import FakeOpenAI
 
-KILLS = int(os.environ.get("WINDLASS_FLEET_KILLS", "10"))
+pytestmark = pytest.mark.process
+
+KILLS = int(os.environ.get("WINDLASS_FLEET_KILLS", 10 if WHOLE else 6))
 CLUSTER_KILLS = int(os.environ.get("WINDLASS_CLUSTER_KILLS", "1"))
 """The only one is of the leader; of many, some are."""
 LONG_SHARE = 0.2 if KILLS > 50 else 0.0

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import pytest
 from tests.crash.client_family import client_on
+from tests.support.thoroughness import WHOLE
 
-KILLS = int(os.environ.get("WINDLASS_CRASH_KILLS", "10"))
+KILLS = int(os.environ.get("WINDLASS_CRASH_KILLS", 10 if WHOLE else 6))
 SEED = int(os.environ.get("WINDLASS_CRASH_SEED", "0")) or random.randrange(1, 10**6)
 ROOT = Path(__file__).parents[2]
 MAX_FAMILY = 4
 VISITS_PER_CHECK = 50
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"), pytest.mark.process]
 
 
 class Family:
@@ -95,7 +96,7 @@ class Family:
         return rest
 
 
-@pytest.mark.timeout(60 + 5 * KILLS)
+@pytest.mark.timeout(120 + 20 * KILLS)
 async def test_a_family_of_forked_clients_loses_nothing_however_many_are_killed(
     tmp_path: Path,
 ) -> None:

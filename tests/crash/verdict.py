@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from tests.crash.scenarios import IDEMPOTENT, ROUNDS, WHEN_CUT, answer_to
 
-from windlass.client.resume import MAX_RESUMPTIONS
 from windlass.content import FunctionCall
 from windlass.events import (
     ApprovalRequested,
@@ -24,7 +23,8 @@ from windlass.events import (
     ToolRunStarted,
     TurnEnded,
 )
-from windlass.gateway.runs.persistence import CLIENT_LOST
+from windlass.runs.planning import MAX_RESUMPTIONS
+from windlass.runs.service import CLIENT_LOST
 
 SAID = {"ok": "ok", "interrupted": "interrupted", "denied": "denied", "error": "interrupted"}
 """What the model understands of each outcome. The one error is that of a worker that was lost."""

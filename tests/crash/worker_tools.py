@@ -1,5 +1,5 @@
 """Those of the tools that workers have; the others are the gateway's own."""
 
-from tests.crash.ledger_tools import book, erase, look, pay, read
+from tests.support.ledger_tools import book, erase, look, pay, read
 
 __all__ = ["book", "erase", "look", "pay", "read"]

@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 import pytest
-from tests.emulation.asking import (
+from tests.support.asking import (
     PARIS,
     TOOLS,
     asked,

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from jsonschema_rs import validator_for
-from tests.emulation.asking import (
+from tests.support.asking import (
     CLOCK,
     PARIS,
     TOOLS,

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.emulation.asking import CLOCK, TOOLS, WEATHER
+from tests.support.asking import CLOCK, TOOLS, WEATHER
 
 from windlass import FunctionDeclaration, Message, tool
 from windlass.content import InlineData, Text

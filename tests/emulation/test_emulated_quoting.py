@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.emulation.asking import TOOLS, WEATHER, asked, emulated, events_of, written
+from tests.support.asking import TOOLS, WEATHER, asked, emulated, events_of, written
 
 from windlass import AsyncClient, FunctionDeclaration, Message, tool
 from windlass.content import AnyPart, FunctionCall, FunctionResponse, Text

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.emulation.asking import PARIS, TOOLS, written
+from tests.support.asking import PARIS, TOOLS, written
 
 from windlass.content import Usage
 from windlass.emulation.parser import Parser

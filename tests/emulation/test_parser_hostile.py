@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.emulation.parsing import TOOLS, read, seen
+from tests.support.thoroughness import examples
 
 from windlass.emulation.parser import FORMATS, Parser
 from windlass.emulation.parser.source import MAX_CALL_CHARS
@@ -145,13 +146,13 @@ FRAGMENTS = [
 ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=20).map("".join), st.booleans())
 def test_random_markers_parse_the_same_whole_and_by_character(text: str, truncated: bool) -> None:
     assert read(text, truncated=truncated) == read(iter(text), truncated=truncated)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.text(max_size=60))
 def test_text_without_markers_passes_unchanged(text: str) -> None:
     plain = text.translate(str.maketrans("", "", "<[{`"))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.thoroughness import examples
 
 from windlass import ConfigError
 from windlass.emulation.parse import Parsed, parse
@@ -84,14 +85,14 @@ def test_text_and_calls_together_lose_nothing(format: str, calls: list[Any]) -> 
     assert [(c.name, c.arguments) for c in parsed.calls] == calls
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(text=st.text("<>{}[]|\"'`\n toolcalnmeaguis:_=/", max_size=120))
 def test_any_text_at_all_is_read_without_an_error_and_in_any_split(text: str) -> None:
     whole = shown(parse(text, TOOLS))
     assert shown(parse(list(text), TOOLS)) == whole
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(calls=called, seed=st.integers(0, 99))
 def test_a_stream_names_each_call_once_and_its_pieces_are_its_arguments(
     calls: list[Any], seed: int

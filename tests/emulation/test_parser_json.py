@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.emulation.parsing import events_of, read, seen
-from tests.json_values import any_json
+from tests.support.json_values import any_json
 
 from windlass.emulation.parser import render_call
 from windlass.events import ToolCallDelta, ToolCallEnded, ToolCallStarted

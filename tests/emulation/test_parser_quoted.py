@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.emulation.parsing import TOOLS, read
+from tests.support.thoroughness import examples
 
 from windlass.emulation.parser import Parser, render_call
 from windlass.emulation.parser.render import TEMPLATES
@@ -60,6 +61,11 @@ SURROUNDINGS: dict[str, Callable[[str], str]] = {
     "a comment of many lines": lambda call: f"Text.\n<!--\nExample:\n\n{call}\n\n-->\nMore.",
     "a comment after a comment": lambda call: f"<!-- a --> b <!-- c: {call} -->",
     "a fence in a comment": lambda call: f"<!--\n```\nx\n```\n{call}\n-->",
+    # HTML.
+    "an element of code": lambda call: f"Write <code>{in_one_line(call)}</code> and it runs.",
+    "an element of code with words": lambda call: f"Write <code>so: {call}</code> and it runs.",
+    "preformatted lines": lambda call: f"Write:\n<pre>\n{call}\n</pre>\nand it runs.",
+    "code in preformatted lines": lambda call: f"<pre><code>x</code>\n{call}</pre>",
     # Diffs.
     "an added line": lambda call: f"The change:\n{prefixed('+')(call)}",
     "a removed line": lambda call: f"The change:\n{prefixed('-')(call)}",
@@ -129,11 +135,20 @@ OPEN = {
     "after a table": "| a | b |\n|---|---|\n| c | d |\n\n{}",
     "after a diff": "+++ b/x\n@@ -1 +1 @@\n-a\n+b\n{}",
     "after a log line": "2026-05-01 12:00:00 INFO started\n{}",
+    "after an element of code": "With <code>x</code>, so: {}",
+    "after a tag in another paragraph": "The <pre> tag.\n\n{}",
     "after a quoted block": "> He wrote.\n\n{}",
     "after a negative number": "-5 degrees. {}",
-    "a list item": "- {}",
-    "a numbered item": "1. {}",
     "indented by two": "Let me look.\n  {}",
+    "a line in a list item": "- Let me look:\n  {}",
+    "right after the last word of a list": "My plan:\n1. Look\n2. Answer{}",
+    "right after a heading": "# Weather\n{}",
+    "after brackets": "I (your helper) see [the list](http://x). {}",
+    "after a smiley": "Sorry :( Once more. {}",
+    "after a bracket in the line before": "(I look\n{}",
+    "after a price": "It costs $5. {}",
+    "after a formula": "With $$a$$ in mind: {}",
+    "in a sentence": "Before {} after",
 }
 
 
@@ -144,6 +159,56 @@ def test_a_call_outside_of_quotations_is_a_call(name: str, format: str) -> None:
     for named in ("auto", format):
         for pieces in ([text], iter(text)):
             assert read(pieces, format=named).calls == CALLED
+
+
+ASIDES: dict[str, Callable[[str], str]] = {
+    "a list item": lambda call: f"So:\n- {in_one_line(call)}\n- and more",
+    "a list item of many lines": lambda call: f"So:\n* {call}",
+    "a numbered item": lambda call: f"1. {in_one_line(call)}\n2. Wait.",
+    "a sentence of a list item": lambda call: f"2) Write {in_one_line(call)} then.",
+    "a heading": lambda call: f"## {in_one_line(call)}\n\nThat was it.",
+    "a heading with words": lambda call: f"# How {in_one_line(call)} works",
+    "parentheses": lambda call: f"It writes a call ({in_one_line(call)}) and waits.",
+    "parentheses with words": lambda call: f"It calls (like this: {call}) and waits.",
+    "full-width parentheses": lambda call: f"呼び出し（{in_one_line(call)}）です。",
+    "a link label": lambda call: f"See [{in_one_line(call)}](https://example.com).",
+    "a link label with words": lambda call: f"See [the call {call}](https://example.com).",
+    "a formula": lambda call: f"The value is $${in_one_line(call)}$$ here.",
+    "a formula of many lines": lambda call: f"$$\nx = 1\n{call}\n$$",
+}
+TOKENS = ("<|", "<\uff5c", "[TOOL_CALLS]", "]<]", "<start_function_call>")
+BARE = ("{", "[")
+LINES = ("```", "Action", "functools", ">>>", "to=", "Request function call")
+WRITTEN = {name: render_call(*CALLED[0], name).strip() for name in sorted(TEMPLATES)}
+PLAIN = [name for name, call in WRITTEN.items() if not call.startswith((*TOKENS, *LINES))]
+
+
+@pytest.mark.parametrize("format", PLAIN)
+@pytest.mark.parametrize("name", ASIDES)
+def test_a_call_that_does_not_stand_alone_is_text(name: str, format: str) -> None:
+    text = ASIDES[name](WRITTEN[format])
+    for named in ("auto", format):
+        for pieces in ([text], iter(text)):
+            assert read(pieces, format=named) == (text, "", [])
+
+
+@pytest.mark.parametrize("format", ["kimi-k2", "mistral", "deepseek-v31"])
+@pytest.mark.parametrize("name", ASIDES)
+def test_special_tokens_are_calls_wherever_they_stand(name: str, format: str) -> None:
+    text = ASIDES[name](WRITTEN[format])
+    for pieces in ([text], iter(text)):
+        assert read(pieces, format=format).calls == CALLED
+
+
+@pytest.mark.parametrize("format", [n for n in PLAIN if WRITTEN[n].startswith(BARE)])
+def test_a_call_without_markers_in_a_sentence_is_text(format: str) -> None:
+    call = in_one_line(WRITTEN[format])
+    for text in (f"Write {call} to look.", f"For example, {call} looks."):
+        for pieces in ([text], iter(text)):
+            assert read(pieces, format=format) == (text, "", [])
+    for text in (f"Let me look. {call}", f"Here it is: {call}", f"Look!\n{call} then"):
+        for pieces in ([text], iter(text)):
+            assert read(pieces, format=format).calls == CALLED
 
 
 def test_a_call_after_a_call_may_be_indented() -> None:
@@ -212,6 +277,15 @@ MARKS = [
         "x:",
         "5",
         "\\",
+        "(",
+        ")",
+        "[",
+        "](",
+        ":(",
+        "$",
+        "$$",
+        "# ",
+        "1. ",
         HERMES,
         in_one_line(HERMES),
         '{"name": "ping", "arguments": {}}',
@@ -221,7 +295,7 @@ MARKS = [
 ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.sampled_from(MARKS), max_size=25).map("".join), st.integers(1, 9))
 def test_surroundings_are_the_same_however_the_text_is_cut(text: str, size: int) -> None:
     whole = read(text)

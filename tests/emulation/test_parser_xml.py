@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from tests.emulation.parsing import declared, read
 
-from windlass.emulation.parser import render_call
+from windlass.emulation.parser import Parser, render_call
 from windlass.emulation.parser.render import TEMPLATES
+from windlass.events import TextDelta, ToolCallEnded
 
 WRITE = declared("write_file", path="string", content="string", mode="integer")
 TAGGED = [name for name, written in TEMPLATES.items() if written.parameter]
@@ -131,6 +132,65 @@ def test_a_missing_tag_is_added_if_its_place_is_clear(text: str, arguments: Any)
 def test_a_value_without_an_end_is_an_error(text: str) -> None:
     for pieces in ([text], iter(text)):
         assert [type(each) for _, each in read(pieces, [WRITE]).calls] == [str]
+
+
+LOOKALIKES = [
+    # Openings inside the value decide that the first end is not its own.
+    "Open <parameter=x>1</parameter></function> and go on.",
+    "Open <parameter=x>1</parameter>\n</function>\n</tool_call>\nand go on.",
+    "<parameter=a>1</parameter><parameter=b>2</parameter></function></tool_call> and so on",
+    "<parameter=content>\nx\n</parameter>\n</function>\nEnd",
+    # The end of a call without the end of a value.
+    "It ends with </function></tool_call> as always.",
+    "Before </function>\n<function=f> there is an end.",
+    # A parameter of the tool, in the middle of a line.
+    "Give the <parameter=path> too.",
+    "Give <parameter=path>p</parameter> too.",
+]
+IN_BLOCKS = (
+    "<tool_call>\n<function=write_file>\n<parameter=content>\n{}\n</parameter>\n</function>\n</tool_call>",
+    "<function=write_file>\n<parameter=content>\n{}\n</parameter>\n</function>\nDone.",
+    "<tool_call><function=write_file><parameter=content>\n{}\n</parameter></function></tool_call><tool_call><function=ping></function></tool_call>",
+)
+
+
+@pytest.mark.parametrize("value", LOOKALIKES)
+@pytest.mark.parametrize("around", IN_BLOCKS)
+def test_a_value_may_contain_the_end_of_a_call(value: str, around: str) -> None:
+    text = around.format(value)
+    for pieces in ([text], iter(text), (text[at : at + 7] for at in range(0, len(text), 7))):
+        calls = read(pieces, [WRITE, declared("ping")]).calls
+        assert calls[0] == ("write_file", {"content": value})
+
+
+DOUBTFUL = [
+    # The call may end in two places.
+    "<function=write_file><parameter=content>x</parameter></function> y</parameter></function>",
+    "<tool_call><function=write_file><parameter=content>\nx\n</parameter>\n</function>\n</tool_call>\ny\n</parameter>\n</function>\n</tool_call>",
+    "<function=write_file><parameter=content>x</parameter><function=f> y</parameter></function>",
+    '<invoke name="write_file"><parameter name="content">x</parameter></invoke> y</parameter></invoke>',
+    "<tool_call>write_file<arg_key>content</arg_key><arg_value>x</arg_value></tool_call> y</arg_value></tool_call>",
+    # A key that a closing tag seems to be missing before, and a closing tag too many.
+    "<function=write_file><parameter=content>\n<parameter=path>\np\n</parameter>\n</parameter>\n</function>",
+    "<function=write_file><parameter=content>a<parameter=path>p</parameter> b</parameter></function>",
+    "<function=write_file><parameter=content>a<parameter=mode>1</parameter> b</parameter></function>",
+    # A parameter that is given twice.
+    "<function=write_file><parameter=content>a</parameter><parameter=content>b</parameter></function>",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", DOUBTFUL)
+def test_a_value_that_may_end_in_two_places_is_an_error(text: str) -> None:
+    for pieces in ([text], iter(text), (text[at : at + 7] for at in range(0, len(text), 7))):
+        assert [type(each) for _, each in read(pieces, [WRITE]).calls] == [str]
+
+
+def test_text_after_a_call_is_held_back_only_for_a_while() -> None:
+    parser = Parser([WRITE])
+    call = "<function=write_file><parameter=content>x</parameter></function>\n"
+    events = parser.feed(call + "a " * 3_000)
+    assert any(isinstance(event, ToolCallEnded) for event in events)
+    assert any(isinstance(event, TextDelta) for event in events)
 
 
 def test_a_call_without_its_end_stops_before_the_next() -> None:

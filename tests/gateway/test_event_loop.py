@@ -3,13 +3,14 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.asgi import Answer
-from tests.watchdog import Watchdog, unit
+from tests.support.asgi import Answer
+from tests.support.watchdog import Watchdog, unit
 
 from windlass import tool
 from windlass.content import FunctionCall, Usage
@@ -22,9 +23,11 @@ from windlass.events import (
     ToolCallStarted,
     TurnEnded,
 )
-from windlass.gateway import GatewayConfig, create_app
-from windlass.gateway.config import ModelConfig
+from windlass.gateway import App, GatewayConfig, create_app
+from windlass.gateway.config import ModelConfig, RunsConfig
 from windlass.model import ModelRequest
+
+pytestmark = pytest.mark.measures
 
 MB = 2**20
 ALLOWED = 3.0
@@ -110,12 +113,26 @@ async def answer(
 
 
 async def one_answer(body: bytes, model: Any, mode: Any) -> tuple[Answer, Watchdog]:
+    async with gateway_app(model, mode) as app, Watchdog() as held:
+        answered = await asked(app, "POST", "/v1/chat/completions", body)
+    return answered, held
+
+
+@asynccontextmanager
+async def gateway_app(model: Any, mode: Any, runs: RunsConfig | None = None) -> AsyncIterator[App]:
     load_emulation()
     config = ModelConfig(name="m", target="openai/x", mode=mode, tools=("echo", "rows", "brackets"))
-    settings = GatewayConfig(models={"m": config})
+    settings = GatewayConfig(models={"m": config}, runs=runs or RunsConfig())
     app = create_app(settings, models={"m": model}, tools=[echo, rows, brackets])
     await app.gateway.open()
     await app.gateway.registry.warm()
+    try:
+        yield app
+    finally:
+        await app.gateway.aclose()
+
+
+async def asked(app: App, method: str, path: str, body: bytes = b"") -> Answer:
     pieces, status = [body], 0
     came: list[bytes] = []
 
@@ -130,14 +147,11 @@ async def one_answer(body: bytes, model: Any, mode: Any) -> tuple[Answer, Watchd
         status = message.get("status", status)
         came.append(message.get("body", b""))
 
-    path = "/v1/chat/completions"
     headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
-    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode()}
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode()}
     scope |= {"query_string": b"", "headers": headers, "root_path": "", "http_version": "1.1"}
-    async with Watchdog() as held:
-        await app(scope, receive, send)
-    await app.gateway.aclose()
-    return Answer(status, {}, b"".join(came)), held
+    await app(scope, receive, send)
+    return Answer(status, {}, b"".join(came))
 
 
 def raw(content: bytes) -> bytes:
@@ -148,6 +162,13 @@ def with_tool(function: dict[str, Any]) -> bytes:
     asked = [{"role": "user", "content": "Hi"}]
     tools = [{"type": "function", "function": {"name": "f", **function}}]
     return json.dumps({"model": "m", "messages": asked, "tools": tools}).encode()
+
+
+def with_answer_schema(properties: dict[str, Any]) -> bytes:
+    schema = {"name": "answer", "schema": {"type": "object", "properties": properties}}
+    wanted = {"type": "json_schema", "json_schema": schema}
+    asked = [{"role": "user", "content": "Hi"}]
+    return json.dumps({"model": "m", "messages": asked, "response_format": wanted}).encode()
 
 
 def with_result(result: str) -> bytes:
@@ -221,6 +242,7 @@ BODIES: dict[str, tuple[Callable[[], bytes], str | None]] = {
         lambda: with_tool({"parameters": {"type": "object", "properties": properties(45_000)}}),
         None,
     ),
+    "a wide schema of the answer": (lambda: with_answer_schema(properties(40_000)), None),
     "references": (lambda: with_tool({"parameters": BOMB}), "invalid_tool"),
     "a chain of references": (
         lambda: with_tool({"parameters": {"type": "object", "properties": {}, "$defs": CHAIN}}),
@@ -235,6 +257,7 @@ BODIES: dict[str, tuple[Callable[[], bytes], str | None]] = {
 IN_BOTH_MODES = (
     "old calls",
     "a wide schema",
+    "a wide schema of the answer",
     "a chain of references",
     "a result of brackets",
     "a result of tags",
@@ -286,6 +309,14 @@ TURNS: dict[str, tuple[str, Callable[[], list[list[ModelEvent]]]]] = {
         "native",
         lambda: [calls(1, "echo", json.dumps({"value": "x" * (8 * MB)})), text("Done.")],
     ),
+    "an argument of many values": (
+        "native",
+        lambda: [calls(1, "echo", json.dumps({"value": [{"k": "v"}] * 50_000})), text("Done.")],
+    ),
+    "arguments of several calls": (
+        "native",
+        lambda: [calls(20, "echo", json.dumps({"value": '"' * MB})), text("Done.")],
+    ),
     "a result of rows": ("emulated", lambda: [text(one_call("rows")), text("Done.")]),
     "a result of text": ("emulated", lambda: [text(one_call("brackets")), text("Done.")]),
 }
@@ -295,8 +326,32 @@ def one_call(name: str) -> str:
     return f'<tool_call>{{"name":"{name}","arguments":{{}}}}</tool_call>'
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["blocking", "streamed"])
-@pytest.mark.parametrize("kind", TURNS)
+async def test_a_required_call_of_a_wide_schema_does_not_hold_the_event_loop() -> None:
+    """Its constraint is made in every round, though the prompt is known after the first."""
+    wide = {"name": "wide", "parameters": {"type": "object", "properties": properties(20_000)}}
+    asked = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "tools": [{"type": "function", "function": wide}],
+        "tool_choice": "required",
+    }
+    turns = [text(one_call("echo")), text(one_call("wide"))]
+    answered, held = await answer(json.dumps(asked).encode(), lambda: turns, "emulated")
+    [choice] = answered.json["choices"]
+    assert choice["message"]["tool_calls"][0]["function"]["name"] == "wide"
+    assert held.units < ALLOWED
+
+
+def _in_both_forms() -> Iterator[Any]:
+    """Each kind of turn, blocking and streamed. Most runs take one of the two, in turn."""
+    for number, kind in enumerate(TURNS):
+        for stream in (False, True):
+            marks = () if stream == bool(number % 2) else pytest.mark.whole("the other form")
+            name = f"{kind}-{'streamed' if stream else 'blocking'}"
+            yield pytest.param(kind, stream, id=name, marks=marks)
+
+
+@pytest.mark.parametrize(("kind", "stream"), [*_in_both_forms()])
 async def test_no_turn_holds_the_event_loop(kind: str, stream: bool) -> None:
     mode, make = TURNS[kind]
     asked = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [MINE]}
@@ -304,6 +359,45 @@ async def test_no_turn_holds_the_event_loop(kind: str, stream: bool) -> None:
     answered, held = await answer(body, make, mode)
     assert answered.status == 200, answered.body[:300]
     assert held.units < ALLOWED
+
+
+RUNS: dict[str, Callable[[], list[list[ModelEvent]]]] = {
+    "a result of rows": lambda: [calls(1, "rows"), text("Done.")],
+    "a result of text": lambda: [calls(1, "brackets"), text("Done.")],
+    "an argument of many values": lambda: [
+        calls(1, "echo", json.dumps({"value": [{"k": "v"}] * 100_000})),
+        text("Done."),
+    ],
+    "a long answer": lambda: [text("a\n" * (4 * MB))],
+}
+
+
+@pytest.mark.parametrize("kept", ["in memory", "in a log"])
+@pytest.mark.parametrize("kind", RUNS)
+async def test_no_run_holds_the_event_loop_when_it_is_shown(
+    kind: str, kept: str, tmp_path: Path
+) -> None:
+    runs = RunsConfig(path=str(tmp_path / "runs.db")) if kept == "in a log" else None
+    body = raw(b'"Hi"')
+    async with gateway_app(Says(*RUNS[kind]()), "native", runs) as app:
+        started = await asked(app, "POST", "/v1/runs", body)
+        run = f"/v1/runs/{started.json['id']}"
+        await asked(app, "GET", f"{run}/events")
+        for path in (run, f"{run}/export", f"{run}/events"):
+            answered, held = await shown(app, path)
+            assert answered.status == 200, answered.body[:300]
+            assert held.units < ALLOWED, path
+
+
+async def shown(app: App, path: str) -> tuple[Answer, Watchdog]:
+    """The answer, and how long the loop was held: the shortest of a few, as in `answer`."""
+    tries = 4
+    while True:
+        async with Watchdog() as held:
+            answered = await asked(app, "GET", path)
+        tries -= 1
+        if held.units < ALLOWED or not tries:
+            return answered, held
 
 
 async def test_the_watchdog_sees_a_long_callback_and_a_thread_that_keeps_the_interpreter() -> None:

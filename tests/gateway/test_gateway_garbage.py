@@ -9,16 +9,16 @@ from typing import Annotated, Any
 
 import pytest
 import uvloop
-from tests.garbage import garbage_of, garbage_of_sync
-from tests.gateway.asgi import Answer, post, request
-from tests.gateway.serving import Serving, config_of
-from tests.gateway.talking import SECONDS, asking, function
+from tests.support.asgi import Answer, post, request
+from tests.support.garbage import garbage_of, garbage_of_sync
+from tests.support.serving import Serving, config_of
+from tests.support.talking import SECONDS, asking, function
 
 from windlass import Depends, ToolError, tool
 from windlass.gateway import App
 from windlass.gateway.config import LimitsConfig, ModelConfig
 from windlass.gateway.gateway import Gateway
-from windlass.gateway.routes.completions import WATCH_DELAY
+from windlass.gateway.routes.wire import WATCH_DELAY
 from windlass.model import ModelRequest
 from windlass.models import create_model
 from windlass.models.retry import Retry

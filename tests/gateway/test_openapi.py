@@ -3,7 +3,7 @@
 import copy
 import json
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Annotated, Any, NotRequired, get_args
 
 import jsonschema_rs
 import msgspec
@@ -11,6 +11,7 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from pydantic import Field
 from schemathesis import Case, GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -23,16 +24,19 @@ from schemathesis.specs.openapi.checks import (
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 from starlette.routing import Route
-from tests.gateway.serving import Serving, config_of
+from tests.support.serving import Serving, config_of
 
-from windlass.events import RunEvent
+from windlass.events import RunEvent, TextDelta
 from windlass.gateway.app import create_app
 from windlass.gateway.config import GatewayConfig, ModelConfig
-from windlass.gateway.openapi import PATHS, PROBLEMS, openapi_document
+from windlass.gateway.openapi import PROBLEMS, document_of
+from windlass.gateway.openapi.operations import Operation
+from windlass.gateway.routes.openapi import PATHS, openapi_document
 from windlass.jsontext import encode_json
 from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, Turn, call, refuse, think, tool_results
 from windlass.tool import tool
+from windlass.wires.json_types import Json
 
 DOCUMENT = msgspec.json.decode(encode_json(openapi_document()))
 SECONDS = 20
@@ -45,6 +49,7 @@ CHECKS = [
     response_schema_conformance,
 ]
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+_LISTED_TOOLS = {"type": "array", "items": {"$ref": "#/components/schemas/GeminiTool"}}
 OPERATIONS = [(path, method) for path, methods in PATHS.items() for method in methods]
 
 
@@ -82,6 +87,8 @@ def gateway() -> Iterator[Serving]:
 def schema(gateway: Serving) -> OpenApiSchema:
     """The document with names that exist, so that most requests get past a 404."""
     started = requests.post(f"{gateway.base_url}/runs", json=BODY, timeout=SECONDS)
+    asked = {"model": "m", "input": "Hi", "background": True}
+    stored = requests.post(f"{gateway.base_url}/responses", json=asked, timeout=SECONDS)
     document = copy.deepcopy(DOCUMENT)
     schemas = document["components"]["schemas"]
     fields = schemas["ChatCompletionRequest"]["properties"]
@@ -92,17 +99,51 @@ def schema(gateway: Serving) -> OpenApiSchema:
     fields["function_call"] = schemas["ToolChoice"] = {"enum": ["auto", "none"]}
     schemas["ChatMessage"]["anyOf"] = schemas["ChatMessage"]["anyOf"][:2]  # no results of calls
     schemas["ChatFunction"]["properties"]["parameters"] = {"enum": [{"type": "object"}]}
-    audio = schemas["ContentPart"]["anyOf"][2]["properties"]
+    audio = schemas["AudioPart"]["properties"]
     audio["input_audio"] = {"enum": [{"data": "aGk=", "format": "wav"}]}
+    for name in ("ResponseRequest", "ResponseInput"):
+        fields = schemas[name]["properties"]
+        fields["model"] = {"enum": ["m"]}
+        del fields["previous_response_id"]  # an unknown one is refused
+        fields["tools"]["anyOf"][0]["maxItems"] = 1  # no two of one name
+    schemas["ResponseTool"]["anyOf"] = schemas["ResponseTool"]["anyOf"][:2]
+    schemas["ResponseFunctionTool"]["properties"]["parameters"] = {"enum": [{"type": "object"}]}
+    schemas["InputFile"]["properties"]["file_data"] = {"enum": ["aGk="]}
+    schemas["ResponseToolChoice"] = {"enum": ["auto", "none"]}
+    schemas["InputItem"]["anyOf"] = schemas["InputItem"]["anyOf"][:2]  # no results of calls
+    schemas["GeminiPart"] = schemas["GeminiTextPart"]
+    schemas["GeminiFunction"]["properties"] = {"name": {"enum": ["f"]}}
+    schemas["GeminiTool"]["properties"]["functionDeclarations"]["maxItems"] = 1
+    for name in ("GenerateContentRequest", "CountedContents"):  # no two functions of one name
+        schemas[name]["properties"]["tools"] = {"maxItems": 1, **_LISTED_TOOLS}
+    schemas["FunctionCallingConfig"]["properties"] = {"mode": {"enum": ["AUTO", "NONE"]}}
+    for name in ("responseSchema", "responseJsonSchema"):
+        schemas["GenerationConfig"]["properties"][name] = {"enum": [{"type": "object"}]}
+    for name in ("MessageRequest", "CountRequest"):
+        fields = schemas[name]["properties"]
+        fields["model"] = {"enum": ["m"]}
+        fields["tools"]["maxItems"] = 1  # no two of one name
+    schemas["MessageToolChoice"] = {"enum": [{"type": "auto"}, {"type": "none"}]}
+    declared = schemas["MessageTool"]["properties"]
+    declared["name"] = {"enum": ["ring"]}
+    declared["input_schema"] = {"enum": [{"type": "object"}]}
+    blocks = schemas["ContentBlock"]["anyOf"]
+    schemas["ContentBlock"]["anyOf"] = [blocks[0], blocks[2]]  # no results of calls, no base64
     chats = document["paths"]["/v1/chats"]["get"]
     chats["parameters"] = [each for each in chats["parameters"] if each["name"] != "before"]
     for methods in document["paths"].values():
         for operation in methods.values():
             for parameter in operation.get("parameters", ()):
-                if parameter["name"] == "run_id":
+                if parameter["name"] == "response_id":
+                    parameter["schema"] = {"enum": [stored.json()["id"], "resp_unknown"]}
+                elif parameter["name"] == "after":
+                    parameter["schema"] = {"enum": [""]}
+                elif parameter["name"] == "run_id":
                     parameter["schema"] = {"enum": [started.json()["id"], "run_unknown"]}
                 elif parameter["name"] == "before":
                     parameter["schema"] = {"enum": [started.json()["id"]]}
+                elif parameter["name"] == "model":
+                    parameter["schema"] = {"enum": ["m", "busy", "unknown"]}
                 elif parameter["name"] == "name":
                     parameter["schema"] = {"enum": ["add", "busy", "unknown"]}
     return schemathesis.openapi.from_dict(document)
@@ -147,6 +188,46 @@ def test_every_kind_of_event_is_in_the_document() -> None:
         kind.__struct_config__.tag: f"#/components/schemas/{kind.__name__}"
         for kind in get_args(RunEvent)
     }
+
+
+class GreetingJson(Json):
+    """A polite request."""
+
+    name: Annotated[str, Field(max_length=9)]
+    """Whom to greet."""
+    note: NotRequired[TextDelta]
+
+
+class RefusalJson(Json):
+    why: str
+
+
+def test_a_family_of_another_wire_describes_its_types_and_its_errors() -> None:
+    greet = Operation(
+        id="greet",
+        summary="Greets.",
+        body=GreetingJson,
+        answer=dict[str, str],
+        problems=(404,),
+        error=RefusalJson,
+    )
+    document = document_of({"/greet": {"post": greet}})
+    OPENAPI_31_VALIDATOR.validate(document)
+    described, schemas = document["paths"]["/greet"]["post"], document["components"]["schemas"]
+    assert described["requestBody"]["content"]["application/json"]["schema"] == {
+        "$ref": "#/components/schemas/Greeting"
+    }
+    assert schemas["Greeting"] == {
+        "description": "A polite request.",
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 9, "description": "Whom to greet."},
+            "note": {"$ref": "#/components/schemas/TextDelta"},
+        },
+        "required": ["name"],
+    }
+    refusal = described["responses"]["404"]["content"]["application/json"]["schema"]
+    assert refusal == {"$ref": "#/components/schemas/Refusal"}
 
 
 def test_every_problem_is_used_by_an_endpoint() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.gateway.serving import Serving, config_of
-from tests.gateway.talking import SECONDS, RawConnection, asking, client_of, payloads, sent_events
+from tests.support.serving import Serving, config_of
+from tests.support.talking import SECONDS, RawConnection, asking, client_of, payloads, sent_events
 
 from windlass import ApprovalRequested, tool
 from windlass.gateway import GatewayConfig, create_app
@@ -184,7 +184,7 @@ async def test_active_runs_can_be_approved_and_stopped_during_a_shutdown() -> No
 
 async def _call_in_question(gateway: Gateway, run_id: str) -> str:
     run = next(run for run in gateway.runs.running() if run.id == run_id)
-    async for event in run.run.events():
+    async for event in run.events():
         if isinstance(event, ApprovalRequested):
             return event.call.id
     raise AssertionError("the run asked for no approval")

@@ -10,6 +10,7 @@ from windlass import Client
 
 HERE = Path(__file__).parent
 MODELS = {
+    "ANTHROPIC_API_KEY": os.environ.get("WINDLASS_LIVE_ANTHROPIC", "anthropic/claude-haiku-5-5"),
     "OPENAI_API_KEY": os.environ.get("WINDLASS_LIVE_OPENAI", "openai/gpt-5-mini"),
     "GEMINI_API_KEY": os.environ.get("WINDLASS_LIVE_GEMINI", "gemini/gemini-2.5-flash"),
 }

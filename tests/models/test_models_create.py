@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 import pytest
-from tests.models.helpers import HELLO, WEATHER, called, text, turn
+from tests.support.model_wires import HELLO, WEATHER, called, text, turn
 
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.errors import ConfigError
@@ -38,7 +38,9 @@ def test_a_name_without_its_provider_says_what_to_write(name: str) -> None:
 
 
 def test_an_unknown_provider_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"'azure'.*supported: aistudio, gemini") as raised:
+    with pytest.raises(
+        ConfigError, match=r"'azure'.*supported: aistudio, anthropic, gemini"
+    ) as raised:
         create_model("azure/gpt-5")
     assert all(provider in str(raised.value) for provider in PROVIDERS)
 
@@ -47,6 +49,7 @@ def test_an_unknown_provider_lists_the_known_ones() -> None:
     ("name", "variable"),
     [
         ("openai/m", "OPENAI_API_KEY"),
+        ("responses/m", "OPENAI_API_KEY"),
         ("gemini/m", "GEMINI_API_KEY"),
         ("vertex/m", "VERTEX_ACCESS_TOKEN"),
     ],
@@ -60,6 +63,7 @@ def test_a_missing_key_is_asked_for_by_its_variable(name: str, variable: str) ->
     ("name", "variable"),
     [
         ("openai/m", "OPENAI_API_KEY"),
+        ("responses/m", "OPENAI_API_KEY"),
         ("gemini/m", "GEMINI_API_KEY"),
         ("gemini/m", "GOOGLE_API_KEY"),
         ("vertex/m", "VERTEX_ACCESS_TOKEN"),
@@ -151,6 +155,7 @@ def test_time_outs_and_retries_are_passed_on() -> None:
     assert model._waiting()._retry == Retry(attempts=1)
 
 
+@pytest.mark.process
 def test_importing_the_models_imports_no_http_library() -> None:
     code = (
         "import sys, windlass.models, windlass.wires.chat.write_request;"

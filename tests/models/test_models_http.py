@@ -14,17 +14,26 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.models.helpers import HELLO, ONE_BODY, Waits, http, raw_server, text, turn
+from tests.support.model_wires import HELLO, ONE_BODY, Waits, http, raw_server, text, turn
 from yarl import URL
 
 from windlass.content import InlineData, Message
 from windlass.errors import ConfigError, ModelError, StreamCut
 from windlass.model import Model, ModelRequest
 from windlass.models import Retry, create_model
+from windlass.models.anthropic import AnthropicModel
 from windlass.models.gemini import GeminiModel, VertexModel
 from windlass.models.http import _unreachable
 from windlass.models.openai import OpenAIModel
-from windlass.testing import FakeGemini, FakeOpenAI, interrupt, refuse
+from windlass.models.responses import ResponsesModel
+from windlass.testing import (
+    FakeAnthropic,
+    FakeGemini,
+    FakeOpenAI,
+    FakeResponses,
+    interrupt,
+    refuse,
+)
 
 KEY = "sk-very-secret-key"
 
@@ -259,7 +268,9 @@ async def everything_written(model: Model) -> AsyncIterator[io.StringIO]:
 
 MODELS: list[Any] = [
     pytest.param(FakeOpenAI, OpenAIModel, id="openai"),
+    pytest.param(FakeResponses, ResponsesModel, id="responses"),
     pytest.param(FakeGemini, GeminiModel, id="gemini"),
+    pytest.param(FakeAnthropic, AnthropicModel, id="anthropic"),
 ]
 
 

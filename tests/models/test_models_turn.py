@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 import pytest
-from tests.models.helpers import (
+from tests.support.model_wires import (
     HELLO,
     ONE_BODY,
     WEATHER,
@@ -23,12 +23,16 @@ from windlass.content import Message, Usage
 from windlass.errors import ModelError, StreamCut
 from windlass.events import TextDelta
 from windlass.model import ModelRequest
+from windlass.models.anthropic import AnthropicModel
 from windlass.models.gemini import GeminiModel
 from windlass.models.openai import OpenAIModel
+from windlass.models.responses import ResponsesModel
 from windlass.models.retry import Retry, Timeouts
 from windlass.testing import (
+    FakeAnthropic,
     FakeGemini,
     FakeOpenAI,
+    FakeResponses,
     Turn,
     call,
     cut,
@@ -43,7 +47,9 @@ from windlass.testing import (
 
 FAKES: list[Any] = [
     pytest.param((FakeOpenAI, OpenAIModel), id="openai"),
+    pytest.param((FakeResponses, ResponsesModel), id="responses"),
     pytest.param((FakeGemini, GeminiModel), id="gemini"),
+    pytest.param((FakeAnthropic, AnthropicModel), id="anthropic"),
 ]
 LIVE: list[Any] = [pytest.param(HELLO, id="live"), pytest.param(ONE_BODY, id="body")]
 both = pytest.mark.parametrize("wire", FAKES)

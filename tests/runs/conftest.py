@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.runs.sample_runs import Clock, count, pay, weather
+from tests.support.sample_runs import Clock, count, pay, weather
 
 from windlass import AsyncClient
 from windlass.messaging.embedded import NatsServer
@@ -31,7 +31,7 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite", "jetstream"])
+@pytest.fixture(params=["memory", "sqlite", pytest.param("jetstream", marks=pytest.mark.process)])
 async def logs(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Logs]:
     """Every kind of log keeps the same word."""
     async with AsyncExitStack() as stack:

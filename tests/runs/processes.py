@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.runs.sample_runs import STARTED, begin, kept
+from tests.support.sample_runs import STARTED, begin, kept
 
 from windlass import AsyncClient, tool
 from windlass.errors import StorageError

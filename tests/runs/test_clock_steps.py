@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.runs.conftest import Logs, MakeClient
-from tests.runs.sample_runs import STARTED, Clock, begin, ended_run, kept
 from tests.runs.test_resume import Ledger, first_of, plan_of
+from tests.support.sample_runs import STARTED, Clock, begin, ended_run, kept
 
 from windlass import AsyncClient
-from windlass.client.kept import KeptRun
-from windlass.client.run import AsyncRun
 from windlass.events import (
     ApprovalRequested,
     RunEvent,
@@ -27,7 +25,9 @@ from windlass.loop.history import History
 from windlass.runs.event_log import MemoryLog
 from windlass.runs.jetstream import JetStreamLog
 from windlass.runs.records import Retention, RunRecord, expired
+from windlass.runs.run import AsyncRun
 from windlass.runs.sqlite import database
+from windlass.runs.stored_run import StoredRun
 from windlass.testing import Gate, ScriptedModel, call, slow
 
 DAY = 86_400.0
@@ -94,7 +94,7 @@ async def test_runs_and_chats_are_listed_in_their_order(
     wall.stepped += step
     await first.send("three")
     assert [chat.id for chat in await client.chats()] == [first.id, second.id]
-    assert [run.record.title for run in await client.runs() if isinstance(run, KeptRun)] == [
+    assert [run.record.title for run in await client.runs() if isinstance(run, StoredRun)] == [
         "one",
         "two",
         "three",
@@ -119,6 +119,7 @@ async def fleet() -> AsyncIterator[str]:
         yield server.url
 
 
+@pytest.mark.process
 async def test_a_chat_of_processes_whose_clocks_disagree_keeps_its_turns(
     fleet: str, wall: Wall
 ) -> None:

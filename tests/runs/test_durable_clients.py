@@ -5,16 +5,16 @@ import asyncio
 import pytest
 from tests.runs.conftest import MakeClient
 from tests.runs.looking import events_of
-from tests.runs.sample_runs import count, weather
+from tests.support.sample_runs import count, weather
 
 from windlass import AsyncClient
-from windlass.client.kept import KeptRun
 from windlass.content import Message
 from windlass.errors import ConfigError, ModelError, RunNotFound, WindlassError
 from windlass.events import (
     ApprovalRequested,
 )
 from windlass.runs.memory import MemoryRunLog
+from windlass.runs.stored_run import StoredRun
 from windlass.testing import Gate, ScriptedModel, call, calls, refuse, say, slow
 
 ASK = [
@@ -36,7 +36,7 @@ async def test_a_blocking_run_is_found_again_with_the_same_reply(client_on: Make
     await first.aclose()
     second = client_on()
     run = await second.run(reply.run_id)
-    assert isinstance(run, KeptRun)
+    assert isinstance(run, StoredRun)
     assert (run.phase, run.stop_reason) == ("ended", "answer")
     assert run.record.title == "Weather?"
     assert await run.result() == reply

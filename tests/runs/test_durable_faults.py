@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runs.broken_files import fill, not_a_database, of_a_later_version, somebody_elses
+from tests.support.broken_files import fill, not_a_database, of_a_later_version, somebody_elses
 
 from windlass import AsyncClient, Client, tool
 from windlass.errors import StorageError

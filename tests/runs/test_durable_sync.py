@@ -106,6 +106,7 @@ def program(code: str, *arguments: object) -> "subprocess.CompletedProcess[str]"
     )
 
 
+@pytest.mark.process
 def test_a_client_without_a_log_imports_nothing_of_a_database() -> None:
     ran = program(
         """
@@ -138,6 +139,7 @@ FORK = """
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_fork_of_a_program_that_has_the_file_open_is_told_and_ends(path: Path) -> None:
     ran = program(FORK.format(between=""), path)
@@ -145,6 +147,7 @@ def test_a_fork_of_a_program_that_has_the_file_open_is_told_and_ends(path: Path)
     assert (ran.returncode, ran.stdout.splitlines()) == (0, [said, said])
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_fork_of_a_program_that_has_closed_the_file_uses_it(path: Path, second: Client) -> None:
     ran = program(FORK.format(between="client.close()"), path)
@@ -152,6 +155,7 @@ def test_a_fork_of_a_program_that_has_closed_the_file_uses_it(path: Path, second
     assert len(second.runs()) == 2
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("end", ["", "raise SystemExit", "del client, run"])
 def test_a_program_that_does_not_close_its_client_ends_quietly_and_keeps_its_runs(
     path: Path, second: Client, end: str

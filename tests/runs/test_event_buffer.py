@@ -2,8 +2,9 @@
 
 import tracemalloc
 
+import pytest
 from msgspec.structs import replace
-from tests.runs.sample_runs import EVERY_KIND, STARTED
+from tests.support.sample_runs import EVERY_KIND, STARTED
 
 from windlass.events import RunEnded, RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
 from windlass.runs.buffer import BLOCK, LOOSE, EventBuffer
@@ -57,6 +58,7 @@ def test_what_is_recorded_does_not_grow() -> None:
         assert (len(recorded), recorded[-1]) == (known, events[known - 1])
 
 
+@pytest.mark.measures
 def test_many_small_pieces_of_a_call_take_little_room() -> None:
     """As objects, 100,000 of them take more than 15 MB."""
     log = MemoryLog()

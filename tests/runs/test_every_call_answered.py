@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from tests.runs.test_resume import Ledger, first_of
 
 from windlass import RunEvent, Tool, tool
-from windlass.client.run import AsyncRun
 from windlass.content import Message
 from windlass.errors import ModelError, RunInterrupted
 from windlass.events import (
@@ -27,6 +26,7 @@ from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
 from windlass.reply import ToolAnswer
 from windlass.runs.event_log import MemoryLog
+from windlass.runs.run import AsyncRun
 from windlass.testing import Gate, ScriptedModel, call, calls, say, slow
 
 FIRST = calls(

@@ -16,7 +16,7 @@ from tests.runs.processes import ROOT
 from windlass.messaging.embedded import NatsServer
 from windlass.runs.sqlite import SQLiteLog
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"), pytest.mark.process]
 
 BEGIN = """
     import os, select, signal, sys, threading

@@ -7,25 +7,28 @@ from pathlib import Path
 import pytest
 from tests.runs.conftest import Logs, MakeClient
 from tests.runs.processes import Child
-from tests.runs.sample_runs import STARTED, begin, kept
 from tests.runs.test_killed_clients import tools_after
+from tests.support.sample_runs import STARTED, begin, kept
 
 from windlass import AsyncClient, Client
-from windlass.client import kept as kept_module
-from windlass.client.kept import KeptEvents, KeptRun
 from windlass.errors import RunInterrupted
 from windlass.events import RunEnded, RunEvent, RunResumed
 from windlass.messaging.embedded import NatsServer
+from windlass.runs import control
+from windlass.runs.control import StoredEvents
 from windlass.runs.event_log import MemoryLog
 from windlass.runs.jetstream import JetStreamLog
+from windlass.runs.stored_run import StoredRun
 from windlass.testing import ScriptedModel
+
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that no process has counts as interrupted after a moment."""
-    monkeypatch.setattr(kept_module, "CHECK_SECONDS", 0.05)
-    monkeypatch.setattr(kept_module, "TAKEOVER_SECONDS", 0.1)
+    monkeypatch.setattr(control, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(control, "TAKEOVER_SECONDS", 0.1)
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ async def test_the_result_of_an_interrupted_run_is_an_error_that_says_how_to_res
     client_on: MakeClient, killed: str
 ) -> None:
     run = await client_on().run(killed)
-    assert isinstance(run, KeptRun)
+    assert isinstance(run, StoredRun)
     with pytest.raises(RunInterrupted, match=f"windlass runs resume {killed}"):
         await run.result()
 
@@ -159,7 +162,7 @@ async def test_in_a_fleet_too_an_interrupted_run_is_an_error_until_a_process_has
 async def test_a_reader_that_is_woken_returns_with_nothing(logs: Logs) -> None:
     run: MemoryLog = begin(logs.log)
     await kept(run, STARTED)
-    reader = KeptEvents(logs.other, "run_1", 1)
+    reader = StoredEvents(logs.other, "run_1", 1)
     waiting = asyncio.create_task(reader.some(3600.0))
     await asyncio.sleep(0)
     reader.wake()

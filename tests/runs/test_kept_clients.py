@@ -54,6 +54,7 @@ async def test_long_results_are_found_again_as_the_model_was_given_them(
     assert again.messages == reply.messages
 
 
+@pytest.mark.process
 async def test_a_run_that_cannot_be_read_does_not_keep_the_others_from_going_on(
     client_on: MakeClient, path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

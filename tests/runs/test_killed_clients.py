@@ -21,6 +21,8 @@ from windlass.events import (
 )
 from windlass.runs.event_log import Follower
 
+pytestmark = pytest.mark.process
+
 
 async def read_until(reader: Follower, last: Callable[[RunEvent], bool]) -> list[RunEvent]:
     seen = [await anext(reader)]

@@ -12,10 +12,9 @@ from typing import Any, TypeAlias
 
 import pytest
 from msgspec.structs import replace
-from tests.runs.sample_runs import STARTED, begin, ended_run, kept
+from tests.support.sample_runs import STARTED, begin, ended_run, kept
 
 from windlass import AsyncClient, tool
-from windlass.client.run import AsyncRun
 from windlass.errors import RunNotFound, StorageError
 from windlass.events import (
     ApprovalRequested,
@@ -32,6 +31,7 @@ from windlass.runs.encoding import encoded
 from windlass.runs.jetstream import JetStreamLog
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import Order
+from windlass.runs.run import AsyncRun
 from windlass.runs.sqlite import SQLiteLog, database, queries
 from windlass.runs.sqlite.writer import RESERVE_BYTES
 from windlass.testing import ScriptedModel, call, calls
@@ -44,7 +44,7 @@ def approval(call_id: str = "a", **fields: Any) -> Order:
     return Order(kind="approve", call_id=call_id, **fields)
 
 
-@pytest.fixture(params=["sqlite", "jetstream"])
+@pytest.fixture(params=["sqlite", pytest.param("jetstream", marks=pytest.mark.process)])
 async def open_log(request: pytest.FixtureRequest, path: Path) -> AsyncIterator[OpenLog]:
     """Logs of one kind over the same runs, each as another process would have it."""
     async with AsyncExitStack() as stack:
@@ -305,6 +305,7 @@ def size_of(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
+@pytest.mark.process
 async def test_a_stop_is_stored_on_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:
     path = small_disk.folder / "runs.db"
     log = SQLiteLog(path, reserve=RESERVE_BYTES)

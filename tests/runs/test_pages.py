@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.runs.conftest import Logs
-from tests.runs.sample_runs import begin, kept
+from tests.support.sample_runs import begin, kept
 
 from windlass.events import RunEnded, RunEvent, RunStarted, TextDelta
 from windlass.runs.encoding import encoded

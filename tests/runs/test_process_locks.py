@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.runs.processes import Child
-from tests.runs.sample_runs import STARTED, begin, kept
+from tests.support.sample_runs import STARTED, begin, kept
 
 from windlass.errors import StorageError
 from windlass.events import RunEnded, Status
@@ -23,6 +23,7 @@ async def claimed_elsewhere(path: Path) -> str:
         return await other.hear()
 
 
+@pytest.mark.process
 async def test_a_process_that_opens_and_closes_its_lock_file_still_lives(
     path: Path, log: SQLiteLog
 ) -> None:
@@ -33,6 +34,7 @@ async def test_a_process_that_opens_and_closes_its_lock_file_still_lives(
     await kept(run, RunEnded("answer"))
 
 
+@pytest.mark.process
 async def test_a_process_that_opens_and_closes_a_second_log_still_lives(
     path: Path, log: SQLiteLog
 ) -> None:
@@ -43,6 +45,7 @@ async def test_a_process_that_opens_and_closes_a_second_log_still_lives(
     assert await claimed_elsewhere(path) == "run_2"
 
 
+@pytest.mark.process
 async def test_where_locks_belong_to_processes_they_are_held_all_the_same(
     path: Path, log: SQLiteLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,8 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from windlass import RunEvent, Tool, ToolContext, tool
-from windlass.client.resume import resume_refusal
-from windlass.client.run import AsyncRun
 from windlass.content import Message
 from windlass.errors import RunInterrupted
 from windlass.events import (
@@ -33,6 +31,8 @@ from windlass.loop.policy import Policy
 from windlass.model import ToolChoice
 from windlass.runs.event_log import MemoryLog
 from windlass.runs.persisted_log import Batch, StoredLog
+from windlass.runs.planning import resume_refusal
+from windlass.runs.run import AsyncRun
 from windlass.testing import ScriptedModel, call, calls, say
 
 E = TypeVar("E", ApprovalRequested, ApprovalResolved)

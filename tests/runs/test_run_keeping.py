@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.runs.conftest import Logs
-from tests.runs.sample_runs import (
+from tests.support.sample_runs import (
     STARTED,
     Clock,
     begin,
@@ -17,6 +17,7 @@ from windlass.errors import RunNotFound
 from windlass.events import (
     RunEnded,
     RunEvent,
+    StopReason,
     TextDelta,
 )
 from windlass.runs.protocol import RunLog
@@ -63,6 +64,11 @@ async def test_runs_are_listed_newest_first_and_chosen_by_what_is_known(logs: Lo
     assert await ids(owner="") == "a"
     assert await ids(chat="one") == "dab"
     assert await ids(chat="one", limit=1) == "d"
+    assert await ids(in_chats=True) == "dab"
+    assert await ids(owner="web", in_chats=True) == "b"
+    assert await ids(in_chats=True, open=True) == "d"
+    assert await ids(in_chats=True, chat="") == ""
+    assert await ids(owner="", in_chats=True, reasons=["answer"]) == "a"
     assert await ids(open=True) == "d"
     assert await ids(open=False) == "acb"
     assert await ids(owner="web", chat="one", open=False) == "b"
@@ -70,6 +76,51 @@ async def test_runs_are_listed_newest_first_and_chosen_by_what_is_known(logs: Lo
     assert await ids(before=await logs.other.status("a")) == "cb"
     assert await ids(before=await logs.other.status("a"), limit=1) == "c"
     assert await ids(before=await logs.other.status("b")) == ""
+
+
+async def test_runs_are_chosen_by_why_they_ended_and_by_model_and_title(logs: Logs) -> None:
+    async def end(name: str, reason: StopReason = "answer", **fields: Any) -> None:
+        fields = {"owner": "web", "title": f"Weather in {name}", **fields}
+        await kept(begin(logs.log, name, **fields), STARTED, RunEnded(reason))
+
+    await end("a")
+    await end("b", "error", model="large")
+    await end("c", "deadline")
+    await end("d", "stopped", model="large", title="STRASSE in Ærø, 東京 100%_")
+    await end("e", "error", owner="cli")
+    await kept(begin(logs.log, "f", owner="web", model="large", title="Weather now"), STARTED)
+    await end("g", chat="one")
+
+    async def ids(**choice: Any) -> str:
+        return "".join(each.id for each in await logs.other.list(**choice))
+
+    assert await ids(owner="web", reasons=["error"]) == "b"
+    assert await ids(owner="web", reasons=["deadline", "error"]) == "cb"
+    assert await ids(owner="web", reasons={"error", "deadline", "answer"}, limit=2) == "gc"
+    assert await ids(reasons=["error"]) == "eb"
+    assert await ids(owner="web", reasons=["content_filter"]) == ""
+    assert await ids(owner="web", reasons=[]) == ""
+    assert await ids(owner="web", reasons=["error"], open=False) == "b"
+    assert await ids(owner="web", reasons=["error"], open=True) == ""
+    assert await ids(owner="web", reasons=["answer"], chat="one") == "g"
+    assert await ids(owner="web", model="large") == "fdb"
+    assert await ids(owner="web", model="large", limit=2) == "fd"
+    assert await ids(owner="web", model="large", open=True) == "f"
+    assert await ids(owner="web", model="large", reasons=["error", "answer"]) == "b"
+    assert await ids(owner="web", model="other") == ""
+    assert await ids(model="large") == "fdb"
+    assert await ids(owner="web", title="WEATHER in") == "gcba"
+    assert await ids(owner="web", title="straße IN ÆRØ") == "d", "for all of Unicode"
+    assert await ids(owner="web", title="東京 100%_") == "d"
+    assert await ids(owner="web", title="%") == "d", "it is not a pattern"
+    assert await ids(owner="web", title="half \ud83d") == ""
+    assert await ids(owner="web", title="") == "gfdcba"
+    assert await ids(owner="web", title="now", open=True) == "f"
+    assert await ids(owner="web", title="weather", model="large", reasons=["error"]) == "b"
+    middle = await logs.other.status("c")
+    assert await ids(owner="web", before=middle, title="weather") == "ba"
+    assert await ids(owner="web", before=middle, reasons=["error", "answer"]) == "ba"
+    assert await ids(owner="web", before=middle, model="large") == "b"
 
 
 async def test_an_unknown_run_is_said_to_be_unknown_and_nobody_waits_for_it(logs: Logs) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.runs.conftest import Logs
-from tests.runs.sample_runs import (
+from tests.support.sample_runs import (
     CALL,
     EVERY_KIND,
     STARTED,
@@ -21,6 +21,7 @@ from tests.runs.sample_runs import (
     kept,
     odd_progress,
 )
+from tests.support.thoroughness import examples
 
 from windlass.content import FunctionResponse
 from windlass.events import (
@@ -209,7 +210,7 @@ MIDDLE = [TEXT, Status("s"), ToolRunStarted(CALL, 1), TurnEnded("stop"), TextDel
 
 
 @pytest.mark.parametrize("make", [MemoryRunLog, SQLiteLog])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     events=st.lists(st.sampled_from(MIDDLE), max_size=25),
     readers=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 25), st.booleans()), max_size=4),

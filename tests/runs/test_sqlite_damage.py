@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.runs.sample_runs import STARTED, begin, ended_run, kept
-from tests.thoroughness import WHOLE
+from tests.support.sample_runs import STARTED, begin, ended_run, kept
+from tests.support.thoroughness import WHOLE
 
 from windlass.errors import StorageError, WindlassError
 from windlass.events import Status

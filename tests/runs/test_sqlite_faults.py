@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.runs.broken_files import fill, not_a_database, of_a_later_version, somebody_elses
 from tests.runs.processes import Child
-from tests.runs.sample_runs import STARTED, begin, ended_run, kept
+from tests.support.broken_files import fill, not_a_database, of_a_later_version, somebody_elses
+from tests.support.sample_runs import STARTED, begin, ended_run, kept
 
 from windlass.errors import StorageError
 from windlass.events import RunEnded, Status, TextDelta
@@ -103,6 +103,7 @@ async def test_nothing_is_written_behind_events_that_could_not_be(path: Path) ->
     await log.aclose()
 
 
+@pytest.mark.process
 async def test_files_that_may_not_grow_end_the_run_with_what_is_kept(path: Path) -> None:
     with Child("fill", path, 300_000) as process:
         said = await process.hear()
@@ -116,6 +117,7 @@ async def test_files_that_may_not_grow_end_the_run_with_what_is_kept(path: Path)
     await log.aclose()
 
 
+@pytest.mark.process
 async def test_a_directory_that_may_not_be_written_is_named() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         path = Path(folder, "runs.db")

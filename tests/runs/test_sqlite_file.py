@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.runs.looking import opened, rows
-from tests.runs.sample_runs import STARTED, begin, ended_run, kept
+from tests.support.sample_runs import STARTED, begin, ended_run, kept
 
 from windlass.content import FunctionResponse
 from windlass.errors import StorageError

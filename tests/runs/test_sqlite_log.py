@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.runs.looking import opened, rows
-from tests.runs.sample_runs import CALL, EVERY_KIND, STARTED, Surly, begin, ended_run, kept
+from tests.support.sample_runs import CALL, EVERY_KIND, STARTED, Surly, begin, ended_run, kept
 
 from windlass.content import FunctionResponse
 from windlass.errors import RunNotFound, StorageError

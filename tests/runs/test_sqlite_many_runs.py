@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.runs.looking import opened, rows
-from tests.runs.sample_runs import STARTED, Clock, begin, ended_run, kept, record
+from tests.support.sample_runs import STARTED, Clock, begin, ended_run, kept, record
 
 from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEnded, RunStarted, TextDelta
@@ -25,7 +25,8 @@ RUNS = 2_000
 MAX_INSTRUCTIONS = 4_000
 """Of SQLite's machine, for what one method does: reading 2,000 runs takes 10,000 or more."""
 EVERY = 100
-IN_ORDER = "SCAN runs USING INDEX runs_by_number"
+IN_ORDER = "SCAN runs USING COVERING INDEX runs_by_number"
+ENDED_IN_ORDER = "SCAN runs USING INDEX runs_by_number"
 """A list of all owners, newest first: it reads no more than it returns."""
 OPEN_ONES = "SCAN runs USING INDEX runs_open"
 """The index has the open runs alone."""
@@ -103,6 +104,14 @@ def uses(log: SQLiteLog) -> dict[str, Use]:
         "chat": lambda: log.list(owner="web", chat="chat_1"),
         "chat that is not there": lambda: log.list(owner="web", chat="chat_none"),
         "chat of all": lambda: log.list(chat="chat_1"),
+        "failed": lambda: log.list(owner="web", reasons=["error", "deadline"], limit=5),
+        "not failed": lambda: log.list(owner="web", reasons=["answer", "stopped"], limit=5),
+        "not failed, next page": lambda: log.list(
+            owner="web", reasons=["answer", "stopped"], before=MIDDLE, limit=5
+        ),
+        "model": lambda: log.list(owner="web", model="scripted/model", limit=5),
+        "model of no run": lambda: log.list(owner="web", model="none", limit=5),
+        "runs of chats": lambda: log.list(owner="web", in_chats=True, limit=5),
         "running of a chat": lambda: log.list(chat="chat_1", open=True),
         "claim": log.claim,
         "cut_off": log.cut_off,
@@ -140,6 +149,7 @@ async def everything(log: SQLiteLog, other: SQLiteLog) -> None:
     for use in uses(log).values():
         await use()
     await log.list(chat="", limit=5)
+    await log.list(owner="web", title="x", limit=5)
     await log.expire(Retention(max_runs=RUNS, max_bytes=10**9))
     assert await log.expire(Retention(max_runs=100)) > 0
     run = begin(log, "open", RUNS, owner="web")
@@ -209,9 +219,23 @@ async def test_no_statement_reads_every_run_or_every_batch(
             if found:
                 scans[statement] = found
     found = {each for plans in scans.values() for each in plans}
-    assert found == {IN_ORDER, OPEN_ONES}
+    assert found == {IN_ORDER, ENDED_IN_ORDER, OPEN_ONES}
     bounded = ("ORDER BY number DESC LIMIT ?", "BY runs_open")
     assert [each for each in scans if not any(part in each for part in bounded)] == []
+
+
+async def test_a_search_for_a_title_reads_an_index_and_not_the_runs(
+    watched: type[Watched], path: Path
+) -> None:
+    log = SQLiteLog(path)
+    await fill(log, 200)
+    watched.statements.clear()
+    assert await log.list(owner="web", title="none") == []
+    await log.aclose()
+    [statement] = (each for each in watched.statements if "instr" in each)
+    with opened(path) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", ["web", "none", 5]).fetchall()
+    assert "SEARCH runs USING COVERING INDEX runs_by_owner (owner=?)" in [row[3] for row in plan]
 
 
 def data_of(text: str) -> bytes:
@@ -228,8 +252,12 @@ async def test_a_file_of_an_older_version_gets_the_indexes(
         connection.execute(f"PRAGMA application_id = {database.APPLICATION}")
         connection.executemany(
             "INSERT INTO runs (id, model, created, owner, chat, title, origin, keeper)"
-            " VALUES (?, 'm', ?, 'web', 'chat_1', 't', x'7B7D', 1)",
-            [(f"run_{number}", float(number)) for number in range(3)],
+            " VALUES (?, 'm', ?, 'web', 'chat_1', CAST(? AS TEXT), x'7B7D', 1)",
+            [
+                ("run_0", 0.0, "SCHÖN".encode()),
+                ("run_1", 1.0, b"damaged \xff"),
+                ("run_2", 2.0, b"t"),
+            ],
         )
         connection.executemany(
             "INSERT INTO batches (run_id, first, last, data, ended, reason) VALUES (?,1,1,?,?,?)",
@@ -241,6 +269,13 @@ async def test_a_file_of_an_older_version_gets_the_indexes(
         )
     log = SQLiteLog(path)
     assert [each.id for each in await log.list(owner="web", open=True)] == ["run_2"]
+    assert [each.id for each in await log.list(owner="web", title="schön")] == ["run_0"]
+    assert [each.title for each in await log.list()] == ["t", "damaged \ufffd", "SCHÖN"]
+    assert [each.id for each in await log.list(owner="web", model="m")] == [
+        "run_2",
+        "run_1",
+        "run_0",
+    ]
     assert [each.id for each in await log.list(chat="chat_1")] == ["run_2", "run_1", "run_0"]
     assert await log.expire(Retention(max_runs=1)) == 1
     assert [each.id for each in await log.claim()] == ["run_2"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.runs.processes import Child
-from tests.runs.sample_runs import begin, ended_run, kept
+from tests.support.sample_runs import begin, ended_run, kept
 
 from windlass.errors import StorageError
 from windlass.events import RunEnded, Status
@@ -16,6 +16,8 @@ from windlass.runs.records import RunRecord
 from windlass.runs.sqlite import SQLiteLog, database
 from windlass.runs.sqlite.database import MIGRATIONS
 from windlass.testing import Latch
+
+pytestmark = pytest.mark.process
 
 
 def integrity(path: Path) -> str:

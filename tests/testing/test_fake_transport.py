@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.thoroughness import examples
 from tests.testing.helpers import HELLO, turns
 
 from windlass.testing import (
@@ -30,6 +31,7 @@ from windlass.testing import (
     slow,
 )
 from windlass.testing.exchange import Frames, Transport, writes_of
+from windlass.testing.fake_anthropic import MessageWriter
 from windlass.testing.fake_gemini import GenerateWriter
 from windlass.testing.fake_openai import ChatWriter
 
@@ -209,7 +211,9 @@ async def test_a_cut_keeps_the_finish_back_however_late_it_comes(session: aiohtt
 def frames_of(turn: Turn, wire: str) -> Frames:
     if wire == "openai":
         return ChatWriter(model="m", streams=True, include_usage=True).frames(turn)
-    return GenerateWriter(model="m", streams=True).frames(turn)
+    if wire == "gemini":
+        return GenerateWriter(model="m", streams=True).frames(turn)
+    return MessageWriter(model="m", streams=True).frames(turn)
 
 
 @given(turns())
@@ -246,8 +250,33 @@ def test_gemini_chunks_together_are_the_turn_and_count_up(turn: Turn):
     assert totals[-1] == turn.usage.total_tokens
 
 
+@given(turns())
+def test_anthropic_events_together_are_the_turn(turn: Turn):
+    frames = frames_of(turn, "anthropic")
+    lines = [line for p in (*frames.head, *frames.pieces, *frames.tail) for line in p.split(b"\n")]
+    events = [msgspec.json.decode(line) for line in lines]
+    deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
+    assert "".join(d.get("text", "") for d in deltas) == turn.text
+    assert "".join(d.get("thinking", "") for d in deltas) == turn.thoughts
+    blocks: list[dict[str, Any]] = []
+    for event in events:
+        match event["type"]:
+            case "content_block_start":
+                assert event["index"] == len(blocks)
+                blocks.append({**event["content_block"], "json": "", "open": True})
+            case "content_block_delta":
+                assert event["index"] == len(blocks) - 1
+                blocks[-1]["json"] += event["delta"].get("partial_json", "")
+            case "content_block_stop":
+                assert blocks[event["index"]].pop("open")
+    assert not any("open" in block for block in blocks)
+    made = [(b["id"], b["name"], b["json"]) for b in blocks if b["type"] == "tool_use"]
+    assert made == [(c.id, c.name, c.json) for c in turn.calls]
+    assert [event["type"] for event in events[-2:]] == ["message_delta", "message_stop"]
+
+
 @given(turns(), st.booleans(), st.booleans(), st.sampled_from(["openai", "gemini"]))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_comments_and_line_ends_leave_the_payloads_alone(
     turn: Turn, crlf: bool, heartbeats: bool, wire: str
 ):

@@ -184,6 +184,7 @@ async def test_a_latch_that_is_not_set_in_time_says_so():
         Gate().reached.block(timeout=0.001)
 
 
+@pytest.mark.process
 def test_the_scripted_model_costs_no_server_import():
     code = (
         "import sys, windlass.testing.scripted, windlass.testing.fake_openai as f; f.FakeOpenAI();"

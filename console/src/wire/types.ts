@@ -1,5 +1,144 @@
 // Made by scripts/console_types.py of the gateway's OpenAPI document. Do not edit.
 
+export type AllowedResponseTools = {
+  type: "allowed_tools";
+  mode: "auto" | "required";
+  tools: Array<ChosenTool>;
+};
+
+export type AllowedToolNames = {
+  mode: "auto" | "required";
+  tools: Array<NamedFunction>;
+};
+
+export type AllowedTools = {
+  type: "allowed_tools";
+  allowed_tools: AllowedToolNames;
+};
+
+export type AnswerContent = {
+  role: "model";
+  parts: Array<GeminiPart>;
+};
+
+/** A tool that Anthropic runs or defines, such as `web_search_20250305`. It is skipped. */
+export type AnthropicHostedTool = {
+  type: string;
+};
+
+export type AnthropicInputMessage = {
+  role: "user" | "assistant" | "system";
+  content: string | Array<ContentBlock>;
+};
+
+export type AnthropicMessage = {
+  id: string;
+  type: "message";
+  role: "assistant";
+  model: string;
+  content: Array<Record<string, unknown>>;
+  stop_reason: string | null;
+  stop_sequence: string | null;
+  usage: MessageUsage;
+};
+
+/** The decision on a call that waits for approval. */
+export type ApprovalDecision = {
+  type: "mcp_approval_response";
+  approval_request_id: string;
+  approve: boolean;
+  reason?: string | null;
+};
+
+export type AssistantMessage = {
+  role: "assistant";
+  content: string | null;
+  refusal: string | null;
+  tool_calls?: Array<ChatToolCall>;
+  /** Replaces `tool_calls` if the request has `functions`. */
+  function_call?: CalledFunction;
+  reasoning_content?: string;
+  images?: Array<Record<string, unknown>>;
+};
+
+export type AudioPart = {
+  type: "input_audio";
+  input_audio: InputAudio;
+};
+
+export type CachedInput = {
+  cached_tokens: number;
+};
+
+export type CachedTokens = {
+  cached_tokens: number;
+};
+
+export type CallDelta = {
+  index: number;
+  id?: string;
+  type?: "function";
+  function?: FunctionDelta;
+};
+
+export type CalledFunction = {
+  name: string;
+  arguments: string;
+};
+
+export type Candidate = {
+  content: AnswerContent;
+  finishReason?: string;
+  index: 0;
+  logprobsResult?: Record<string, unknown>;
+};
+
+export type Chat = {
+  id: string;
+  object: "chat";
+  created: number;
+  updated: number;
+  title: string;
+  model: string;
+  status: "running" | "ended";
+  /** The id of the chat's active run. */
+  running: string | null;
+  runs: number;
+  /** The messages in OpenAI's format. */
+  messages?: Array<Record<string, unknown>>;
+  run_ids?: Array<string>;
+};
+
+export type ChatChoice = {
+  index: number;
+  message: AssistantMessage;
+  logprobs: Record<string, unknown> | null;
+  finish_reason: FinishReason;
+};
+
+export type ChatCompletion = {
+  id: string;
+  object: "chat.completion";
+  created: number;
+  model: string;
+  choices: Array<ChatChoice>;
+  usage?: TokenUsage;
+  service_tier?: string;
+  system_fingerprint?: string;
+};
+
+export type ChatCompletionChunk = {
+  id: string;
+  object: "chat.completion.chunk";
+  created: number;
+  model: string;
+  choices: Array<ChunkChoice>;
+  usage?: TokenUsage | null;
+  service_tier?: string;
+  system_fingerprint?: string;
+  windlass?: RunEvent;
+};
+
 /** An OpenAI request. Other fields are passed to models that accept them. */
 export type ChatCompletionRequest = {
   /** The name of a model; `GET /v1/models` lists them. */
@@ -12,16 +151,10 @@ export type ChatCompletionRequest = {
   /** The older form of `tools`. */
   functions?: Array<ChatFunction> | null;
   /** The older form of `tool_choice`. */
-  function_call?: (("auto" | "none") | {
-    name: string;
-  }) | null;
+  function_call?: ("auto" | "none") | FunctionName | null;
   parallel_tool_calls?: boolean | null;
   stream?: boolean | null;
-  stream_options?: {
-    include_usage?: boolean;
-    /** Adds events of the gateway's tools to chunks, in the field `windlass`. The header `Accept: text/event-stream; events=windlass` has the same effect. */
-    include_tool_events?: boolean;
-  } | null;
+  stream_options?: StreamOptions | null;
   /** Whether the run continues after its client disconnects. */
   background?: boolean | null;
   /** Continues a stored chat, or starts it. The gateway needs a log of runs (`[runs]`). */
@@ -34,7 +167,7 @@ export type ChatCompletionRequest = {
   top_k?: number | null;
   max_tokens?: number | null;
   max_completion_tokens?: number | null;
-  stop?: (string | Array<string>) | null;
+  stop?: string | Array<string> | null;
   seed?: number | null;
   logprobs?: boolean | null;
   top_logprobs?: number | null;
@@ -42,61 +175,21 @@ export type ChatCompletionRequest = {
   response_format?: ResponseFormat | null;
 };
 
-export type ChatMessage = ({
-  role: "system" | "developer" | "user";
-  content: string | Array<ContentPart>;
-}) | ({
-  role: "assistant";
-  content?: (string | Array<ContentPart>) | null;
-  tool_calls?: Array<ChatToolCall> | null;
-  function_call?: {
-    name: string;
-    arguments?: string;
-  } | null;
-  reasoning_content?: string | null;
-}) | ({
-  role: "tool";
-  tool_call_id: string;
-  content: (string | Array<ContentPart>) | null;
-}) | ({
-  role: "function";
-  name: string;
-  content: (string | Array<ContentPart>) | null;
-});
-
-export type ContentPart = {
-  type: "text";
-  text: string;
-} | {
-  type: "image_url";
-  image_url: {
-    url: string;
-  };
-} | {
-  type: "input_audio";
-  input_audio: {
-    data: string;
-    format: string;
-  };
-} | {
-  type: "file";
-  file: Record<string, unknown>;
-} | {
-  type: string;
-};
-
-export type ChatToolCall = {
+export type ChatDeleted = {
   id: string;
-  type: "function";
-  function: {
-    name: string;
-    arguments: string;
-  };
+  object: "chat.deleted";
+  deleted: true;
 };
 
-export type ChatTool = {
-  type: "function";
-  function: ChatFunction;
+export type ChatDelta = {
+  role?: "assistant";
+  content?: string | null;
+  refusal?: string | null;
+  reasoning_content?: string;
+  images?: Array<Record<string, unknown>>;
+  tool_calls?: Array<CallDelta>;
+  /** Replaces `tool_calls` if the request has `functions`. */
+  function_call?: FunctionDelta;
 };
 
 export type ChatFunction = {
@@ -107,149 +200,681 @@ export type ChatFunction = {
   strict?: boolean | null;
 };
 
-export type ToolChoice = ("auto" | "none" | "required") | {
-  function: {
-    name: string;
-  };
-  type?: "function";
-} | ({
-  type: "allowed_tools";
-  allowed_tools: {
-    mode: "auto" | "required";
-    tools: Array<{
-      function: {
-        name: string;
-      };
-      type?: "function";
-    }>;
-  };
-});
+export type ChatList = {
+  object: "list";
+  data: Array<Chat>;
+};
 
-export type ResponseFormat = ({
-  type: "text" | "json_object";
-}) | ({
-  type: "json_schema";
-  json_schema: {
-    schema: Record<string, unknown>;
-    name?: string;
-    strict?: boolean | null;
-  };
-});
+export type ChatMessage = PromptMessage | EarlierAnswer | ToolMessage | FunctionMessage;
+
+export type ChatTool = {
+  type: "function";
+  function: ChatFunction;
+};
+
+export type ChatToolCall = {
+  id: string;
+  type: "function";
+  function: CalledFunction;
+};
+
+export type ChosenTool = {
+  type: "function" | "custom";
+  name: string;
+};
+
+export type ChunkChoice = {
+  index: number;
+  delta: ChatDelta;
+  logprobs: Record<string, unknown> | null;
+  finish_reason: FinishReason | null;
+};
+
+export type CompactedResponse = {
+  id: string;
+  object: "response.compaction";
+  created_at: number;
+  /** One opaque item. Send it at the start of the next `input`. */
+  output: Array<ResponseItem>;
+  usage: ResponseUsage;
+};
+
+export type ContentBlock = TextBlock | MediaBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | OtherBlock;
+
+export type ContentPart = TextPart | ImagePart | AudioPart | FilePart | OtherPart;
+
+export type Conversation = {
+  id: string;
+  object: "conversation";
+  created_at: number;
+  metadata: Record<string, unknown>;
+};
+
+export type ConversationDeleted = {
+  id: string;
+  object: "conversation.deleted";
+  deleted: true;
+};
+
+export type ConversationReference = {
+  id: string;
+};
+
+export type ConversationUpdate = {
+  metadata: Record<string, string>;
+};
+
+export type CountRequest = {
+  model: string;
+  messages: Array<AnthropicInputMessage>;
+  system?: string | Array<TextBlock>;
+  tools?: Array<MessageTool | AnthropicHostedTool>;
+};
+
+export type CountTokensRequest = CountedContents | CountedRequest;
+
+export type CountTokensResponse = {
+  /** An estimate. */
+  totalTokens: number;
+};
+
+export type CountedContents = {
+  contents: Array<GeminiContent>;
+};
+
+export type CountedRequest = {
+  generateContentRequest: GenerateContentRequest;
+};
+
+/** A client tool whose input is free text. */
+export type CustomTool = {
+  type: "custom";
+  name: string;
+  description?: string | null;
+  format?: Record<string, unknown> | null;
+};
+
+export type EarlierAnswer = {
+  role: "assistant";
+  content?: string | Array<ContentPart> | null;
+  tool_calls?: Array<ChatToolCall> | null;
+  function_call?: LegacyCall | null;
+  reasoning_content?: string | null;
+};
 
 /** The body of every error, and the last chunk of a stream that fails. */
 export type Error = {
-  error: {
-    message: string;
-    type: string;
-    /** The invalid field of the request. */
-    param: string | null;
-    code: string | null;
-  };
+  error: ErrorFields;
 };
+
+export type ErrorFields = {
+  message: string;
+  type: string;
+  /** The invalid field of the request. */
+  param: string | null;
+  code: string | null;
+};
+
+export type FilePart = {
+  type: "file";
+  file: Record<string, unknown>;
+};
+
+export type FinishReason = "stop" | "tool_calls" | "length" | "content_filter" | "function_call";
+
+export type FunctionCallingConfig = {
+  mode?: "AUTO" | "ANY" | "NONE" | "VALIDATED";
+  allowedFunctionNames?: Array<string>;
+};
+
+export type FunctionDelta = {
+  name?: string;
+  arguments?: string;
+};
+
+/** The older form of a result. */
+export type FunctionMessage = {
+  role: "function";
+  name: string;
+  content: string | Array<ContentPart> | null;
+};
+
+export type FunctionName = {
+  name: string;
+};
+
+export type GeminiBlob = {
+  mimeType: string;
+  data: string;
+};
+
+export type GeminiBlobPart = {
+  inlineData: GeminiBlob;
+};
+
+export type GeminiCall = {
+  /** Clients may omit it; the gateway then reads it from the signature. */
+  id?: string;
+  name: string;
+  args?: Record<string, unknown>;
+};
+
+export type GeminiCallPart = {
+  functionCall: GeminiCall;
+  /** Opaque; the client returns it unchanged. */
+  thoughtSignature?: string;
+};
+
+export type GeminiContent = {
+  role?: "user" | "model";
+  parts: Array<GeminiPart>;
+};
+
+/** The body of every error, and the end of a stream that fails. */
+export type GeminiError = {
+  error: GeminiErrorFields;
+};
+
+export type GeminiErrorFields = {
+  code: number;
+  message: string;
+  status: string;
+  details: Array<Record<string, unknown>>;
+};
+
+export type GeminiFile = {
+  mimeType?: string;
+  fileUri: string;
+};
+
+export type GeminiFilePart = {
+  fileData: GeminiFile;
+};
+
+export type GeminiFunction = {
+  name: string;
+  description?: string | null;
+  /** A schema in Google's form. */
+  parameters?: Record<string, unknown> | null;
+  /** A JSON Schema of type `object`. */
+  parametersJsonSchema?: Record<string, unknown> | null;
+};
+
+export type GeminiInstruction = {
+  parts: Array<GeminiTextPart>;
+};
+
+export type GeminiModel = {
+  /** `models/NAME` */
+  name: string;
+  baseModelId: string;
+  version: string;
+  displayName: string;
+  description: string;
+  supportedGenerationMethods: Array<string>;
+};
+
+export type GeminiModelList = {
+  models: Array<GeminiModel>;
+};
+
+export type GeminiPart = GeminiTextPart | GeminiBlobPart | GeminiFilePart | GeminiCallPart | GeminiResultPart;
+
+export type GeminiResult = {
+  /** Without it, the result belongs to the first open call of its name. */
+  id?: string;
+  name: string;
+  response: Record<string, unknown>;
+};
+
+export type GeminiResultPart = {
+  functionResponse: GeminiResult;
+};
+
+export type GeminiTextPart = {
+  text: string;
+  thought?: boolean;
+  /** Opaque; the client returns it unchanged. */
+  thoughtSignature?: string;
+};
+
+export type GeminiTool = {
+  /** Client tools. Tools that Google runs, such as `googleSearch`, are passed to its models. */
+  functionDeclarations?: Array<GeminiFunction>;
+};
+
+/** The sum of all rounds. */
+export type GeminiUsage = {
+  promptTokenCount: number;
+  candidatesTokenCount: number;
+  totalTokenCount: number;
+  cachedContentTokenCount?: number;
+  thoughtsTokenCount?: number;
+};
+
+/** A request of Google's generateContent. Other fields are passed to models of Google. */
+export type GenerateContentRequest = {
+  contents: Array<GeminiContent>;
+  systemInstruction?: GeminiInstruction | null;
+  tools?: Array<GeminiTool> | null;
+  toolConfig?: ToolConfig | null;
+  generationConfig?: GenerationConfig | null;
+};
+
+/** An answer, or a chunk of a stream. */
+export type GenerateContentResponse = {
+  candidates: Array<Candidate>;
+  usageMetadata?: GeminiUsage;
+  modelVersion: string;
+  /** The id of the run. */
+  responseId: string;
+};
+
+/** Other fields are passed to models of Google. */
+export type GenerationConfig = {
+  temperature?: number | null;
+  topP?: number | null;
+  topK?: number | null;
+  maxOutputTokens?: number | null;
+  stopSequences?: Array<string> | null;
+  seed?: number | null;
+  presencePenalty?: number | null;
+  frequencyPenalty?: number | null;
+  responseLogprobs?: boolean | null;
+  logprobs?: number | null;
+  candidateCount?: 1 | null;
+  responseMimeType?: string | null;
+  responseSchema?: Record<string, unknown> | null;
+  responseJsonSchema?: Record<string, unknown> | null;
+  thinkingConfig?: ThinkingConfig | null;
+};
+
+export type Health = {
+  status: "ok";
+};
+
+/** A tool that the model's provider runs. The gateway skips it. */
+export type HostedTool = {
+  type: string;
+};
+
+export type ImagePart = {
+  type: "image_url";
+  image_url: ImageUrl;
+};
+
+export type ImageUrl = {
+  url: string;
+};
+
+export type IncompleteDetails = {
+  reason: string;
+};
+
+export type InputAudio = {
+  data: string;
+  format: string;
+};
+
+/** A call of a client tool in an earlier turn. */
+export type InputCall = {
+  type: "function_call";
+  call_id: string;
+  name: string;
+  arguments: string;
+  namespace?: string | null;
+};
+
+/** The result of a call. */
+export type InputCallOutput = {
+  type: "function_call_output" | "custom_tool_call_output";
+  call_id: string;
+  output: string | (Array<InputText | InputImage | InputFile | InputFileUrl>);
+};
+
+export type InputFile = {
+  type: "input_file";
+  /** A data URL, or base64. */
+  file_data: string;
+  filename?: string | null;
+};
+
+export type InputFileUrl = {
+  type: "input_file";
+  file_url: string;
+};
+
+export type InputImage = {
+  type: "input_image";
+  image_url: string;
+};
+
+export type InputItem = InputMessage | InputCall | InputCallOutput | ApprovalDecision | OtherInputItem;
+
+export type InputMessage = {
+  type?: "message";
+  role: "user" | "assistant" | "system" | "developer";
+  content: string | (Array<InputText | InputImage | InputFile | InputFileUrl>);
+};
+
+export type InputText = {
+  type: "input_text" | "output_text";
+  text: string;
+};
+
+export type InputTokens = {
+  object: "response.input_tokens";
+  input_tokens: number;
+};
+
+export type ItemList = {
+  object: "list";
+  data: Array<ResponseItem>;
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
+};
+
+export type JsonSchema = {
+  schema: Record<string, unknown>;
+  name?: string;
+  strict?: boolean | null;
+};
+
+export type JsonSchemaFormat = {
+  type: "json_schema";
+  json_schema: JsonSchema;
+};
+
+export type LastCall = {
+  /** Null for a manual call. */
+  run_id: string | null;
+  call_id: string;
+  time: number;
+  seconds: number;
+  outcome: Outcome;
+  arguments: Record<string, unknown> | string;
+  /** Shortened if it is long. */
+  response: Record<string, unknown> | null;
+  by_hand: boolean;
+};
+
+/** The older form of a call. */
+export type LegacyCall = {
+  name: string;
+  arguments?: string;
+};
+
+/** An MCP server. The gateway runs its tools if `[responses] mcp_hosts` allows its host. */
+export type McpServer = {
+  type: "mcp";
+  server_label: string;
+  server_url: string;
+  authorization?: string | null;
+  headers?: Record<string, string> | null;
+  allowed_tools?: Array<string> | Record<string, unknown> | null;
+  require_approval?: ("always" | "never") | Record<string, unknown> | null;
+};
+
+/** An image or a document; its source is `base64`, `url`, `text` or `file`. */
+export type MediaBlock = {
+  type: "image" | "document";
+  source: Record<string, unknown>;
+};
+
+/** An event of a stream, such as `message_start` or `content_block_delta`. */
+export type MessageEvent = {
+  type: string;
+};
+
+export type MessageRequest = {
+  model: string;
+  messages: Array<AnthropicInputMessage>;
+  system?: string | Array<TextBlock>;
+  tools?: Array<MessageTool | AnthropicHostedTool>;
+  max_tokens: number;
+  stream?: boolean;
+  tool_choice?: MessageToolChoice;
+  temperature?: number;
+  top_p?: number;
+  top_k?: number;
+  stop_sequences?: Array<string>;
+  thinking?: Record<string, unknown>;
+  output_config?: Record<string, unknown>;
+};
+
+/** A tool of the client. */
+export type MessageTool = {
+  name: string;
+  description?: string;
+  input_schema: Record<string, unknown>;
+  type?: "custom" | null;
+};
+
+export type MessageToolChoice = Record<string, unknown>;
+
+export type MessageUsage = {
+  input_tokens: number;
+  output_tokens: number;
+};
+
+export type MessagesError = {
+  type: "error";
+  error: MessagesErrorDetail;
+};
+
+export type MessagesErrorDetail = {
+  type: string;
+  message: string;
+};
+
+export type Mode = "auto" | "native" | "emulated";
 
 export type Model = {
   id: string;
   object: "model";
   created: number;
   owned_by: string;
-  /** The gateway's settings for the model. */
-  windlass: {
-    tools: Array<string>;
-    mode: Mode;
-    max_rounds: number;
-    sessions: Array<string>;
-  };
+  windlass: ModelSettings;
 };
-
-export type Mode = "auto" | "native" | "emulated";
 
 export type ModelList = {
   object: "list";
   data: Array<Model>;
 };
 
-export type ChatCompletion = {
+/** The gateway's settings for the model. */
+export type ModelSettings = {
+  tools: Array<string>;
+  mode: Mode;
+  max_rounds: number;
+  sessions: Array<string>;
+};
+
+export type NamedFunction = {
+  type?: "function";
+  function: FunctionName;
+};
+
+export type NewConversation = {
+  items?: Array<InputItem> | null;
+  metadata?: Record<string, string> | null;
+};
+
+export type NewItems = {
+  items: Array<InputItem>;
+};
+
+export type NotReady = {
+  /** `shutting down`, or what the gateway cannot use. */
+  status: string;
+};
+
+/** A block of any other kind. A model of Anthropic gets it unchanged. */
+export type OtherBlock = {
+  type: string;
+};
+
+/** Reasoning, compaction, a reference to a stored item, or an item of a hosted tool. */
+export type OtherInputItem = {
+  type: string;
+};
+
+/** A type of part that is specific to the model's provider. */
+export type OtherPart = {
+  type: string;
+};
+
+export type Outcome = "ok" | "error" | "invalid_arguments" | "unknown_tool" | "timeout" | "denied" | "stopped" | "interrupted" | "not_run";
+
+export type PlainTextFormat = {
+  type: "text" | "json_object";
+};
+
+export type PromptMessage = {
+  role: "system" | "developer" | "user";
+  content: string | Array<ContentPart>;
+};
+
+export type ReasoningOptions = {
+  effort?: string | null;
+  summary?: string | null;
+};
+
+export type ReasoningOutput = {
+  reasoning_tokens: number;
+};
+
+export type ReasoningTokens = {
+  reasoning_tokens: number;
+};
+
+/** A response. The fields of its request are repeated. */
+export type Response = {
   id: string;
-  object: "chat.completion";
-  created: number;
+  object: "response";
+  created_at: number;
+  completed_at: number | null;
+  status: ResponseStatus;
   model: string;
-  choices: Array<{
-    index: number;
-    message: AssistantMessage;
-    logprobs: Record<string, unknown> | null;
-    finish_reason: FinishReason;
-  }>;
-  usage?: TokenUsage;
-  service_tier?: string;
-  system_fingerprint?: string;
+  output: Array<ResponseItem>;
+  error: ResponseFailure | null;
+  incomplete_details: IncompleteDetails | null;
+  usage: ResponseUsage | null;
+  instructions: string | null;
+  previous_response_id: string | null;
+  conversation?: ConversationReference;
+  tools: Array<Record<string, unknown>>;
+  tool_choice: string | Record<string, unknown>;
+  store: boolean;
+  background: boolean;
+  metadata: Record<string, unknown>;
 };
 
-export type AssistantMessage = {
-  role: "assistant";
-  content: string | null;
-  refusal: string | null;
-  tool_calls?: Array<ChatToolCall>;
-  /** Replaces `tool_calls` if the request has `functions`. */
-  function_call?: {
-    name: string;
-    arguments: string;
-  };
-  reasoning_content?: string;
-  images?: Array<Record<string, unknown>>;
-};
-
-export type ChatCompletionChunk = {
+export type ResponseDeleted = {
   id: string;
-  object: "chat.completion.chunk";
-  created: number;
+  object: "response";
+  deleted: true;
+};
+
+/** An event of a response. `response.*` events have further fields by their type. */
+export type ResponseEvent = {
+  type: string;
+  sequence_number: number;
+  response?: Response;
+  item?: ResponseItem;
+  output_index?: number;
+  item_id?: string;
+  delta?: string;
+};
+
+export type ResponseFailure = {
+  code: string;
+  message: string;
+};
+
+export type ResponseFormat = SimpleFormat | JsonSchemaFormat;
+
+/** A client tool. Its calls are returned as `function_call` items. */
+export type ResponseFunctionTool = {
+  type: "function";
+  name: string;
+  description?: string | null;
+  parameters?: Record<string, unknown> | null;
+  strict?: boolean | null;
+};
+
+/** The part of a request that makes up the conversation. */
+export type ResponseInput = {
+  /** The name of a model; `GET /v1/models` lists them. */
   model: string;
-  choices: Array<{
-    index: number;
-    delta: ChatDelta;
-    logprobs: Record<string, unknown> | null;
-    finish_reason: FinishReason | null;
-  }>;
-  usage?: TokenUsage | null;
-  service_tier?: string;
-  system_fingerprint?: string;
-  windlass?: RunEvent;
+  input: string | Array<InputItem>;
+  /** A system message for this response only. */
+  instructions?: string | null;
+  /** Continues the conversation of a stored response. Excludes `conversation`. */
+  previous_response_id?: string | null;
+  /** Continues a stored conversation. The gateway needs a log of runs (`[runs]`). */
+  conversation?: string | ConversationReference | null;
+  tools?: Array<ResponseTool> | null;
+  tool_choice?: ResponseToolChoice | null;
+  parallel_tool_calls?: boolean | null;
+  text?: TextOptions | null;
+  reasoning?: ReasoningOptions | null;
+  truncation?: string | null;
 };
 
-export type ChatDelta = {
-  role?: "assistant";
-  content?: string | null;
-  refusal?: string | null;
-  reasoning_content?: string;
-  images?: Array<Record<string, unknown>>;
-  tool_calls?: Array<{
-    index: number;
-    id?: string;
-    type?: "function";
-    function?: {
-      name?: string;
-      arguments?: string;
-    };
-  }>;
-  /** Replaces `tool_calls` if the request has `functions`. */
-  function_call?: {
-    name?: string;
-    arguments?: string;
-  };
+/** An item of the output or the input: a message, reasoning, a call or its result. */
+export type ResponseItem = {
+  id?: string;
+  type: string;
+  status?: string | null;
 };
 
-export type FinishReason = "stop" | "tool_calls" | "length" | "content_filter" | "function_call";
+/** A request of the Responses API. Other fields are passed to models that accept them. */
+export type ResponseRequest = {
+  model: string;
+  input: string | Array<InputItem>;
+  instructions?: string | null;
+  previous_response_id?: string | null;
+  conversation?: string | ConversationReference | null;
+  tools?: Array<ResponseTool> | null;
+  tool_choice?: ResponseToolChoice | null;
+  parallel_tool_calls?: boolean | null;
+  text?: TextOptions | null;
+  reasoning?: ReasoningOptions | null;
+  truncation?: string | null;
+  stream?: boolean | null;
+  /** Whether the run continues without its client, and after a restart of the gateway. */
+  background?: boolean | null;
+  /** False stores nothing: the response cannot be retrieved or continued later. */
+  store?: boolean | null;
+  /** How calls of server tools are shown; the default is a setting of the model. */
+  server_tools?: ServerTools | null;
+  max_output_tokens?: number | null;
+  max_tool_calls?: number | null;
+  metadata?: Record<string, string> | null;
+  include?: Array<string> | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  top_logprobs?: number | null;
+  prompt_cache_key?: string | null;
+  safety_identifier?: string | null;
+  service_tier?: string | null;
+};
+
+export type ResponseStatus = "queued" | "in_progress" | "completed" | "incomplete" | "failed" | "cancelled";
+
+export type ResponseTool = ResponseFunctionTool | CustomTool | ToolNamespace | McpServer | HostedTool;
+
+export type ResponseToolChoice = ("auto" | "none" | "required") | ChosenTool | AllowedResponseTools;
 
 /** The sum of all rounds. */
-export type TokenUsage = {
-  prompt_tokens: number;
-  completion_tokens: number;
+export type ResponseUsage = {
+  input_tokens: number;
+  input_tokens_details: CachedInput;
+  output_tokens: number;
+  output_tokens_details: ReasoningOutput;
   total_tokens: number;
-  prompt_tokens_details?: {
-    cached_tokens: number;
-  };
-  completion_tokens_details?: {
-    reasoning_tokens: number;
-  };
 };
 
 export type Run = {
@@ -269,13 +894,28 @@ export type Run = {
   /** The stored chat that the run belongs to. */
   chat_id: string | null;
   stop_reason?: ("answer" | "calls" | "max_rounds" | "repetition" | "length" | "content_filter" | "malformed_call" | "deadline" | "stopped" | "error") | null;
-  error?: {
-    message: string;
-    type: string;
-    param?: string | null;
-  };
+  error?: RunError;
   response?: ChatCompletion;
   summary?: RunSummary;
+};
+
+export type RunDeleted = {
+  id: string;
+  object: "run.deleted";
+  deleted: true;
+};
+
+export type RunError = {
+  message: string;
+  type: string;
+  param?: string | null;
+};
+
+export type RunEvent = TextDelta | ThoughtDelta | PartReceived | ToolCallStarted | ToolCallDelta | ToolCallEnded | TurnEnded | RunStarted | RunResumed | RoundStarted | RoundRestarted | Status | ToolRunStarted | ToolRunProgress | ToolRunEnded | ApprovalRequested | ApprovalResolved | RunEnded;
+
+export type RunList = {
+  object: "list";
+  data: Array<Run>;
 };
 
 /** Figures of a run so far. */
@@ -284,37 +924,66 @@ export type RunSummary = {
   rounds: number;
   input_tokens: number;
   output_tokens: number;
-  tools: Record<string, {
-    calls: number;
-    failures: number;
-    seconds: number;
-  }>;
+  tools: Record<string, ToolTotals>;
 };
 
-export type RunList = {
-  object: "list";
-  data: Array<Run>;
+export type SchemaTextFormat = {
+  type: "json_schema";
+  schema: Record<string, unknown>;
+  name?: string;
+  strict?: boolean | null;
 };
 
-export type Chat = {
-  id: string;
-  object: "chat";
-  created: number;
-  updated: number;
-  title: string;
-  model: string;
-  status: "running" | "ended";
-  /** The id of the chat's active run. */
-  running: string | null;
-  runs: number;
-  /** The messages in OpenAI's format. */
-  messages?: Array<Record<string, unknown>>;
-  run_ids?: Array<string>;
+export type ServerTools = "mcp_call" | "function_call" | "hidden";
+
+export type SimpleFormat = {
+  type: "text" | "json_object";
 };
 
-export type ChatList = {
-  object: "list";
-  data: Array<Chat>;
+export type StreamOptions = {
+  include_usage?: boolean;
+  /** Adds events of the gateway's tools to chunks, in the field `windlass`. The header `Accept: text/event-stream; events=windlass` has the same effect. */
+  include_tool_events?: boolean;
+};
+
+export type TextBlock = {
+  type: "text";
+  text: string;
+};
+
+export type TextOptions = {
+  format?: PlainTextFormat | SchemaTextFormat | null;
+  verbosity?: string | null;
+};
+
+export type TextPart = {
+  type: "text";
+  text: string;
+};
+
+export type ThinkingBlock = {
+  type: "thinking";
+  thinking: string;
+  signature?: string;
+};
+
+export type ThinkingConfig = {
+  includeThoughts?: boolean;
+  thinkingBudget?: number;
+  thinkingLevel?: string;
+};
+
+export type TokenCount = {
+  input_tokens: number;
+};
+
+/** The sum of all rounds. */
+export type TokenUsage = {
+  prompt_tokens: number;
+  completion_tokens: number;
+  total_tokens: number;
+  prompt_tokens_details?: CachedTokens;
+  completion_tokens_details?: ReasoningTokens;
 };
 
 export type Tool = {
@@ -330,30 +999,7 @@ export type Tool = {
   models: Array<string>;
   /** `gateway`, `mcp:SERVER` or `worker:SESSION`. */
   origin: string;
-  /** The calls of this key: its newest 200 runs and its manual calls. */
-  calls: {
-    count: number;
-    failures: number;
-    last: Array<LastCall>;
-  };
-};
-
-export type ToolList = {
-  object: "list";
-  data: Array<Tool>;
-};
-
-export type LastCall = {
-  /** Null for a manual call. */
-  run_id: string | null;
-  call_id: string;
-  time: number;
-  seconds: number;
-  outcome: Outcome;
-  arguments: Record<string, unknown> | string;
-  /** Shortened if it is long. */
-  response: Record<string, unknown> | null;
-  by_hand: boolean;
+  calls: ToolCalls;
 };
 
 export type ToolAnswer = {
@@ -364,26 +1010,69 @@ export type ToolAnswer = {
   parts: Array<InlineData | FileData>;
   seconds: number;
   effect_unknown: boolean;
-  progress: Array<{
-    time: number;
-    progress: number | null;
-    message: string | null;
-    data: unknown;
-  }>;
+  progress: Array<ToolProgress>;
   /** Whether the tool crashed; its traceback is in the gateway's log. */
   crashed?: boolean;
 };
 
-export type Outcome = "ok" | "error" | "invalid_arguments" | "unknown_tool" | "timeout" | "denied" | "stopped" | "interrupted" | "not_run";
-
-export type Deleted = {
-  id: string;
-  object: "run.deleted" | "chat.deleted";
-  deleted: true;
+/** The calls of this key: its newest 200 runs and its manual calls. */
+export type ToolCalls = {
+  count: number;
+  failures: number;
+  last: Array<LastCall>;
 };
 
-export type Health = {
-  status: "ok" | "shutting down";
+export type ToolChoice = ("auto" | "none" | "required") | NamedFunction | AllowedTools;
+
+export type ToolConfig = {
+  functionCallingConfig?: FunctionCallingConfig;
+};
+
+export type ToolList = {
+  object: "list";
+  data: Array<Tool>;
+};
+
+/** The result of a call in an earlier message. */
+export type ToolMessage = {
+  role: "tool";
+  tool_call_id: string;
+  content: string | Array<ContentPart> | null;
+};
+
+/** Client tools whose names have a common prefix. */
+export type ToolNamespace = {
+  type: "namespace";
+  name: string;
+  description?: string | null;
+  tools: Array<Record<string, unknown>>;
+};
+
+export type ToolProgress = {
+  time: number;
+  progress: number | null;
+  message: string | null;
+  data: unknown;
+};
+
+export type ToolResultBlock = {
+  type: "tool_result";
+  tool_use_id: string;
+  content?: string | Array<Record<string, unknown>>;
+  is_error?: boolean;
+};
+
+export type ToolTotals = {
+  calls: number;
+  failures: number;
+  seconds: number;
+};
+
+export type ToolUseBlock = {
+  type: "tool_use";
+  id: string;
+  name: string;
+  input: Record<string, unknown>;
 };
 
 /** A piece of text. A delta with a signature is a separate part: signatures never move. */
@@ -686,12 +1375,6 @@ export type Decision = {
   reason?: string | null;
 };
 
-/** The body of a call. */
-export type HandCall = {
-  arguments?: Record<string, unknown>;
-  approved?: boolean;
-};
-
 /** The contents of an export file. */
 export type Export = {
   format: string;
@@ -760,4 +1443,8 @@ export type ToldApproval = {
   reason?: string | null;
 };
 
-export type RunEvent = TextDelta | ThoughtDelta | PartReceived | ToolCallStarted | ToolCallDelta | ToolCallEnded | TurnEnded | RunStarted | RunResumed | RoundStarted | RoundRestarted | Status | ToolRunStarted | ToolRunProgress | ToolRunEnded | ApprovalRequested | ApprovalResolved | RunEnded;
+/** The body of a call. */
+export type HandCall = {
+  arguments?: Record<string, unknown>;
+  approved?: boolean;
+};

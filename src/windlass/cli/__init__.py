@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models": ("windlass.cli.models", "list models, and why some are not usable"),
     "demo": ("windlass.cli.demo", "serve a local model with a few tools, without a key"),
     "serve": ("windlass.cli.serve", "serve models and tools over OpenAI's API"),
+    "connect": ("windlass.cli.connect", "set up Codex and other clients for a gateway"),
     "runs": ("windlass.cli.runs", "list, follow, export and resume stored runs"),
     "worker": ("windlass.cli.worker", "offer tools to gateways on other machines, over NATS"),
     "mcp": ("windlass.cli.mcp", "offer tools to other programs as an MCP server"),
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     wanted = next((word for word in given if not word.startswith("-")), None)
     parser, modules = _parser_with([wanted] if wanted else [])
     parser.check_options(given)
-    options = parser.parse_args(given)
+    options = parser.parse_words(given)
     if not modules:
         parser.print_help(sys.stderr)
         return 2

@@ -9,6 +9,9 @@ from typing import Any, cast
 
 import msgspec
 
+MIN_LIKENESS = 0.6
+"""How much a name must be like another to be suggested; 1 is equal."""
+
 
 class CommandParser(argparse.ArgumentParser):
     """An `ArgumentParser` that suggests a correction for a mistyped command or option."""
@@ -21,7 +24,8 @@ class CommandParser(argparse.ArgumentParser):
         parsers = self._parsers_for(words)
         if parsers is None:
             return  # argparse reports a missing or unknown command
-        known = [option for parser in parsers for option in parser._option_string_actions]
+        options = (option for parser in parsers for option in parser._option_string_actions)
+        known = list(dict.fromkeys(options))
         for word in words:
             name = word.partition("=")[0]
             if word == "--":
@@ -29,7 +33,15 @@ class CommandParser(argparse.ArgumentParser):
             if not name.startswith("--") or " " in name:
                 continue
             if not any(option.startswith(name) for option in known):
-                parsers[-1].error(f"unknown option {name!r}{_suggestion(name, known)}")
+                parsers[-1].error(f"unknown option {name!r}{suggestion(name, known)}")
+
+    def parse_words(self, words: Sequence[str]) -> argparse.Namespace:
+        """Parses the arguments. Exits with a message of the command that has one too many."""
+        options, unknown = self.parse_known_args(words)
+        if unknown:
+            parsers = self._parsers_for(words) or [self]
+            parsers[-1].error(f"unexpected argument {unknown[0]!r}")
+        return options
 
     def _parsers_for(self, words: Sequence[str]) -> "list[CommandParser] | None":
         """The parser and its selected sub-parsers; None if a command is missing or unknown."""
@@ -54,17 +66,23 @@ class CommandParser(argparse.ArgumentParser):
         if choices is None or value in choices:
             return
         names = [str(choice) for choice in choices]
-        hint = _suggestion(str(value), names) or f" (choose from {', '.join(names)})"
+        hint = suggestion(str(value), names) or f" (choose from {', '.join(names)})"
         if action.nargs == argparse.PARSER:
             what = str(action.metavar or "command").lower()
             raise argparse.ArgumentError(None, f"unknown {what} {value!r}{hint}")
         raise argparse.ArgumentError(action, f"invalid choice: {value!r}{hint}")
 
 
-def _suggestion(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=2)
-    alike = [each for each in near if _likeness(name, near[0]) - _likeness(name, each) < 0.1]
-    return f" (did you mean {' or '.join(map(repr, alike))}?)" if near else ""
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Returns a hint with the names that are most like this one; an empty text if none is.
+
+    Dashes at the start do not count, since every option has them.
+    """
+    likeness = {each: _likeness(name.lstrip("-"), each.lstrip("-")) for each in known}
+    best = max(likeness.values(), default=0.0)
+    near = sorted(likeness, key=lambda each: -likeness[each])[:2]
+    alike = [each for each in near if likeness[each] > max(best - 0.1, MIN_LIKENESS)]
+    return f" (did you mean {' or '.join(map(repr, alike))}?)" if alike else ""
 
 
 def _likeness(name: str, other: str) -> float:

@@ -35,8 +35,8 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "aistudio": ("playwright",),
     "cli": ("prompt_toolkit", "rich", "shtab"),
     "fleet": ("nats",),
-    "gateway": ("httptools", "prometheus_client", "starlette", "uvicorn"),
-    "mcp": ("mcp",),
+    "gateway": ("httptools", "prometheus_client", "starlette", "uvicorn", "websockets"),
+    "mcp": ("httpx2", "mcp", "mcp_types"),
     "otel": (
         "opentelemetry",
         "opentelemetry.sdk",

@@ -30,6 +30,7 @@ from windlass.gateway.config.tool_loading import load_tools, named_tools
 from windlass.model import Model
 from windlass.models import PROVIDERS
 from windlass.models.local.weights import OnProgress, WeightsProgress
+from windlass.runs.protocol import RunLog
 from windlass.tool import Tool
 from windlass.toolsets.mcp.options import server_from
 
@@ -74,7 +75,7 @@ def find_tools(tool_files: Sequence[str | McpConfig] = ()) -> dict[str, Tool]:
 
 
 def open_client(
-    chosen: ModelChoice, log: Path | None = None, **options: Unpack[RunOptions]
+    chosen: ModelChoice, log: RunLog | Path | None = None, **options: Unpack[RunOptions]
 ) -> AsyncClient:
     """A client for the model that stores runs in `log`. Options override the configuration.
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
+from windlass.cli.arguments import suggestion
 from windlass.content import FunctionDeclaration
 from windlass.emulation.parse import parse
 from windlass.emulation.parser import FORMATS
@@ -116,7 +117,10 @@ def _parsed(
 def _known_format(name: object) -> str:
     if isinstance(name, str) and (name == "auto" or name in FORMATS):
         return name
-    raise ConfigError(f"unknown format {name!r}; `windlass parse --list-formats` lists all formats")
+    hint = suggestion(str(name), ("auto", *FORMATS))
+    raise ConfigError(
+        f"unknown format {name!r}{hint}; `windlass parse --list-formats` lists all formats"
+    )
 
 
 def _tools_in(file: Path) -> list[FunctionDeclaration]:

@@ -50,6 +50,13 @@ class Readiness(Struct, frozen=True):
 
 SERVICES = (
     Service("openai", ("OPENAI_API_KEY",), "gpt-5-mini", address="OPENAI_BASE_URL"),
+    Service("responses", ("OPENAI_API_KEY",), "gpt-5-mini", address="OPENAI_BASE_URL"),
+    Service(
+        "anthropic",
+        ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        "claude-sonnet-5-5",
+        address="ANTHROPIC_BASE_URL",
+    ),
     Service("gemini", ("GEMINI_API_KEY", "GOOGLE_API_KEY"), "gemini-2.5-flash"),
     Service(
         "vertex",
@@ -88,8 +95,12 @@ def creation_problem(
         create_model(target, base_url=base_url, api_key=api_key, **options)
     except ConfigError as error:
         # An address can contain a secret, or be a key in the wrong variable.
-        address = base_url or os.environ.get("OPENAI_BASE_URL")
-        return str(error).replace(repr(address), "this one") if address else str(error)
+        variables = [service.address for service in SERVICES if service.address]
+        addresses = [base_url, *map(os.environ.get, variables)]
+        shown = str(error)
+        for address in filter(None, addresses):
+            shown = shown.replace(repr(address), "this one")
+        return shown
     return None
 
 
@@ -123,10 +134,12 @@ def default_target() -> tuple[str, str] | None:
 
 def remedies() -> list[str]:
     """Commands that make a model usable, each with a comment."""
-    keys = [
-        f"{_export([service.keys[0], *service.needs])}  # {service.name}/" for service in SERVICES
-    ]
-    return [*keys, f"{QWEN.command}  # local/qwen: on this machine, without a key"]
+    keys: dict[str, list[str]] = {}
+    for service in SERVICES:
+        names = keys.setdefault(_export([service.keys[0], *service.needs]), [])
+        names.append(f"{service.name}/")
+    ways = [f"{command}  # {', '.join(names)}" for command, names in keys.items()]
+    return [*ways, f"{QWEN.command}  # local/qwen: on this machine, without a key"]
 
 
 def is_installed(module: str) -> bool:

@@ -1,9 +1,7 @@
 """`AsyncClient`: generates, streams and runs with one model and its tools."""
 
-import logging
+import asyncio
 import os
-import secrets
-import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -12,9 +10,7 @@ from typing import Any, Unpack, cast
 from windlass.client.chat import AsyncChat
 from windlass.client.chats import ChatRecord, chats_in
 from windlass.client.images import Image, with_images
-from windlass.client.kept import KeptEvents, KeptRun
 from windlass.client.options import (
-    Offer,
     Offers,
     Prompt,
     RunOptions,
@@ -24,33 +20,27 @@ from windlass.client.options import (
     settings_from,
     tool_list,
 )
-from windlass.client.origin import ADDED, KIND, Origin
-from windlass.client.resume import resume_refusal
-from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
-from windlass.emulation.mode import Modes
-from windlass.errors import ConfigError, RunInterrupted, RunNotFound, StorageError
-from windlass.events import RunEnded, RunStarted
-from windlass.loop.approval import Approvals
+from windlass.errors import ConfigError, RunNotFound
 from windlass.loop.executor import ToolExecutor, outside_a_run
-from windlass.loop.history import History
 from windlass.loop.loop import Loop, RunPlan
 from windlass.loop.round import answers_to
 from windlass.model import Model
 from windlass.models import Key, Retry, create_model
 from windlass.reply import Calls, Reply
 from windlass.runs.active_runs import RunStore
+from windlass.runs.control import RunControl, StoredEvents
 from windlass.runs.event_log import Follower, MemoryLog
-from windlass.runs.persisted_log import Damaged
+from windlass.runs.origin import ADDED, Offer, Origin
+from windlass.runs.planning import Planner
 from windlass.runs.protocol import RunLog
-from windlass.runs.records import RunRecord, title_of
-from windlass.settings import Mode, function_calling_settings, mode_from
-from windlass.tool import Tool
+from windlass.runs.run import AsyncRun
+from windlass.runs.service import Interrupted, Resumed, RunService, new_run_id
+from windlass.runs.stored_run import StoredRun
+from windlass.settings import function_calling_settings, mode_from
 from windlass.toolsets.registry import ToolRegistry
 from windlass.toolsets.registry import registry as default_registry
-
-log = logging.getLogger("windlass.client")
 
 
 class AsyncClient:
@@ -89,14 +79,15 @@ class AsyncClient:
             )
         self.model = model
         settings = function_calling_settings(os.environ)
-        self._modes = Modes(model, settings)
-        self._mode: Mode = mode_from(defaults.get("mode") or settings.mode)
+        mode = mode_from(defaults.get("mode") or settings.mode)
+        self._executor = executor or ToolExecutor()
+        self._planner = Planner(model, settings, self._executor, mode)
         self._tools = tool_list(tools)
         self._offers = Offers(default_registry if registry is None else registry, self._tools)
-        self._executor = executor or ToolExecutor()
-        self.log = _log_from(log)
-        self._store: RunStore[AsyncRun, AsyncRun] = RunStore(
-            max_running=max_running, keep_finished=keep_finished
+        stored = _log_from(log)
+        self._service: RunService[AsyncRun, AsyncRun] = RunService(
+            RunStore(max_running=max_running, keep_finished=keep_finished),
+            None if stored is None else RunControl(stored),
         )
         self._launched: weakref.WeakSet[AsyncRun] = weakref.WeakSet()
         self._chats: weakref.WeakValueDictionary[str, AsyncChat] = weakref.WeakValueDictionary()
@@ -112,16 +103,20 @@ class AsyncClient:
     ) -> None:
         await self.aclose()
 
+    @property
+    def log(self) -> RunLog | None:
+        """The log of its runs; None if they are only in memory."""
+        return self._service.log
+
     async def aclose(self) -> None:
         """Stops the active runs and streams, and closes the log and the connections.
 
         In a forked child, it does not stop the parent's runs and streams.
         """
-        for run in [*self._store.all(), *self._launched]:
+        for run in [*self._service.active.all(), *self._launched]:
             if not run.inherited:
                 await run.stop()
-        if self.log is not None:
-            await self.log.aclose()
+        await self._service.aclose()
         await self.model.aclose()
 
     async def generate(
@@ -160,10 +155,11 @@ class AsyncClient:
         **options: Unpack[RunOptions],
     ) -> AsyncRun:
         """Starts a run in the background. Raises `TooManyRuns`."""
-        self._store.admit()
+        active = self._service.active
+        active.admit()
         asked = with_images(prompt, images)
-        run = await self.launch(asked, tools, options, admit=self._store.admit)
-        self._store.add(run)
+        run = await self.launch(asked, tools, options, admit=active.admit)
+        active.add(run)
         if run.log.settled is not None:
             await run.log.settled()  # a run whose id the caller knows must survive a crash
         return run
@@ -176,20 +172,24 @@ class AsyncClient:
         """
         if self.log is None:
             raise ConfigError("cannot resume runs without a log: create the client with log=...")
-        known = (await self._offer(tools)).tools
-        name = self.model.name
-        found = await self.log.claim(lambda r: r.model == name and r.origin.get("kind") == KIND)
-        runs: list[AsyncRun] = []
-        for record in found:
-            try:
-                runs.append(await self._resumed(record, known, self.log))
-            except StorageError as error:
-                log.exception("Cannot resume run", extra={"run_id": record.id})
-                if isinstance(error, Damaged):
-                    await self._give_up(record, error, self.log)
-        for run in runs:
-            self._store.add(run)
-        return runs
+        known, name = (await self._offer(tools)).tools, self.model.name
+        approve = self._defaults.get("approve")
+
+        async def replan(run: Interrupted) -> RunPlan:
+            assert run.history.started is not None
+            offer, _ = run.origin.offer(known)
+            messages = run.history.started.messages
+            return self._planner.plan(run.record.id, run.origin, messages, offer, approve=approve)
+
+        def revive(run: Resumed) -> AsyncRun:
+            return AsyncRun(run.plan, log=run.log, history=run.history, orders=run.orders)
+
+        tasks = await self._service.resume(
+            lambda record: record.model == name and record.origin.get("kind") == "client",
+            replan,
+            revive,
+        )
+        return [run for run in await asyncio.gather(*tasks) if run is not None]
 
     def subscribe(self, run_id: str, after: int = 0) -> Follower:
         """Follows the run's events after number `after`, both past and future ones.
@@ -199,20 +199,15 @@ class AsyncClient:
         process resumes.
         """
         try:
-            return self._store.get(run_id).events(after)
+            return self._service.active.get(run_id).events(after)
         except RunNotFound:
             if self.log is None:
                 raise
-            return KeptEvents(self.log, run_id, after)
+            return StoredEvents(self.log, run_id, after)
 
-    async def run(self, run_id: str) -> AsyncRun | KeptRun:
+    async def run(self, run_id: str) -> AsyncRun | StoredRun:
         """Returns a run of this process or of the log. Raises `RunNotFound`."""
-        try:
-            return self._store.get(run_id)
-        except RunNotFound:
-            if self.log is None:
-                raise
-            return KeptRun(await self.log.status(run_id), self.log)
+        return await self._service.find(run_id)
 
     async def stop(self, run_id: str) -> None:
         """Stops a run, if it has not ended. Raises `RunNotFound`."""
@@ -232,19 +227,14 @@ class AsyncClient:
         Raises `RunNotFound`, and `StorageError` if the decision cannot be stored.
         """
         run = await self.run(run_id)
-        if isinstance(run, KeptRun):
-            return await run.approve(call_id, approved, arguments=arguments, reason=reason)
-        done = run.approve(call_id, approved, arguments=arguments, reason=reason)
-        await run.settled()
-        return done
+        return await decided(run, call_id, approved, arguments=arguments, reason=reason)
 
-    async def runs(self) -> "list[AsyncRun | KeptRun]":
+    async def runs(self) -> "list[AsyncRun | StoredRun]":
         """Returns the active and the stored finished runs, oldest first."""
-        here = {run.id: run for run in self._store.all()}
         if self.log is None:
-            return list(here.values())
-        stored = [each for each in await self.log.list() if each.origin.get("kind") != ADDED]
-        return [here.get(record.id) or KeptRun(record, self.log) for record in reversed(stored)]
+            return list(self._service.active.all())
+        stored = await self._service.newest()
+        return [run for run, record in reversed(stored) if record.origin.get("kind") != ADDED]
 
     def chat(
         self,
@@ -272,7 +262,7 @@ class AsyncClient:
         if self.log is None:
             return chats_in(record for chat in self._chats.values() for record in chat.records)
         return chats_in(
-            record for record in await self.log.list() if record.origin.get("kind") == KIND
+            record for record in await self.log.list() if record.origin.get("kind") == "client"
         )
 
     async def execute(
@@ -296,15 +286,9 @@ class AsyncClient:
         else:
             known = (await self._offer(tools)).tools
         approve = options.get("approve")
-        async with outside_a_run(_new_run_id(), known, policy, approve=approve) as context:
+        async with outside_a_run(new_run_id(), known, policy, approve=approve) as context:
             answers = await answers_to(calls, self._executor, context)
             return tuple(answer.response for answer in answers)
-
-    def _in_mode(self, given: Mode | None, offer: Offer, messages: Iterable[Message]) -> Model:
-        mode = self._mode if given is None else mode_from(given)
-        has_tools = bool(offer.tools) or any(message.role == "tool" for message in messages)
-        # Without tools, the automatic mode has nothing to fall back from.
-        return self._modes.of("native" if mode == "auto" and not has_tools else mode)
 
     async def _offer(self, tools: Iterable[Any] | None) -> Offer:
         return await self._offers.read(self._tools if tools is None else tools)
@@ -313,10 +297,10 @@ class AsyncClient:
         self, prompt: Prompt, tools: Iterable[Any] | None, options: RunOptions, chat: str = ""
     ) -> Reply:
         """Runs a prompt to its end, in a chat if one is given."""
-        plan = await self._plan(prompt, tools, options)
+        plan, origin = await self._plan(prompt, tools, options)
         if self.log is None:
             return await Loop(plan, _ignore).run()
-        run = AsyncRun(plan, log=self._new_log(plan, options, chat))
+        run = AsyncRun(plan, log=self._new_log(plan, origin, chat))
         try:
             return await run.result()
         finally:
@@ -333,80 +317,20 @@ class AsyncClient:
         admit: Callable[[], None] = lambda: None,
     ) -> AsyncRun:
         """Starts a run whose events are read, in a chat if one is given."""
-        plan = await self._plan(prompt, tools, options, live=True)
+        plan, origin = await self._plan(prompt, tools, options, live=True)
         admit()
-        run = AsyncRun(plan, on_reply, log=self._new_log(plan, options, chat))
+        run = AsyncRun(plan, on_reply, log=self._new_log(plan, origin, chat))
         self._launched.add(run)
         return run
 
     async def store_added(self, messages: tuple[Message, ...], chat: str) -> None:
         """Stores messages that were added to a chat, if there is a log."""
-        if self.log is None:
-            return
-        record = RunRecord(
-            id=_new_run_id(),
-            model=self.model.name,
-            created=time.time(),
-            chat=chat,
-            title=title_of(messages),
-            origin={"kind": ADDED},
-        )
-        log = self.log.begin(record)
-        log.append(RunStarted(record.id, record.model, messages))
-        log.append(RunEnded("stopped"))
-        if log.settled is not None:
-            await log.settled()
+        await self._service.store_messages(messages, self.model.name, chat)
 
-    def _new_log(self, plan: RunPlan, options: RunOptions, chat: str) -> MemoryLog | None:
+    def _new_log(self, plan: RunPlan, origin: Origin, chat: str) -> MemoryLog | None:
         if self.log is None:
             return None
-        record = RunRecord(
-            id=plan.run_id,
-            model=self.model.name,
-            created=time.time(),
-            chat=chat,
-            title=title_of(plan.messages),
-            origin=Origin.of(plan, options.get("mode")),
-        )
-        return self.log.begin(record)
-
-    async def _give_up(self, record: RunRecord, error: Damaged, run_log: RunLog) -> None:
-        """Ends a run whose log is damaged, so that no process tries to resume it again."""
-        try:
-            await run_log.give_up(record, f"cannot resume run: {error}")
-        except StorageError:
-            log.exception("Cannot end run", extra={"run_id": record.id})
-
-    async def _resumed(
-        self, record: RunRecord, known: Mapping[str, Tool], run_log: RunLog
-    ) -> AsyncRun:
-        log = await run_log.reopen(record.id)
-        history = History(log.recorded())
-        assert history.started is not None
-        try:
-            origin = Origin.read(record.origin)
-            offer, missing = origin.offer(known)
-            history.refusal = resume_refusal(history, missing)
-        except RunInterrupted as error:
-            origin, offer, history.refusal = Origin(), Offer({}, ()), error
-        messages = history.started.messages
-        timeout = origin.policy.approval_timeout
-        plan = RunPlan(
-            run_id=record.id,
-            model=self._in_mode(origin.mode or self._defaults.get("mode"), offer, messages),
-            messages=messages,
-            tools=offer.tools,
-            declarations=offer.declarations,
-            policy=origin.policy,
-            executor=self._executor,
-            approvals=Approvals(self._defaults.get("approve"), wait=origin.live, timeout=timeout),
-            settings=origin.settings,
-            extra=origin.extra,
-            live=origin.live,
-        )
-        # Last, so that no order arrives between this and the run's first step.
-        orders = await run_log.orders(record.id)
-        return AsyncRun(plan, log=log, history=history, orders=orders)
+        return self._service.begin(plan, origin, model=self.model.name, chat=chat)[1]
 
     async def _plan(
         self,
@@ -414,24 +338,36 @@ class AsyncClient:
         tools: Iterable[Any] | None,
         options: RunOptions,
         live: bool = False,
-    ) -> RunPlan:
+    ) -> tuple[RunPlan, Origin]:
         options = checked(cast("RunOptions", {**self._defaults, **options}))
-        policy = policy_from(options)
-        offer = await self._offer(tools)
-        messages = messages_from(prompt, options.get("system"))
-        return RunPlan(
-            run_id=_new_run_id(),
-            model=self._in_mode(options.get("mode"), offer, messages),
-            messages=messages,
-            tools=offer.tools,
-            declarations=offer.declarations,
-            policy=policy,
-            executor=self._executor,
-            approvals=Approvals(options.get("approve"), wait=live, timeout=policy.approval_timeout),
+        origin = Origin(
+            policy=policy_from(options),
             settings=settings_from(options),
             extra=options.get("extra", {}),
+            mode=options.get("mode"),
             live=live,
         )
+        offer = await self._offer(tools)
+        messages = messages_from(prompt, options.get("system"))
+        approve = options.get("approve")
+        plan = self._planner.plan(new_run_id(), origin, messages, offer, approve=approve)
+        return plan, origin
+
+
+async def decided(
+    run: AsyncRun | StoredRun,
+    call_id: str,
+    approved: bool,
+    *,
+    arguments: dict[str, Any] | None,
+    reason: str | None,
+) -> bool:
+    """Decides about a call of a run, and waits until the decision is stored."""
+    if isinstance(run, StoredRun):
+        return await run.approve(call_id, approved, arguments=arguments, reason=reason)
+    done = run.approve(call_id, approved, arguments=arguments, reason=reason)
+    await run.settled()
+    return done
 
 
 def _log_from(given: RunLog | str | os.PathLike[str] | None) -> RunLog | None:
@@ -441,10 +377,6 @@ def _log_from(given: RunLog | str | os.PathLike[str] | None) -> RunLog | None:
     from windlass.runs.sqlite import SQLiteLog
 
     return SQLiteLog(given)
-
-
-def _new_run_id() -> str:
-    return f"run_{secrets.token_hex(12)}"
 
 
 def _ignore(event: object) -> None:

@@ -8,15 +8,15 @@ from typing import Any, Protocol, TypeGuard, cast
 
 from windlass.client.images import Image, with_images
 from windlass.client.options import Prompt, RunOptions, messages_from
-from windlass.client.origin import ADDED, shown_chars
-from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message, Part, Role, paired
 from windlass.errors import ConfigError, WindlassError
 from windlass.loop.history import History
 from windlass.reply import Reply
+from windlass.runs.origin import ADDED, shown_chars
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord, title_of
+from windlass.runs.run import AsyncRun
 
 _numbers = itertools.count(1)
 """Numbers the runs of clients without a log."""
@@ -25,7 +25,8 @@ _numbers = itertools.count(1)
 class ChatClient(Protocol):
     """The part of a client that a chat needs."""
 
-    log: RunLog | None
+    @property
+    def log(self) -> RunLog | None: ...
 
     async def answer(
         self, prompt: Prompt, tools: Iterable[Any] | None, options: RunOptions, chat: str

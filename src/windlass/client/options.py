@@ -18,6 +18,7 @@ from windlass.loop.executor import ToolExecutor
 from windlass.loop.policy import OnLimit, Policy
 from windlass.model import Settings, ToolChoice, Toolset, tool_choice_from
 from windlass.models import Key, Retry
+from windlass.runs.origin import Offer
 from windlass.runs.protocol import RunLog
 from windlass.settings import Mode
 from windlass.tool import OnInterrupt, Tool, as_tools
@@ -53,6 +54,11 @@ class RunOptions(TypedDict, total=False):
     max_tokens: int | None
     stop: str | Sequence[str] | None
     seed: int | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    logprobs: bool | None
+    top_logprobs: int | None
+    reasoning_effort: str | None
     response_schema: Schema | None
     response_name: str | None
     response_strict: bool | None
@@ -216,13 +222,6 @@ def settings_from(options: RunOptions) -> Settings:
     if stop is not None:
         values["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
     return Settings(**values)
-
-
-class Offer(Struct, frozen=True):
-    """The tools of a run by name, and their declarations for the model."""
-
-    tools: Mapping[str, Tool]
-    declarations: tuple[Declaration, ...]
 
 
 def tool_list(items: Iterable[Any]) -> tuple[Any, ...]:

@@ -5,11 +5,11 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Any
 
-from windlass.client.run import AsyncRun
 from windlass.errors import WindlassError
 from windlass.events import Phase, RunEvent, TextDelta, event_to_sse
 from windlass.reply import Reply
 from windlass.runs.event_log import Follower
+from windlass.runs.run import AsyncRun
 
 
 class AsyncStream:

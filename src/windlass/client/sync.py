@@ -8,19 +8,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Unpack
 
-from windlass.client.asynchronous import AsyncClient
+from windlass.client.asynchronous import AsyncClient, decided
 from windlass.client.chat import AsyncChat
 from windlass.client.chats import ChatRecord
 from windlass.client.images import Image
-from windlass.client.kept import KeptRun
 from windlass.client.options import ClientOptions, Prompt, RunOptions
 from windlass.client.portal import close_at_exit, close_when_idle, portal
-from windlass.client.run import AsyncRun
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.events import Phase, RunEvent, StopReason, TextDelta, event_to_sse
 from windlass.model import Model
 from windlass.reply import Reply
+from windlass.runs.run import AsyncRun
+from windlass.runs.stored_run import StoredRun
 
 
 class Client:
@@ -220,7 +220,7 @@ class Stream:
 class Run:
     """A run in the background. It holds its client, which so is not garbage collected."""
 
-    def __init__(self, run: AsyncRun | KeptRun, client: Client | None = None) -> None:
+    def __init__(self, run: AsyncRun | StoredRun, client: Client | None = None) -> None:
         self._run = run
         self._client = client
 
@@ -254,16 +254,8 @@ class Run:
         reason: str | None = None,
     ) -> bool:
         """Decides about a call that waits for approval."""
-
-        async def decide() -> bool:
-            run = self._run
-            if isinstance(run, KeptRun):
-                return await run.approve(call_id, approved, arguments=arguments, reason=reason)
-            done = run.approve(call_id, approved, arguments=arguments, reason=reason)
-            await run.settled()
-            return done
-
-        return portal().run(decide())
+        deciding = decided(self._run, call_id, approved, arguments=arguments, reason=reason)
+        return portal().run(deciding)
 
 
 class Chat:
@@ -295,11 +287,11 @@ class Chat:
         return Stream(self._chat.stream(prompt, images=images))
 
 
-def _events(run: AsyncRun | KeptRun, after: int) -> Iterator[RunEvent]:
+def _events(run: AsyncRun | StoredRun, after: int) -> Iterator[RunEvent]:
     """Yields the run's events in this thread. The queue is unbounded, so that a slow reader does
     not slow the run."""
-    if isinstance(run, KeptRun):
-        yield from _kept_events(run, after)
+    if isinstance(run, StoredRun):
+        yield from _stored_events(run, after)
         return
     log = run.log
     arrived: queue.SimpleQueue[RunEvent | None] = queue.SimpleQueue()
@@ -318,7 +310,7 @@ def _events(run: AsyncRun | KeptRun, after: int) -> Iterator[RunEvent]:
         portal().call_soon(lambda: ends[0]())
 
 
-def _kept_events(run: KeptRun, after: int) -> Iterator[RunEvent]:
+def _stored_events(run: StoredRun, after: int) -> Iterator[RunEvent]:
     follower = run.events(after)
     while not follower.over:
         yield from portal().run(follower.some(60.0))

@@ -180,11 +180,9 @@ class EmulatedModel:
         return known[1]
 
     def _prompt_work(self, request: ModelRequest) -> int:
-        """Estimates the characters of the declarations; 0 if their prompt is cached."""
-        tools = request.tools
-        if any(known[0] is tools for known in self._systems.values()):
-            return 0
-        schemas = [each.parameters for each in all_functions(request)]
+        """Returns more than `LARGE` if the schemas are large: their prompt, or a constraint."""
+        schemas = [request.settings.response_schema]
+        schemas += [each.parameters for each in all_functions(request)]
         return LARGE + 1 if is_larger(schemas, LARGE // _PROMPT_COST) else 0
 
     def _stop(self, given: tuple[str, ...] | None) -> tuple[str, ...] | None:

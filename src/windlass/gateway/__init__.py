@@ -1,4 +1,4 @@
-"""The HTTP face: tools that run on the server, behind the wire that every client speaks."""
+"""The HTTP face of the run service: tools on the server, behind the wires that clients speak."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -35,12 +35,15 @@ from windlass.gateway.http.errors import (
 from windlass.gateway.http.keys import presented_key
 from windlass.gateway.observe.access_log import AccessRecord
 from windlass.gateway.observe.privacy import hide_content
+from windlass.gateway.routes import completions, conversations, gemini, messages, responses
 from windlass.gateway.routes.chats import ChatRoutes
-from windlass.gateway.routes.completions import ChatCompletions
 from windlass.gateway.routes.console import Console
 from windlass.gateway.routes.info import InfoRoutes
+from windlass.gateway.routes.openapi import show_openapi
 from windlass.gateway.routes.runs import RunEvents, RunRoutes
+from windlass.gateway.routes.sockets import ResponseSocket, deny, is_socket_path
 from windlass.gateway.routes.tools import ToolRoutes
+from windlass.gateway.routes.wire import Wire
 from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
 from windlass.wires.chat.write_events import error_body
@@ -51,13 +54,18 @@ log = logging.getLogger("windlass.gateway")
 CLIENT_GONE = 499
 """The logged status of a request whose client disconnected before its answer."""
 OTHER_WIRES = {
-    "/v1/responses": "OpenAI's Responses API",
-    "/v1/messages": "Anthropic's Messages API",
     "/v1/completions": "OpenAI's legacy completions API",
-    "/v1beta": "Gemini's generateContent API",
 }
 """APIs of other services that this gateway does not serve, by path."""
-EXPOSED = ("X-Request-Id", "X-Windlass-Run-Id", "X-Function-Calling-Mode", "Retry-After")
+WIRES = (completions.WIRE, responses.WIRE, conversations.WIRE, messages.WIRE, gemini.WIRE)
+"""The protocols that every gateway serves."""
+EXPOSED = (
+    "X-Request-Id",
+    "Request-Id",
+    "X-Windlass-Run-Id",
+    "X-Function-Calling-Mode",
+    "Retry-After",
+)
 
 
 def create_app(
@@ -66,23 +74,32 @@ def create_app(
     models: Mapping[str, Model] | None = None,
     tools: Iterable[Any] | None = None,
     executor: ToolExecutor | None = None,
+    wires: Iterable[Wire] = (),
 ) -> "App":
     """Creates the gateway's ASGI app. `models`, `tools` and `executor` replace the config's.
 
-    Raises `ConfigError` if the configuration cannot work.
+    `wires` are protocols that the gateway serves besides its own. Raises `ConfigError` if the
+    configuration cannot work.
     """
-    return App(Gateway(config, models=models, tools=tools, executor=executor))
+    return App(Gateway(config, models=models, tools=tools, executor=executor), wires)
 
 
 class App:
     """The ASGI application of a gateway."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, wires: Iterable[Wire] = ()) -> None:
         self.gateway = gateway
-        self._chat = Route("/v1/chat/completions", ChatCompletions(gateway), methods=["POST"])
+        self._wires = (*WIRES, *wires)
+        by_wire = [(wire, wire.routes(gateway)) for wire in self._wires]
+        wire_routes = [route for _, routes in by_wire for route in routes]
+        self._direct = {route.path: route for route in wire_routes if "{" not in route.path}
+        """The routes that need no router: nearly all requests are for them."""
+        self._endings = tuple(ending for wire in self._wires for ending in wire.endings)
+        self._ended = [route for wire, routes in by_wire if wire.endings for route in routes]
+        """The routes of paths with these endings, which are found before all others."""
         info = InfoRoutes(gateway)
         self._public = _public_routes(gateway, info)
-        self.routes = [self._chat, *_guarded_routes(gateway, info), *self._public]
+        self.routes = [*wire_routes, *_guarded_routes(gateway, info), *self._public]
         self._router = Router(self.routes, redirect_slashes=False, lifespan=_lifespan(gateway))
         self._answer = self._exchange
         origins = gateway.config.server.cors_origins
@@ -102,26 +119,30 @@ class App:
             elif scope["type"] == "lifespan":
                 await self._router(scope, receive, send)
             else:
-                await send({"type": "websocket.close", "code": 1008})
+                await self._socket(scope, receive, send)
 
     async def _exchange(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = scope["windlass.exchange"] = Exchange(scope)
         scope["app"] = self  # makes the router raise for unknown paths and methods
-        request_id = (b"x-request-id", exchange.id.encode())
+        request_id = exchange.id.encode()
+        sent_ids = [(b"x-request-id", request_id)]
+        if messages.VERSION_HEADER in exchange.headers:
+            sent_ids.append((b"request-id", request_id))
 
         async def send_and_record(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
-                message["headers"] = [*message["headers"], request_id]
+                message["headers"] = [*message["headers"], *sent_ids]
             else:
                 exchange.bytes_out += len(message.get("body", b""))
             await send(message)
 
         try:
-            self._admit(scope, exchange)
-            if scope["path"] == self._chat.path:  # nearly all requests: skip the router
-                scope["route"] = self._chat
-                await self._chat.handle(scope, receive, send_and_record)
+            route = self._found(scope)
+            self._admit(scope, exchange, route)
+            if route is not None:
+                scope["route"] = route
+                await route.handle(scope, receive, send_and_record)
             else:
                 await self._router(scope, receive, send_and_record)
         except ClientGone:
@@ -131,17 +152,49 @@ class App:
         finally:
             self._record(scope, exchange)
 
-    def _admit(self, scope: Scope, exchange: Exchange) -> None:
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Admits a WebSocket like a request, before it is accepted."""
+        await receive()
+        exchange = scope["windlass.exchange"] = Exchange(scope)
+        scope["method"] = "GET"
+        try:
+            self._admit(scope, exchange)
+            if not is_socket_path(scope):
+                raise Refused(_not_found(scope["path"]))
+            if self.gateway.draining:
+                raise Refused(SHUTTING_DOWN)
+        except Refused as error:
+            exchange.status = error.problem.status
+            self._record(scope, exchange)
+            await deny(scope, send, error.problem)
+            return
+        await ResponseSocket(self.gateway, self._exchange, scope, receive, send).serve()
+
+    def _found(self, scope: Scope) -> Route | None:
+        """The route of a wire, found without the router; None if the router must look."""
+        path = scope["path"]
+        if not path.endswith(self._endings):
+            return self._direct.get(path)
+        for route in self._ended:
+            match, matched = route.matches(scope)
+            if match is Match.FULL:
+                scope.update(matched)
+                return route
+        return None
+
+    def _admit(self, scope: Scope, exchange: Exchange, route: Route | None = None) -> None:
         """Sets the exchange's key. Raises `Refused` if the request is not allowed."""
         limit = self.gateway.config.limits.max_header_bytes
         if sum(len(name) + len(value) for name, value in scope["headers"]) > limit:
             self.gateway.metrics.refused("headers_too_large")
             raise Refused(headers_too_large(limit))
         path = scope["path"]
-        if path != self._chat.path and self._is_public(scope):
+        if route is None and self._is_public(scope):
             return
         if self.gateway.keys.required:
-            exchange.key = self.gateway.keys.find(presented_key(exchange.headers))
+            wire = self._wire_of(scope)
+            query = scope.get("query_string", b"") if wire and wire.key_in_query else b""
+            exchange.key = self.gateway.keys.find(presented_key(exchange.headers, query))
             if exchange.key is None:
                 self.gateway.metrics.refused("unauthorized")
                 message = (
@@ -174,7 +227,19 @@ class App:
             headers += [(n.lower().encode(), v.encode()) for n, v in error.headers.items()]
         if exchange.run_id:
             headers.append((b"x-windlass-run-id", exchange.run_id.encode()))
-        await respond_json(send, error_body(problem), headers, problem.status)
+        body = self._error_body(scope, exchange)(problem)
+        await respond_json(send, body, headers, problem.status)
+
+    def _error_body(self, scope: Scope, exchange: Exchange) -> Callable[[Problem], bytes]:
+        """Writes errors in the form of the path's wire, else of the client's; else in OpenAI's."""
+        wire = self._wire_of(scope)
+        if wire is None:
+            wire = next((each for each in self._wires if each.header in exchange.headers), None)
+        return wire.error_body if wire else error_body
+
+    def _wire_of(self, scope: Scope) -> Wire | None:
+        path = _path_of(scope)
+        return next((wire for wire in self._wires if wire.serves(path)), None)
 
     def _record(self, scope: Scope, exchange: Exchange) -> None:
         seconds = time.perf_counter() - exchange.started
@@ -208,7 +273,7 @@ def _guarded_routes(gateway: Gateway, info: InfoRoutes) -> list[Route]:
         Route("/v1/chats", chats.list),
         Route("/v1/chats/{chat_id}", chats.show_or_delete, methods=["GET", "DELETE"]),
         Route("/metrics", info.metrics),
-        Route("/openapi.json", info.openapi),
+        Route("/openapi.json", show_openapi),
     ]
 
 
@@ -261,8 +326,13 @@ def _is_foreign(exchange: Exchange, config: GatewayConfig) -> bool:
     return origin_host != exchange.header(b"host")
 
 
+def _path_of(scope: Scope) -> str:
+    """The path below the place where the app is mounted."""
+    return scope["path"].removeprefix(scope.get("root_path", ""))
+
+
 def _http_problem(error: HTTPException, scope: Scope) -> Problem:
-    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    path = _path_of(scope)
     match error.status_code:
         case 404:
             return _not_found(path)

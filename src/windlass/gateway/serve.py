@@ -15,7 +15,7 @@ import uvicorn
 from windlass.errors import ConfigError
 from windlass.gateway.app import App
 from windlass.gateway.config import GatewayConfig
-from windlass.gateway.http.protocol import BoundedProtocol, Connections
+from windlass.gateway.http.protocol import BoundedProtocol, Connections, CountedSocket
 
 log = logging.getLogger("windlass.gateway")
 
@@ -43,7 +43,9 @@ class GatewayServer(uvicorn.Server):
                 port=server.port,
                 loop="uvloop",
                 http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, _connections(app))),
-                ws="none",
+                ws=CountedSocket,
+                ws_max_size=limits.max_body_bytes,
+                ws_per_message_deflate=False,
                 lifespan="on",
                 log_config=None,
                 access_log=False,

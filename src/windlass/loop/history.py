@@ -97,6 +97,14 @@ class History:
             if record and record.asked_at is not None and not (record.decision or record.answer)
         ]
 
+    def waits_for(self, call_id: str) -> bool:
+        """Whether the call waits for an approval, also while its turn is incomplete."""
+        calls = (each.calls[call_id] for each in self.rounds.values() if call_id in each.calls)
+        return any(
+            call.asked_at is not None and call.decision is None and call.answer is None
+            for call in calls
+        )
+
     @property
     def only_waits(self) -> bool:
         """Whether the run only waits for approvals: neither a tool nor a turn was interrupted."""

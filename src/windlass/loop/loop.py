@@ -76,7 +76,8 @@ class RunPlan(Struct, frozen=True):
     """Everything that a run needs at its start."""
 
     run_id: str
-    model: Model
+    model: Model | None
+    """None if the run may only end: its history has a `refusal`."""
     messages: tuple[Message, ...]
     tools: Mapping[str, Tool]
     declarations: tuple[Declaration, ...]
@@ -112,6 +113,8 @@ class Loop:
         self.phase: Phase = "awaiting_model_call"
         self.stop_reason: StopReason | None = None
         self._transcript = Transcript(plan.messages, plan.tools, plan.policy.max_result_chars)
+        started = self._history.started
+        self._model_name = plan.model.name if plan.model else started.model if started else ""
         self._begun = False
         self._reached = 0
         """The last round that the loop has reached."""
@@ -154,7 +157,7 @@ class Loop:
     def reply(self) -> Reply:
         """Returns the reply of an ended run."""
         reason = self.stop_reason or "stopped"
-        return self._transcript.reply(reason, self.plan.run_id, self.plan.model.name)
+        return self._transcript.reply(reason, self.plan.run_id, self._model_name)
 
     def end(self, reason: StopReason, error: BaseException | None = None) -> None:
         """Ends the run at any time: answers all open calls, then emits `RunEnded`.
@@ -177,7 +180,7 @@ class Loop:
         plan, history = self.plan, self._history
         if history.started is None:
             rounds = plan.policy.max_rounds
-            self.emit(RunStarted(plan.run_id, plan.model.name, plan.messages, rounds))
+            self.emit(RunStarted(plan.run_id, self._model_name, plan.messages, rounds))
         else:
             self.emit(RunResumed(history.resumptions + 1))
 
@@ -298,7 +301,8 @@ class Loop:
         return await self._ask(calls, terms)
 
     async def _ask(self, calls: Round, terms: Terms) -> Turn:
-        plan, policy = self.plan, self.plan.policy
+        plan, policy, model = self.plan, self.plan.policy, self.plan.model
+        assert model is not None
         request = ModelRequest(
             messages=self._transcript.messages,
             tools=self._offered(terms),
@@ -313,7 +317,7 @@ class Loop:
         builder, emit, steps = TurnBuilder(), self.emit, 0
         self._ids.begin_turn()
         try:
-            async with plan.model.stream(request) as events:
+            async with model.stream(request) as events:
                 async for event in events:
                     if type(event) is ToolCallStarted or type(event) is ToolCallEnded:
                         event = self._ids.with_unique_id(event)

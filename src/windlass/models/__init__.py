@@ -12,16 +12,27 @@ from windlass.model import Model
 from windlass.models.keys import Key
 from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts
 
-__all__ = ["PROVIDERS", "Key", "Retry", "Timeouts", "create_model"]
+__all__ = ["PROVIDERS", "WIRES", "Key", "Retry", "Timeouts", "create_model"]
 
 PROVIDERS: dict[str, tuple[str, str]] = {
     "aistudio": ("windlass.models.aistudio.model", "AIStudioModel"),
+    "anthropic": ("windlass.models.anthropic", "AnthropicModel"),
     "openai": ("windlass.models.openai", "OpenAIModel"),
     "gemini": ("windlass.models.gemini", "GeminiModel"),
     "local": ("windlass.models.local.model", "LocalModel"),
+    "responses": ("windlass.models.responses", "ResponsesModel"),
     "vertex": ("windlass.models.gemini", "VertexModel"),
 }
 """The providers: the module and the class of each."""
+
+WIRES: dict[str, str] = {
+    "anthropic": "messages",
+    "openai": "chat",
+    "gemini": "gemini",
+    "responses": "responses",
+    "vertex": "gemini",
+}
+"""The wire of each provider that has one."""
 
 
 def create_model(

@@ -81,13 +81,19 @@ class Http:
         full = self._base.with_path(f"{self._base.raw_path.rstrip('/')}{path}", encoded=True)
         return full.with_query({**self._base.query, **(query or {})})
 
-    async def post(self, url: URL, body: bytes) -> Response:
-        """The response, without its body. Raises `ModelError` unless its status is a success."""
+    async def post(
+        self, url: URL, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """The response, without its body. Raises `ModelError` unless its status is a success.
+
+        `headers` are those of this request only.
+        """
         pool = self._pools.get(asyncio.get_running_loop())
         if pool is None or pool.session.closed:
             pool = await self._open_pool()
         data = body if len(body) <= LARGE_BODY else io.BytesIO(body)
-        headers = await self._auth.current() if self._auth.changes else None
+        if self._auth.changes:
+            headers = {**(headers or {}), **(await self._auth.current() or {})}
         try:
             # Redirects are not followed: they would send the key to another host.
             response = await pool.session.post(

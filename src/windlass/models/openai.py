@@ -29,6 +29,11 @@ _UNKNOWN_FIELD = re.compile(
 _OFFICIAL_HOST = re.compile(r"(.+\.)?api\.openai\.com|.+\.openai\.azure\.com")
 
 
+def is_official(host: str) -> bool:
+    """Whether the host is OpenAI's own service, on Azure or not."""
+    return _OFFICIAL_HOST.fullmatch(host) is not None
+
+
 class OpenAIModel:
     """A model behind `POST {base_url}/chat/completions`; `base_url` includes the `/v1`."""
 
@@ -49,7 +54,7 @@ class OpenAIModel:
         key = key_from(api_key, "OPENAI_API_KEY")
         self._http = Http(base_url, Auth("Authorization", "Bearer ", key, headers), timeouts)
         self._url = self._http.address("/chat/completions")
-        official = _OFFICIAL_HOST.fullmatch(self._http.host) is not None
+        official = is_official(self._http.host)
         if official and key is None and not has_auth(headers):
             raise ConfigError("OpenAI needs a key: pass api_key= or set OPENAI_API_KEY")
         self._encoder = RequestEncoder(model, official=official)

@@ -1,6 +1,6 @@
 """One model turn over HTTP, on any wire: attempts, streams, whole bodies, events."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -61,10 +61,14 @@ class WireExchange(Protocol):
 
 
 async def turn_events(
-    http: Http, exchange: WireExchange, waiting: Waiting
+    http: Http,
+    exchange: WireExchange,
+    waiting: Waiting,
+    headers: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[ModelEvent, None]:
     """The events of one turn. A failed attempt is retried only if it yielded no event.
 
+    `headers` are sent with this turn's requests only.
     One flat generator, because it runs once per token.
     """
     wasted: Usage | None = None
@@ -72,7 +76,7 @@ async def turn_events(
         yielded = complete = False
         try:
             url, body = await by_size(exchange.size, exchange.request)
-            response = await http.post(url, body)
+            response = await http.post(url, body, headers)
             try:
                 decoder = exchange.decoder()
                 source = _Payloads(response, decoder)

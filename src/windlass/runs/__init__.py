@@ -1,1 +1,1 @@
-"""Run logs: the numbered events of each run, in memory, in SQLite or in NATS JetStream."""
+"""Run logs (in memory, SQLite and NATS JetStream), and the run service above them."""

@@ -8,17 +8,22 @@ from typing import Generic, Protocol, TypeVar
 from windlass.errors import RunNotFound, TooManyRuns
 
 
-class StoredRun(Protocol):
-    """The part of a run that the store needs."""
+class KnownRun(Protocol):
+    """A run that is known by its id."""
 
     @property
     def id(self) -> str: ...
+
+
+class RunWithTask(KnownRun, Protocol):
+    """A run whose loop is a task of this process."""
+
     @property
     def task(self) -> asyncio.Task[None]: ...
 
 
-R = TypeVar("R", bound=StoredRun)
-F = TypeVar("F")
+R = TypeVar("R", bound=RunWithTask)
+F = TypeVar("F", bound=KnownRun)
 
 
 class RunStore(Generic[R, F]):

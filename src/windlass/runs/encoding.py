@@ -54,12 +54,12 @@ def in_pages(events: Iterable[RunEvent]) -> list[list[RunEvent]]:
     return pages
 
 
-def are_large(events: Iterable[RunEvent]) -> bool:
+def are_large(events: Iterable[RunEvent], limit: int = LARGE) -> bool:
     """Whether the events are so large that they must be encoded off the event loop."""
     size = 0
     for event in events:
         size += _size_of(event)
-        if size > LARGE:
+        if size > limit:
             return True
     return False
 

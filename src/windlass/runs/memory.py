@@ -1,16 +1,16 @@
 """`MemoryRunLog`: a run log in memory, which is lost when the process exits."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
 from windlass.errors import RunNotFound
-from windlass.events import RunEnded, RunEvent
+from windlass.events import RunEnded, RunEvent, StopReason
 from windlass.runs.encoding import encoded
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.protocol import LogHealth
-from windlass.runs.records import Order, Retention, RunRecord, expired, filter_records
+from windlass.runs.records import Order, Retention, RunFilter, RunRecord, expired, newest_first
 
 
 class MemoryRunLog:
@@ -66,14 +66,25 @@ class MemoryRunLog:
         *,
         owner: str | None = None,
         chat: str | None = None,
+        in_chats: bool = False,
         open: bool | None = None,
+        reasons: Collection[StopReason] | None = None,
+        model: str | None = None,
+        title: str | None = None,
         before: RunRecord | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
-        records = [self._now(run_id) for run_id in self._runs]
-        return filter_records(
-            records, owner=owner, chat=chat, open=open, before=before, limit=limit
+        wanted = RunFilter(
+            owner=owner,
+            chat=chat,
+            in_chats=in_chats,
+            open=open,
+            reasons=reasons,
+            model=model,
+            title=title,
         )
+        records = map(self._now, self._runs)
+        return newest_first(filter(wanted.matches, records), before, limit)
 
     async def order(self, run_id: str, order: Order) -> bool:
         log = self._run(run_id)[1]

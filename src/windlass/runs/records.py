@@ -1,7 +1,7 @@
 """The records of runs: their metadata, filters, and retention. Pure."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -58,29 +58,46 @@ class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
 
 
-def filter_records(
-    records: Iterable[RunRecord],
-    *,
-    owner: str | None,
-    chat: str | None,
-    open: bool | None,
-    before: RunRecord | None,
-    limit: int | None,
-) -> Sequence[RunRecord]:
-    """Returns the matching runs, newest first. With `before`, the list starts after that run.
+class RunFilter(Struct, frozen=True, kw_only=True):
+    """Which runs a list contains. None means no filter."""
 
-    None means no filter.
-    """
+    owner: str | None = None
+    chat: str | None = None
+    in_chats: bool = False
+    """The run belongs to a chat."""
+    open: bool | None = None
+    reasons: Collection[StopReason] | None = None
+    """The run has ended for one of these reasons."""
+    model: str | None = None
+    title: str | None = None
+    """A part of the title; the case does not matter."""
+
+    def matches(self, record: RunRecord) -> bool:
+        return (
+            self.open in (None, record.ended is None)
+            and (self.reasons is None or record.reason in self.reasons)
+            and self.may_match(record)
+        )
+
+    def may_match(self, record: RunRecord) -> bool:
+        """Whether the run matches, apart from whether and why it has ended."""
+        return (
+            self.owner in (None, record.owner)
+            and self.chat in (None, record.chat)
+            and bool(record.chat or not self.in_chats)
+            and self.model in (None, record.model)
+            and (not self.title or self.title.casefold() in record.title.casefold())
+        )
+
+
+def newest_first(
+    records: Iterable[RunRecord], before: RunRecord | None, limit: int | None
+) -> Sequence[RunRecord]:
+    """Sorts the runs, the newest first. With `before`, the list starts after that run."""
     newest = sorted(records, key=start_order, reverse=True)
-    found = [
-        record
-        for record in newest
-        if owner in (None, record.owner)
-        and chat in (None, record.chat)
-        and open in (None, record.ended is None)
-        and (before is None or start_order(record) < start_order(before))
-    ]
-    return found[:limit]
+    if before is not None:
+        newest = [record for record in newest if start_order(record) < start_order(before)]
+    return newest[:limit]
 
 
 def start_order(record: RunRecord) -> tuple[int, float]:

@@ -1,8 +1,10 @@
 """Test helpers: a model that follows a script, and fake upstream services over HTTP."""
 
 from windlass.testing.exchange import Received
+from windlass.testing.fake_anthropic import FakeAnthropic
 from windlass.testing.fake_gemini import FakeGemini
 from windlass.testing.fake_openai import FakeOpenAI
+from windlass.testing.fake_responses import FakeResponses
 from windlass.testing.gate import Gate, Latch
 from windlass.testing.script import (
     Fault,
@@ -32,7 +34,9 @@ __all__ = [
     "ScriptedModel",
     "ScriptExhausted",
     "FakeOpenAI",
+    "FakeResponses",
     "FakeGemini",
+    "FakeAnthropic",
     "Received",
     "Turn",
     "Fault",

@@ -1,7 +1,7 @@
 """One HTTP exchange with a fake upstream: the received request, and the bytes that answer it."""
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -55,6 +55,13 @@ class ResponseWriter(Protocol):
     def frames(self, turn: Turn) -> Frames:
         """The turn as the payloads of server-sent events."""
         ...
+
+
+@runtime_checkable
+class FailureWriter(Protocol):
+    """A writer whose service reports an error within a stream in a form of its own."""
+
+    def failure(self, error: Refuse) -> list[bytes]: ...
 
 
 class PlannedResponse(Struct, frozen=True):
@@ -116,12 +123,30 @@ class Transport(Struct, frozen=True, kw_only=True):
     done: bool = True
     answer_in: Literal["json", "sse"] | None = None
     content_type: str | None = None
+    named: bool = False
+    """Whether the events of the service have names."""
 
 
 def event_bytes(payload: bytes, transport: Transport) -> bytes:
+    """The payload as an event. A payload of several lines is an event for each of them.
+
+    With `named`, the event's name is the type with which the payload starts.
+    """
     end = b"\r\n" if transport.crlf else b"\n"
     comment = b": keep-alive" + end + end if transport.heartbeats else b""
-    return comment + b"data: " + payload + end + end
+    lines = payload.split(b"\n")
+    names = [_event_name(line, end) if transport.named else b"" for line in lines]
+    pairs = zip(names, lines, strict=True)
+    return b"".join(comment + name + b"data: " + line + end + end for name, line in pairs)
+
+
+_TYPE = b'{"type":"'
+
+
+def _event_name(payload: bytes, end: bytes) -> bytes:
+    if not payload.startswith(_TYPE):
+        return b""
+    return b"event: " + payload[len(_TYPE) :].partition(b'"')[0] + end
 
 
 def writes_of(frames: Frames, transport: Transport) -> list[bytes]:
@@ -159,7 +184,9 @@ def response_to(
             return msgspec.structs.replace(error(step.error), pace=pace)
         case Interrupt(turn=turn, after=after):
             frames = writer.frames(turn)
-            reported = Frames(frames.head, frames.pieces[:after], error(step.error).writes)
+            own = writer.failure(step.error) if isinstance(writer, FailureWriter) else None
+            tail = error(step.error).writes if own is None else own
+            reported = Frames(frames.head, frames.pieces[:after], tail)
             response = stream_response(writes_of(reported, transport))
         case _:
             response = _response(step, writer, streams, transport)

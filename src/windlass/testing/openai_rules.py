@@ -21,7 +21,7 @@ _EMPTY = (
     "Invalid '{}': empty array. Expected an array with minimum length 1, but got an empty array "
     "instead."
 )
-_JSON = (
+NOT_JSON = (
     "We could not parse the JSON body of your request. (HINT: This likely means you aren't using "
     "your HTTP library correctly. The OpenAI API expects a JSON payload, but what was sent was not "
     "valid JSON.)"
@@ -33,7 +33,7 @@ _ONLY_WITH_STREAM = "The 'stream_options' parameter is only allowed when 'stream
 def check_chat_request(body: object) -> dict[str, Any]:
     """The body, if OpenAI would accept it. Raises `RequestRefused`."""
     if not isinstance(body, dict):
-        raise RequestRefused(400, _JSON)
+        raise RequestRefused(400, NOT_JSON)
     request = cast("dict[str, Any]", body)
     if not isinstance(request.get("model"), str) or not request["model"]:
         raise RequestRefused(400, "you must provide a model parameter")
@@ -53,12 +53,12 @@ def _required_array(request: dict[str, Any], name: str) -> list[Any]:
             code="missing_required_parameter",
             param=name,
         )
-    return _array(value, name)
+    return checked_array(value, name)
 
 
-def _array(value: object, name: str) -> list[Any]:
+def checked_array(value: object, name: str) -> list[Any]:
     if not isinstance(value, list):
-        raise _wrong_type(name, "an array of objects", value)
+        raise wrong_type(name, "an array of objects", value)
     if not value:
         raise RequestRefused(400, _EMPTY.format(name), code="empty_array", param=name)
     return cast("list[Any]", value)
@@ -70,7 +70,7 @@ def _check_messages(messages: list[Any]) -> None:
     for place, message in enumerate(messages):
         where = f"messages[{place}]"
         if not isinstance(message, dict):
-            raise _wrong_type(where, "an object", message)
+            raise wrong_type(where, "an object", message)
         said = cast("dict[str, Any]", message)
         if said.get("role") == "tool":
             answered = _answered_id(said, place, answerable)
@@ -105,7 +105,7 @@ def _answered_id(message: dict[str, Any], place: int, answerable: bool) -> str:
 def _check_message(message: dict[str, Any], where: str) -> None:
     role = message.get("role")
     if role not in _ROLES:
-        raise _wrong_value(role, _ROLES, f"{where}.role")
+        raise wrong_value(role, _ROLES, f"{where}.role")
     if role == "assistant" and message.get("content") is None and message.get("tool_calls"):
         return
     _check_content(message, where)
@@ -116,7 +116,7 @@ def _check_content(message: dict[str, Any], where: str) -> None:
     if isinstance(content, str):
         return
     if not isinstance(content, list):
-        shown = "null" if content is None else _kind(content)
+        shown = "null" if content is None else kind_of(content)
         raise RequestRefused(
             400,
             f"Invalid value for 'content': expected a string, got {shown}.",
@@ -125,7 +125,7 @@ def _check_content(message: dict[str, Any], where: str) -> None:
     for place, part in enumerate(cast("list[Any]", content)):
         kind = cast("dict[str, Any]", part).get("type") if isinstance(part, dict) else None
         if kind not in _CONTENT_TYPES:
-            raise _wrong_value(kind, _CONTENT_TYPES, f"{where}.content[{place}].type")
+            raise wrong_value(kind, _CONTENT_TYPES, f"{where}.content[{place}].type")
 
 
 def _call_ids(message: dict[str, Any], where: str) -> list[str]:
@@ -133,13 +133,13 @@ def _call_ids(message: dict[str, Any], where: str) -> list[str]:
     if calls is None:
         return []
     ids: list[str] = []
-    for place, made in enumerate(_array(calls, f"{where}.tool_calls")):
+    for place, made in enumerate(checked_array(calls, f"{where}.tool_calls")):
         at = f"{where}.tool_calls[{place}]"
         match made:
             case {"id": str(call_id), "type": "function", "function": {"name": str(name), **rest}}:
-                _check_name(name, f"{at}.function.name")
+                check_name(name, f"{at}.function.name")
                 if not isinstance(rest.get("arguments"), str):
-                    raise _wrong_type(f"{at}.function.arguments", "a string", rest.get("arguments"))
+                    raise wrong_type(f"{at}.function.arguments", "a string", rest.get("arguments"))
                 ids.append(call_id)
             case _:
                 raise RequestRefused(
@@ -158,10 +158,10 @@ def _check_tools(request: dict[str, Any]) -> None:
                 raise RequestRefused(400, _ONLY_WITH_TOOLS.format(name), param=name)
         return
     names: list[str] = []
-    for place, made in enumerate(_array(request["tools"], "tools")):
+    for place, made in enumerate(checked_array(request["tools"], "tools")):
         match made:
             case {"type": "function", "function": {"name": str(name)}}:
-                _check_name(name, f"tools[{place}].function.name")
+                check_name(name, f"tools[{place}].function.name")
                 names.append(name)
             case {"type": "custom", "custom": {"name": str(name)}}:
                 names.append(name)
@@ -185,10 +185,10 @@ def _check_tool_choice(choice: object, names: list[str]) -> None:
             text = f"Invalid value for 'tool_choice': function '{name}' is not in 'tools'."
             raise RequestRefused(400, text, param="tool_choice")
         case _:
-            raise _wrong_value(choice, ("none", "auto", "required"), "tool_choice")
+            raise wrong_value(choice, ("none", "auto", "required"), "tool_choice")
 
 
-def _check_name(name: str, where: str) -> None:
+def check_name(name: str, where: str) -> None:
     if not _NAME.fullmatch(name):
         raise RequestRefused(
             400,
@@ -211,18 +211,18 @@ def _unanswered(ids: list[str], place: int) -> RequestRefused:
     return RequestRefused(400, _UNANSWERED.format(", ".join(ids)), param=f"messages.[{place}].role")
 
 
-def _wrong_type(where: str, wanted: str, value: object) -> RequestRefused:
-    text = f"Invalid type for '{where}': expected {wanted}, but got {_kind(value)} instead."
+def wrong_type(where: str, wanted: str, value: object) -> RequestRefused:
+    text = f"Invalid type for '{where}': expected {wanted}, but got {kind_of(value)} instead."
     return RequestRefused(400, text, code="invalid_type", param=where)
 
 
-def _wrong_value(value: object, wanted: tuple[str, ...], where: str) -> RequestRefused:
+def wrong_value(value: object, wanted: tuple[str, ...], where: str) -> RequestRefused:
     listed = ", ".join(f"'{word}'" for word in wanted[:-1])
     text = f"Invalid value: '{value}'. Supported values are: {listed}, and '{wanted[-1]}'."
     return RequestRefused(400, text, code="invalid_value", param=where)
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
     match value:
         case None:
             return "null"

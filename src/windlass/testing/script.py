@@ -350,14 +350,14 @@ def events_of(turn: Turn, pieces: Pieces | None = None) -> Iterator[ModelEvent]:
     index = 0
     for part in turn.content:
         match part:
-            case Text(text=text, signature=None):
+            case Text(text=text, signature=None) if not part.extra:
                 yield from map(TextDelta, split(text, size))
-            case Thought(text=text, signature=None):
+            case Thought(text=text, signature=None) if not part.extra:
                 yield from map(ThoughtDelta, split(text, size))
             case Text(text=text, signature=signature):
-                yield TextDelta(text, signature)
+                yield TextDelta(text, signature, part.extra or None)
             case Thought(text=text, signature=signature):
-                yield ThoughtDelta(text, signature)
+                yield ThoughtDelta(text, signature, part.extra or None)
             case FunctionCall():
                 yield ToolCallStarted(index, part.id, part.name)
                 for fragment in split(part.json, size, words=False):
@@ -408,7 +408,9 @@ def tool_results(request: ModelRequest | _Body) -> list[FunctionResponse]:
     """Every tool result in the request's history, in order. Count them to know the round."""
     if isinstance(request, ModelRequest):
         return [answer for message in request.messages for answer in message.responses]
-    return _gemini_results(request) if "contents" in request else _openai_results(request)
+    if "contents" in request:
+        return _gemini_results(request)
+    return _responses_results(request) if "input" in request else _openai_results(request)
 
 
 def last_prompt(request: ModelRequest | _Body) -> str:
@@ -418,6 +420,9 @@ def last_prompt(request: ModelRequest | _Body) -> str:
     elif "contents" in request:
         turns = cast("list[_Body]", request["contents"])
         prompts = [_joined(turn["parts"]) for turn in turns if turn.get("role") != "model"]
+    elif "input" in request:
+        items = _items(request)
+        prompts = [_joined(item["content"]) for item in items if item.get("role") == "user"]
     else:
         messages = cast("list[_Body]", request["messages"])
         prompts = [_joined(said["content"]) for said in messages if said["role"] == "user"]
@@ -436,13 +441,48 @@ def _gemini_results(body: _Body) -> list[FunctionResponse]:
     return [FunctionResponse(r["name"], r["response"], r.get("id") or "") for r in found if r]
 
 
+def _items(body: _Body) -> list[_Body]:
+    """The items of a Responses request; a string is a message of the user."""
+    given = cast("str | list[_Body]", body["input"])
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given
+
+
+def _responses_results(body: _Body) -> list[FunctionResponse]:
+    names = {item["call_id"]: item["name"] for item in _items(body) if "name" in item}
+    results = [item for item in _items(body) if str(item.get("type")).endswith("call_output")]
+    return [
+        FunctionResponse(
+            names.get(each["call_id"], ""), {"output": _joined(each["output"])}, each["call_id"]
+        )
+        for each in results
+    ]
+
+
 def _openai_results(body: _Body) -> list[FunctionResponse]:
     names: dict[str, str] = {}
     results: list[FunctionResponse] = []
     for message in cast("list[_Body]", body["messages"]):
         for made in cast("list[_Body]", message.get("tool_calls") or []):
             names[made["id"]] = made["function"]["name"]
+        content: Any = message.get("content")
+        if isinstance(content, list):
+            results += _anthropic_results(cast("list[_Body]", content), names)
         if message["role"] == "tool":
             answered, output = message["tool_call_id"], _joined(message["content"])
             results.append(FunctionResponse(names[answered], {"output": output}, answered))
+    return results
+
+
+def _anthropic_results(blocks: list[_Body], names: dict[str, str]) -> list[FunctionResponse]:
+    """The results among the blocks of a message. Adds the names of its calls to `names`."""
+    results: list[FunctionResponse] = []
+    for block in blocks:
+        match block:
+            case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
+                names[call_id] = name
+            case {"type": "tool_result", "tool_use_id": str(answered), "content": content}:
+                key = "error" if block.get("is_error") else "output"
+                results.append(FunctionResponse(names[answered], {key: _joined(content)}, answered))
+            case _:
+                pass
     return results

@@ -12,7 +12,14 @@ from typing import Any, cast
 
 import msgspec
 
-from windlass.content import Declaration, FunctionDeclaration, GoogleSearch, Schema, no_parameters
+from windlass.content import (
+    Declaration,
+    FunctionDeclaration,
+    GoogleSearch,
+    ProviderTool,
+    Schema,
+    no_parameters,
+)
 from windlass.errors import ConfigError
 from windlass.schema import NAMED_SCHEMAS, SCHEMA_LISTS, SINGLE_SCHEMAS
 
@@ -211,6 +218,26 @@ def _is_sequence(value: Any) -> bool:
 SEARCH_NAME = "google_search"
 _SEARCH_FUNCTIONS = ("googleSearch", "googleSearchRetrieval", "google_search_retrieval")
 _SEARCH_KEYS = (SEARCH_NAME, *_SEARCH_FUNCTIONS)
+_RESPONSES_TYPES = frozenset(
+    {
+        "apply_patch",
+        "code_interpreter",
+        "computer",
+        "computer_use_preview",
+        "custom",
+        "file_search",
+        "image_generation",
+        "local_shell",
+        "mcp",
+        "namespace",
+        "programmatic_tool_calling",
+        "shell",
+        "tool_search",
+        "web_search",
+        "web_search_preview",
+    }
+)
+"""OpenAI's own tools in the Responses API; `custom` takes free text."""
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
 _JSON_SCHEMAS = ("parametersJsonSchema", "parameters_json_schema", "inputSchema", "input_schema")
 
@@ -235,7 +262,7 @@ def check_name(name: str) -> str:
 
 def one_declaration(value: Any) -> Declaration:
     """Returns the only declaration in the value. Raises `ConfigError` for none or several."""
-    if isinstance(value, (FunctionDeclaration, GoogleSearch)):
+    if isinstance(value, (FunctionDeclaration, GoogleSearch, ProviderTool)):
         return value
     fields = plain_fields(value)
     if fields is None:
@@ -267,6 +294,8 @@ def declarations_in(value: Mapping[str, Any]) -> Iterator[Declaration]:
     match value:
         case {"type": "function", "function": Mapping()}:
             yield _function(value["function"], value)
+        case {"type": str(kind)} if kind in _RESPONSES_TYPES:
+            yield ProviderTool("responses", dict(value))
         case {"name": str()}:
             yield _function(value, value)
         case _ if any(key in value for key in (*_DECLARATIONS, *_SEARCH_KEYS)):

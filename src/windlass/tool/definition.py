@@ -26,7 +26,14 @@ from typing import (
 import msgspec
 from msgspec import Struct
 
-from windlass.content import Declaration, FunctionDeclaration, GoogleSearch, Schema, no_parameters
+from windlass.content import (
+    Declaration,
+    FunctionDeclaration,
+    GoogleSearch,
+    ProviderTool,
+    Schema,
+    no_parameters,
+)
 from windlass.errors import ConfigError, DuplicateTool
 from windlass.tool.declarations import (
     SEARCH_NAME,
@@ -165,8 +172,8 @@ class Tool(Generic[P, R]):
     def declaration(self) -> Declaration:
         """What the model sees. Raises `ConfigError` if the signature has no JSON Schema."""
         match self._given:
-            case GoogleSearch() as search:
-                return search
+            case GoogleSearch() | ProviderTool() as marker:
+                return marker
             case FunctionDeclaration() as given:
                 text = given.description if self._description is None else self._description
                 return msgspec.structs.replace(given, name=self.name, description=text)
@@ -272,7 +279,8 @@ class Tool(Generic[P, R]):
         from windlass.tool.arguments.schema_validation import SchemaArguments
 
         given = self._given
-        parameters = no_parameters() if isinstance(given, GoogleSearch) else given.parameters
+        is_function = isinstance(given, FunctionDeclaration)
+        parameters = given.parameters if is_function else no_parameters()
         # Without a function, unknown arguments cannot be refused.
         takes_any = self._original is None or self._signature.open
         return SchemaArguments(self.name, parameters, open=takes_any)
@@ -338,6 +346,8 @@ def _declared_name(declaration: Declaration | None) -> str | None:
             return name
         case GoogleSearch():
             return SEARCH_NAME
+        case ProviderTool():
+            return declaration.name
         case None:
             return None
 
@@ -488,7 +498,7 @@ def _tools_of(item: Any) -> Iterable[Tool]:
         # Since Python 3.13, a classmethod around a tool returns a method.
         case types.MethodType() if isinstance(item.__func__, Tool):
             return (cast("Tool", item.__func__).__get__(item.__self__),)
-        case FunctionDeclaration() | GoogleSearch():
+        case FunctionDeclaration() | GoogleSearch() | ProviderTool():
             return (Tool(item),)
         case Mapping():
             declarations = declarations_in(cast("Mapping[str, Any]", item))

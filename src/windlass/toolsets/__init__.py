@@ -1,0 +1,1 @@
+"""Where tools come from: the registry, MCP servers and remote workers."""

@@ -1,10 +1,12 @@
-"""Helpers of the request encoders: a cache, and the size of a request. Pure."""
+"""Helpers of the encoders: a cache, the size of a request, and pieces of text. Pure."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+import msgspec
+
 from windlass.content import FunctionDeclaration, size_of_part
-from windlass.jsontext import LARGE, is_larger
+from windlass.jsontext import LARGE, STEP, encode_any_json, encode_json, is_larger
 from windlass.model import ModelRequest
 
 K = TypeVar("K")
@@ -45,6 +47,25 @@ def request_size(request: ModelRequest) -> int:
         if size > LARGE:
             return size
     schemas = [tool.parameters for tool in request.tools if isinstance(tool, FunctionDeclaration)]
+    schemas.append(request.settings.response_schema or {})
     if is_larger((schemas, request.extra), LARGE // CONVERSION_FACTOR):
         return LARGE + 1
     return size
+
+
+def json_text(text: str) -> bytes:
+    """A piece of text as JSON. Long text is encoded in short steps."""
+    if len(text) > STEP:
+        return encode_any_json(text)
+    try:
+        return msgspec.json.encode(text)
+    except UnicodeEncodeError:
+        return encode_json(text)
+
+
+ROUND_GAP = "\n\n"
+
+
+def gap_between(before: str, after: str) -> str:
+    """The separator between the texts of two rounds: a paragraph break, unless there is a space."""
+    return "" if not before or before[-1].isspace() or after[:1].isspace() else ROUND_GAP

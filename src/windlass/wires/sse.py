@@ -48,6 +48,17 @@ class SseDecoder:
                 if block.startswith(b"data: ") and b"\n" not in block and len(block) <= self._limit:
                     payloads.append(block[6:])
                     self._begun = True
+                    continue
+                # So is its form with a name: `event: ...`, then the data.
+                name, _, data = block.partition(b"\n")
+                if (
+                    name.startswith(b"event: ")
+                    and data.startswith(b"data: ")
+                    and b"\n" not in data
+                    and len(block) <= self._limit
+                ):
+                    payloads.append(data[6:])
+                    self._begun = True
                 else:
                     self._lines([*block.split(b"\n"), b""], payloads)
         if chunk:

@@ -28,6 +28,7 @@ TRANSIENT_CODES = frozenset(
         "server_error",
         "service_unavailable",
         "timeout",
+        "timeout_error",
         "too_many_requests",
         "ABORTED",
         "DEADLINE_EXCEEDED",

@@ -15,11 +15,11 @@ from windlass.cli.runs.display import EventFormatter, Form, printer_for
 from windlass.cli.runs.following import ended, say
 from windlass.cli.runs.log_file import RunsFile, find_run, open_log
 from windlass.client import AsyncRun
-from windlass.client.origin import KIND, Origin
 from windlass.errors import ConfigError, RunInterrupted, WindlassError
 from windlass.events import RunEnded
 from windlass.gateway.config import GatewayConfig, examine_config, find_config, load_config
 from windlass.loop.approval import ApprovalHook
+from windlass.runs.origin import Origin
 from windlass.runs.records import RunRecord
 
 Resume: TypeAlias = Callable[[RunRecord], Awaitable[AsyncRun | None]]
@@ -86,7 +86,7 @@ async def _resumer(
 ) -> AsyncGenerator[Resume]:
     """Resumes runs of one kind and model. Raises `ConfigError` if all of them would fail."""
     log = RunsFile(path)
-    if records[0].origin.get("kind") == KIND:
+    if records[0].origin.get("kind") == "client":
         async with _client(log, records, how) as resume_run:
             yield resume_run
     else:
@@ -101,8 +101,7 @@ async def _client(
     chosen = _model_of(records[0], how)
     if not how.force:
         _check_tools(records, chosen)
-    client = open_client(chosen, approve=how.approve)
-    client.log = log
+    client = open_client(chosen, log, approve=how.approve)
     async with client:
         if client.model.name != records[0].model:
             raise ConfigError(
@@ -137,7 +136,7 @@ async def _gateway(
     async def resume_run(record: RunRecord) -> AsyncRun | None:
         log.chosen = {record.id}
         runs = await gateway.resume()
-        return runs[0].run if runs else None
+        return runs[0] if runs else None
 
     try:
         yield resume_run

@@ -209,6 +209,10 @@ class ThoughtReader:
 
 
 _LABELS = ("Action", "**Action")
+_BARE = re.compile(r"\{|\[(?!TOOL_CALLS\])")
+"""The openings of calls without markers."""
+_PLAIN = re.compile(rf"{_BARE.pattern}|<(?![|\uff5c]|start_function_call>)")
+"""The openings of calls that are not special tokens."""
 _INDENT = re.compile(r"[ \t]{0,40}")
 _FENCE = re.compile(r"`{3,40}|~{3,40}")
 _FENCE_LINE = PassThrough(TextDelta, re.compile("[`\n]"))
@@ -295,6 +299,10 @@ class TextReader:
         """Whether the text around the opening of a call shows that the call is an example."""
         line = self._context.output.line
         if line.is_quoted or line.is_shown(self._indent):
+            return True
+        if _PLAIN.match(opening.string, opening.start()) and line.is_aside:
+            return True
+        if _BARE.match(opening.string, opening.start()) and line.is_sentence:
             return True
         if not line.is_indented(self._indent):
             return False

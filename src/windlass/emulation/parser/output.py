@@ -2,11 +2,13 @@
 """The parser's output as events, and the context of the current position in the text.
 
 `Line` decides whether a marker is only an example: inside a code span, quotation marks, a quoted
-block, a table, a diff, a log line, an HTML comment or an indented block it is not a call.
+block, a table, a diff, a log line, an HTML comment or an indented block it is not a call. Markers
+that are not special tokens are also examples in a heading, a list item, brackets or a formula.
 `ParserOutput` joins adjacent text, and drops the blank space between blocks.
 """
 
 import re
+from collections import Counter
 from io import StringIO
 
 import msgspec
@@ -26,8 +28,11 @@ _MAX_PARTS = 256
 _MAX_HELD_MARK = 4_096
 _HEAD_CHARS = 80
 _TAIL_CHARS = 8
-_TOKENS = re.compile("`+|\"+|'+|<!--|-->|[“”„‘’«»‹›「」『』]|\n")
-_MARKS = "`\"'<!->“”„‘’«»‹›「」『』"
+_TOKENS = re.compile(
+    "`+|\"+|'+|<!--|-->|</?(?:code|pre)>|[“”„‘’«»‹›「」『』]|[()\\[\\]（）]|\\$+|\n"
+)
+_MARKS = "`\"'<!->“”„‘’«»‹›「」『』()[]（）$"
+_TAGS = {"<code>": "</code>", "<pre>": "</pre>"}
 _CLOSING = {
     '"': '"',
     "'": "'",
@@ -42,6 +47,18 @@ _CLOSING = {
     "『": "』",
 }
 _APOSTROPHES = ("'", "’")
+_BRACKETS = {
+    "(": ("(", 1),
+    ")": ("(", -1),
+    "（": ("(", 1),
+    "）": ("(", -1),
+    "[": ("[", 1),
+    "]": ("[", -1),
+}
+"""The kind of each bracket, and whether it opens or closes."""
+_FACES = (":", ";", "=", "-")
+"""Characters before a bracket that make it a smiley."""
+_FORMULA = "$$"
 _CODE_INDENT = 4
 """Columns of indentation that make a line code."""
 
@@ -58,6 +75,7 @@ _FENCE_LIKE = re.compile(r"`{3,}\w*\s*$")
 _TABLE_RULE = re.compile(r"[ |]*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*$")
 _DIFF_START = re.compile(r"@@ -\d|diff --git |\+\+\+ ")
 _DIFF_PREFIXES = (" ", "+", "-", "@", "\\", "\t")
+_ITEM_OR_HEADING = re.compile(r"\s*(?:[-*+•‣◦]|\d{1,9}[.)]|\#{1,6})\s")
 _DIFF_LINE = re.compile(r"\+(?!\d)|-(?:$|[^\s\d-])|@@ ")
 
 
@@ -75,6 +93,8 @@ class Line:
         """The last character that is not space."""
         self._quotes: list[str] = []
         """The closing marks of the open quotations."""
+        self._brackets: Counter[str] = Counter()
+        """The numbers of open brackets in the line."""
         self._end_paragraph()
 
     def begin(self) -> None:
@@ -120,7 +140,7 @@ class Line:
     def is_quoted(self) -> bool:
         """Whether the next character is inside code, quotation marks or a quoted block."""
         self._scan_parts()
-        return bool(self._code or self._quotes) or self._head.lstrip().startswith(">")
+        return bool(self._code or self._quotes or self._tag) or self._head.lstrip().startswith(">")
 
     @property
     def is_value(self) -> bool:
@@ -128,6 +148,23 @@ class Line:
         self._scan_parts()
         end = self._end.rstrip()
         return end.endswith(":") and end[:-1].rstrip().endswith('"')
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether the next character is in brackets, a formula, a list item or a heading.
+
+        A call right after a word of an item is not part of it: some models write no newline.
+        """
+        self._scan_parts()
+        item = self._end[-1:].isspace() and _ITEM_OR_HEADING.match(self._head) is not None
+        return item or self._formula or any(self._brackets.values())
+
+    @property
+    def is_sentence(self) -> bool:
+        """Whether the next character is inside a sentence, after a word or a comma."""
+        self._scan_parts()
+        before = self._end.rstrip()[-1:]
+        return self._end[-1:].isspace() and (before.isalnum() or before in (",", "，", "、"))
 
     def is_shown(self, indent: str) -> bool:
         """Whether a marker after this indentation is in a comment, a table, a diff or a log."""
@@ -216,6 +253,7 @@ class Line:
                 self._code = 0
         self._held_span = bool(self._code or self._quotes)
         self._table = self._table or _TABLE_RULE.match(self._head) is not None
+        self._brackets.clear()
         begins = _DIFF_START.match(self._head) is not None
         self._diff = begins or (self._diff and self._head.startswith(_DIFF_PREFIXES))
         self._head = self._end = ""
@@ -224,7 +262,11 @@ class Line:
         self._head = self._end = ""
         self._code = 0
         """The number of backticks that opened the code span; 0 outside of one."""
+        self._tag = ""
+        """The end tag of the HTML element of code that is open."""
         self._quotes.clear()
+        self._brackets.clear()
+        self._formula = False
         self._diff = self._table = self._held_span = self._held_block = False
 
     def _take(self, mark: str, before: str, after: str) -> None:
@@ -239,6 +281,14 @@ class Line:
             return
         elif mark == "<!--":
             self._comment = True
+        elif mark[0] == "$":
+            self._formula = self._formula != (mark == _FORMULA)
+        elif mark in _BRACKETS:
+            kind, change = _BRACKETS[mark]
+            if change < 0 or before not in _FACES:
+                self._brackets[kind] = max(0, self._brackets[kind] + change)
+        elif mark[0] == "<":
+            self._tag = "" if mark == self._tag else self._tag or _TAGS.get(mark, "")
         elif mark[0] in "\"'" and len(mark) % 2 == 0:
             return  # opened and closed at once
         elif (quote := mark[0]) in self._quotes:

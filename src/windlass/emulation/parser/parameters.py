@@ -17,7 +17,7 @@ from windlass.content import Schema
 from windlass.emulation.parser.call import CallReading, NotACall
 from windlass.emulation.parser.json_calls import strict_json
 from windlass.emulation.parser.json_text import json_string
-from windlass.emulation.parser.pattern import Pattern, PatternPart, ahead, alt, named
+from windlass.emulation.parser.pattern import WS, Pattern, PatternPart, ahead, alt, named
 from windlass.emulation.parser.python_calls import NotPython, python_value
 from windlass.emulation.parser.source import Step
 from windlass.jsontext import compact_json
@@ -219,6 +219,8 @@ _REFERENCE = re.compile(r"&(?:#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6})|(lt|gt|amp|q
 _CDATA_END = Pattern("]]>")
 _TAG = Pattern("<")
 _NOTHING = PatternPart("(?!)", "(?!)", final=True, reach=1)
+_LATER_CHARS = 4_000
+"""How far to look for another end of a call, which shows that the first one may be text."""
 _CLOSING_BEGUN = re.compile(r"<(?:/\s*([\w.-]*)\s*)?")
 _WRAPPERS = frozenset(("input", "arguments", "parameters", "args", "kwargs"))
 
@@ -343,27 +345,38 @@ class Parameters:
         """Reads all parameters, and returns whether the call is complete."""
         source, given = reading.source, set[str]()
         found: Match[str] | None = None
+        # Whether a closing tag was missing, and whether there are tags inside or after a value.
+        added = surplus = False
         while True:
             if not found:
                 between, found = yield from source.until(tags.edge)
-                if not found:
-                    return not source.truncated and tags.may_end(between.strip(), name)
+                surplus = surplus or (
+                    not tags.own and tags.value_end.full.search(between) is not None
+                )
+                if not found and (source.truncated or not tags.may_end(between.strip(), name)):
+                    return False
+            if added and surplus:  # the text of a value may contain the key before which one lacks
+                return False
+            if not found:
+                return True
             if not (key := found["key"]):
                 if (closed := _closed(found)) is None or closed == name:
                     return True
                 found = None
                 continue
+            repeated = key in given
             given.add(key)
             value = _Value(self, tags, name, key, given, reading)
             ending, following = yield from value.read()
-            if ending == "cut":
+            if ending == "cut" or (repeated and not (self.repeats or value.is_list)):
                 yield from source.until(tags.edge)
                 return False
             kind = found.groupdict().get("kind")
             untyped = None if kind is None else "text" if kind in ("true", "string") else "json"
             writer.add(key, value.text(), untyped)
+            added, surplus = added or following is not None, surplus or value.has_tags
             if ending == "end of call":
-                return True
+                return not (added and surplus)
             found = following
 
 
@@ -380,8 +393,11 @@ class _Tags:
     """The tags between values."""
     inside: Pattern
     """The tags that matter inside a value."""
+    value_end: Pattern
     after_value: Pattern
     after_call: Pattern
+    later_end: Pattern
+    """A later end of a value and a call, in the group `later`, or the start of another call."""
     end: Pattern | None
     own: bool
     """Whether the tag that closes a value has the value's name."""
@@ -405,14 +421,23 @@ def _tags(parameters: Parameters) -> _Tags:
     if parameters.cdata:
         inside.append(named("cdata", "<![CDATA["))
     stops = parameters.stops
+    later = named("later", parameters.value_end, WS, end)
+    openings = (parameters.nested,) if parameters.nested else filter(_is_opening, stops)
     return _Tags(
         Pattern(alt(parameters.key, end, *map(ahead, stops))),
         Pattern(alt(*inside)),
+        Pattern(parameters.value_end),
         Pattern(alt(parameters.key, end, *stops)),
         Pattern(alt(*stops) if stops else _NOTHING),
+        Pattern(alt(later, *openings) if parameters.end else _NOTHING),
         Pattern(parameters.end) if parameters.end else None,
         "(?P<closed>" in parameters.value_end.full,
     )
+
+
+def _is_opening(stop: PatternPart | str) -> bool:
+    firsts = (stop,) if isinstance(stop, str) else stop.firsts
+    return not any("/" in first for first in firsts)
 
 
 class _Value:
@@ -437,11 +462,15 @@ class _Value:
         self._properties = reading.declared.properties(reading.name)
         types = types_of(self._properties.get(key), reading.declared.schema(reading.name))
         self._short = bool(types) and types <= _SHORT
-        self._list = "array" in types and "string" not in types
+        self.is_list = "array" in types and "string" not in types
         self._pieces: list[tuple[str, bool]] = []
         """The pieces of the text, and whether each is literal."""
         self._calls = self._values = 0
         """The number of open calls and values inside the value."""
+        self.has_tags = False
+        """Whether the value contains tags like those around it."""
+        self._doubtful = False
+        """Whether the value may end in two places."""
 
     def text(self) -> str:
         pieces = self._pieces
@@ -479,16 +508,21 @@ class _Value:
                 if (ending := (yield from self._end_call())) is not None:
                     return ending, None
             elif groups.get("closed", self._key) == self._key and (yield from self._closes()):
-                return "closed", None
+                return ("cut" if self._doubtful else "closed"), None
             self._pieces.append((found.group(), False))
+            self.has_tags = True
 
     def _lacks_end(self, key: str) -> bool:
         """Whether the key inside the value starts the next value, as a closing tag is missing."""
-        if self._calls or self._tags.own:
+        if self._calls or self._values or self._tags.own:
             return False
+        before = self._pieces[-1][0]
+        alone = not before or before.endswith("\n")
         if self._properties:
-            return key in self._properties and key not in self._given
-        return not self._pieces[-1][0] or self._pieces[-1][0].endswith("\n")
+            # In the middle of a line, a text mentions the key.
+            in_line = alone or not (self._pieces[0][0].startswith("\n") or before[-1].isspace())
+            return in_line and key in self._properties and key not in self._given
+        return alone
 
     def _open(self, key: str) -> Step[None]:
         """Counts a tag inside the value that opens a value or a call."""
@@ -505,7 +539,9 @@ class _Value:
         if self._tags.own:
             return "cut"
         follows = yield from self._source.after_space(self._tags.after_call)
-        return "end of call" if follows else None
+        if not follows or (yield from self._ends_later()):
+            return None
+        return "end of call"
 
     def _closes(self) -> Step[bool]:
         """Whether the closing tag closes this value."""
@@ -517,14 +553,24 @@ class _Value:
         if follows == "end":
             return True
         if follows and self._may_follow(follows):
-            return True
+            if self._tags.own or follows["key"] or not (yield from self._ends_later()):
+                return True
+            # The value contains the end of a call, or text after the call does.
+            if not self._values:
+                self._doubtful = True
+                return True
         self._values = max(0, self._values - 1)
         return False
+
+    def _ends_later(self) -> Step[bool]:
+        """Whether the text up to the next call has one more end of a value and a call."""
+        found = yield from self._source.look_for(self._tags.later_end, _LATER_CHARS)
+        return found is not None and found["later"] is not None
 
     def _may_follow(self, tag: Match[str]) -> bool:
         """Whether the tag after a closing tag shows that the value ends there."""
         if not (key := tag["key"]):
-            twice = _closed(tag) == self._key and self._list and not self._values
+            twice = _closed(tag) == self._key and self.is_list and not self._values
             return twice or _closed(tag) in (None, self._name)
         known = key in self._properties
         if known and key not in self._given:

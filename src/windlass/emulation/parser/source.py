@@ -124,6 +124,16 @@ class Source:
                 return found or ("end" if self.ended and ends else None)
             yield
 
+    def look_for(self, pattern: Pattern, chars: int) -> Step[re.Match[str] | None]:
+        """Returns the first match in the next characters, without reading it."""
+        passed = 0
+        while True:
+            found, safe = pattern.find(self.text, self.place + passed, self.ended)
+            passed = safe - self.place
+            if found or self.ended or passed > chars:
+                return found if passed <= chars else None
+            yield
+
     def until(self, pattern: Pattern) -> Step[tuple[str, re.Match[str] | None]]:
         """Reads up to and including the first match; without a match, all the text."""
         before, room = StringIO(), MAX_CALL_CHARS

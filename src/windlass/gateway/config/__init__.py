@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
 from msgspec.structs import replace
 
@@ -28,7 +28,7 @@ from windlass.gateway.config.environment import (
     server_overrides,
 )
 from windlass.gateway.config.problems import ConfigProblem, ConfigProblems, Lines, nearest
-from windlass.gateway.config.sections import Document
+from windlass.gateway.config.sections import FileReader
 from windlass.gateway.config.tool_loading import ALL_OF_IT, Toolbox, load_executor, named_tools
 from windlass.gateway.config.values import (
     GatewayConfig,
@@ -36,6 +36,7 @@ from windlass.gateway.config.values import (
     LimitsConfig,
     McpConfig,
     ModelConfig,
+    ResponsesConfig,
     RunsConfig,
     ServerConfig,
     WorkersConfig,
@@ -51,6 +52,7 @@ __all__ = [
     "ModelConfig",
     "Overrides",
     "ConfigProblem",
+    "ResponsesConfig",
     "RunsConfig",
     "ServerConfig",
     "WorkersConfig",
@@ -133,18 +135,18 @@ def _from_file(
     overrides: Overrides,
     problems: ConfigProblems,
 ) -> GatewayConfig:
-    document = Document(content, problems)
-    tools = document.tools()
+    file = FileReader(content, environ, problems).read()
     config = GatewayConfig(
-        server=_server(document, environ, overrides, problems),
-        models=document.models(environ),
-        tool_modules=tools.modules,
-        executor=tools.executor,
-        mcp=document.mcp(environ),
-        keys=document.keys(),
-        limits=document.limits(),
-        runs=document.runs(),
-        workers=document.workers(),
+        server=_server(file.server, content, environ, overrides, problems),
+        models=file.models,
+        tool_modules=file.tools.modules,
+        executor=file.tools.executor,
+        mcp=file.mcp,
+        keys=file.keys,
+        limits=file.limits,
+        runs=file.runs,
+        responses=file.responses,
+        workers=file.workers,
         path=path,
     )
     config = _with_executor(_with_tools(config, problems), problems)
@@ -166,20 +168,25 @@ def _from_environment(
     if modules and not environ.get(MODEL):
         message = f"no model uses these tools: name the models in {MODEL}"
         problems.add_outside(TOOLS, message, "warning")
-    server = _server(Document({}, problems), environ, overrides, problems)
+    server = _server(ServerConfig(), {}, environ, overrides, problems)
     check_function_calling(environ, problems)
     return GatewayConfig(server=server, models=models, tool_modules=modules, open_models=True)
 
 
 def _server(
-    document: Document, environ: Mapping[str, str], overrides: Overrides, problems: ConfigProblems
+    in_file: ServerConfig,
+    content: Mapping[str, Any],
+    environ: Mapping[str, str],
+    overrides: Overrides,
+    problems: ConfigProblems,
 ) -> ServerConfig:
     """`[server]` with overrides. Without keys, only loopback addresses are allowed."""
+    table = content.get("server")
+    names = set(cast("dict[str, Any]", table)) if isinstance(table, dict) else set[str]()
     overridden = server_overrides(overrides, problems)
-    in_file = document.server()
-    in_environment = server_fields_in(environ, {**in_file, **overridden}, problems)
-    server = ServerConfig(**{**in_environment, **in_file, **overridden})
-    if document.has_keys or is_loopback(server.host) or host_problem(server.host):
+    in_environment = server_fields_in(environ, names | overridden.keys(), problems)
+    server = replace(in_file, **in_environment, **overridden)
+    if content.get("keys") or is_loopback(server.host) or host_problem(server.host):
         return server
     message = (
         f"without [[keys]] everyone who can reach {server.host!r} could use the models:"
@@ -187,7 +194,7 @@ def _server(
     )
     if "host" in overridden:
         problems.add_outside("--host", message)
-    elif "host" in in_file:
+    elif "host" in names:
         problems.add(("server", "host"), message)
     else:
         problems.add_outside(HOST, message)

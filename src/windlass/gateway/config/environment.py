@@ -2,12 +2,13 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from windlass.errors import ConfigError
-from windlass.gateway.config.checks import fields_from, host_problem, target_problem
-from windlass.gateway.config.problems import ConfigProblems
+from windlass.gateway.config.checks import target_problem
+from windlass.gateway.config.problems import ConfigProblems, Place, Severity
+from windlass.gateway.config.tables import read_fields
 from windlass.gateway.config.values import ModelConfig, ServerConfig
 from windlass.settings import function_calling_settings
 
@@ -15,21 +16,22 @@ HOST = "WINDLASS_HOST"
 PORT = "WINDLASS_PORT"
 MODEL = "WINDLASS_MODEL"
 TOOLS = "WINDLASS_TOOLS"
+SERVER_VARIABLES = {"host": HOST, "port": PORT}
 
 
 def server_fields_in(
-    environ: Mapping[str, str], known: Mapping[str, Any], problems: ConfigProblems
+    environ: Mapping[str, str], known: Collection[str], problems: ConfigProblems
 ) -> dict[str, Any]:
     """The fields of `ServerConfig` in the environment, except those in `known`.
 
     An empty variable counts as not set.
     """
     values: dict[str, Any] = {}
-    if "host" not in known and (host := environ.get(HOST, "").strip()):
-        values["host"] = host
-    if "port" not in known and (port := environ.get(PORT, "").strip()):
-        values["port"] = int(port) if re.fullmatch("[0-9]{1,9}", port) else port
-    return _fields(values, {"host": HOST, "port": PORT}, problems)
+    for field, variable in SERVER_VARIABLES.items():
+        if field not in known and (text := environ.get(variable, "").strip()):
+            is_number = field == "port" and re.fullmatch("[0-9]{1,9}", text)
+            values[field] = int(text) if is_number else text
+    return _fields(values, SERVER_VARIABLES, problems)
 
 
 def server_overrides(options: Mapping[str, Any], problems: ConfigProblems) -> dict[str, Any]:
@@ -75,13 +77,11 @@ def _fields(
     values: Mapping[str, Any], sources: Mapping[str, str], problems: ConfigProblems
 ) -> dict[str, Any]:
     """The valid fields; a problem names the variable or the option of its value."""
-    invalid = ConfigProblems(None, lambda place: None)
-    fields = fields_from(ServerConfig, values, (), invalid)
-    for problem in invalid.found:
-        problems.add_outside(sources[problem.place], problem.message)
-    if message := host_problem(fields.get("host", "localhost")):
-        problems.add_outside(sources["host"], message)
-    return fields
+
+    def report(place: Place, message: str, severity: Severity = "error", /) -> None:
+        problems.add_outside(sources[str(place[0])], message, severity)
+
+    return read_fields(ServerConfig, values, report)
 
 
 def _name_and_target(entry: str) -> tuple[str, str]:

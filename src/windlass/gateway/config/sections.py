@@ -1,203 +1,133 @@
-"""Reads the sections of `windlass.toml` and collects their problems."""
+"""Reads the sections of `windlass.toml`, and checks the rules between several settings."""
 
 import re
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Set
+from typing import Any, TypeAlias, TypeVar, cast, get_args, get_origin
 
-from windlass.errors import ConfigError
-from windlass.gateway.config.checks import (
-    as_table,
-    build_struct,
-    fields_from,
-    header_problem,
-    host_problem,
-    named_tables,
-    origin_problem,
-    repeated,
-    session_problem,
-    target_problem,
-    unknown_names,
-    url_problem,
-    variable_problem,
-)
-from windlass.gateway.config.key_hashes import is_key_hash
-from windlass.gateway.config.problems import ConfigProblems, nearest
-from windlass.gateway.config.values import (
-    KeyConfig,
-    LimitsConfig,
-    McpConfig,
-    ModelConfig,
-    RunsConfig,
-    ServerConfig,
-    ToolsSection,
-    WorkersConfig,
-)
-from windlass.settings import mode_from
+import msgspec
+from msgspec import Struct
 
+from windlass.gateway.config.checks import variable_problem
+from windlass.gateway.config.problems import ConfigProblems, Place, Severity, nearest
+from windlass.gateway.config.tables import Report, kind_name, read_fields, report_unknown
+from windlass.gateway.config.values import ConfigFile, KeyConfig, McpConfig, ModelConfig, RunsConfig
+
+S = TypeVar("S", bound=Struct)
+Fields: TypeAlias = Mapping[str, Any]
 MCP_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 
-_SECTIONS = ("server", "models", "tools", "mcp", "keys", "limits", "runs", "workers")
 
+class FileReader:
+    """Reads the content of a file. Defaults replace invalid settings."""
 
-class Document:
-    """The content of a file by section."""
+    def __init__(
+        self, content: Mapping[str, Any], environ: Mapping[str, str], problems: ConfigProblems
+    ) -> None:
+        self._content, self._environ, self._problems = content, environ, problems
+        self._seen: set[tuple[str, str]] = set()
+        """The names and hashes of the keys so far."""
 
-    def __init__(self, content: Mapping[str, Any], problems: ConfigProblems) -> None:
-        self._content, self._problems = content, problems
-        unknown_names(content, _SECTIONS, (), problems)
-
-    @property
-    def has_keys(self) -> bool:
-        """Whether the file has any keys, valid or not."""
-        return bool(self._content.get("keys"))
-
-    def server(self) -> dict[str, Any]:
-        """The fields of `ServerConfig` that the file sets."""
-        fields = fields_from(ServerConfig, self._table("server"), ("server",), self._problems)
-        if "host" in fields:
-            self._error(host_problem(fields["host"]), "server", "host")
-        for position, origin in enumerate(fields.get("cors_origins", ())):
-            self._error(origin_problem(origin), "server", "cors_origins", position)
-        return fields
-
-    def limits(self) -> LimitsConfig:
-        table = self._table("limits")
-        return LimitsConfig(**fields_from(LimitsConfig, table, ("limits",), self._problems))
-
-    def runs(self) -> RunsConfig:
-        table = self._table("runs")
-        if "path" in table and "nats" in table:
-            self._error("set either path or nats, not both", "runs", "nats")
-        return RunsConfig(**fields_from(RunsConfig, table, ("runs",), self._problems))
-
-    def workers(self) -> WorkersConfig | None:
-        if "workers" not in self._content:
-            return None
-        table = self._table("workers")
-        return WorkersConfig(**fields_from(WorkersConfig, table, ("workers",), self._problems))
-
-    def tools(self) -> ToolsSection:
-        table = self._table("tools")
-        return ToolsSection(**fields_from(ToolsSection, table, ("tools",), self._problems))
-
-    def models(self, environ: Mapping[str, str]) -> dict[str, ModelConfig]:
-        models: dict[str, ModelConfig] = {}
-        for name, table in named_tables(self._content.get("models", {}), "models", self._problems):
-            if (model := self._model(name, table, environ)) is not None:
-                models[name] = model
+    def read(self) -> ConfigFile:
+        sections = {field.name: field.type for field in msgspec.structs.fields(ConfigFile)}
+        report_unknown(self._content, sections, self._problems.add)
         if not self._content.get("models"):
-            self._error(
-                'no models are configured: add [models.NAME] with target = "provider/model"'
-            )
-        return models
+            message = 'no models are configured: add [models.NAME] with target = "provider/model"'
+            self._problems.add((), message)
+        given = {
+            name: self._section(kind, self._content[name], name)
+            for name, kind in sections.items()
+            if name in self._content
+        }
+        return ConfigFile(**{name: value for name, value in given.items() if value is not None})
 
-    def mcp(self, environ: Mapping[str, str]) -> dict[str, McpConfig]:
-        servers: dict[str, McpConfig] = {}
-        for name, table in named_tables(self._content.get("mcp", {}), "mcp", self._problems):
-            servers[name] = self._mcp_server(name, table, environ)
-        return servers
+    def _section(self, kind: Any, value: object, name: str) -> Any:
+        """A table, tables by name, or a list of tables, as the section's type says."""
+        structs = (kind, *get_args(kind))
+        struct = next(s for s in structs if isinstance(s, type) and issubclass(s, Struct))
+        if get_origin(kind) is tuple:
+            if not isinstance(value, list):
+                self._problems.add((name,), f"must be a list of tables [[{name}]]")
+                return None
+            tables = enumerate(cast("list[object]", value))
+            read = [self._table(struct, each, (name, n), f"[[{name}]]") for n, each in tables]
+            return tuple(each for each in read if each is not None)
+        if get_origin(kind) is not dict:
+            return self._table(struct, value, (name,), f"[{name}]")
+        form, named = f"[{name}.NAME]", dict[str, Struct]()
+        for key, table in (self._as_table(value, (name,), form) or {}).items():
+            if not key or not key.isprintable():
+                message = "a name must not be empty or contain control characters"
+                self._problems.add((name, key), message)
+            elif (read := self._table(struct, table, (name, key), form, name=key)) is not None:
+                named[key] = read
+        return named
 
-    def keys(self) -> tuple[KeyConfig, ...]:
-        """The valid keys; an unknown model of a key is a problem."""
-        value: Any = self._content.get("keys", [])
-        if not isinstance(value, list):
-            self._error("must be a list of tables [[keys]]", "keys")
-            return ()
-        tables = cast("list[Any]", value)
-        keys = [self._key(table, position) for position, table in enumerate(tables)]
-        self._check_unique(keys)
-        complete = (build_struct(KeyConfig, fields) for fields in keys)
-        return tuple(key for key in complete if key is not None)
+    def _table(
+        self, kind: type[S], value: object, place: Place, form: str, **given: Any
+    ) -> S | None:
+        """The struct of a table; None if it is no table, or a required setting is missing."""
+        table = self._as_table(value, place, form)
+        if table is None:
+            return None
 
-    def _mcp_server(
-        self, name: str, table: Mapping[str, Any], environ: Mapping[str, str]
-    ) -> McpConfig:
-        place = ("mcp", name)
-        fields = fields_from(McpConfig, table, place, self._problems, name=name)
-        if not MCP_NAME.fullmatch(name):
-            message = "a name must be a letter, then up to 31 letters, digits, _ and -"
-            self._error(message, *place)
-        if ("command" in table) == ("url" in table):
-            self._error("set either command or url", *place)
-        if "url" in fields:
-            self._error(url_problem(fields["url"]), *place, "url")
-        for field, kind in (("env", "command"), ("headers", "url"), ("token_env", "url")):
-            if field in fields and kind not in table:
-                self._error(f"works only with {kind}", *place, field)
-        for header, value in fields.get("headers", {}).items():
-            self._error(header_problem(header, value), *place, "headers", header)
-        if "token_env" in fields:
-            self._warn(variable_problem(fields["token_env"], environ), *place, "token_env")
-        return McpConfig(**fields)
+        def report(inner: Place, message: str, severity: Severity = "error", /) -> None:
+            self._problems.add((*place, *inner), message, severity)
 
-    def _model(
-        self, name: str, table: Mapping[str, Any], environ: Mapping[str, str]
-    ) -> ModelConfig | None:
-        place = ("models", name)
-        settings = self._with_mode(table, name)
-        fields = fields_from(ModelConfig, settings, place, self._problems, name=name)
-        if "target" in fields:
-            self._error(target_problem(fields["target"]), *place, "target")
-        if "base_url" in fields:
-            self._error(url_problem(fields["base_url"]), *place, "base_url")
-        for header, value in fields.get("headers", {}).items():
-            self._error(header_problem(header, value), *place, "headers", header)
-        for tool in repeated(fields.get("tools", ())):
-            self._error(f"lists {tool!r} twice", *place, "tools")
-        if "api_key_env" in fields:
-            message = variable_problem(fields["api_key_env"], environ)
-            self._warn(message, *place, "api_key_env")
+        fields = read_fields(kind, table, report, **given)
+        if kind in _RELATIONS:
+            _RELATIONS[kind](self, fields, table.keys(), report)
+        required = (field.name for field in msgspec.structs.fields(kind) if field.required)
+        return kind(**fields) if all(name in fields for name in required) else None
+
+    def _as_table(self, value: object, place: Place, form: str) -> dict[str, Any] | None:
+        if isinstance(value, dict):
+            return cast("dict[str, Any]", value)
+        self._problems.add(place, f"must be a table {form}, not {kind_name(value)}")
+        return None
+
+    # Rules between settings get the valid fields and the names of all that the table sets.
+
+    def check_model(self, fields: Fields, names: Set[str], report: Report) -> None:
+        self._warn_unset(fields, "api_key_env", report)
         if fields.get("tools") and not fields.get("function_calling", True):
             message = "the model gets none of these tools, because function_calling is false"
-            self._warn(message, *place, "tools")
-        return build_struct(ModelConfig, fields)
+            report(("tools",), message, "warning")
 
-    def _with_mode(self, table: Mapping[str, Any], name: str) -> dict[str, Any]:
-        """The table with its mode in lower case; without it if the mode is invalid."""
-        settings = dict(table)
-        if "mode" in settings:
-            try:
-                settings["mode"] = mode_from(settings["mode"])
-            except ConfigError as error:
-                del settings["mode"]
-                self._error(str(error), "models", name, "mode")
-        return settings
+    def check_mcp(self, fields: Fields, names: Set[str], report: Report) -> None:
+        if not MCP_NAME.fullmatch(fields["name"]):
+            report((), "a name must be a letter, then up to 31 letters, digits, _ and -")
+        if ("command" in names) == ("url" in names):
+            report((), "set either command or url")
+        for field, kind in (("env", "command"), ("headers", "url"), ("token_env", "url")):
+            if field in fields and kind not in names:
+                report((field,), f"works only with {kind}")
+        self._warn_unset(fields, "token_env", report)
 
-    def _key(self, value: object, position: int) -> dict[str, Any]:
-        place = ("keys", position)
-        table = as_table(value, place, "[[keys]]", self._problems)
-        fields = fields_from(KeyConfig, table, place, self._problems)
-        if not fields.get("name", "").isprintable():
-            self._error("a name must not contain control characters", *place, "name")
-        if "hash" in fields and not is_key_hash(fields["hash"]):
-            message = "must be 'sha256:' and 64 hexadecimal digits: `windlass keys new` prints one"
-            self._error(message, *place, "hash")
+    def check_key(self, fields: Fields, names: Set[str], report: Report) -> None:
         models = self._content.get("models")
         known = cast("dict[str, Any]", models) if isinstance(models, dict) else {}
         for entry, name in enumerate(fields.get("models", ())):
             if name not in known:
-                message = f"unknown model {name!r}{nearest(name, known)}"
-                self._error(message, *place, "models", entry)
-        for entry, pattern in enumerate(fields.get("sessions", ())):
-            self._error(session_problem(pattern), *place, "sessions", entry)
-        return fields
-
-    def _check_unique(self, keys: list[dict[str, Any]]) -> None:
+                report(("models", entry), f"unknown model {name!r}{nearest(name, known)}")
         for field in ("name", "hash"):
-            seen: set[str] = set()
-            for position, fields in enumerate(keys):
-                if (value := fields.get(field)) in seen:
-                    self._error(f"another key has this {field}", "keys", position, field)
-                seen.update([value] if value else [])
+            if (field, fields.get(field)) in self._seen:
+                report((field,), f"another key has this {field}")
+            if field in fields:
+                self._seen.add((field, fields[field]))
 
-    def _table(self, section: str) -> dict[str, Any]:
-        value = self._content.get(section, {})
-        return as_table(value, (section,), f"[{section}]", self._problems)
+    def check_runs(self, fields: Fields, names: Set[str], report: Report) -> None:
+        if {"path", "nats"} <= names:
+            report(("nats",), "set either path or nats, not both")
 
-    def _error(self, message: str | None, *place: str | int) -> None:
-        if message:
-            self._problems.add(place, message)
+    def _warn_unset(self, fields: Fields, name: str, report: Report) -> None:
+        """Warns if the environment variable that the setting names is not set."""
+        if name in fields and (message := variable_problem(fields[name], self._environ)):
+            report((name,), message, "warning")
 
-    def _warn(self, message: str | None, *place: str | int) -> None:
-        if message:
-            self._problems.add(place, message, "warning")
+
+_RELATIONS: dict[type[Struct], Callable[[FileReader, Fields, Set[str], Report], None]] = {
+    ModelConfig: FileReader.check_model,
+    McpConfig: FileReader.check_mcp,
+    KeyConfig: FileReader.check_key,
+    RunsConfig: FileReader.check_runs,
+}

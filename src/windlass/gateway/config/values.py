@@ -1,22 +1,70 @@
-"""The settings of a gateway, with their defaults and limits.
+"""The settings of a gateway: the type, bounds, rules, default and meaning of each, declared once.
 
-In an error message, the description of a type follows "must be".
+In an error message, the description of a type follows "must be". `tables` reads the structs, and
+the documentation's tables have the same names, values, defaults and docstrings.
 """
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+from windlass.gateway.config.checks import (
+    hash_problem,
+    header_problem,
+    host_problem,
+    name_problem,
+    origin_problem,
+    repetition_problem,
+    session_problem,
+    target_problem,
+    url_problem,
+)
 from windlass.loop.executor import ToolExecutor
-from windlass.settings import Mode
+from windlass.settings import Mode, mode_from
 
 YEAR_SECONDS = 31_536_000
 
+
+class Rule(Struct, frozen=True):
+    """A check of a value that has the right type: returns an error message or None."""
+
+    problem: Callable[[Any], str | None]
+    each: bool = False
+    """Whether it checks each item of a list, or each name and value of a table."""
+
+
+class Parse(Struct, frozen=True):
+    """Reads a value that its type alone does not: raises `ConfigError`."""
+
+    parse: Callable[[Any], Any]
+
+
+class Secret(Struct, frozen=True):
+    """Marks a setting that may be or contain a secret: messages do not show its value."""
+
+
+SECRET: Final = Secret()
+
 Text: TypeAlias = Annotated[str, Meta(min_length=1, description="a non-empty string")]
+SecretText: TypeAlias = Annotated[Text, SECRET]
+Host: TypeAlias = Annotated[Text, Rule(host_problem)]
+Target: TypeAlias = Annotated[Text, Rule(target_problem)]
+Url: TypeAlias = Annotated[SecretText, Rule(url_problem)]
+KeyName: TypeAlias = Annotated[Text, Rule(name_problem)]
+KeyHash: TypeAlias = Annotated[SecretText, Rule(hash_problem)]
 Texts: TypeAlias = Annotated[tuple[Text, ...], Meta(description="a list of strings")]
-NamedTexts: TypeAlias = Annotated[dict[str, str], Meta(description="a table of strings")]
+SecretTexts: TypeAlias = Annotated[Texts, SECRET]
+Origins: TypeAlias = Annotated[Texts, Rule(origin_problem, each=True)]
+ToolNames: TypeAlias = Annotated[Texts, Rule(repetition_problem)]
+SessionPatterns: TypeAlias = Annotated[Texts, Rule(session_problem, each=True)]
+Variables: TypeAlias = Annotated[dict[str, str], Meta(description="a table of strings"), SECRET]
+Headers: TypeAlias = Annotated[Variables, Rule(header_problem, each=True)]
 Flag: TypeAlias = Annotated[bool, Meta(description="true or false")]
+FlagOrTexts: TypeAlias = Annotated[
+    bool | tuple[Text, ...], Meta(description="true, false or a list of strings")
+]
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535, description="a whole number from 0 to 65535")]
 Count: TypeAlias = Annotated[int, Meta(ge=1, description="a whole number, 1 or more")]
 CountOrZero: TypeAlias = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
@@ -30,51 +78,30 @@ SecondsOrZero: TypeAlias = Annotated[
 Days: TypeAlias = Annotated[
     float, Meta(gt=0, le=36_500, description="a number of days above 0, at most 36,500")
 ]
-Synchronous: TypeAlias = Annotated[
-    Literal["normal", "full"], Meta(description="'normal' or 'full'")
-]
-Affinity: TypeAlias = Annotated[
-    Literal["hint", "strict_queue", "strict_fail_fast"],
-    Meta(description="'hint', 'strict_queue' or 'strict_fail_fast'"),
-]
-OnInterrupt: TypeAlias = Annotated[
-    Literal["tell_model", "retry", "fail"], Meta(description="'tell_model', 'retry' or 'fail'")
-]
-FlagOrTexts: TypeAlias = Annotated[
-    bool | tuple[Text, ...], Meta(description="true, false or a list of strings")
-]
-OnChange: TypeAlias = Annotated[
-    Literal["approve", "refuse", "allow"], Meta(description="'approve', 'refuse' or 'allow'")
-]
-OnLimit: TypeAlias = Annotated[
-    Literal["final_answer", "error"], Meta(description="'final_answer' or 'error'")
-]
-
-
-EarlierText: TypeAlias = Annotated[
-    Literal["include", "omit"], Meta(description="'include' or 'omit'")
-]
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True):
     """`[server]`: address, connections, console and logs."""
 
-    host: Text = "127.0.0.1"
+    host: Host = "127.0.0.1"
+    """An address or a host name. Any address except a loopback address requires `[[keys]]`."""
     port: Port = 8080
-    """0 means any free port."""
-    cors_origins: Texts = ()
-    """Origins of web pages that may call the gateway; `*` allows all."""
+    """With 0, the system chooses a free port."""
+    cors_origins: Origins = ()
+    """Web pages that may call from a browser: `scheme://host[:port]`, or `"*"` for all."""
     heartbeat: Seconds = 15.0
-    """Seconds between the comments that keep an idle stream open."""
+    """Time between the comments that keep an idle stream open."""
     keep_alive_timeout: Seconds = 5.0
-    """Seconds until an idle connection is closed."""
+    """How long a connection without a request stays open. Behind a proxy, set it above the proxy's
+    own value."""
     shutdown_timeout: SecondsOrZero = 30.0
-    """Seconds in which active runs can finish during a shutdown."""
+    """How long a shutdown waits for active requests."""
     console: Flag = True
-    """Whether the console is served at `/`."""
-    earlier_text: EarlierText = "include"
-    """Whether an answer includes the text of all its rounds, or only of the last one."""
+    """Whether to serve the console at `/`."""
+    earlier_text: Literal["include", "omit"] = "include"
+    """Whether an answer contains the text that a model writes before it calls tools."""
     access_log: Flag = True
+    """Whether to log one line for each request."""
     log_content: Flag = False
     """Whether logs and traces may contain prompts, answers, arguments and results."""
 
@@ -84,35 +111,46 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
 
     name: Text
     """The value of `model` in a request: the name of the table."""
-    target: Text
-    """`provider/model`."""
-    base_url: Text | None = None
-    api_key_env: Text | None = None
-    """The environment variable with the key; by default the provider's usual variable."""
-    mode: Mode | None = None
-    """None means the value of `FUNCTION_CALLING_MODE`."""
+    target: Target
+    """`provider/model`, see models."""
+    base_url: Url | None = None
+    """The address of the model's service; for `openai/` it includes `/v1`."""
+    api_key_env: SecretText | None = None
+    """The environment variable that contains the key; without it, the provider's usual variable."""
+    mode: Annotated[Mode, Parse(mode_from)] | None = None
+    """The function calling mode, see models without function calling; without it,
+    `FUNCTION_CALLING_MODE` decides."""
     function_calling: Flag = True
-    """False means no tools at all, neither server tools nor client tools."""
-    tools: Texts = ()
-    """Names of tools; `SERVER__*` means all tools of an MCP server."""
+    """With `false`, the model has no tools at all, neither server tools nor client tools."""
+    tools: ToolNames = ()
+    """Names of tools of the tool modules and MCP servers; `NAME__*` means all tools of a server."""
     sessions: Texts = ()
-    """Worker sessions whose tools are available to every run."""
+    """Sessions of workers whose tools every run gets."""
     max_rounds: CountOrZero = 5
-    on_limit: OnLimit = "final_answer"
+    """How many rounds of tools a run may have."""
+    on_limit: Literal["final_answer", "error"] = "final_answer"
+    """After the last round: an answer without tools, or an error."""
     run_timeout: Seconds | None = None
-    """None means `limits.run_timeout`."""
+    """Time for a whole run; without it, `limits.run_timeout`."""
     tool_timeout: Seconds = 300.0
+    """Time for a tool without its own `timeout`."""
     approval_timeout: Seconds = 300.0
+    """Time for an approval; then the call is denied."""
     max_parallel: Count = 16
-    """The maximum number of tools that one run executes at the same time."""
+    """How many tools of one run may run at the same time."""
     expose_errors: Flag = False
-    """Whether the model receives the messages of all exceptions of tools, not just `ToolError`."""
+    """With `true`, the model reads the text of every exception that a tool raises: see errors."""
+    aliases: Texts = ()
+    """Other names of the model for clients; `*` matches any characters, as in `claude-*`."""
+    server_tools: Literal["mcp_call", "function_call", "hidden"] = "mcp_call"
+    """How clients of the Responses API see the calls of server tools: as `mcp_call` items, as
+    `function_call` items with their results, or not at all."""
     max_running: Count | None = None
-    """The maximum number of active runs of this model."""
+    """How many runs of this model may be active at the same time."""
     system: Text | None = None
-    """A system message for requests that have none."""
-    headers: NamedTexts = {}
-    """Headers of every request to the model's service."""
+    """A system message for conversations that have none."""
+    headers: Headers = {}
+    """Headers for every request to the model's service."""
 
     def __repr__(self) -> str:
         """Leaves out headers and addresses, which may contain secrets."""
@@ -122,84 +160,111 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
 class KeyConfig(Struct, frozen=True, kw_only=True):
     """`[[keys]]`: a key of the gateway and its permissions."""
 
-    name: Text
-    hash: Text
-    """`sha256:` and the hexadecimal digest of the key."""
+    name: KeyName
+    """The name of the key's owner, as shown in logs."""
+    hash: KeyHash
+    """The hash that `windlass keys new` printed."""
     models: Texts | None = None
-    """None allows every model, an empty list none."""
-    sessions: Texts = ()
-    """Names and patterns (`user_*`) of the worker sessions that requests may use."""
+    """The models that the key may use; without it all models, with `[]` none."""
+    sessions: SessionPatterns = ()
+    """The sessions of workers that the key's requests may name: names and patterns such as
+    `"user_*"`; without it none."""
     metrics: Flag | None = None
-    """Whether the key may read `/metrics`, which names all keys; None: only if `models` is None."""
+    """Whether the key may read `/metrics`, which name all keys and models; without it, only if
+    `models` is not set."""
     requests_per_minute: Count | None = None
+    """How many requests this key may send in a minute."""
     max_running: Count | None = None
+    """How many runs of this key may be active at the same time."""
 
 
 class LimitsConfig(Struct, frozen=True, kw_only=True):
     """`[limits]`: sizes, timeouts and numbers of requests and runs."""
 
     max_body_bytes: Count = 32 * 2**20
+    """The maximum size of a request's body."""
     max_header_bytes: Count = 64 * 2**10
+    """The maximum size of a request's headers."""
     header_timeout: Seconds = 15.0
-    """Seconds from the connection, or from the first byte of a request, to complete headers."""
+    """Time from a new connection, or from the first byte of its next request, to complete headers.
+    A late client gets 408 and is disconnected."""
     max_connections_per_address: Count | None = None
-    """None means no limit with keys; without keys 512, or half of the process's descriptors."""
+    """Open connections per address, loopback addresses included; more get 429. Without `[[keys]]`,
+    the default is 512, or half of the file descriptors that the process may open if that is less.
+    With `[[keys]]`, there is no limit unless you set one: behind a proxy, all clients have its
+    address."""
     max_json_depth: Count = 64
+    """The maximum nesting of a request's JSON."""
     max_tools: Count = 128
     """The maximum number of tools in a request."""
     max_messages: Count = 10_000
     """The maximum number of messages in a request."""
     max_running: Count = 200
-    """The maximum number of active runs of all models."""
+    """How many runs may be active at the same time, over all models."""
     max_queued: CountOrZero = 100
-    """The maximum number of requests that wait for a free run."""
+    """How many requests may wait for a free place."""
     queue_timeout: SecondsOrZero = 30.0
+    """How long a request may wait for a free place."""
     run_timeout: Seconds = 600.0
+    """Time for a whole run, if the model does not set one."""
     keep_finished: SecondsOrZero = 300.0
-    """Seconds for which an ended run stays in memory."""
+    """How long an ended run stays in memory if `[runs]` does not store it."""
     max_kept_runs: CountOrZero = 1000
+    """How many of these ended runs stay in memory."""
     max_kept_bytes: CountOrZero = 128 * 2**20
-    """The approximate total size of ended runs in memory."""
+    """The approximate memory of these ended runs, in bytes."""
 
 
 class RunsConfig(Struct, frozen=True, kw_only=True):
     """`[runs]`: the log of runs, a file or NATS for several gateways."""
 
     path: Text | None = None
-    """The file, relative to the configuration file."""
-    nats: Texts = ()
-    """Addresses of NATS servers with JetStream, instead of a file."""
+    """The file that stores runs and chats, relative to `windlass.toml`; created when needed.
+    Without it, runs end with the gateway."""
+    nats: SecretTexts = ()
+    """Addresses of NATS servers with JetStream, instead of a file: for a fleet of gateways."""
     replicas: Count = 1
-    """The number of servers of a NATS cluster that store each event."""
+    """How many servers of a NATS cluster store each event."""
     creds: Text | None = None
     """A file of NATS credentials."""
-    synchronous: Synchronous = "normal"
-    """`full` waits for the disk at every step, so that events survive a loss of power."""
-    on_interrupt: OnInterrupt = "tell_model"
-    """How a resumed run treats an interrupted tool that is not idempotent."""
+    synchronous: Literal["normal", "full"] = "normal"
+    """`"full"` waits for the disk at every step and also survives a power loss."""
+    on_interrupt: Literal["tell_model", "retry", "fail"] = "tell_model"
+    """What to do with a tool that was running when the gateway exited and is not idempotent. The
+    tool's own setting overrides it."""
     keep_days: Days | None = 30.0
-    """Days after which ended runs are deleted."""
+    """How many days ended runs are kept."""
     max_runs: Count | None = None
+    """How many ended runs are kept."""
     max_bytes: Count | None = None
+    """The maximum total size of ended runs."""
 
     def __repr__(self) -> str:
         """Leaves out addresses, which may contain passwords."""
         return f"RunsConfig(path={self.path!r})"
 
 
+class ResponsesConfig(Struct, frozen=True, kw_only=True):
+    """`[responses]`: what clients of the Responses API may do."""
+
+    mcp_hosts: Texts = ()
+    """Hosts of MCP servers that a request may name, such as `"mcp.example.com"` or
+    `"localhost:9000"`. Without any, such a request is refused."""
+
+
 class WorkersConfig(Struct, frozen=True, kw_only=True):
     """`[workers]`: tools in other processes and on other machines, over NATS."""
 
-    nats: Texts = ()
-    """Addresses of NATS servers. An empty list starts a server on this machine."""
+    nats: SecretTexts = ()
+    """Addresses of your NATS servers; without any, the gateway starts one on this machine."""
     port: Port = 4222
-    """The port of the server on this machine; 0 means any free port."""
+    """The port of the server on this machine; 0 takes any free port."""
     creds: Text | None = None
     """A file of NATS credentials."""
-    affinity: Affinity = "hint"
-    """How strictly a session stays with the worker of its last call."""
+    affinity: Literal["hint", "strict_queue", "strict_fail_fast"] = "hint"
+    """How strictly a session stays with one worker."""
     session_ttl: Seconds | None = None
-    """Seconds without use after which a session ends."""
+    """How long a session exists without being used."""
     host_tools: Texts = ()
     """Tools of the gateway that workers may call."""
 
@@ -212,8 +277,9 @@ class ToolsSection(Struct, frozen=True, kw_only=True):
     """`[tools]`: tool modules and a custom executor."""
 
     modules: Texts = ()
+    """Files, relative to `windlass.toml`, and importable names such as `"acme.tools"`."""
     executor: Text | None = None
-    """`module:name` of a `ToolExecutor`: a class, an instance or a factory."""
+    """`"module:name"` of a custom executor: a class, an instance or a factory."""
 
 
 class McpConfig(Struct, frozen=True, kw_only=True):
@@ -221,29 +287,48 @@ class McpConfig(Struct, frozen=True, kw_only=True):
 
     name: Text
     """The prefix of its tools' names, before two underscores."""
-    command: Text | None = None
-    url: Text | None = None
-    env: NamedTexts = {}
-    """Environment variables of the command."""
-    headers: NamedTexts = {}
-    """Headers of every request to the URL."""
-    token_env: Text | None = None
-    """The environment variable with the bearer token for the URL."""
+    command: SecretText | None = None
+    """The command that starts the server; set either this or `url`."""
+    url: Url | None = None
+    """The address of the server."""
+    env: Variables = {}
+    """Environment variables for the command."""
+    headers: Headers = {}
+    """Headers for every request to the address."""
+    token_env: SecretText | None = None
+    """The environment variable with the token for the address, sent as `Authorization: Bearer`."""
     timeout: Seconds = 60.0
-    """Seconds without a result or progress after which a call fails."""
+    """How long a call may take without an answer or a progress report."""
     start_timeout: Seconds = 60.0
+    """Time to start, connect and list the tools."""
     approve: FlagOrTexts = False
-    """Whether calls need approval: all calls, or only those of the listed tools."""
+    """Whether calls need approval: all calls, or those of the listed tools."""
     trust_hints: Flag = False
-    """Whether to trust the server's hint that a tool is idempotent."""
-    on_change: OnChange = "approve"
-    """How to treat a tool whose description has changed since it was first seen."""
+    """Whether to trust the server's hint that a tool may be run twice."""
+    on_change: Literal["approve", "refuse", "allow"] = "approve"
+    """When a tool's description changes: `"approve"` asks at its next call, `"refuse"` leaves the
+    tool out, `"allow"` accepts the new description."""
     state_dir: Text | None = None
-    """The folder that stores the first descriptions."""
+    """Where the first descriptions are stored; without it, `WINDLASS_STATE_DIR` or
+    `~/.local/state/windlass`."""
 
     def __repr__(self) -> str:
         """Leaves out the command, the URL and the variables, which may contain secrets."""
         return f"McpConfig(name={self.name!r})"
+
+
+class ConfigFile(Struct, frozen=True, kw_only=True):
+    """The sections of `windlass.toml`."""
+
+    server: ServerConfig = ServerConfig()
+    models: dict[str, ModelConfig] = {}
+    tools: ToolsSection = ToolsSection()
+    mcp: dict[str, McpConfig] = {}
+    keys: tuple[KeyConfig, ...] = ()
+    limits: LimitsConfig = LimitsConfig()
+    runs: RunsConfig = RunsConfig()
+    responses: ResponsesConfig = ResponsesConfig()
+    workers: WorkersConfig | None = None
 
 
 class GatewayConfig(Struct, frozen=True, kw_only=True):
@@ -260,6 +345,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     """Without keys the gateway accepts every request."""
     limits: LimitsConfig = LimitsConfig()
     runs: RunsConfig = RunsConfig()
+    responses: ResponsesConfig = ResponsesConfig()
     workers: WorkersConfig | None = None
     path: Path | None = None
     """The file of this configuration."""

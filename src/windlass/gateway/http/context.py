@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 from starlette.responses import Response
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from windlass.errors import WindlassError
 from windlass.gateway.config import KeyConfig
 from windlass.gateway.http.errors import Refused
-from windlass.jsontext import encode_json
+from windlass.jsontext import LARGE, encode_any_json, encode_json, is_larger, offloaded
 from windlass.reply import Reply
 from windlass.settings import Mode
 from windlass.wires.errors import InvalidRequest, Problem
@@ -24,6 +24,8 @@ Header: TypeAlias = tuple[bytes, bytes]
 JSON_TYPE: Header = (b"content-type", b"application/json")
 BODY_SECONDS = 60.0
 """How long a client may take to send a body."""
+BUSY = "windlass.busy"
+"""The field of a WebSocket's scope that is true while a response is in flight."""
 MAX_DIGITS = 15
 """The longest number that is read from a header or a query string."""
 
@@ -146,10 +148,20 @@ async def respond_json(
 
 
 def json_response(
-    fields: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None
+    fields: Mapping[str, object], status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
     """A JSON response, for endpoints that return their response."""
     return Response(encode_json(fields), status, headers, "application/json")
+
+
+async def any_json_response(
+    fields: Mapping[str, object], status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """A JSON response of any size; a large one is encoded off the event loop."""
+    if not is_larger(fields, LARGE):
+        return json_response(fields, status, headers)
+    body = await offloaded(encode_any_json, fields)
+    return Response(body, status, headers, "application/json")
 
 
 def query_number(text: str | None, name: str) -> int:

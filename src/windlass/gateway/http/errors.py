@@ -16,11 +16,14 @@ from windlass.errors import (
     WindlassError,
 )
 from windlass.messaging.unreachable import NatsUnreachable
+from windlass.runs.control import ServiceClosing
 from windlass.wires.errors import InvalidRequest, Problem
 
 INTERNAL = "internal"
 _PASSED_ON = frozenset({400, 404, 408, 409, 413, 422, 429, 503, 504})
 """Statuses of an upstream that the client receives too. 401 and 403 are about our own key."""
+OVERLOADED = 529
+"""Anthropic's own status; other clients know it as 503."""
 
 _FIELD = re.compile(r"([a-z_]+(?:\[\d+\]|\.[a-z_]+)*): ")
 
@@ -77,6 +80,8 @@ def problem_of(error: BaseException) -> Problem:
             return Problem(500, str(error), "run_interrupted")
         case NatsUnreachable():
             return NATS_UNREACHABLE
+        case ServiceClosing():
+            return SHUTTING_DOWN
         case StorageError():  # its message names the file, which is not for clients
             return Problem(500, "The log of runs cannot be read or written.", "storage_failed")
         case TooManyRuns():
@@ -91,7 +96,7 @@ def problem_of(error: BaseException) -> Problem:
 def _upstream(error: ModelError) -> Problem:
     if isinstance(error, StreamCut):
         return Problem(502, error.message, "stream_cut", type="upstream_error")
-    status = error.status
+    status = 503 if error.status == OVERLOADED else error.status
     if status is not None and status in _PASSED_ON:
         kind = None if status < 500 else "upstream_error"
         return Problem(status, error.message, error.code, type=kind, retry_after=error.retry_after)

@@ -1,10 +1,13 @@
-"""API keys: read from a request's headers and looked up by their hashes."""
+"""API keys: read from a request and looked up by their hashes."""
 
 import hmac
 from collections.abc import Mapping, Sequence
+from urllib.parse import parse_qsl
 
 from windlass.gateway.config.key_hashes import key_hash
 from windlass.gateway.config.values import KeyConfig
+
+_KEY_HEADERS = (b"x-api-key", b"x-goog-api-key")
 
 
 class KeyRing:
@@ -29,14 +32,19 @@ class KeyRing:
         return found
 
 
-def presented_key(headers: Mapping[bytes, bytes]) -> str | None:
-    """The key of `Authorization: Bearer KEY`, else of `X-API-Key: KEY`; None if it is malformed.
+def presented_key(headers: Mapping[bytes, bytes], query: bytes = b"") -> str | None:
+    """The key of `Authorization: Bearer KEY`, `X-API-Key`, `X-Goog-Api-Key` or `?key=`.
 
-    The names of `headers` are in lower case.
+    None if it is malformed. The names of `headers` are in lower case.
     """
     scheme, _, credentials = headers.get(b"authorization", b"").strip().partition(b" ")
     bearer = credentials.strip() if scheme.lower() == b"bearer" else b""
-    return _key_text(bearer or headers.get(b"x-api-key", b"").strip())
+    named = (headers.get(name, b"").strip() for name in _KEY_HEADERS)
+    return _key_text(bearer or next(filter(None, named), b"") or _key_in(query))
+
+
+def _key_in(query: bytes) -> bytes:
+    return next((value for name, value in parse_qsl(query) if name == b"key"), b"").strip()
 
 
 def _key_text(value: bytes) -> str | None:

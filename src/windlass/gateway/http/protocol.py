@@ -1,6 +1,7 @@
 """uvicorn's HTTP protocol with limits: header timeout, header size, connections per address."""
 
 import asyncio
+import functools
 import ipaddress
 import logging
 import time
@@ -9,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from windlass.gateway.http.context import BUSY
 from windlass.gateway.http.errors import headers_too_large, problem_headers
 from windlass.wires.chat.write_events import error_body
 from windlass.wires.errors import Problem
@@ -105,6 +108,8 @@ class BoundedProtocol(HttpToolsProtocol):
     _address = ""
     """The address that this connection is counted under; empty if it was refused."""
     _deadline: asyncio.TimerHandle | None = None
+    _is_upgraded = False
+    """Whether the connection is a WebSocket now."""
 
     def __init__(self, open_connections: Connections, **given: Any) -> None:
         super().__init__(**given)
@@ -131,6 +136,8 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         was_in_headers = self._in_headers
         super().data_received(data)
+        if self._is_upgraded:
+            return
         if was_in_headers and self._in_headers:
             self._header_bytes += len(data)
             limit = self.config.h11_max_incomplete_event_size or 0
@@ -138,6 +145,15 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._refuse(headers_too_large(limit))
         if self._in_headers or not self._busy:
             self._start_deadline()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Passes the connection to a WebSocket, which is counted under the same address."""
+        super().handle_websocket_upgrade()
+        self._is_upgraded = True
+        self._clear_deadline()
+        socket = self.transport.get_protocol()
+        if isinstance(socket, CountedSocket) and self._address:
+            socket.on_lost = functools.partial(self._open_connections.leave, self._address)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -203,3 +219,22 @@ class BoundedProtocol(HttpToolsProtocol):
         head = STATUS_LINE[problem.status] + b"\r\n".join(lines)
         self.transport.write(head + b"\r\n\r\n" + body)
         self.transport.close()
+
+
+class CountedSocket(WebSocketsSansIOProtocol):
+    """A WebSocket that counts as a connection of its address, and finishes its current response.
+
+    uvicorn closes every WebSocket at the start of a shutdown. Here one with a response in flight is
+    left to the application, which closes it after the response.
+    """
+
+    on_lost: Callable[[], None] | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self.on_lost is not None:
+            self.on_lost()
+
+    def shutdown(self) -> None:
+        if not (self.handshake_complete and self.scope.get(BUSY)):
+            super().shutdown()

@@ -1,8 +1,10 @@
 """The models of a gateway by the names that clients use, and the tools of its MCP servers."""
 
 import logging
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from windlass.emulation.mode import load_emulation
@@ -15,14 +17,15 @@ from windlass.jsontext import offloaded
 from windlass.loop.executor import ToolExecutor
 from windlass.model import Model, Toolset
 from windlass.models import create_model
+from windlass.request import RequestLimits
 from windlass.settings import function_calling_settings
 from windlass.tool import Tool, as_tools
 from windlass.toolsets.mcp.names import SEPARATOR
-from windlass.wires.chat.read_request import Limits
 from windlass.wires.errors import Problem
 
 log = logging.getLogger("windlass.gateway")
 
+_PATTERN = re.compile(r"[*?\[]")
 MAX_OPEN_MODELS = 256
 """How many models that the configuration does not name are kept open at once."""
 
@@ -33,7 +36,7 @@ class ModelRegistry:
     def __init__(
         self,
         config: GatewayConfig,
-        limits: Limits,
+        limits: RequestLimits,
         models: Mapping[str, Model],
         tools: Iterable[Any] | None,
         environ: Mapping[str, str],
@@ -56,19 +59,36 @@ class ModelRegistry:
         return [name for name in self.models if _may_use(key, name)]
 
     def served(self, name: str, key: KeyConfig | None) -> ServedModel:
-        """The model of that name. Raises `Refused` (404) if this key has no such model."""
-        served = self.find(name)
-        if served is None or not _may_use(key, name):
+        """The model of that name. Raises `Refused` (404) if this key has no such model.
+
+        Of several models with a matching alias, it is the first that this key may use.
+        """
+        served = self.find(name, key)
+        if served is None or not _may_use(key, served.name):
             message = f"The model {name[:200]!r} does not exist, or this key may not use it."
             raise Refused(Problem(404, message, "model_not_found", "model"))
         return served
 
-    def find(self, name: str) -> ServedModel | None:
-        """The model of that name, for any key."""
-        served = self.models.get(name) or self._opened.get(name)
+    def aliases(self, key: KeyConfig | None) -> list[str]:
+        """The aliases without a pattern of the models that this key may use."""
+        models = [self.models[name] for name in self.names(key)]
+        aliases = (alias for served in models for alias in served.config.aliases)
+        return [alias for alias in dict.fromkeys(aliases) if not _PATTERN.search(alias)]
+
+    def find(self, name: str, key: KeyConfig | None = None) -> ServedModel | None:
+        """The model of that name. `key` only chooses between models with the same alias."""
+        served = self.models.get(name) or self._opened.get(name) or self._by_alias(name, key)
         if served is None and self._config.open_models:
             served = self._open(name)
         return served
+
+    def _by_alias(self, name: str, key: KeyConfig | None) -> ServedModel | None:
+        """The first model with an alias that matches, of those that the key may use."""
+        for served in self.models.values():
+            matches = any(fnmatchcase(name, alias) for alias in served.config.aliases)
+            if matches and _may_use(key, served.name):
+                return served
+        return None
 
     async def mcp_tools(self, served: ServedModel) -> tuple[Tool, ...]:
         """The current MCP tools of a run of this model."""

@@ -2,18 +2,12 @@
 
 Labels contain only names of configured models and tools; every other name becomes `other`. So the
 number of series is limited, and labels never contain text of clients or models.
-
-The instruments of `prometheus_client` take a lock for every update, and a request makes a dozen
-updates. The instruments here are for one event loop and have no lock; `prometheus_client` only
-renders them.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, get_args
 
-from prometheus_client import CollectorRegistry, Metric
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
@@ -49,133 +43,13 @@ TOKENS: dict[str, Callable[[Usage], int]] = {
 }
 
 
-class Count:
-    """One series of a counter or gauge."""
-
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0.0
-
-    def inc(self, amount: float = 1) -> None:
-        self.value += amount
-
-    def dec(self) -> None:
-        self.value -= 1
-
-
-class Times:
-    """One series of a histogram: the number of values up to each bound, and their sum."""
-
-    __slots__ = ("_bounds", "_counts", "_sum")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-
-    def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
-
-    def show(self, family: HistogramMetricFamily, labels: tuple[str, ...]) -> None:
-        names = [*map(str, self._bounds), "+Inf"]
-        below, buckets = 0, list[tuple[str, float]]()
-        for name, count in zip(names, self._counts, strict=True):
-            below += count
-            buckets.append((name, below))
-        family.add_metric(labels, buckets, self._sum)
-
-
-C = TypeVar("C", Count, Times)
-
-
-class _Family(Generic[C]):
-    """The series of one metric by the values of its labels."""
-
-    def __init__(self, name: str, help: str, labels: tuple[str, ...]) -> None:
-        self.name, self.help, self.label_names = name, help, labels
-        self.children: dict[tuple[str, ...], C] = {}
-
-    def _child(self, values: Iterable[object], new: C) -> C:
-        return self.children.setdefault(tuple(map(str, values)), new)
-
-
-class Counter(_Family[Count]):
-    def labels(self, *values: object) -> Count:
-        return self._child(values, Count())
-
-    def metric(self) -> Metric:
-        family = CounterMetricFamily(self.name, self.help, labels=self.label_names)
-        for values, count in self.children.items():
-            family.add_metric(values, count.value)
-        return family
-
-
-class Histogram(_Family[Times]):
-    def __init__(
-        self, name: str, help: str, labels: tuple[str, ...], bounds: tuple[float, ...]
-    ) -> None:
-        super().__init__(name, help, labels)
-        self._bounds = bounds
-
-    def labels(self, *values: object) -> Times:
-        return self._child(values, Times(self._bounds))
-
-    def metric(self) -> Metric:
-        family = HistogramMetricFamily(self.name, self.help, labels=self.label_names)
-        for values, times in self.children.items():
-            times.show(family, values)
-        return family
-
-
-class Gauge(Count):
-    __slots__ = ("_help", "_name")
-
-    def __init__(self, name: str, help: str) -> None:
-        super().__init__()
-        self._name, self._help = name, help
-
-    def metric(self) -> Metric:
-        return GaugeMetricFamily(self._name, self._help, value=self.value)
-
-
-class Instruments(Collector):
-    """Creates instruments and collects them for a registry of `prometheus_client`."""
-
-    def __init__(self) -> None:
-        self._all: list[Counter | Histogram | Gauge] = []
-
-    def counter(self, name: str, help: str, *labels: str) -> Counter:
-        counter = Counter(name, help, labels)
-        self._all.append(counter)
-        return counter
-
-    def histogram(self, name: str, help: str, bounds: tuple[float, ...], *labels: str) -> Histogram:
-        histogram = Histogram(name, help, labels, bounds)
-        self._all.append(histogram)
-        return histogram
-
-    def gauge(self, name: str, help: str) -> Gauge:
-        gauge = Gauge(name, help)
-        self._all.append(gauge)
-        return gauge
-
-    def collect(self) -> Iterator[Metric]:
-        for instrument in self._all:
-            yield instrument.metric()
-
-
 class Metrics:
     """The metrics of one gateway. `models` and `tools` are the names that labels may contain."""
 
     def __init__(self, *, models: Iterable[str] = (), tools: Iterable[str] = ()) -> None:
-        self._instruments = _GatewayInstruments()
+        self._instruments = _Instruments()
         self._models = {name: _ModelSeries(self._instruments, name) for name in (*models, OTHER)}
         self._tools: dict[str, _ToolSeries] = {}
-        self._requests: dict[tuple[str, str, int, str], Count] = {}
-        self._request_seconds: dict[str, Times] = {}
-        self._key_requests: dict[str, Count] = {}
         self.add_tools((OTHER, *tools))
 
     def add_tools(self, names: Iterable[str]) -> None:
@@ -199,18 +73,12 @@ class Metrics:
         `route` is the template of the route, not the path, and `key` is the name of a valid key:
         both become labels unchanged.
         """
+        known_method = method if method in METHODS else OTHER
         known_model = "" if model is None else model if model in self._models else OTHER
-        labels = (route, method if method in METHODS else OTHER, status, known_model)
-        if labels not in self._requests:
-            self._requests[labels] = self._instruments.requests.labels(*labels)
-        self._requests[labels].inc()
-        if route not in self._request_seconds:
-            self._request_seconds[route] = self._instruments.request_seconds.labels(route)
-        self._request_seconds[route].observe(max(0.0, seconds))
+        self._instruments.requests.labels(route, known_method, status, known_model).inc()
+        self._instruments.request_seconds.labels(route).observe(max(0.0, seconds))
         if key is not None:
-            if key not in self._key_requests:
-                self._key_requests[key] = self._instruments.key_requests.labels(key)
-            self._key_requests[key].inc()
+            self._instruments.key_requests.labels(key).inc()
 
     def run(self, *, model: str, live: bool) -> Callable[[RunEvent], None]:
         """An observer for one run.
@@ -229,57 +97,89 @@ class Metrics:
         # `choose_encoder` does not get the header: it fails for a version that is not a number.
         openmetrics = OPENMETRICS in (accept or "").lower()
         encode, content_type = choose_encoder(OPENMETRICS if openmetrics else "")
-        return encode(self._instruments.registry), content_type
+        return encode(self._instruments), content_type
 
 
-class _GatewayInstruments:
+class _Instruments(Collector):
     """All metrics with their names and labels."""
 
     def __init__(self) -> None:
-        made = Instruments()
-        self.registry = CollectorRegistry()
-        self.requests = made.counter(
-            "windlass_requests", "Answered HTTP requests.", "route", "method", "status", "model"
+        self._registry = registry = CollectorRegistry()
+        self.requests = Counter(
+            "windlass_requests",
+            "Answered HTTP requests.",
+            ("route", "method", "status", "model"),
+            registry=registry,
         )
-        self.request_seconds = made.histogram(
+        self.request_seconds = Histogram(
             "windlass_request_seconds",
             "Time from a request to the end of its answer.",
-            SECONDS,
-            "route",
+            ("route",),
+            buckets=SECONDS,
+            registry=registry,
         )
-        self.key_requests = made.counter("windlass_key_requests", "HTTP requests by key.", "key")
-        self.refused = made.counter("windlass_refused", "Refused requests.", "reason")
-        self.running = made.gauge("windlass_running_runs", "Active runs.")
-        self.runs = made.counter("windlass_runs", "Ended runs.", "model", "stop_reason")
-        self.run_seconds = made.histogram(
-            "windlass_run_seconds", "Time from a run's start to its end.", MODEL_SECONDS, "model"
+        self.key_requests = Counter(
+            "windlass_key_requests", "HTTP requests by key.", ("key",), registry=registry
         )
-        self.rounds = made.counter("windlass_rounds", "Requests to a model.", "model")
-        self.model_seconds = made.histogram(
-            "windlass_model_seconds", "Time of a model's complete turn.", MODEL_SECONDS, "model"
+        self.refused = Counter(
+            "windlass_refused", "Refused requests.", ("reason",), registry=registry
         )
-        self.first_token_seconds = made.histogram(
+        self.running = Gauge("windlass_running_runs", "Active runs.", registry=registry)
+        self.runs = Counter(
+            "windlass_runs", "Ended runs.", ("model", "stop_reason"), registry=registry
+        )
+        self.run_seconds = Histogram(
+            "windlass_run_seconds",
+            "Time from a run's start to its end.",
+            ("model",),
+            buckets=MODEL_SECONDS,
+            registry=registry,
+        )
+        self.rounds = Counter(
+            "windlass_rounds", "Requests to a model.", ("model",), registry=registry
+        )
+        self.model_seconds = Histogram(
+            "windlass_model_seconds",
+            "Time of a model's complete turn.",
+            ("model",),
+            buckets=MODEL_SECONDS,
+            registry=registry,
+        )
+        self.first_token_seconds = Histogram(
             "windlass_first_token_seconds",
             "Time to the first part of a turn.",
-            MODEL_SECONDS,
-            "model",
+            ("model",),
+            buckets=MODEL_SECONDS,
+            registry=registry,
         )
-        self.tokens = made.counter(
-            "windlass_tokens", "Tokens as counted by the provider.", "model", "kind"
+        self.tokens = Counter(
+            "windlass_tokens",
+            "Tokens as counted by the provider.",
+            ("model", "kind"),
+            registry=registry,
         )
-        self.tool_runs = made.counter(
-            "windlass_tool_runs", "Answered tool calls.", "tool", "outcome"
+        self.tool_runs = Counter(
+            "windlass_tool_runs", "Answered tool calls.", ("tool", "outcome"), registry=registry
         )
-        self.tool_seconds = made.histogram(
-            "windlass_tool_seconds", "Execution time of a tool.", SECONDS, "tool"
+        self.tool_seconds = Histogram(
+            "windlass_tool_seconds",
+            "Execution time of a tool.",
+            ("tool",),
+            buckets=SECONDS,
+            registry=registry,
         )
-        self.registry.register(made)
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics without their `_created` series, which would double the counters."""
+        for metric in self._registry.collect():
+            metric.samples = [each for each in metric.samples if not each.name.endswith("_created")]
+            yield metric
 
 
 class _ModelSeries:
-    """The series of one model, looked up once."""
+    """The series of one model, so that they are shown from the start."""
 
-    def __init__(self, instruments: _GatewayInstruments, model: str) -> None:
+    def __init__(self, instruments: _Instruments, model: str) -> None:
         reasons: tuple[StopReason, ...] = get_args(StopReason)
         self.runs = {reason: instruments.runs.labels(model, reason) for reason in reasons}
         self.run_seconds = instruments.run_seconds.labels(model)
@@ -292,9 +192,9 @@ class _ModelSeries:
 
 
 class _ToolSeries:
-    """The series of one tool, looked up once."""
+    """The series of one tool, so that they are shown from the start."""
 
-    def __init__(self, instruments: _GatewayInstruments, tool: str) -> None:
+    def __init__(self, instruments: _Instruments, tool: str) -> None:
         outcomes: tuple[Outcome, ...] = get_args(Outcome)
         self.runs = {outcome: instruments.tool_runs.labels(tool, outcome) for outcome in outcomes}
         self.seconds = instruments.tool_seconds.labels(tool)
@@ -371,7 +271,7 @@ class _RunMeter:
             self._started_at = None
 
 
-def _observe(times: Times, since: float | None, until: float) -> None:
+def _observe(times: Histogram, since: float | None, until: float) -> None:
     """Observes a duration; it is never negative, even if the clock was set back."""
     if since is not None:
         times.observe(max(0.0, until - since))

@@ -61,6 +61,7 @@ LOGGERS = (
     "windlass.models.local",
     "windlass.remote",
     "windlass.runs",
+    "windlass.wires",
     "windlass.worker",
 )
 """A filter does not apply to the records of child loggers, so each logger gets one."""

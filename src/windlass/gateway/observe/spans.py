@@ -50,7 +50,12 @@ from windlass.events import (
 from windlass.jsontext import compact_json
 from windlass.loop.turn import TurnBuilder
 
-PROVIDERS = {"gemini": "gcp.gemini", "aistudio": "gcp.gemini", "vertex": "gcp.vertex_ai"}
+PROVIDERS = {
+    "aistudio": "gcp.gemini",
+    "gemini": "gcp.gemini",
+    "responses": "openai",
+    "vertex": "gcp.vertex_ai",
+}
 """The conventions' names of providers, where they differ from ours."""
 
 FAILED: frozenset[StopReason] = frozenset({"error", "deadline"})

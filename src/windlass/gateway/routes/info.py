@@ -1,6 +1,9 @@
-"""`/v1/models`, `/health`, `/metrics` and `/openapi.json`: information about the gateway."""
+"""`/v1/models`, `/health` and `/metrics`: information about the gateway."""
 
 import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,10 +12,109 @@ from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import exchange_of, json_response
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.served_model import ServedModel
-from windlass.gateway.openapi import openapi_document
-from windlass.jsontext import encode_json
+from windlass.gateway.openapi.operations import (
+    ALWAYS,
+    GUARDED,
+    ModeJson,
+    Operation,
+    OtherAnswer,
+    Paths,
+    path_parameter,
+)
+from windlass.jsontext import offloaded
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
+from windlass.wires.gemini.models import model_fields
+from windlass.wires.json_types import Count, Json
+
+ANTHROPIC_VERSION = "anthropic-version"
+"""The header by which Anthropic's clients are recognized; they expect lists of their own form."""
+
+
+class ModelSettingsJson(Json):
+    """The gateway's settings for the model."""
+
+    tools: list[str]
+    mode: ModeJson
+    max_rounds: Count
+    sessions: list[str]
+
+
+class ModelJson(Json):
+    id: str
+    object: Literal["model"]
+    created: Count
+    owned_by: str
+    windlass: ModelSettingsJson
+
+
+class ModelListJson(Json):
+    object: Literal["list"]
+    data: list[ModelJson]
+
+
+class HealthJson(Json):
+    status: Literal["ok"]
+
+
+class NotReadyJson(Json):
+    status: str
+    """`shutting down`, or what the gateway cannot use."""
+
+
+def _readiness(id: str) -> Operation:
+    return Operation(
+        id=id,
+        summary="Returns whether the gateway accepts requests.",
+        answer=HealthJson,
+        problems=ALWAYS,
+        more={
+            503: OtherAnswer(
+                "The gateway is shutting down, or cannot write the log of runs.", NotReadyJson
+            )
+        },
+        guarded=False,
+    )
+
+
+PATHS: Paths = {
+    "/v1/models": {
+        "get": Operation(
+            id="listModels",
+            summary="Lists the models that this key may use. With the header `anthropic-version`,"
+            " the list has Anthropic's form and contains aliases.",
+            answer=ModelListJson,
+        )
+    },
+    "/v1/models/{name}": {
+        "get": Operation(
+            id="getModel",
+            summary="Returns one model.",
+            parameters=(path_parameter("name", "The model's name; it may contain slashes."),),
+            answer=ModelJson,
+            problems=(404, *GUARDED),
+        )
+    },
+    "/health": {"get": _readiness("health")},
+    "/health/live": {
+        "get": Operation(
+            id="live",
+            summary="Returns 200 while the process is alive.",
+            answer=HealthJson,
+            problems=ALWAYS,
+            guarded=False,
+        )
+    },
+    "/health/ready": {"get": _readiness("ready")},
+    "/metrics": {
+        "get": Operation(
+            id="metrics",
+            summary="Returns the metrics in Prometheus format. A key that is limited to some models"
+            " needs the setting `metrics = true`.",
+            texts=("text/plain", "application/openmetrics-text"),
+        )
+    },
+}
 
 
 class InfoRoutes:
@@ -21,17 +123,26 @@ class InfoRoutes:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._started = int(time.time())
-        self._openapi = encode_json(openapi_document())
 
     async def models(self, request: Request) -> Response:
-        registry = self._gateway.registry
-        names = registry.names(exchange_of(request.scope).key)
+        registry, key = self._gateway.registry, exchange_of(request.scope).key
+        names = registry.names(key)
+        if ANTHROPIC_VERSION in request.headers:
+            known = dict.fromkeys([*names, *registry.aliases(key)])
+            return json_response(anthropic_models([*known], self._started))
+        if _is_google_client(request):
+            return json_response({"models": list(map(model_fields, names))})
         data = [await self._model(registry.models[name]) for name in names]
         return json_response({"object": "list", "data": data})
 
     async def model(self, request: Request) -> Response:
         name, key = request.path_params["name"], exchange_of(request.scope).key
-        return json_response(await self._model(self._gateway.registry.served(name, key)))
+        served = self._gateway.registry.served(name, key)
+        if ANTHROPIC_VERSION in request.headers:
+            return json_response(anthropic_model(name, self._started))
+        if _is_google_client(request):
+            return json_response(model_fields(served.name))
+        return json_response(await self._model(served))
 
     async def live(self, request: Request) -> Response:
         return json_response({"status": "ok"})
@@ -39,8 +150,8 @@ class InfoRoutes:
     async def ready(self, request: Request) -> Response:
         if self._gateway.draining:
             return json_response({"status": "shutting down"}, 503)
-        durable = self._gateway.durable
-        trouble = durable.trouble if durable is not None else None
+        control = self._gateway.service.control
+        trouble = control.trouble if control is not None else None
         trouble = trouble or self._gateway.sessions.trouble
         if trouble is not None:
             return json_response({"status": trouble}, 503)
@@ -51,13 +162,12 @@ class InfoRoutes:
         if key is not None and not (key.models is None if key.metrics is None else key.metrics):
             message = "This key may not read /metrics, which names all keys and models."
             raise Refused(Problem(403, message, "metrics_not_allowed"))
-        body, kind = self._gateway.metrics.render(request.headers.get("accept"))
+        accept = request.headers.get("accept")
+        # A thousand tools have 26,000 series: a third of a second.
+        body, kind = await offloaded(self._gateway.metrics.render, accept)
         return Response(body, media_type=kind)
 
-    async def openapi(self, request: Request) -> Response:
-        return Response(self._openapi, media_type="application/json")
-
-    async def _model(self, served: ServedModel) -> JsonObject:
+    async def _model(self, served: ServedModel) -> ModelJson:
         """A model as OpenAI's clients expect it, with one more field, `windlass`."""
         config = served.config
         tools = await self._gateway.registry.tools_of(served)
@@ -70,6 +180,30 @@ class InfoRoutes:
                 "tools": [tool.name for tool in tools],
                 "mode": served.mode,
                 "max_rounds": config.max_rounds,
-                "sessions": config.sessions,
+                "sessions": list(config.sessions),
             },
         }
+
+
+def _is_google_client(request: Request) -> bool:
+    """Whether Google's SDK asks: it uses the same path as OpenAI's."""
+    return "x-goog-api-client" in request.headers or "x-goog-api-key" in request.headers
+
+
+def anthropic_models(names: Sequence[str], created: int) -> JsonObject:
+    """The list of models as Anthropic's clients expect it."""
+    data = [anthropic_model(name, created) for name in names]
+    first, last = (names[0], names[-1]) if names else (None, None)
+    return {"data": data, "has_more": False, "first_id": first, "last_id": last}
+
+
+def anthropic_model(name: str, created: int) -> JsonObject:
+    """A model as Anthropic's clients expect it."""
+    at = datetime.fromtimestamp(created, UTC).isoformat().replace("+00:00", "Z")
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": at,
+        "lifecycle": "active",
+    }

@@ -1,21 +1,25 @@
 """`/v1/runs`: starts, lists, follows, approves, stops, exports and deletes runs."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from typing import get_args
+import contextlib
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Literal, NotRequired, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from windlass.errors import RunNotFound, StorageError
-from windlass.events import RunEvent, StopReason, event_to_json_bytes
+from windlass.events import Phase, RunEvent, StopReason, event_to_json_bytes
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import (
     Receive,
     Scope,
     Send,
+    any_json_response,
     disconnected,
     exchange_of,
     json_response,
@@ -24,32 +28,224 @@ from windlass.gateway.http.context import (
     read_body,
 )
 from windlass.gateway.http.errors import Refused
-from windlass.gateway.routes.completions import SSE_HEADERS, read_chat_request
+from windlass.gateway.openapi.operations import (
+    GUARDED,
+    LIMIT,
+    MODE_PARAMETER,
+    SESSION_PARAMETER,
+    STARTING,
+    WITH_BODY,
+    EventStream,
+    ModeJson,
+    Operation,
+    OtherAnswer,
+    Parameter,
+    Paths,
+    QueryNumber,
+    path_parameter,
+)
+from windlass.gateway.routes.completions import read_chat_request
+from windlass.gateway.routes.wire import SSE_HEADERS
 from windlass.gateway.runs.lookup import (
     ActiveRun,
     Decision,
     FoundRun,
     PersistedRun,
     RunStatus,
+    fields_of,
     found_run,
 )
-from windlass.gateway.runs.run import run_fields
-from windlass.jsontext import by_size
+from windlass.gateway.runs.run_json import FAILED_REASONS, run_fields
+from windlass.jsontext import by_size, encode_any_json, offloaded
 from windlass.loop.history import History
 from windlass.runs.event_log import PAGE_BYTES, Follower
-from windlass.runs.export import exported
+from windlass.runs.export import Export, exported
 from windlass.runs.records import RunRecord
+from windlass.runs.stored_run import StoredRun
 from windlass.wires.body import read_as
+from windlass.wires.chat.types import ChatCompletion, ChatCompletionRequest, RunEventJson
 from windlass.wires.chat.write_events import HEARTBEAT
 from windlass.wires.errors import InvalidRequest, Problem
 from windlass.wires.fields import JsonObject
+from windlass.wires.json_types import Count, Json
 
 MAX_LISTED = 1_000
 """The default and the maximum of `limit`."""
 MAX_PAGE = 16 * MAX_LISTED
 """The largest number of runs that one read of the log returns; pages grow up to it."""
+ALL_REASONS: frozenset[StopReason] = frozenset(get_args(StopReason))
+REASONS: dict[str, frozenset[StopReason]] = {
+    "any": ALL_REASONS,
+    "running": frozenset(),
+    "ended": ALL_REASONS - FAILED_REASONS,
+    "failed": FAILED_REASONS,
+}
+"""Why runs have ended, by status."""
 YIELD_EVERY = 500
 """The event loop gets control after this number of runs."""
+
+
+class ToolTotalsJson(Json):
+    calls: Count
+    failures: Count
+    seconds: float
+
+
+class RunSummaryJson(Json):
+    """Figures of a run so far."""
+
+    seconds: float
+    rounds: Count
+    input_tokens: Count
+    output_tokens: Count
+    tools: dict[str, ToolTotalsJson]
+
+
+class RunErrorJson(Json):
+    message: str
+    type: str
+    param: NotRequired[str | None]
+
+
+class RunJson(Json):
+    id: str
+    object: Literal["run"]
+    created: Count
+    ended: Count | None
+    model: str
+    status: RunStatus
+    phase: Phase
+    mode: ModeJson | None
+    """Null if it is unknown."""
+    events: Count
+    """The number of events so far."""
+    title: str
+    """The first words of the prompt."""
+    chat_id: str | None
+    """The stored chat that the run belongs to."""
+    stop_reason: NotRequired[StopReason | None]
+    error: NotRequired[RunErrorJson]
+    response: NotRequired[ChatCompletion]
+    summary: NotRequired[RunSummaryJson]
+
+
+class RunListJson(Json):
+    object: Literal["list"]
+    data: list[RunJson]
+
+
+class RunDeletedJson(Json):
+    id: str
+    object: Literal["run.deleted"]
+    deleted: Literal[True]
+
+
+_RUN_ID = path_parameter("run_id", "The run's id.")
+_LAST_READ = "The number of the last event that the client has; the later ones are sent."
+PATHS: Paths = {
+    "/v1/runs": {
+        "post": Operation(
+            id="startRun",
+            summary="Starts a run in the background. The body is that of a chat completion.",
+            body=ChatCompletionRequest,
+            parameters=(MODE_PARAMETER, SESSION_PARAMETER),
+            status=202,
+            answer=RunJson,
+            headers=("Location",),
+            problems=(409, *STARTING),
+        ),
+        "get": Operation(
+            id="listRuns",
+            summary="Lists the runs of this key, newest first.",
+            parameters=(
+                LIMIT,
+                Parameter(
+                    "before",
+                    "query",
+                    "The id of a run; only runs that started before it are listed.",
+                ),
+                Parameter("status", "query", "Only runs with this status.", RunStatus),
+                Parameter("reason", "query", "Only runs that ended for this reason.", StopReason),
+                Parameter("model", "query", "Only runs of this model."),
+                Parameter("tool", "query", "Only runs that called this tool, of the newest 1,000."),
+                Parameter(
+                    "q",
+                    "query",
+                    "Only runs whose title contains this text; the case does not matter.",
+                ),
+                Parameter("summary", "query", "Whether to include the summary of each run.", bool),
+            ),
+            answer=RunListJson,
+            problems=(400, *GUARDED),
+        ),
+    },
+    "/v1/runs/{run_id}": {
+        "get": Operation(
+            id="getRun",
+            summary="Returns a run; after its end, with its answer.",
+            parameters=(_RUN_ID,),
+            answer=RunJson,
+            problems=(404, *GUARDED),
+        ),
+        "delete": Operation(
+            id="deleteRun",
+            summary="Deletes a run that has ended.",
+            parameters=(_RUN_ID,),
+            answer=RunDeletedJson,
+            problems=(404, 409, *GUARDED),
+        ),
+    },
+    "/v1/runs/{run_id}/events": {
+        "get": Operation(
+            id="followRun",
+            summary="Streams the events of a run: the stored ones, then new ones as they occur.",
+            parameters=(
+                _RUN_ID,
+                Parameter("after", "query", _LAST_READ, QueryNumber),
+                Parameter("Last-Event-ID", "header", _LAST_READ, QueryNumber),
+            ),
+            stream=EventStream((RunEventJson,)),
+            headers=("X-Windlass-Run-Id",),
+            problems=(400, 404, *GUARDED),
+            more={204: OtherAnswer("The run has ended and has no later events.")},
+        )
+    },
+    "/v1/runs/{run_id}/stop": {
+        "post": Operation(
+            id="stopRun",
+            summary="Stops a run and its tools. A run that has ended does not change.",
+            parameters=(_RUN_ID,),
+            answer=RunJson,
+            problems=(404, *GUARDED),
+            more={
+                202: OtherAnswer(
+                    "The stop is stored; the run's process has not acted on it yet.", RunJson
+                )
+            },
+        )
+    },
+    "/v1/runs/{run_id}/approve": {
+        "post": Operation(
+            id="decideCall",
+            summary="Approves or rejects a call that waits for approval. Returns 409 if the call"
+            " already has a decision or a result.",
+            parameters=(_RUN_ID,),
+            body=Decision,
+            answer=RunJson,
+            problems=(404, 409, *WITH_BODY, *GUARDED),
+        )
+    },
+    "/v1/runs/{run_id}/export": {
+        "get": Operation(
+            id="exportRun",
+            summary="Returns a run as one file, with its messages and its events.",
+            parameters=(_RUN_ID,),
+            answer=Export,
+            headers=("Content-Disposition",),
+            problems=(404, *GUARDED),
+        )
+    },
+}
 
 
 class RunRoutes:
@@ -68,11 +264,10 @@ class RunRoutes:
         """Starts a background run from the body of a chat completion and returns the run."""
         chat_request = await read_chat_request(self._gateway, request.scope, request.receive)
         exchange = exchange_of(request.scope)
-        run = await self._gateway.start(
-            chat_request, exchange, request.receive, live=True, background=True
-        )
+        chat_request = replace(chat_request, live=True, background=True)
+        run = await self._gateway.start(chat_request, exchange, request.receive)
         await run.settled()
-        return json_response(run_fields(run), 202, {"location": f"/v1/runs/{run.id}"})
+        return json_response(run_fields(run.state()), 202, {"location": f"/v1/runs/{run.id}"})
 
     async def list(self, request: Request) -> Response:
         owner, query = exchange_of(request.scope).owner, read_query(request.query_params)
@@ -80,7 +275,7 @@ class RunRoutes:
         return json_response({"object": "list", "data": data})
 
     async def show(self, request: Request) -> Response:
-        return json_response(await (await self._run(request)).fields())
+        return await any_json_response(await fields_of(await self._run(request)))
 
     async def stop(self, request: Request) -> Response:
         run = await self._run(request)
@@ -89,9 +284,9 @@ class RunRoutes:
             run = await self._run(request)
             if isinstance(run, PersistedRun):  # its log failed in the meantime
                 await run.stop()
-        fields = await (await self._run(request)).fields()
+        fields = await fields_of(await self._run(request))
         # 202: the stop is stored, and the run's process has not acted on it yet.
-        return json_response(fields, 202 if fields["status"] == "running" else 200)
+        return await any_json_response(fields, 202 if fields["status"] == "running" else 200)
 
     async def approve(self, request: Request) -> Response:
         run = await self._run(request)
@@ -103,26 +298,24 @@ class RunRoutes:
         if not await run.approve(decision):
             message = f"Call {decision.call_id[:100]!r} of this run is not waiting for approval."
             raise Refused(Problem(409, message, "nothing_to_approve", "call_id"))
-        return json_response(await run.fields(whole=False))
+        return json_response(await fields_of(run, whole=False))
 
     async def export(self, request: Request) -> Response:
         """Sends the whole run as a file to download."""
-        run, durable = await self._run(request), self._gateway.durable
-        if durable is not None:  # the log has the complete run
-            run = PersistedRun(
-                await durable.find(run.id, exchange_of(request.scope).owner), durable
-            )
-        events = await run.events()
-        history = History(events)
-        messages = history.reply().messages if history.started else ()
-        name = f'attachment; filename="{run.id}.json"'
-        fields = exported(run.record, events, messages)
-        return json_response(fields, headers={"content-disposition": name})
+        run, service = await self._run(request), self._gateway.service
+        if service.control is not None:  # the log has the complete run, if it is stored
+            with contextlib.suppress(RunNotFound):
+                record = await service.record(run.id, exchange_of(request.scope).owner)
+                run = PersistedRun(StoredRun(record, service.control))
+        events = await run.recorded()
+        body = await offloaded(_export, run.record, events)
+        headers = {"content-disposition": f'attachment; filename="{run.id}.json"'}
+        return Response(body, headers=headers, media_type="application/json")
 
     async def delete(self, request: Request) -> Response:
         run = await self._run(request)
         is_open = isinstance(run, PersistedRun) and run.open
-        if is_open or (await run.fields(whole=False))["status"] == "running":
+        if is_open or (await fields_of(run, whole=False))["status"] == "running":
             message = "The run is still active. Stop it first."
             raise Refused(Problem(409, message, "run_in_progress"))
         await self._gateway.forget(run.id)
@@ -131,6 +324,12 @@ class RunRoutes:
     async def _run(self, request: Request) -> FoundRun:
         run_id = request.path_params["run_id"]
         return await self._gateway.find(run_id, exchange_of(request.scope).owner)
+
+
+def _export(record: RunRecord, events: Sequence[RunEvent]) -> bytes:
+    history = History(events)
+    messages = history.reply().messages if history.started else ()
+    return encode_any_json(exported(record, events, messages))
 
 
 class RunEvents:
@@ -212,9 +411,13 @@ class RunQuery(Struct, frozen=True, kw_only=True):
     summary: bool = False
 
     @property
-    def filters(self) -> bool:
-        """Whether the query has any filter."""
-        return any((self.status, self.reason, self.model, self.tool, self.q))
+    def reasons(self) -> frozenset[StopReason] | None:
+        """The reasons that match `status` and `reason`; None if both are empty."""
+        if not self.status and not self.reason:
+            return None
+        return frozenset(
+            each for each in REASONS[self.status or "any"] if self.reason in ("", each)
+        )
 
     def matches(self, run: JsonObject) -> bool:
         """Whether the run's fields match all filters except `tool`."""
@@ -224,6 +427,9 @@ class RunQuery(Struct, frozen=True, kw_only=True):
             and self.model in ("", run["model"])
             and self.q.casefold() in run["title"].casefold()
         )
+
+
+ALL_RUNS = RunQuery()
 
 
 def read_query(parameters: Mapping[str, str]) -> RunQuery:
@@ -255,49 +461,84 @@ def _choice(parameters: Mapping[str, str], name: str, choices: tuple[str, ...]) 
 class NewestRuns:
     """Reads the runs of a key in pages, newest first: those of this process and of the log."""
 
-    def __init__(
-        self, gateway: Gateway, owner: str, before: str = "", *, running: bool = False
-    ) -> None:
-        """Starts after the run `before`; `running` leaves out runs that the log has as ended."""
-        self._gateway, self._owner, self._running = gateway, owner, running
-        self._before = before
+    def __init__(self, gateway: Gateway, owner: str, query: RunQuery = ALL_RUNS) -> None:
+        """Leaves out runs of the log that do not match the query. Others may not match either."""
+        self._gateway, self._owner, self._query = gateway, owner, query
         self._last: RunRecord | None = None
-        """The last run of the previous page."""
-        self._rest: Iterator[FoundRun] | None = None
+        """The last stored run of the previous page."""
+        self._first_time = math.inf
+        """Stored runs that started after this time belong to an earlier page."""
+        self._unstored: deque[tuple[float, FoundRun]] | None = None
+        """The runs that only this process has, with the times of their starts."""
 
     async def page(self, size: int) -> list[FoundRun]:
         """The next `size` runs; a shorter page is the last.
 
         Raises `RunNotFound` if the run `before` does not exist.
         """
-        runs = self._gateway.runs.all()
-        here = {run.id: found_run(run) for run in runs if run.owner == self._owner}
-        durable = self._gateway.durable
-        if durable is None:
-            if self._rest is None:
-                self._rest = self._remaining([*here.values()][::-1])
-            return list(islice(self._rest, size))
-        if self._before:
-            self._last = await durable.find(self._before, self._owner)
-            self._before = ""
-        records = await durable.log.list(
-            owner=self._owner, open=self._running or None, before=self._last, limit=size
-        )
-        if records:
-            self._last = records[-1]
-        return [here.get(record.id) or PersistedRun(record, durable) for record in records]
+        if self._unstored is None:
+            self._unstored = await self._begin()
+        records = await self._stored(size)
+        merged: list[FoundRun] = []
+        while len(merged) < size and (records or self._unstored):
+            is_stored_next = records and (
+                not self._unstored or records[0][1].created >= self._unstored[0][0]
+            )
+            if is_stored_next:
+                run, self._last = records.popleft()
+                merged.append(run)
+            else:
+                merged.append(self._unstored.popleft()[1])
+        return merged
 
-    def _remaining(self, runs: Sequence[FoundRun]) -> Iterator[FoundRun]:
+    async def _begin(self) -> deque[tuple[float, FoundRun]]:
+        """The runs that are not stored, from the start of the list on."""
+        service, before = self._gateway.service, self._query.before
+        runs = [
+            run
+            for run in reversed(service.active.all())
+            if run.owner == self._owner and (service.log is None or not run.stored)
+        ]
         ids = [run.id for run in runs]
-        if self._before and self._before not in ids:
-            raise RunNotFound(f"run {self._before!r} not found")
-        return iter(runs[ids.index(self._before) + 1 :] if self._before else runs)
+        if before in ids:
+            start = ids.index(before)
+            self._first_time = runs[start].record.created
+            runs = runs[start + 1 :]
+        elif before:
+            self._last = await service.record(before, self._owner)
+        timed = [(run.record.created, found_run(run)) for run in runs]
+        latest = math.inf if self._last is None else self._last.created
+        return deque(each for each in timed if each[0] < latest)
+
+    async def _stored(self, size: int) -> deque[tuple[FoundRun, RunRecord]]:
+        """The next `size` stored runs with their records."""
+        query, last = self._query, self._last
+        running = query.status == "running" and not query.reason
+        listed: deque[tuple[FoundRun, RunRecord]] = deque()
+        while True:
+            found = await self._gateway.service.newest(
+                owner=self._owner,
+                open=True if running else None,
+                reasons=None if running else query.reasons,
+                model=query.model or None,
+                title=query.q or None,
+                before=last,
+                limit=size,
+            )
+            listed.extend(
+                (found_run(run), record)
+                for run, record in found
+                if record.created <= self._first_time
+            )
+            if len(listed) >= size or len(found) < size:
+                return listed
+            last = found[-1][1]
 
 
 async def listed_runs(gateway: Gateway, owner: str, query: RunQuery) -> list[JsonObject]:
     """The runs that match the query, as JSON. Raises `InvalidRequest` for an unknown `before`."""
-    size = MAX_LISTED if query.filters else query.limit
-    newest = NewestRuns(gateway, owner, query.before, running=query.status == "running")
+    size = MAX_LISTED if query.tool else query.limit
+    newest = NewestRuns(gateway, owner, query)
     listed: list[JsonObject] = []
     while True:
         try:
@@ -321,7 +562,7 @@ async def listed_runs(gateway: Gateway, owner: str, query: RunQuery) -> list[Jso
 
 async def _matching_fields(gateway: Gateway, run: FoundRun, query: RunQuery) -> JsonObject | None:
     """The run as JSON; None if it does not match the query."""
-    fields = await run.fields(whole=False)
+    fields = await fields_of(run, whole=False)
     if not query.matches(fields):
         return None
     if query.tool or query.summary:

@@ -3,16 +3,21 @@
 import functools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 import msgspec
 from msgspec import Struct
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypeAliasType
 
-from windlass.content import FunctionDeclaration
+from windlass.content import FileData, FunctionDeclaration, InlineData
+from windlass.events import Outcome
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import (
     Exchange,
+    any_json_response,
     disconnected,
     exchange_of,
     json_response,
@@ -20,21 +25,126 @@ from windlass.gateway.http.context import (
 )
 from windlass.gateway.http.errors import SHUTTING_DOWN, Refused
 from windlass.gateway.models.served_model import ServedModel
+from windlass.gateway.openapi.operations import (
+    GUARDED,
+    SESSION_PARAMETER,
+    STARTING,
+    Operation,
+    Paths,
+    path_parameter,
+)
 from windlass.gateway.routes.runs import NewestRuns
 from windlass.gateway.tools.calls import CallSummary, HandCall
+from windlass.gateway.tools.sessions import HEADER as SESSION_HEADER
 from windlass.gateway.tools.sessions import sessions_of
 from windlass.jsontext import by_size
 from windlass.tool import Tool
 from windlass.toolsets.mcp.names import SEPARATOR
 from windlass.wires.body import read_as
 from windlass.wires.errors import Problem
-from windlass.wires.fields import JsonObject
+from windlass.wires.json_types import Count, Json
 
 GATEWAY_ORIGIN = "gateway"
 MAX_RUNS = 200
 """How many of the newest runs are searched for calls."""
 MAX_CALLS = 20
 """How many of a tool's calls are shown."""
+OutcomeJson = TypeAliasType("OutcomeJson", Outcome)
+
+
+class LastCallJson(Json):
+    run_id: str | None
+    """Null for a manual call."""
+    call_id: str
+    time: float
+    seconds: float
+    outcome: OutcomeJson
+    arguments: dict[str, Any] | str
+    response: dict[str, Any] | None
+    """Shortened if it is long."""
+    by_hand: bool
+
+
+class ToolCallsJson(Json):
+    """The calls of this key: its newest 200 runs and its manual calls."""
+
+    count: Count
+    failures: Count
+    last: Annotated[list[LastCallJson], Field(max_length=MAX_CALLS)]
+
+
+class ToolJson(Json):
+    name: str
+    object: Literal["tool"]
+    description: str
+    parameters: dict[str, Any]
+    """A JSON Schema."""
+    approve: bool
+    """Whether each call needs approval."""
+    idempotent: bool
+    models: list[str]
+    """The models that offer the tool."""
+    origin: str
+    """`gateway`, `mcp:SERVER` or `worker:SESSION`."""
+    calls: ToolCallsJson
+
+
+class ToolListJson(Json):
+    object: Literal["list"]
+    data: list[ToolJson]
+
+
+class ToolProgressJson(Json):
+    time: float
+    progress: float | None
+    message: str | None
+    data: Any
+
+
+class ToolAnswerJson(Json):
+    call_id: str
+    name: str
+    outcome: OutcomeJson
+    response: dict[str, Any]
+    parts: list[InlineData | FileData]
+    seconds: float
+    effect_unknown: bool
+    progress: list[ToolProgressJson]
+    crashed: NotRequired[bool]
+    """Whether the tool crashed; its traceback is in the gateway's log."""
+
+
+_TOOL_NAME = path_parameter("name", "The tool's name.")
+PATHS: Paths = {
+    "/v1/tools": {
+        "get": Operation(
+            id="listTools",
+            summary="Lists the tools of the models that this key may use.",
+            parameters=(SESSION_PARAMETER,),
+            answer=ToolListJson,
+            problems=(400, 404, *GUARDED),
+        )
+    },
+    "/v1/tools/{name}": {
+        "get": Operation(
+            id="getTool",
+            summary="Returns one tool with its last calls.",
+            parameters=(_TOOL_NAME, SESSION_PARAMETER),
+            answer=ToolJson,
+            problems=(400, 404, *GUARDED),
+        )
+    },
+    "/v1/tools/{name}/call": {
+        "post": Operation(
+            id="callTool",
+            summary="Runs a tool and returns its result, by the same rules as for a model's call.",
+            parameters=(_TOOL_NAME, SESSION_PARAMETER),
+            body=HandCall,
+            answer=ToolAnswerJson,
+            problems=(409, *STARTING),
+        )
+    },
+}
 
 
 class OfferedTool(Struct):
@@ -45,7 +155,7 @@ class OfferedTool(Struct):
     """`gateway`, `mcp:SERVER` or `worker:SESSION`."""
     models: list[ServedModel]
 
-    def fields(self) -> JsonObject:
+    def fields(self, calls: ToolCallsJson) -> ToolJson:
         declared = self.tool.declaration
         assert isinstance(declared, FunctionDeclaration)
         return {
@@ -57,6 +167,7 @@ class OfferedTool(Struct):
             "idempotent": self.tool.options.idempotent,
             "models": [served.name for served in self.models],
             "origin": self.origin,
+            "calls": calls,
         }
 
 
@@ -101,7 +212,7 @@ class ToolRoutes:
             )
         finally:
             leave()
-        return json_response(answer)
+        return await any_json_response(answer)
 
 
 async def offered_tools(
@@ -112,7 +223,8 @@ async def offered_tools(
     If two tools have the same name, the tool of the first model wins. Raises `Refused` if the
     request names a session that its key may not use, or the gateway has no workers.
     """
-    session = gateway.sessions.named(exchange)
+    session = exchange.header(SESSION_HEADER)
+    gateway.sessions.check_key(exchange.key, session)
     catalog = gateway.registry
     models = [catalog.models[name] for name in catalog.names(exchange.key)]
     models = [served for served in models if served.config.function_calling]
@@ -171,20 +283,21 @@ async def _calls_of(gateway: Gateway, owner: str) -> dict[str, list[CallSummary]
     return calls
 
 
-def _fields(tool: OfferedTool, calls: Iterable[CallSummary]) -> JsonObject:
+def _fields(tool: OfferedTool, calls: Iterable[CallSummary]) -> ToolJson:
     newest = sorted(calls, key=lambda call: call.time, reverse=True)
-    summary = {
-        "count": len(newest),
-        "failures": sum(call.failed for call in newest),
-        "last": [_call_fields(call) for call in newest[:MAX_CALLS]],
-    }
-    return {**tool.fields(), "calls": summary}
+    return tool.fields(
+        {
+            "count": len(newest),
+            "failures": sum(call.failed for call in newest),
+            "last": [_call_fields(call) for call in newest[:MAX_CALLS]],
+        }
+    )
 
 
-def _call_fields(call: CallSummary) -> JsonObject:
+def _call_fields(call: CallSummary) -> LastCallJson:
     fields = msgspec.structs.asdict(call)
     del fields["name"]
-    return fields
+    return cast("LastCallJson", fields)
 
 
 def _selected(tools: Iterable[Tool], only: str | None, taken: Collection[str] = ()) -> list[Tool]:

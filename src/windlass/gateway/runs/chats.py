@@ -1,19 +1,19 @@
 """Chats in the run log: the conversation so far, and the lock that allows one run at a time."""
 
 import contextlib
+import math
 from collections.abc import Generator, Sequence
 
 from msgspec import Struct
 
 from windlass.content import Message
 from windlass.gateway.http.errors import Refused
-from windlass.gateway.runs.chat_line import current_runs, first_replaced
 from windlass.gateway.runs.hidden_turns import seen_by_client
 from windlass.loop.history import History
+from windlass.request import RunRequest
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
 from windlass.wires.call_ids import CallIds
-from windlass.wires.chat.read_request import ChatRequest
 from windlass.wires.errors import Problem
 
 
@@ -48,7 +48,7 @@ class Chats:
         finally:
             self._locked.discard((owner, chat))
 
-    async def so_far(self, owner: str, request: ChatRequest) -> ChatSoFar:
+    async def so_far(self, owner: str, request: RunRequest) -> ChatSoFar:
         """The conversation of the request's chat, before the run that it `replaces`, if any.
 
         Raises `Refused` if the chat has no such run, and while a run of the chat is active.
@@ -89,3 +89,25 @@ def _is_before(run: RunRecord, number: int, since: float) -> bool:
 
 def _busy(message: str) -> Refused:
     return Refused(Problem(409, message, "chat_busy", "chat_id"))
+
+
+def current_runs(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """The current runs of a chat: those that no later run replaced. Newest first, like `runs`.
+
+    A run's origin has the number of the first run that it replaced, which is still known after that
+    run was deleted. Older versions stored the start time of that run instead.
+    """
+    current: list[RunRecord] = []
+    before = since = math.inf
+    for run in runs:
+        if run.number < before and run.created < since:
+            current.append(run)
+            number, started = first_replaced(run)
+            before = number or before
+            since = started if started and not number else since
+    return current
+
+
+def first_replaced(run: RunRecord) -> tuple[int, float]:
+    """The number and the start time of the first run that this one replaced; 0 if none."""
+    return run.origin.get("replaced_from", 0), run.origin.get("replaced_since", 0.0)

@@ -6,24 +6,25 @@ from collections.abc import Sequence
 import msgspec
 
 from windlass.errors import clear_frames
-from windlass.events import RunEnded, RunEvent, ToolRunEnded
-from windlass.gateway.runs.run import GatewayRun, run_fields
-from windlass.jsontext import decode_json, encode_json, is_larger
-from windlass.loop.history import History
-from windlass.runs.encoding import encoded
+from windlass.events import RunEvent, ToolRunEnded
+from windlass.gateway.runs.run import GatewayRun
+from windlass.gateway.runs.run_json import RunState, form_of, reply_of, response_fields
+from windlass.jsontext import encode_json, is_larger
+from windlass.reply import Reply
+from windlass.runs.encoding import are_large, encoded
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
-from windlass.wires.chat.write_events import completion_fields
 from windlass.wires.fields import JsonObject
 
 MAX_COMPACT_BYTES = 2**18
-"""The size of a request or a tool result above which events are not encoded: encoding would block
-the event loop, and would save little, because most of the memory is text."""
+"""The size of a request, a tool result or all other events above which events are not encoded:
+encoding would block the event loop, and would save little, because most of the memory is text."""
 RUN_BYTES = 1_200
 """The approximate memory of a run without its events."""
 
 _events = msgspec.json.Decoder(list[RunEvent])
+_states = msgspec.json.Decoder(RunState)
 
 
 class FinishedRun:
@@ -33,64 +34,56 @@ class FinishedRun:
     """
 
     __slots__ = (
-        "_call_ids",
         "_count",
         "_events",
-        "_fields",
-        "_form",
-        "_head",
         "_log",
         "_shared",
+        "_state",
+        "call_ids",
         "id",
+        "origin",
         "owner",
         "size",
     )
 
     def __init__(self, run: GatewayRun, log: RunLog | None) -> None:
         self.id, self.owner = run.id, run.owner
-        self._fields = _exact(encode_json(run_fields(run)))
-        self._head, self._call_ids, self._form = run.head, run.call_ids, run.request.form
+        self.origin = run.origin.with_tools(run.plan.tools)
+        state = run.state()
+        self._state = _exact(encode_json(state))
+        self.call_ids = run.call_ids
         self._log = log
-        events = run.run.log.recorded()
-        self._count = len(events)
-        self._events = b"" if log is not None else _compact(events, run.request.size)
+        self._count = state.record.events
+        self._events = b"" if log is not None else _compact(run.log.recorded(), run.request_size)
         self._shared: weakref.ref[MemoryLog] | None = None
         """The decoded events, shared by all current readers."""
         encoded_here = isinstance(self._events, bytes)
-        self.size = RUN_BYTES + (len(self._events) if encoded_here else run.size)
+        self.size = RUN_BYTES + (len(self._events) if encoded_here else state.record.size)
+        self.size += run.request_size if run.origin.answer else 0  # it may repeat the request
         """The approximate memory, in bytes."""
-        clear_frames(run.run.error)
+        clear_frames(run.error)
 
-    async def fields(self, *, whole: bool = True) -> JsonObject:
-        fields: JsonObject = decode_json(self._fields)
-        if whole and fields["status"] == "ended":
-            reply = History(await self.events()).reply()
-            fields["response"] = completion_fields(self._head, reply, self._call_ids, self._form)
-        return fields
+    @property
+    def stored(self) -> bool:
+        """Whether a log stores the run."""
+        return self._log is not None
 
-    async def events(self) -> Sequence[RunEvent]:
+    async def state(self) -> RunState:
+        return _states.decode(self._state)
+
+    async def response(self) -> tuple[Reply, JsonObject]:
+        """The reply, and the response."""
+        reply = await reply_of(await self.recorded())
+        return reply, response_fields(self.record, reply, self.call_ids, form_of(self.origin))
+
+    async def recorded(self) -> Sequence[RunEvent]:
         """Raises `RunNotFound` if the log has deleted them."""
         return self._decoded() if self._log is None else await self._log.read(self.id)
 
     @property
     def record(self) -> RunRecord:
         """The record that a log would have of the run."""
-        fields, events = decode_json(self._fields), self._decoded()
-        end = events[-1]
-        assert isinstance(end, RunEnded)
-        return RunRecord(
-            id=self.id,
-            model=self._head.model,
-            created=float(self._head.created),
-            owner=self.owner,
-            chat=fields["chat_id"] or "",
-            title=fields["title"],
-            ended=end.time,
-            reason=end.reason,
-            error=end.error,
-            events=self._count,
-            size=self.size,
-        )
+        return _states.decode(self._state).record
 
     async def stop(self) -> None:
         """Does nothing: the run has ended."""
@@ -123,8 +116,10 @@ def _compact(events: Sequence[RunEvent], request_size: int) -> bytes | Sequence[
     if not isinstance(events, tuple):
         return events
     results = (event.response.response for event in events if type(event) is ToolRunEnded)
-    if request_size > MAX_COMPACT_BYTES or any(
-        is_larger(result, MAX_COMPACT_BYTES) for result in results
+    if (
+        request_size > MAX_COMPACT_BYTES
+        or are_large(events, MAX_COMPACT_BYTES)
+        or any(is_larger(result, MAX_COMPACT_BYTES) for result in results)
     ):
         return events
     try:

@@ -20,6 +20,7 @@ from windlass.content import (
     Text,
 )
 from windlass.reply import Reply
+from windlass.request import inherited
 from windlass.wires.call_ids import CallIds
 from windlass.wires.errors import InvalidRequest
 
@@ -66,7 +67,7 @@ def continued(stored: Sequence[Message], messages: Sequence[Message]) -> tuple[M
     New system messages replace those at the start of the stored conversation. Raises
     `InvalidRequest` for a result without a call.
     """
-    stored, messages = _with_new_instructions(stored, messages)
+    stored, messages = _with_new_instructions(inherited(stored), messages)
     calls = {call.id: call for message in (*stored, *messages) for call in message.calls}
     last = {call.id for call in stored[-1].calls} if stored else set[str]()
     if messages and messages[0].calls and messages[0].calls[0].id in last:
@@ -149,6 +150,7 @@ class HiddenTurns:
                 whole.append(message)
                 continue
             results = rest.pop().responses if rest and rest[-1].role == "tool" else ()
+            _drop_repeated_rounds(whole, turn)
             whole += turn.messages
             whole.append(_answered(turn, {result.id: result for result in results}))
         return tuple(whole)
@@ -156,7 +158,8 @@ class HiddenTurns:
     def _turn(self, owner: str, message: Message) -> HiddenTurn | None:
         if message.role != "assistant" or not (calls := message.calls):
             return None
-        number = self._by_call.get((owner, calls[0].id))
+        numbers = (self._by_call.get((owner, call.id)) for call in calls)
+        number = next((each for each in numbers if each is not None), None)
         if number is None:
             return None
         turn = self._turns[number][1]
@@ -178,13 +181,47 @@ class HiddenTurns:
 
 
 def _same_calls(turn: HiddenTurn, calls: Sequence[FunctionCall]) -> bool:
-    """Whether the client's calls equal those of the turn: the client may have edited them."""
+    """Whether the client's calls equal those of the turn: the client may have edited them.
+
+    A client that is shown the calls of server tools may repeat them.
+    """
     known = {call.id: call for call in turn.messages[-1].calls}
     for call in calls:
         own = known.get(turn.ids.get(call.id, ""))
-        if own is None or own.name != call.name or own.arguments != call.arguments:
+        if own is None and _is_repeated(call, turn):
+            continue
+        if own is None or own.name != call.name or not _same_arguments(own, call):
             return False
     return True
+
+
+def _drop_repeated_rounds(whole: list[Message], turn: HiddenTurn) -> None:
+    """Removes the earlier rounds of the turn's run, if the client has repeated them."""
+    while len(whole) > 1 and whole[-1].role == "tool" and (calls := whole[-2].calls):
+        if not all(_is_repeated(call, turn) for call in calls):
+            return
+        del whole[-2:]
+
+
+def _is_repeated(call: FunctionCall, turn: HiddenTurn) -> bool:
+    """Whether the turn's run made this call of a server tool. Its id depends on the wire."""
+    pending = set(turn.ids.values())
+    return any(
+        own.name == call.name and own.id not in pending and own.arguments == call.arguments
+        for message in turn.messages
+        for own in message.calls
+    )
+
+
+def _same_arguments(own: FunctionCall, sent: FunctionCall) -> bool:
+    """Whether the arguments are equal, or the client has only added some.
+
+    Claude Code sends a call back with the defaults of its missing arguments.
+    """
+    known, given = own.arguments, sent.arguments
+    if not known or isinstance(known, str) or isinstance(given, str):
+        return known == given
+    return all(name in given and given[name] == value for name, value in known.items())
 
 
 def _answered(turn: HiddenTurn, results: Mapping[str, FunctionResponse]) -> Message:

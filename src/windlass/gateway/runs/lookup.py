@@ -5,13 +5,23 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from windlass.events import RunEnded, RunEvent
+from windlass.events import RunEvent
 from windlass.gateway.runs.finished import FinishedRun
-from windlass.gateway.runs.persistence import RunPersistence, stored_run_fields
-from windlass.gateway.runs.run import GatewayRun, run_fields
-from windlass.loop.history import History
+from windlass.gateway.runs.run import GatewayRun
+from windlass.gateway.runs.run_json import (
+    RunState,
+    form_of,
+    reply_of,
+    response_fields,
+    run_fields,
+    stored_problem,
+)
+from windlass.reply import Reply
 from windlass.runs.event_log import Follower
-from windlass.runs.records import Order, RunRecord
+from windlass.runs.origin import Origin
+from windlass.runs.records import RunRecord
+from windlass.runs.stored_run import StoredRun
+from windlass.wires.call_ids import CallIds
 from windlass.wires.fields import JsonObject
 
 RunStatus = Literal["running", "ended", "failed"]
@@ -31,43 +41,35 @@ class ActiveRun:
 
     def __init__(self, run: GatewayRun) -> None:
         self._run = run
-        self.id = run.id
+        self.id, self.call_ids = run.id, run.call_ids
+        self.origin = run.origin.with_tools(run.plan.tools)
 
-    async def fields(self, *, whole: bool = True) -> JsonObject:
+    async def state(self) -> RunState:
         await self._run.up_to_date()
-        return run_fields(self._run, whole=whole)
+        return self._run.state()
 
-    async def events(self) -> Sequence[RunEvent]:
+    async def response(self) -> tuple[Reply, JsonObject]:
+        """The reply of a run that has ended, and its response."""
+        run, reply = self._run, self._run.reply
+        return reply, response_fields(run.record, reply, run.call_ids, form_of(run.origin))
+
+    async def recorded(self) -> Sequence[RunEvent]:
         """The events so far."""
-        return self._run.run.log.recorded()
+        return self._run.log.recorded()
 
     @property
     def record(self) -> RunRecord:
         """The record that a log would have of the run."""
-        run, events = self._run, self._run.run.log.recorded()
-        end = events[-1] if events and isinstance(events[-1], RunEnded) else None
-        return RunRecord(
-            id=run.id,
-            model=run.head.model,
-            created=float(run.head.created),
-            owner=run.owner,
-            chat=run.request.chat,
-            title=run.title,
-            ended=end.time if end else None,
-            reason=end.reason if end else None,
-            error=end.error if end else None,
-            events=len(events),
-            size=run.size,
-        )
+        return self._run.state().record
 
     async def stop(self) -> None:
         self._run.check_here()
-        await self._run.run.stop()
+        await self._run.stop()
 
     async def approve(self, decision: Decision) -> bool:
         """Decides a waiting call, and waits until that is stored. False if no such call waits."""
         self._run.check_here()
-        decided = self._run.run.approve(
+        decided = self._run.approve(
             decision.call_id,
             decision.approved,
             arguments=decision.arguments,
@@ -78,7 +80,7 @@ class ActiveRun:
 
     def follow(self, after: int) -> Follower | None:
         """Follows the events after that number; None if there will be none."""
-        log = self._run.run.log
+        log = self._run.log
         events = log.recorded()
         if events and after >= events[-1].seq and events[-1].done:
             return None
@@ -89,59 +91,81 @@ class ActiveRun:
 class PersistedRun:
     """A run of the log: it has ended, or another process runs it."""
 
-    def __init__(self, record: RunRecord, durable: RunPersistence) -> None:
-        self.record = record
-        self._durable = durable
-        self.id = record.id
+    def __init__(self, run: StoredRun) -> None:
+        self._run = run
+        self.id, self.call_ids = run.id, CallIds(run.id)
 
-    async def fields(self, *, whole: bool = True) -> JsonObject:
-        record = self._durable.known(self.record)
-        # The events of a failed run add nothing, and may be damaged.
-        if not whole or record.ended is None or record.reason == "error":
-            return stored_run_fields(record)
-        return stored_run_fields(record, History(await self._durable.log.read(self.id)))
+    @property
+    def origin(self) -> Origin:
+        """What the run was started with. Raises `RunInterrupted` if its record is invalid."""
+        return Origin.read(self._run.record.origin)
 
-    async def events(self) -> Sequence[RunEvent]:
+    @property
+    def record(self) -> RunRecord:
+        """Its record when it was looked up, with a stop that is not stored yet."""
+        return self._run.control.known(self._run.record)
+
+    async def state(self) -> RunState:
+        record = self.record
+        if record.ended is None:
+            return RunState(record=record, phase="awaiting_model_call")
+        problem = stored_problem(record)
+        return RunState(record=record, phase="ended", done=True, problem=problem)
+
+    async def response(self) -> tuple[Reply, JsonObject]:
+        """The reply of a run that has ended, and its response."""
+        record = self.record
+        reply = await reply_of(await self.recorded())
+        return reply, response_fields(record, reply, self.call_ids, form_of(self.origin))
+
+    async def recorded(self) -> Sequence[RunEvent]:
         """The events so far. Raises `RunNotFound` if the run was deleted meanwhile."""
-        return await self._durable.log.read(self.id)
+        return await self._run.recorded()
 
     @property
     def open(self) -> bool:
         """Whether the run has not ended."""
-        return self.record.ended is None
+        return self._run.record.ended is None
 
     async def stop(self) -> None:
-        if self.open:
-            await self._durable.stop(self.record)
+        await self._run.stop()
 
     async def approve(self, decision: Decision) -> bool:
         """Sends the decision to the process that runs it. False if no such call waits."""
-        history = History(await self._durable.log.read(self.id))
-        calls = [calls for record in history.rounds.values() for calls in record.calls.items()]
-        call = dict(calls).get(decision.call_id)
-        if self.record.ended or call is None or call.asked_at is None:
-            return False
-        if call.decision is not None or call.answer is not None:
-            return False
-        order = Order(
-            kind="approve",
-            call_id=decision.call_id,
-            approved=decision.approved,
+        return await self._run.approve(
+            decision.call_id,
+            decision.approved,
             arguments=decision.arguments,
             reason=decision.reason,
         )
-        return await self._durable.decide(self.record, order)
 
     def follow(self, after: int) -> Follower | None:
         """Follows the events after that number; None if there will be none."""
-        if after >= self.record.events and self.record.ended is not None:
+        record = self._run.record
+        if after >= record.events and record.ended is not None:
             return None
-        return self._durable.log.follow(self.id, min(after, self.record.events))
+        return self._run.control.log.follow(self.id, min(after, record.events))
 
 
 FoundRun: TypeAlias = ActiveRun | FinishedRun | PersistedRun
 
 
-def found_run(run: GatewayRun | FinishedRun) -> ActiveRun | FinishedRun:
-    """Wraps a run of this process for the runs API."""
-    return run if isinstance(run, FinishedRun) else ActiveRun(run)
+def found_run(run: GatewayRun | FinishedRun | StoredRun) -> FoundRun:
+    """Wraps a run for the runs API."""
+    match run:
+        case FinishedRun():
+            return run
+        case GatewayRun():
+            return ActiveRun(run)
+        case StoredRun():
+            return PersistedRun(run)
+
+
+async def fields_of(run: FoundRun, *, whole: bool = True) -> JsonObject:
+    """The run as JSON; with `whole`, also the response of a run that has one."""
+    state = await run.state()
+    fields = run_fields(state)
+    if whole and state.done and state.problem is None:
+        reply, fields["response"] = await run.response()
+        fields["mode"] = state.mode or reply.mode
+    return fields

@@ -1,105 +1,127 @@
-"""Builds the plan of a run from a request."""
+"""Plans the runs of a gateway: new ones from requests, and interrupted ones from their records."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from windlass.errors import ConfigError
+from windlass.content import Message
+from windlass.errors import RunInterrupted, RunNotFound
 from windlass.gateway.http.context import Exchange
 from windlass.gateway.http.errors import Refused
+from windlass.gateway.models.registry import ModelRegistry
 from windlass.gateway.models.served_model import ServedModel
-from windlass.gateway.runs.chats import NO_CHAT, ChatSoFar
-from windlass.gateway.runs.hidden_turns import HiddenTurns, continued
-from windlass.gateway.runs.persistence import GatewayOrigin, RunPersistence
+from windlass.gateway.runs.chats import NO_CHAT, Chats, ChatSoFar
+from windlass.gateway.runs.finished import FinishedRun
+from windlass.gateway.runs.hidden_turns import (
+    HiddenTurns,
+    continued,
+    hidden_turn,
+    seen_by_client,
+)
+from windlass.gateway.runs.lookup import FoundRun
+from windlass.gateway.runs.run import GatewayRun
 from windlass.gateway.tools.sessions import Sessions
+from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
-from windlass.runs.event_log import MemoryLog
-from windlass.settings import Mode, mode_from
-from windlass.wires.chat.read_request import ChatRequest
+from windlass.request import RunRequest
+from windlass.runs.origin import Origin
+from windlass.runs.service import Interrupted, RunService, new_run_id
+from windlass.wires.call_ids import CallIds, run_of
 from windlass.wires.errors import InvalidRequest, Problem
 
-MODE_HEADER = b"x-function-calling-mode"
 
-
-class Prepared(NamedTuple):
+class PlannedRun(NamedTuple):
     """A run that is ready to start."""
 
     plan: RunPlan
-    origin: GatewayOrigin
-    chat: ChatSoFar
+    origin: Origin
 
 
-class Preparation:
-    """Resolves what a request refers to: its mode, its worker session and its chat."""
+class RunPlanning:
+    """Resolves what a request refers to: its model's tools, its worker session and its chat."""
 
     def __init__(
-        self, sessions: Sessions, turns: HiddenTurns, durable: RunPersistence | None
-    ) -> None:
-        self._sessions, self._turns, self._durable = sessions, turns, durable
-
-    async def of(
         self,
-        request: ChatRequest,
-        exchange: Exchange,
-        served: ServedModel,
-        *,
-        run_id: str,
-        live: bool,
-        background: bool,
-    ) -> Prepared:
-        """Prepares a run. Raises `Refused` and `InvalidRequest`, which name the field."""
-        mode = _requested_mode(exchange)
-        session = self._sessions.named(exchange)
+        registry: ModelRegistry,
+        sessions: Sessions,
+        turns: HiddenTurns,
+        chats: Chats | None,
+        service: RunService[GatewayRun, FinishedRun],
+    ) -> None:
+        self._registry, self._sessions = registry, sessions
+        self._turns, self._chats, self._service = turns, chats, service
+
+    async def new(self, request: RunRequest, exchange: Exchange, served: ServedModel) -> PlannedRun:
+        """Plans a run. Raises `Refused` and `InvalidRequest`, which name the field."""
+        self._sessions.check_key(exchange.key, request.session)
         chat = await self._so_far(exchange.owner, request)
-        remote = await self._sessions.tools(served, session)
-        plan = served.plan(
-            request,
-            run_id=run_id,
-            messages=chat.messages,
-            mode=mode,
-            live=live,
-            remote=remote,
-            offer=await served.offer(request, remote),
-        )
-        origin = GatewayOrigin(
-            request=request,
-            tools=tuple(plan.tools),
-            session=session,
-            mode=mode,
-            background=background,
-            live=live,
-            replaced_from=chat.replaced_from,
-            replaced_since=chat.replaced_since,
-        )
-        return Prepared(plan, origin, chat)
+        remote = (*await self._sessions.tools(served, request.session), *request.brought)
+        offer = await served.offer(request, remote)
+        origin = served.origin(request, offer)
+        if chat.replaced_since:
+            origin = replace(
+                origin, replaced_from=chat.replaced_from, replaced_since=chat.replaced_since
+            )
+        messages = served.with_system(chat.messages)
+        return PlannedRun(served.plan(new_run_id(), origin, messages, offer), origin)
 
-    def log_of(self, prepared: Prepared, owner: str) -> MemoryLog | None:
-        """Starts the run's log; None if this gateway stores no runs."""
-        if self._durable is None:
-            return None
-        return self._durable.begin(prepared.plan, owner, prepared.origin)
+    async def conversation_after(self, run: FoundRun) -> tuple[Message, ...]:
+        """The conversation that the client of a run has seen. Raises `Refused` while it is active.
 
-    async def _so_far(self, owner: str, request: ChatRequest) -> ChatSoFar:
+        Messages that continue it may contain results for the calls of its last turn.
+        """
+        history = History(await run.recorded())
+        if history.ended is None:
+            message = f"The run {run.id} has not ended."
+            raise Refused(Problem(409, message, "run_in_progress"))
+        return seen_by_client(history.reply(), history.asked, run.call_ids)
+
+    async def again(self, run: Interrupted) -> RunPlan:
+        """Plans an interrupted run with the models and tools of the current configuration.
+
+        Raises `RunInterrupted` if its model, a tool or its session is not available.
+        """
+        record, origin, history = run
+        assert history.started is not None
+        try:
+            served = self._registry.served(record.model, None)
+            self._sessions.check_owner(record.owner, origin.session)
+            remote = await self._sessions.tools(served, origin.session, origin.tools)
+        except (Refused, InvalidRequest) as error:
+            raise RunInterrupted(f"the run was interrupted and cannot resume: {error}") from error
+        offer, _ = origin.offer(served.own_and(remote))
+        return served.plan(record.id, origin, history.started.messages, offer)
+
+    async def _so_far(self, owner: str, request: RunRequest) -> ChatSoFar:
         """The messages for the model: those of the request, the stored chat and hidden turns."""
-        durable = self._durable
-        if durable is None:
+        if self._chats is None:
             if request.chat:
                 message = "chat_id: this gateway stores no chats: set [runs] path"
                 raise Refused(Problem(404, message, "no_chats", "chat_id"))
             return replace(NO_CHAT, messages=self._turns.restored(owner, request.messages))
         chat, messages = NO_CHAT, request.messages
         if request.chat:
-            chat = await durable.chats.so_far(owner, request)
+            chat = await self._chats.so_far(owner, request)
             messages = continued(chat.messages, messages)
-        await durable.recall(owner, messages, self._turns)
+        await self._recall(owner, messages)
         return replace(chat, messages=self._turns.restored(owner, messages))
 
-
-def _requested_mode(exchange: Exchange) -> Mode | None:
-    value = exchange.header(MODE_HEADER)
-    if not value:
-        return None
-    try:
-        return mode_from(value, "X-Function-Calling-Mode")
-    except ConfigError as error:
-        raise InvalidRequest(str(error), "X-Function-Calling-Mode") from None
+    async def _recall(self, owner: str, messages: Sequence[Message]) -> None:
+        """Loads hidden turns that these messages answer from the log."""
+        for message in messages:
+            if message.role != "assistant" or not (calls := message.calls):
+                continue
+            run_id = next(filter(None, (run_of(call.id) for call in calls)), None)
+            if run_id is None or any(self._turns.knows(owner, call.id) for call in calls):
+                continue
+            try:
+                record = await self._service.record(run_id, owner)
+            except RunNotFound:
+                continue
+            if record.ended is None or self._service.log is None:
+                continue
+            history = History(await self._service.log.read(run_id))
+            turn = hidden_turn(history.reply(), history.asked, CallIds(run_id))
+            if turn is not None and not any(self._turns.knows(owner, each) for each in turn.ids):
+                self._turns.keep(owner, turn)

@@ -58,7 +58,7 @@ class Summaries:
             self._cache[run.id] = known  # now the most recently used
             return known[0]
         try:
-            summary = summary_of(run.id, await run.events())
+            summary = summary_of(run.id, await run.recorded())
         except RunNotFound:
             return None
         if summary.ended:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from windlass.errors import ConfigError
 from windlass.gateway.config import GatewayConfig, KeyConfig
-from windlass.gateway.http.context import Exchange
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.registry import ModelRegistry
 from windlass.gateway.models.served_model import ServedModel
@@ -34,18 +33,16 @@ class Sessions:
         self._keys = {key.name: key for key in config.keys}
         self.workers = _workers(config, registry, executor)
 
-    def named(self, exchange: Exchange) -> str:
-        """The session that the request names, or "". Raises `Refused` if the key may not use it."""
-        session = exchange.header(HEADER)
+    def check_key(self, key: KeyConfig | None, session: str) -> None:
+        """Raises `Refused` if a request with this key may not use the session that it names."""
         if not session:
-            return ""
+            return
         if self.workers is None:
             raise Refused(
                 Problem(404, "This gateway has no workers ([workers]).", "no_workers", NAME)
             )
-        if exchange.key is not None:
-            _check_allowed(exchange.key, session)
-        return session
+        if key is not None:
+            _check_allowed(key, session)
 
     def check_owner(self, owner: str, session: str) -> None:
         """Raises `Refused` if a run of this owner may not use the session.

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from windlass.errors import ConfigError, ModelError
 from windlass.models.local.weights import QWEN
+from windlass.threads import DaemonThreads
 
 BATCH_TOKENS = 64
 """Prompt tokens per batch. A request can be stopped between two batches."""
@@ -111,7 +112,7 @@ class Engine:
         self.path, self.context = path, context
         self._open = open
         self._server: LlamaServer | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-local")
+        self._thread = DaemonThreads(1, "windlass-local")
 
     async def load(self) -> None:
         """Loads the weights if necessary. Raises `ConfigError` if that fails."""

@@ -6,8 +6,10 @@ import logging
 import os
 import secrets
 import time
+from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
 import msgspec
@@ -15,7 +17,7 @@ from msgspec.structs import replace
 from nats.errors import MaxPayloadError
 
 from windlass.errors import RunNotFound, StorageError
-from windlass.events import RunEnded, RunEvent
+from windlass.events import RunEnded, RunEvent, StopReason
 from windlass.jsontext import encode_json
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.jetstream.follower import stream_follower
@@ -24,7 +26,15 @@ from windlass.runs.jetstream.orders import Orders
 from windlass.runs.jetstream.streams import Append, Entry, Last, Streams
 from windlass.runs.persisted_log import Batch, Damaged, NotWritable, OwnRuns, StoredLog, TakenOver
 from windlass.runs.protocol import LogHealth
-from windlass.runs.records import Order, Retention, RunRecord, expired, filter_records, start_order
+from windlass.runs.records import (
+    Order,
+    Retention,
+    RunFilter,
+    RunRecord,
+    expired,
+    newest_first,
+    start_order,
+)
 
 log = logging.getLogger("windlass.runs")
 
@@ -37,6 +47,8 @@ DAMAGED_SECONDS = 60.0
 """How long to wait before an unreadable record is read again."""
 DECODE_BATCH = 500
 """The number of records that are decoded before other tasks run."""
+FILTER_BATCH = 5_000
+"""The number of records that are filtered before other tasks run."""
 CLOSE_SECONDS = 5.0
 """How long closing may take."""
 UNOWNED = b""
@@ -45,17 +57,21 @@ UNOWNED = b""
 _events: msgspec.json.Decoder[list[RunEvent]] = msgspec.json.Decoder(list[RunEvent])
 _records = msgspec.json.Decoder(RunRecord)
 
+Place: TypeAlias = tuple[int, float, str]
+"""The place of a run in the order of starts, and its id."""
 Write: TypeAlias = Callable[[Batch, Append], Awaitable[int]]
 """Writes a batch and returns the number of its message."""
 
 
 class KnownRuns:
-    """Cached run records. Finds the open runs, and those of a chat, without scanning all."""
+    """Cached run records. Finds runs by owner, chat and state without scanning or sorting all."""
 
     def __init__(self) -> None:
         self._records: dict[str, RunRecord] = {}
         self._revisions: dict[str, int] = {}
         self._by_chat: dict[str, set[str]] = {}
+        self._by_owner: dict[str, list[Place]] = {}
+        """The runs of each owner, oldest first."""
         self._open: set[str] = set()
 
     def revision(self, run_id: str) -> int | None:
@@ -66,6 +82,7 @@ class KnownRuns:
         self.drop(record.id)
         self._records[record.id] = record
         self._revisions[record.id] = revision
+        insort(self._by_owner.setdefault(record.owner, []), _place(record))
         if record.chat:
             self._by_chat.setdefault(record.chat, set()).add(record.id)
         if record.ended is None:
@@ -77,29 +94,40 @@ class KnownRuns:
             return
         del self._revisions[run_id]
         self._open.discard(run_id)
+        places = self._by_owner[record.owner]
+        del places[bisect_left(places, _place(record))]
+        if not places:
+            del self._by_owner[record.owner]
         if record.chat:
             runs = self._by_chat[record.chat]
             runs.discard(run_id)
             if not runs:
                 del self._by_chat[record.chat]
 
-    def found(
-        self, owner: str | None, chat: str | None, open: bool | None, before: RunRecord | None
-    ) -> list[RunRecord]:
-        """Returns the runs that may match. Records of open runs may be older than their events."""
-        ids: Iterable[str] = self._records
+    def open(self) -> list[RunRecord]:
+        """Returns the runs whose records are open. They may have ended since."""
+        return [self._records[run_id] for run_id in self._open]
+
+    def newest(
+        self, owner: str | None, chat: str | None, before: RunRecord | None
+    ) -> Iterable[RunRecord]:
+        """Yields the runs of an owner and a chat, newest first. Skips runs that are dropped
+        meanwhile."""
+        places = self._places(owner, chat)
+        end = len(places) if before is None else bisect_left(places, start_order(before))
+        known = map(self._records.get, (run_id for _, _, run_id in reversed(places[:end])))
+        return filter(None, known)
+
+    def _places(self, owner: str | None, chat: str | None) -> Sequence[Place]:
         if chat:
-            ids = self._by_chat.get(chat, ())
-        elif open:
-            ids = self._open
-        return [
-            record
-            for record in map(self._records.__getitem__, ids)
-            if owner in (None, record.owner)
-            and chat in (None, record.chat)
-            and (before is None or start_order(record) < start_order(before))
-            and not (open and record.ended is not None)
-        ]
+            return sorted(_place(self._records[run_id]) for run_id in self._by_chat.get(chat, ()))
+        if owner is None:
+            return sorted(chain.from_iterable(self._by_owner.values()))
+        return self._by_owner.get(owner, ())
+
+
+def _place(record: RunRecord) -> Place:
+    return (*start_order(record), record.id)
 
 
 class RunWriter:
@@ -270,16 +298,46 @@ class JetStreamLog:
         *,
         owner: str | None = None,
         chat: str | None = None,
+        in_chats: bool = False,
         open: bool | None = None,
+        reasons: Collection[StopReason] | None = None,
+        model: str | None = None,
+        title: str | None = None,
         before: RunRecord | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
+        wanted = RunFilter(
+            owner=owner,
+            chat=chat,
+            in_chats=in_chats,
+            open=open,
+            reasons=reasons,
+            model=model,
+            title=title,
+        )
         await self._read_records()
-        records = self._known.found(owner, chat, open, before)
-        active = [self._readable(record) for record in records if record.ended is None]
-        ended = (record for record in records if record.ended is not None)
-        found = (each for each in (*ended, *await asyncio.gather(*active)) if each and each.events)
-        return filter_records(found, owner=owner, chat=chat, open=open, before=before, limit=limit)
+        active = filter(wanted.may_match, self._known.open())
+        newest = await asyncio.gather(*map(self._readable, active))
+        found = [each for each in newest if each and each.events and wanted.matches(each)]
+        if not open:  # by id, since an active run may have ended meanwhile
+            ended = await self._ended(wanted, before, limit)
+            found = {each.id: each for each in (*found, *ended)}.values()
+        return newest_first(found, before, limit)
+
+    async def _ended(
+        self, wanted: RunFilter, before: RunRecord | None, limit: int | None
+    ) -> Sequence[RunRecord]:
+        """Returns the newest runs that match and whose records have an end."""
+        found: list[RunRecord] = []
+        newest = self._known.newest(wanted.owner, wanted.chat, before)
+        for number, record in enumerate(newest, 1):
+            if len(found) == limit:
+                break
+            if record.ended is not None and wanted.matches(record):
+                found.append(record)
+            if number % FILTER_BATCH == 0:
+                await asyncio.sleep(0)
+        return found
 
     async def order(self, run_id: str, order: Order) -> bool:
         if self._handle_order(run_id, order):
@@ -294,7 +352,8 @@ class JetStreamLog:
         await self._streams.purge(run_id)
 
     async def expire(self, retention: Retention) -> int:
-        too_old = expired(await self.list(open=False), retention, (self._clock or time.time)())
+        now = (self._clock or time.time)()
+        too_old = await asyncio.to_thread(expired, await self.list(open=False), retention, now)
         for record in too_old:
             await self._streams.purge(record.id)
         return len(too_old)

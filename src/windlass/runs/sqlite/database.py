@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -135,6 +136,16 @@ MIGRATIONS = (
         WHERE id = new.run_id;
     END;
     """,
+    # Lists by reason, model and title use an index. Each index ends with the number, for the order.
+    """
+    ALTER TABLE runs ADD COLUMN folded TEXT NOT NULL DEFAULT '';
+    UPDATE runs SET folded = folded_title(CAST(title AS BLOB));
+    DROP INDEX runs_by_owner;
+    CREATE INDEX runs_by_owner ON runs (owner, number, folded);
+    CREATE INDEX runs_in_chats ON runs (owner, number) WHERE chat <> '';
+    CREATE INDEX runs_by_model ON runs (owner, model, number);
+    CREATE INDEX runs_by_reason ON runs (owner, reason, number, model) WHERE reason IS NOT NULL;
+    """,
 )
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _BROKEN = (
@@ -159,6 +170,8 @@ def connect(path: Path, synchronous: Synchronous = "normal") -> sqlite3.Connecti
         connection = sqlite3.connect(
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
+        # A damaged text must not hide its run or others.
+        connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         try:
             if _version(connection, path) == 0:
                 # Only for a new file, since the pragma needs the write lock.
@@ -211,11 +224,21 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     with transaction(connection):
         # Another process may have migrated the file while this one waited for the lock.
         version = _version(connection, path)
+        connection.create_function("folded_title", 1, folded_title)
         for script in MIGRATIONS[version:]:
             for statement in _statements(script):
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
+
+
+def folded_title(title: str | bytes) -> str:
+    """Returns the title in the form in which titles are searched: without case.
+
+    Replaces invalid characters: lone surrogates, which SQLite rejects, and damaged bytes.
+    """
+    data = title if isinstance(title, bytes) else title.encode("utf-8", "replace")
+    return data.decode("utf-8", "replace").casefold()
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:

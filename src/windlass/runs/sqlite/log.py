@@ -6,8 +6,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -15,11 +14,11 @@ from typing import TypeVar
 import msgspec
 
 from windlass.errors import RunNotFound, StorageError
-from windlass.events import RunEnded, RunEvent
+from windlass.events import RunEnded, RunEvent, StopReason
 from windlass.runs.event_log import Follower, MemoryLog, PollingFollower
 from windlass.runs.persisted_log import OwnRuns, StoredLog
 from windlass.runs.protocol import LogHealth
-from windlass.runs.records import Order, Retention, RunRecord
+from windlass.runs.records import Order, Retention, RunFilter, RunRecord
 from windlass.runs.sqlite import database, process_locks, queries
 from windlass.runs.sqlite.connection import Connection
 from windlass.runs.sqlite.database import (
@@ -34,6 +33,7 @@ from windlass.runs.sqlite.database import (
     transaction,
 )
 from windlass.runs.sqlite.writer import Writer
+from windlass.threads import DaemonThreads
 
 log = logging.getLogger("windlass.runs")
 
@@ -68,7 +68,7 @@ class SQLiteLog:
         self._synchronous: Synchronous = synchronous
         self.health = LogHealth()
         self._writer = Writer(self.path, synchronous, self.health, reserve)
-        self._readers: ThreadPoolExecutor | None = None
+        self._readers: DaemonThreads | None = None
         self._connections: list[Connection] = []
         self._local = threading.local()
         self._own = OwnRuns()
@@ -164,14 +164,24 @@ class SQLiteLog:
         *,
         owner: str | None = None,
         chat: str | None = None,
+        in_chats: bool = False,
         open: bool | None = None,
+        reasons: Collection[StopReason] | None = None,
+        model: str | None = None,
+        title: str | None = None,
         before: RunRecord | None = None,
         limit: int | None = None,
     ) -> Sequence[RunRecord]:
-        choose = partial(
-            queries.records, owner=owner, chat=chat, open=open, before=before, limit=limit
+        wanted = RunFilter(
+            owner=owner,
+            chat=chat,
+            in_chats=in_chats,
+            open=open,
+            reasons=reasons,
+            model=model,
+            title=title,
         )
-        return await self._read(choose)
+        return await self._read(partial(queries.records, wanted=wanted, before=before, limit=limit))
 
     async def order(self, run_id: str, order: Order) -> bool:
         live = self._live.get(run_id)
@@ -314,7 +324,7 @@ class SQLiteLog:
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._check_process()
         if self._readers is None:
-            self._readers = ThreadPoolExecutor(READERS, f"windlass {self.path.name} reader")
+            self._readers = DaemonThreads(READERS, f"windlass {self.path.name} reader")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._do, work)
 
     def _check_process(self) -> None:

@@ -11,13 +11,15 @@ from windlass.errors import RunNotFound
 from windlass.events import RunEvent
 from windlass.runs.event_log import PAGE_BYTES, PAGE_EVENTS
 from windlass.runs.persisted_log import Damaged
-from windlass.runs.records import DAMAGED, Retention, RunRecord
+from windlass.runs.records import DAMAGED, Retention, RunFilter, RunRecord
+from windlass.runs.sqlite.database import folded_title
 
 Cutoff = tuple[int, float]
 """Which runs expire: those up to an end number, and those that ended before a time."""
 
 _RECORD = """
-    id, model, created, owner, chat, title, origin, ended, reason, error, events, size, number
+    runs.id, model, created, owner, chat, title, origin, ended, reason, error, events, size,
+    runs.number
 """
 _STATE = "ended IS NOT NULL, events"
 """Only what a follower needs, since it queries often."""
@@ -85,38 +87,64 @@ def record_of(connection: sqlite3.Connection, run_id: str) -> RunRecord:
 def records(
     connection: sqlite3.Connection,
     *,
-    owner: str | None,
-    chat: str | None,
-    open: bool | None,
+    wanted: RunFilter,
     before: RunRecord | None,
     limit: int | None,
 ) -> Sequence[RunRecord]:
     """Returns the matching runs, newest first."""
-    conditions, values = ["TRUE"], list[Any]()
-    number = None if before is None else before.number
-    for condition, value in (("owner = ?", owner), ("chat = ?", chat), ("number < ?", number)):
-        if value is not None:
-            conditions.append(condition)
-            values.append(value)
-    if chat:
-        conditions.append("chat <> ''")  # needed for the partial index
-    if open is not None:
-        conditions.append("ended IS NULL" if open else "ended IS NOT NULL")
+    if wanted.reasons is not None and (wanted.open or not wanted.reasons):
+        return []
+    # One search for each reason, which SQLite merges in the order of their numbers.
+    choices = [_choice(wanted, before, each) for each in wanted.reasons or [None]]
+    chosen = " UNION ALL ".join(choice for choice, _ in choices)
+    values = [value for _, some in choices for value in some]
+    # The ids first: most filters need only an index, and reading a run is slower.
     query = (
-        f"SELECT {_RECORD} FROM runs INDEXED BY {_index(owner, chat, open)}"
-        f" WHERE {' AND '.join(conditions)} ORDER BY number DESC LIMIT ?"
+        f"SELECT {_RECORD} FROM ({chosen} ORDER BY number DESC LIMIT ?) AS chosen"
+        " CROSS JOIN runs ON runs.id = chosen.id ORDER BY chosen.number DESC"
     )
     values.append(-1 if limit is None else limit)
     return [_record(row) for row in connection.execute(query, values).fetchall()]
 
 
-def _index(owner: str | None, chat: str | None, open: bool | None) -> str:
+def _choice(
+    wanted: RunFilter, before: RunRecord | None, reason: str | None
+) -> tuple[str, list[Any]]:
+    """Returns a query for the ids and numbers of the matching runs with this reason."""
+    title = folded_title(wanted.title) if wanted.title else None
+    optional = (
+        ("owner = ?", wanted.owner),
+        ("chat = ?", wanted.chat),
+        ("reason = ?", reason),
+        ("model = ?", wanted.model),
+        ("number < ?", None if before is None else before.number),
+        ("instr(folded, ?) > 0", title),
+    )
+    given = [(condition, value) for condition, value in optional if value is not None]
+    conditions = [condition for condition, _ in given] or ["TRUE"]
+    if wanted.chat or wanted.in_chats:
+        conditions.append("chat <> ''")  # also needed for the partial indexes
+    if wanted.open is not None and reason is None:
+        conditions.append("ended IS NULL" if wanted.open else "ended IS NOT NULL")
+    query = (
+        f"SELECT id, number FROM runs INDEXED BY {_index(wanted)} WHERE {' AND '.join(conditions)}"
+    )
+    return query, [value for _, value in given]
+
+
+def _index(wanted: RunFilter) -> str:
     """Returns the most selective index: SQLite does not know that few runs are open."""
-    if open:
+    if wanted.open:
         return "runs_open"
-    if chat:
+    if wanted.chat:
         return "runs_by_chat"
-    return "runs_by_number" if owner is None else "runs_by_owner"
+    if wanted.owner is None:
+        return "runs_by_number"
+    if wanted.in_chats:
+        return "runs_in_chats"
+    if wanted.reasons is not None:
+        return "runs_by_reason"
+    return "runs_by_owner" if wanted.model is None else "runs_by_model"
 
 
 def open_runs(connection: sqlite3.Connection) -> list[tuple[RunRecord, int]]:

@@ -28,6 +28,7 @@ from windlass.runs.sqlite.database import (
     connect,
     fence,
     file_failure,
+    folded_title,
     is_broken,
     is_busy,
     is_full,
@@ -286,14 +287,15 @@ class Writer:
 def _insert_runs(connection: sqlite3.Connection, some: Sequence[Batch], writer: int) -> None:
     """Inserts new runs. In a transaction, so that no other process assigns the same numbers."""
     records = [batch.record for batch in some if batch.record is not None]
-    places = ",".join(["(?,?,?,?,?,?,?,?,?)"] * len(records))
+    places = ",".join(["(?,?,?,?,?,?,?,?,?,?)"] * len(records))
     [last] = connection.execute("SELECT ifnull(max(number), 0) FROM runs").fetchone()
     values: list[object] = []
     for number, record in enumerate(records, last + 1):
         values += (number, record.id, record.model, record.created, record.owner, record.chat)
-        values += (_valid_utf8(record.title), encode_in_steps(record.origin), writer)
+        values += (_valid_utf8(record.title), folded_title(record.title))
+        values += (encode_in_steps(record.origin), writer)
     connection.execute(
-        "INSERT INTO runs (number, id, model, created, owner, chat, title, origin, keeper)"
+        "INSERT INTO runs (number, id, model, created, owner, chat, title, folded, origin, keeper)"
         f" VALUES {places}",
         values,
     )

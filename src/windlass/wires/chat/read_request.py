@@ -3,36 +3,36 @@
 import hashlib
 import re
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.content import AnyPart, FunctionCall, FunctionDeclaration, FunctionResponse, Message
+from windlass.content import (
+    AnyPart,
+    FunctionCall,
+    FunctionDeclaration,
+    FunctionResponse,
+    Message,
+    ProviderTool,
+)
 from windlass.errors import ConfigError
 from windlass.model import AUTO, Settings, ToolChoice, tool_choice_from
-from windlass.schema import expanded_size
+from windlass.request import ClientTools, PartKind, PartPlace, RequestLimits, RunRequest
 from windlass.tool import InvalidSchema, Tool, as_tools
 from windlass.wires.body import Fields, decoded, fields_of
 from windlass.wires.chat.messages import PROVIDER, decode_messages
-from windlass.wires.chat.write_events import Form
+from windlass.wires.chat.write_events import Form, form_fields
 from windlass.wires.chat.write_request import LimitName
+from windlass.wires.client_tools import check_expanded_size, invalid_tool
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
+from windlass.wires.result_order import in_call_order
 
 EarlierText = Literal["include", "omit"]
 """Whether an answer contains the text of earlier rounds."""
 
-
-class PartPlace(NamedTuple):
-    """A part that is not plain text."""
-
-    place: str
-    kind: str
-    """Its `type`, or `file_id` for a file that is given by its id."""
-    in_result: bool = False
-    """Whether it is in a tool result."""
+WIRE = "chat"
+_PART_KINDS: dict[str, PartKind] = {"image_url": "image", "input_audio": "audio", "file": "file"}
 
 
 def part_places(messages: Sequence[Any]) -> tuple[PartPlace, ...]:
@@ -43,11 +43,12 @@ def part_places(messages: Sequence[Any]) -> tuple[PartPlace, ...]:
         in_result = message.get("role") in ("tool", "function")
         for number, item in enumerate(as_list(message.get("content")) or ()):
             part = as_object(item) or {}
-            kind = as_text(part.get("type")) or ""
-            if kind == "file" and "file_data" not in (as_object(part.get("file")) or {}):
-                kind = "file_id"
-            if kind not in ("text", "refusal"):
-                found.append(PartPlace(f"messages[{index}].content[{number}]", kind, in_result))
+            name = as_text(part.get("type")) or ""
+            if name == "file" and "file_data" not in (as_object(part.get("file")) or {}):
+                name = "file_id"
+            if name not in ("text", "refusal"):
+                place, kind = f"messages[{index}].content[{number}]", _PART_KINDS.get(name, "other")
+                found.append(PartPlace(place, name, kind, in_result))
     return tuple(found)
 
 
@@ -92,48 +93,6 @@ def _modern(part: AnyPart, place: int, ids: dict[str, str]) -> AnyPart:
     return replace(part, id=call_id, extra={**extra, **({PROVIDER: kept} if kept else {})})
 
 
-class Limits(Struct, frozen=True, kw_only=True):
-    """Limits on the content of one request."""
-
-    max_json_depth: int = 64
-    max_messages: int = 10_000
-    max_tools: int = 128
-
-
-class ChatRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A chat completion request. `extra` contains the fields that Windlass does not know."""
-
-    model: str
-    messages: tuple[Message, ...]
-    tools: bytes = b""
-    """The client tools as JSON: decoded later, because decoded lists are cached."""
-    tool_choice: ToolChoice = AUTO
-    parallel_tool_calls: bool | None = None
-    settings: Settings = Settings()
-    extra: JsonObject = {}
-    stream: bool = False
-    include_usage: bool = False
-    include_tool_events: bool = False
-    background: bool = False
-    chat: str = ""
-    """The id of the stored chat that the messages continue."""
-    replaces: str = ""
-    """The run of that chat that this one replaces, with all runs after it."""
-    legacy_functions: bool = False
-    """Whether it has `functions` instead of `tools`: the answer uses the older form of calls."""
-    all_text: bool = True
-    """Whether the answer has the text of all rounds, or only of the last."""
-    parts: tuple[PartPlace, ...] = ()
-    """The parts of its messages that are not plain text."""
-    size: int = 0
-    """The size of the body in bytes."""
-
-    @property
-    def form(self) -> Form:
-        """The form of its answer."""
-        return Form(self.legacy_functions, self.all_text)
-
-
 _SETTINGS = frozenset(
     {
         "temperature",
@@ -143,6 +102,11 @@ _SETTINGS = frozenset(
         "max_completion_tokens",
         "stop",
         "seed",
+        "presence_penalty",
+        "frequency_penalty",
+        "logprobs",
+        "top_logprobs",
+        "reasoning_effort",
         "response_format",
     }
 )
@@ -165,7 +129,9 @@ _NO_SETTINGS = Settings()
 _CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def read_request(body: bytes, limits: Limits, earlier_text: EarlierText = "include") -> ChatRequest:
+def read_request(
+    body: bytes, limits: RequestLimits, earlier_text: EarlierText = "include"
+) -> RunRequest:
     """Reads a request. Raises `InvalidRequest`, which names the field.
 
     `earlier_text` is the gateway's setting. A JSON answer (`response_format`) never contains text
@@ -177,27 +143,31 @@ def read_request(body: bytes, limits: Limits, earlier_text: EarlierText = "inclu
         raise InvalidRequest("model: missing; name a model", "model", "missing_field")
     if fields.value("n", int) not in (None, 1):
         raise InvalidRequest("n: only 1 is supported; omit n", "n")
-    options = cast("JsonObject", fields.value("stream_options", dict) or {})
     tools, functions = fields.raw("tools"), fields.raw("functions")
     settings = _settings(fields)
     messages, parts = _messages(fields, limits)
-    return ChatRequest(
-        model=model,
-        messages=messages,
-        tools=tools or functions,
+    options = cast("JsonObject", fields.value("stream_options", dict) or {})
+    form = Form(
         legacy_functions=bool(functions and not tools),
         all_text=earlier_text == "include" and settings.response_schema is None,
-        parts=parts,
+        include_usage=options.get("include_usage") is True,
+        tool_events=options.get("include_tool_events") is True,
+    )
+    return RunRequest(
+        wire=WIRE,
+        model=model,
+        messages=messages,
+        tools=ClientTools(tools or functions, read_tools),
         tool_choice=_tool_choice(fields),
         parallel_tool_calls=fields.value("parallel_tool_calls", bool),
         settings=settings,
         extra={name: fields.any(name) for name in fields.names - _KNOWN_FIELDS},
-        stream=fields.value("stream", bool) or False,
-        include_usage=options.get("include_usage") is True,
-        include_tool_events=options.get("include_tool_events") is True,
+        live=fields.value("stream", bool) or False,
         background=fields.value("background", bool) or False,
         chat=_chat(fields),
         replaces=_replaces(fields),
+        parts=parts,
+        answer=form_fields(form),
         size=len(body),
     )
 
@@ -216,7 +186,9 @@ def _replaces(fields: Fields) -> str:
     return replaces
 
 
-def _messages(fields: Fields, limits: Limits) -> tuple[tuple[Message, ...], tuple[PartPlace, ...]]:
+def _messages(
+    fields: Fields, limits: RequestLimits
+) -> tuple[tuple[Message, ...], tuple[PartPlace, ...]]:
     messages = as_list(fields.any("messages"))
     if not messages:
         raise InvalidRequest("messages: must be a list with at least one message", "messages")
@@ -227,18 +199,7 @@ def _messages(fields: Fields, limits: Limits) -> tuple[tuple[Message, ...], tupl
         )
     # New messages of a chat may contain results for calls of the stored chat.
     decoded = decode_messages(messages, whole=not _chat(fields))
-    return _in_call_order(without_legacy_form(decoded)), part_places(messages)
-
-
-def _in_call_order(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Sorts results in call order: some services match them by position."""
-    ordered = list(messages)
-    for place, (turn, results) in enumerate(pairwise(messages), start=1):
-        if results.role == "tool" and len(results.parts) > 1:
-            places = {call.id: number for number, call in enumerate(turn.calls)}
-            parts = sorted(results.responses, key=lambda result: places.get(result.id, len(places)))
-            ordered[place] = Message("tool", tuple(parts), results.extra)
-    return tuple(ordered)
+    return in_call_order(without_legacy_form(decoded)), part_places(messages)
 
 
 def _tool_choice(fields: Fields) -> ToolChoice:
@@ -290,6 +251,11 @@ def _settings(fields: Fields) -> Settings:
         max_tokens_name=max_tokens_name,
         stop=_stop(fields),
         seed=fields.value("seed", int),
+        presence_penalty=fields.value("presence_penalty", float),
+        frequency_penalty=fields.value("frequency_penalty", float),
+        logprobs=fields.value("logprobs", bool),
+        top_logprobs=fields.value("top_logprobs", int),
+        reasoning_effort=fields.value("reasoning_effort", str),
         response_schema=schema,
         response_name=name,
         response_strict=strict,
@@ -342,11 +308,7 @@ def _response_format(fields: Fields) -> tuple[JsonObject | None, str | None, boo
             )
 
 
-_MAX_EXPANDED = 20_000
-"""The maximum number of subschemas in a schema after its references are expanded."""
-
-
-def read_tools(data: bytes, limits: Limits) -> list[Tool]:
+def read_tools(data: bytes, limits: RequestLimits) -> list[Tool]:
     """The client's tools. Raises `InvalidRequest`, which names the field."""
     items, max_tools = as_list(decoded(data, "tools", limits.max_json_depth)), limits.max_tools
     if items is None:
@@ -370,7 +332,7 @@ def read_tools(data: bytes, limits: Limits) -> list[Tool]:
 def _tool(item: Any, place: str) -> Tool:
     fields = as_object(item)
     if fields is None:
-        raise _invalid(place, "must be an object")
+        raise invalid_tool(place, "must be an object")
     kind = fields.get("type", "function")
     if "function" in fields or ("name" not in fields and kind == "function" and "type" in fields):
         return _function(fields.get("function"), f"{place}.function")
@@ -379,38 +341,30 @@ def _tool(item: Any, place: str) -> Tool:
     try:
         (tool,) = as_tools([fields])
     except (ConfigError, ValueError):
-        raise _invalid(f"{place}.type", f"must be 'function'; {kind!r} is not supported") from None
+        tool = None
+    if tool is None or isinstance(tool.declaration, ProviderTool):
+        raise invalid_tool(f"{place}.type", f"must be 'function'; {kind!r} is not supported")
     return tool
 
 
 def _function(value: Any, place: str) -> Tool:
     function = as_object(value)
     if function is None:
-        raise _invalid(place, "must be an object with a name")
+        raise invalid_tool(place, "must be an object with a name")
     if not isinstance(function.get("name"), str):
-        raise _invalid(f"{place}.name", "must be a string")
+        raise invalid_tool(f"{place}.name", "must be a string")
     if not isinstance(function.get("description"), str | None):
-        raise _invalid(f"{place}.description", "must be a string")
+        raise invalid_tool(f"{place}.description", "must be a string")
     try:
         (tool,) = as_tools([_without_nulls(function)])
     except InvalidSchema as error:
-        raise _invalid(f"{place}.{error.place}", f"not a JSON Schema: {error.reason}") from None
+        raise invalid_tool(f"{place}.{error.place}", f"not a JSON Schema: {error.reason}") from None
     except ConfigError as error:
-        raise _invalid(f"{place}.name", str(error)) from None
+        raise invalid_tool(f"{place}.name", str(error)) from None
     if isinstance(declaration := tool.declaration, FunctionDeclaration):
-        _check_size(declaration.parameters, f"{place}.parameters")
+        check_expanded_size(declaration.parameters, f"{place}.parameters")
     return tool
 
 
 def _without_nulls(fields: JsonObject) -> JsonObject:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _check_size(schema: JsonObject, place: str) -> None:
-    has_definitions = "$defs" in schema or "definitions" in schema
-    if has_definitions and expanded_size(schema, _MAX_EXPANDED) > _MAX_EXPANDED:
-        raise _invalid(place, f"its references expand to more than {_MAX_EXPANDED} schemas")
-
-
-def _invalid(place: str, message: str) -> Exception:
-    return InvalidRequest(f"{place}: {message}", place, "invalid_tool")

@@ -1,7 +1,7 @@
 """Encodes a run as a chat completion: as one body, or as chunks. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -33,10 +33,15 @@ from windlass.reply import Reply, RoundRecord
 from windlass.tool import Tool
 from windlass.wires.call_ids import CallIds
 from windlass.wires.chat.messages import encode_call, encode_media
+from windlass.wires.encoding import gap_between, json_text
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject, merged
 
-FINISH_REASONS: dict[StopReason, str] = {
+if TYPE_CHECKING:  # its imports are slow, and only the gateway's document needs them
+    from windlass.wires.chat.types import ErrorFields, TokenUsage
+
+ChatFinishReason = Literal["stop", "tool_calls", "length", "content_filter", "function_call"]
+FINISH_REASONS: dict[StopReason, ChatFinishReason] = {
     "answer": "stop",
     "calls": "tool_calls",
     "max_rounds": "stop",
@@ -47,7 +52,6 @@ FINISH_REASONS: dict[StopReason, str] = {
 }
 """Other stop reasons are errors."""
 
-ROUND_GAP = "\n\n"
 _STANDARD_FIELDS = frozenset({"reasoning_content", "reasoning", "role", "content", "tool_calls"})
 
 
@@ -62,16 +66,30 @@ class CompletionHead(Struct, frozen=True):
     model: str
 
 
-class Form(Struct, frozen=True):
+class Form(Struct, frozen=True, omit_defaults=True):
     """The form of an answer, which depends on its request and the gateway's settings."""
 
     legacy_functions: bool = False
     """Whether a call is encoded as `function_call`."""
     all_text: bool = True
     """Whether it has the text of all rounds, or only of the last."""
+    include_usage: bool = False
+    """Whether a stream ends with its usage."""
+    tool_events: bool = False
+    """Whether a stream has the events of server tools, in chunks with the field `windlass`."""
 
 
 DEFAULT_FORM = Form()
+
+
+def form_fields(form: Form) -> JsonObject:
+    """The form as the `answer` of a `RunRequest`."""
+    return {} if form == DEFAULT_FORM else msgspec.to_builtins(form)
+
+
+def form_from(answer: JsonObject) -> Form:
+    """Reads the `answer` of a `RunRequest`."""
+    return msgspec.convert(answer, Form) if answer else DEFAULT_FORM
 
 
 def completion(
@@ -108,7 +126,7 @@ def completion_fields(
 _NO_USAGE = Usage()
 
 
-def finish_reason(reply: Reply, form: Form) -> str:
+def finish_reason(reply: Reply, form: Form) -> ChatFinishReason:
     if form.legacy_functions and reply.stop_reason == "calls":
         return "function_call"
     return FINISH_REASONS.get(reply.stop_reason, "stop")
@@ -125,11 +143,6 @@ def shown_rounds(reply: Reply, form: Form) -> tuple[RoundRecord, ...]:
     if last is None:
         return ()
     return (*(each for each in earlier if form.all_text and each.message.text.strip()), last)
-
-
-def gap_between(before: str, after: str) -> str:
-    """The separator between the texts of two rounds: a paragraph break, unless there is a space."""
-    return "" if not before or before[-1].isspace() or after[:1].isspace() else ROUND_GAP
 
 
 def joined_texts(texts: Iterable[str]) -> str:
@@ -189,7 +202,7 @@ def image_fields(parts: Iterable[AnyPart]) -> list[Any]:
     return images
 
 
-def usage_fields(usage: Usage) -> JsonObject:
+def usage_fields(usage: Usage) -> "TokenUsage":
     return {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
@@ -229,7 +242,7 @@ _ERROR_TYPES = {
 }
 
 
-def error_fields(problem: Problem) -> JsonObject:
+def error_fields(problem: Problem) -> "ErrorFields":
     """An error in the form that OpenAI's clients read."""
     other = "invalid_request_error" if 400 <= problem.status < 500 else "server_error"
     return {
@@ -250,20 +263,13 @@ def error_chunk(problem: Problem) -> bytes:
     return b"data: " + error_body(problem) + b"\n\n"
 
 
-def _json_text(text: str) -> bytes:
-    try:
-        return msgspec.json.encode(text)
-    except UnicodeEncodeError:
-        return encode_json(text)
-
-
 class ChunkEncoder:
     """Encodes one run for one client.
 
     The client sees the thoughts of every round, the text of every round or of the last (`form`),
     and the calls of client tools, with consecutive indexes. All chunks together equal the body of
-    the same run. With `tool_events`, chunks with an empty delta show the events of server tools in
-    the field `windlass`.
+    the same run. With `form.tool_events`, chunks with an empty delta show the events of server
+    tools in the field `windlass`.
     """
 
     def __init__(
@@ -271,18 +277,15 @@ class ChunkEncoder:
         head: CompletionHead,
         tools: Mapping[str, Tool],
         ids: CallIds,
-        *,
-        include_usage: bool = False,
-        tool_events: bool = False,
         form: Form = DEFAULT_FORM,
     ) -> None:
-        self._tools, self._ids, self._include_usage, self._form = tools, ids, include_usage, form
-        self._encoders = self._WITH_TOOL_EVENTS if tool_events else self._ENCODERS
+        self._tools, self._ids, self._form = tools, ids, form
+        self._encoders = self._WITH_TOOL_EVENTS if form.tool_events else self._ENCODERS
         self._prefix = (
             b'data: {"id":%s,"object":"chat.completion.chunk","created":%d,"model":%s,'
             % (encode_json(head.id), head.created, encode_json(head.model))
         )
-        self._tail = b',"usage":null}\n\n' if include_usage else b"}\n\n"
+        self._tail = b',"usage":null}\n\n' if form.include_usage else b"}\n\n"
         self._about: JsonObject = {}
         self._set_head()
         self._waits = not form.all_text and any(tool.runnable for tool in tools.values())
@@ -301,6 +304,9 @@ class ChunkEncoder:
         """Maps the index of each shown call of this turn to its index for the client."""
         self._calls = 0
 
+    heartbeat = HEARTBEAT
+    paused = False
+
     def begin(self) -> bytes:
         """The first chunk, with the role."""
         return self._delta({"role": "assistant", "content": "", "refusal": None})
@@ -312,8 +318,9 @@ class ChunkEncoder:
             [encoders[kind](self, event) for event in events if (kind := type(event)) in encoders]
         )
 
-    def end(self, reply: Reply) -> bytes:
+    def end(self, reply: Reply | None) -> bytes:
         """The last chunks: the finish reason, the usage if requested, and `[DONE]`."""
+        assert reply is not None
         pieces = [self._release()]
         extra = message_extra(reply.rounds[-1].message.extra) if reply.rounds else {}
         if extra:
@@ -321,10 +328,14 @@ class ChunkEncoder:
         reason = encode_json(finish_reason(reply, self._form))
         pieces.append(self._before + b'{},"logprobs":null,"finish_reason":%s}]' % reason)
         pieces.append(self._tail)
-        if self._include_usage:
+        if self._form.include_usage:
             usage = encode_json(usage_fields(reply.usage))
             pieces.append(self._head + b'"choices":[],"usage":' + usage + b"}\n\n")
         return b"".join((*pieces, DONE))
+
+    def fail(self, problem: Problem) -> bytes:
+        """The last chunk of a run that failed."""
+        return error_chunk(problem)
 
     def _set_head(self) -> None:
         service = encode_json(service_fields(self._about))[1:-1]
@@ -371,7 +382,7 @@ class ChunkEncoder:
             and event.about is None
         ):  # the fast path, for nearly all events
             self._text_end = text[-1]
-            return self._text_before + _json_text(text) + self._text_after
+            return self._text_before + json_text(text) + self._text_after
         if event.about is not None:
             self._describe(event.about)
         if self._open:
@@ -404,7 +415,7 @@ class ChunkEncoder:
         self._text_end = text[-1]
         if event.logprobs is not None:
             return gap + self._delta({"content": text}, event.logprobs)
-        return gap + self._text_before + _json_text(text) + self._text_after
+        return gap + self._text_before + json_text(text) + self._text_after
 
     def _thought(self, event: ThoughtDelta) -> bytes:
         if event.about is not None:

@@ -91,6 +91,11 @@ class RequestEncoder:
             self.limit_name(settings): settings.max_tokens,
             "stop": settings.stop,
             "seed": settings.seed,
+            "presence_penalty": settings.presence_penalty,
+            "frequency_penalty": settings.frequency_penalty,
+            "logprobs": settings.logprobs,
+            "top_logprobs": settings.top_logprobs,
+            "reasoning_effort": settings.reasoning_effort,
             "response_format": _response_format(settings),
         }
         if settings.top_k is not None and self._official:

@@ -53,7 +53,7 @@ def encode_parts(message: Message, *, ids: bool = True, signed: bool = False) ->
             if message.role != "assistant":
                 raise misplaced(message, index, "Gemini")
             part = in_words(part)
-        fields = _encode_part(part, ids)
+        fields = encode_part(part, ids)
         if fields is None:
             continue
         if signed and isinstance(part, FunctionCall):
@@ -63,10 +63,11 @@ def encode_parts(message: Message, *, ids: bool = True, signed: bool = False) ->
     return encoded
 
 
-def _encode_part(part: AnyPart, ids: bool) -> JsonObject | None:
+def encode_part(part: AnyPart, ids: bool) -> JsonObject | None:
+    """The part in the wire's format; None for an empty text."""
     extra: JsonObject = part.extra.get(PROVIDER, {})
     match part:
-        case Text(text="", signature=None) if not extra:
+        case Text(text="", signature=None) | Thought(text="", signature=None) if not extra:
             return None  # the service refuses empty texts
         case Text():
             fields: JsonObject = {"text": part.text}
@@ -99,7 +100,7 @@ def _encode_call(call: FunctionCall, ids: bool) -> JsonObject:
 
 
 def _encode_response(response: FunctionResponse, ids: bool) -> JsonObject:
-    parts = [_encode_part(part, ids) for part in response.parts]
+    parts = [encode_part(part, ids) for part in response.parts]
     return {
         **_encode_id(response.id, ids),
         "name": response.name,
@@ -118,6 +119,8 @@ def decode_part(fields: JsonObject, place: str = "part") -> AnyPart:
 
     Raises `ConfigError`, which names the field, for an invalid value.
     """
+    if len(fields) == 1 and type(text := fields.get("text")) is str:
+        return Text(text)  # nearly all parts
     fields = camel_keys(fields)
     for kind, decode in _DECODERS.items():
         inner = fields.get(kind)
@@ -191,12 +194,13 @@ _DECODERS: dict[str, Callable[[object, JsonObject, str], AnyPart]] = {
 
 def camel_keys(fields: JsonObject) -> JsonObject:
     """The fields with camel-case keys. The service also accepts `function_call`."""
-    if not any("_" in key for key in fields):
+    if "_" not in "".join(fields):
         return fields
-    return {_camel(key): value for key, value in fields.items()}
+    return {camel_key(key): value for key, value in fields.items()}
 
 
-def _camel(key: str) -> str:
+def camel_key(key: str) -> str:
+    """The key in camel case."""
     head, *words = key.split("_")
     return head + "".join(word[:1].upper() + word[1:] for word in words)
 
@@ -232,13 +236,13 @@ def _decode_bytes(value: object, place: str) -> bytes:
         raise ConfigError(f"{place}: not base64") from None
 
 
-WIRE_ROLES: dict[Role, str] = {
+WIREROLES: dict[Role, str] = {
     "system": "system",
     "user": "user",
     "assistant": "model",
     "tool": "user",
 }
-_ROLES: dict[str, Role] = {
+ROLES: dict[str, Role] = {
     "system": "system",
     "user": "user",
     "model": "assistant",
@@ -249,7 +253,7 @@ _ROLES: dict[str, Role] = {
 def encode_message(message: Message, *, ids: bool = True, signed: bool = False) -> JsonObject:
     """The message as a `Content`. In a request, system messages are in a separate field."""
     parts = encode_parts(message, ids=ids, signed=signed and message.role == "assistant")
-    fields: JsonObject = {"role": WIRE_ROLES[message.role], "parts": parts}
+    fields: JsonObject = {"role": WIREROLES[message.role], "parts": parts}
     return merged(fields, message.extra.get(PROVIDER, {}))
 
 
@@ -272,9 +276,9 @@ def _decode(value: object, place: str) -> Message:
     if fields is None:
         raise ConfigError(f"{place}: must be an object")
     fields = camel_keys(fields)
-    role = _ROLES.get(as_text(fields.get("role")) or "user")
+    role = ROLES.get(as_text(fields.get("role")) or "user")
     if role is None:
-        raise ConfigError(f"{place}.role: must be one of {', '.join(_ROLES)}")
+        raise ConfigError(f"{place}.role: must be one of {', '.join(ROLES)}")
     items = as_list(fields.get("parts"))
     if items is None:
         raise ConfigError(f"{place}.parts: must be a list")

@@ -1,5 +1,6 @@
 """Encodes a model request as the body of generateContent. Pure."""
 
+import logging
 import re
 from collections.abc import Iterable
 from typing import Literal
@@ -12,6 +13,7 @@ from windlass.content import (
     FunctionDeclaration,
     GoogleSearch,
     Message,
+    ProviderTool,
     encoded_once,
 )
 from windlass.errors import ConfigError
@@ -22,9 +24,13 @@ from windlass.wires.fields import JsonObject, merged
 from windlass.wires.gemini.messages import encode_parts
 from windlass.wires.gemini.schema import openapi_schema
 
+log = logging.getLogger("windlass.models")
+
 SchemaForm = Literal["json", "openapi"]
 """How schemas are written: unchanged (`parametersJsonSchema`), or in the older subset."""
 
+THINKING_BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
+"""The tokens for thoughts by `reasoning_effort`."""
 _MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 
 
@@ -112,6 +118,10 @@ def encode_tools(tools: tuple[Declaration, ...], form: SchemaForm) -> Raw:
                 functions.append(_declaration(tool, form))
             case GoogleSearch():
                 encoded.append({"googleSearch": {}})
+            case ProviderTool(provider="gemini", data=data):
+                encoded.append(data)
+            case ProviderTool():
+                log.warning("The Gemini wire does not support %s; omitting it", tool.name)
     if functions:
         encoded.insert(0, {"functionDeclarations": functions})
     return Raw(encode_json(encoded))
@@ -146,7 +156,14 @@ def _generation_config(settings: Settings, form: SchemaForm) -> JsonObject:
         "maxOutputTokens": settings.max_tokens,
         "stopSequences": settings.stop,
         "seed": settings.seed,
+        "presencePenalty": settings.presence_penalty,
+        "frequencyPenalty": settings.frequency_penalty,
+        "responseLogprobs": settings.logprobs,
+        "logprobs": settings.top_logprobs,
     }
+    budget = THINKING_BUDGETS.get(settings.reasoning_effort or "")
+    if budget is not None:
+        fields["thinkingConfig"] = {"thinkingBudget": budget}
     schema = settings.response_schema
     if schema is not None:
         fields["responseMimeType"] = "application/json"

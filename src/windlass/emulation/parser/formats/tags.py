@@ -87,7 +87,10 @@ _ARG_PAIRS = Parameters(
     lit("</arg_value>"),
     lit("</tool_call>"),
     ("<tool_call>", "</tool_calls>", "<|observation|>", "<|user|>"),
-    seq("<tool_call>", WS, chars(r"""[^\s<>{}\[\]()"']""", 1, 99), WS, ahead("<arg_key>")),
+    seq(
+        *("<tool_call>", WS, chars(r"""[^\s<>{}\[\]()"']""", 1, 99), WS, opt("<tool_sep>", WS)),
+        ahead("<arg_key>"),
+    ),
 )
 _PAIRS_AHEAD = seq(WS, ahead(alt("<arg_key>", "</tool_call>")))
 _PAIRED_NAME = chars(r"""[^\s<>{}\[\]()"']""", 1, 99, "name")

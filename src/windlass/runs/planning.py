@@ -1,0 +1,94 @@
+"""Plans the runs of one model: new ones, and interrupted ones when they are resumed."""
+
+from collections.abc import Callable, Sequence
+
+from windlass.content import Message
+from windlass.emulation.mode import Modes
+from windlass.errors import RunInterrupted
+from windlass.loop.approval import ApprovalHook, Approvals
+from windlass.loop.executor import ToolExecutor
+from windlass.loop.history import History
+from windlass.loop.loop import RunPlan, error_text
+from windlass.model import Model
+from windlass.runs.origin import Offer, Origin
+from windlass.settings import FunctionCallingSettings, Mode, mode_from
+
+MAX_RESUMPTIONS = 20
+"""The maximum number of resumptions in a row without progress: such a run crashes its process.
+
+A run that only waits for approvals is exempt: any number of restarts may interrupt it.
+"""
+
+
+class Planner:
+    """Makes the plans of the runs of one model."""
+
+    def __init__(
+        self, model: Model, settings: FunctionCallingSettings, executor: ToolExecutor, mode: Mode
+    ) -> None:
+        """`mode` is the mode of runs whose origin has none."""
+        self.modes = Modes(model, settings)
+        self.mode: Mode = mode
+        self._executor = executor
+
+    def plan(
+        self,
+        run_id: str,
+        origin: Origin,
+        messages: tuple[Message, ...],
+        offer: Offer,
+        *,
+        approve: ApprovalHook | None = None,
+        error_text: Callable[[BaseException], str] = error_text,
+    ) -> RunPlan:
+        return RunPlan(
+            run_id=run_id,
+            model=self._model(origin.mode, offer, messages),
+            messages=messages,
+            tools=offer.tools,
+            declarations=offer.declarations,
+            policy=origin.policy,
+            executor=self._executor,
+            approvals=Approvals(
+                approve,
+                wait=origin.live or origin.approvable,
+                timeout=origin.policy.approval_timeout,
+            ),
+            settings=origin.settings,
+            extra=origin.extra,
+            live=origin.live,
+            error_text=error_text,
+        )
+
+    def _model(self, mode: Mode | None, offer: Offer, messages: Sequence[Message]) -> Model:
+        mode = self.mode if mode is None else mode_from(mode)
+        has_tools = bool(offer.tools) or any(message.role == "tool" for message in messages)
+        # Without tools, the automatic mode has nothing to fall back from.
+        return self.modes.of("native" if mode == "auto" and not has_tools else mode)
+
+
+def ending_plan(run_id: str, origin: Origin, history: History) -> RunPlan:
+    """The plan of a run that cannot be resumed: it only answers its open calls and ends."""
+    offer, _ = origin.offer({})
+    return RunPlan(
+        run_id=run_id,
+        model=None,
+        messages=history.started.messages if history.started else (),
+        tools=offer.tools,
+        declarations=offer.declarations,
+        policy=origin.policy,
+        executor=ToolExecutor(),
+        approvals=Approvals(None, wait=False, timeout=1.0),
+    )
+
+
+def resume_refusal(history: History, missing_tools: Sequence[str]) -> RunInterrupted | None:
+    """Returns why the run cannot be resumed; None if it can."""
+    if missing_tools:
+        names = ", ".join(missing_tools)
+        return RunInterrupted(f"the run was interrupted, and its tools are missing: {names}")
+    if history.resumptions >= MAX_RESUMPTIONS and not history.only_waits:
+        return RunInterrupted(
+            f"the run was interrupted {history.resumptions} times without progress"
+        )
+    return None

@@ -1,0 +1,1 @@
+"""The wire of Anthropic's Messages API, as a client and as a server."""

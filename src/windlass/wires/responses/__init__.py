@@ -1,0 +1,1 @@
+"""OpenAI Responses and Open Responses, as a client and as a server."""

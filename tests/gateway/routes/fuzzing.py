@@ -1,0 +1,38 @@
+"""What the fuzzers share: an application in their own thread, and how long they go on."""
+
+import asyncio
+import json
+
+from hypothesis import HealthCheck, settings
+from tests.support.asgi import Answer, post, request
+from tests.support.thoroughness import WHOLE, examples
+
+from windlass.gateway import App
+
+SHORT = {"model": "scripted", "messages": [{"role": "user", "content": "Hi"}]}
+FUZZ = settings(
+    max_examples=200 if WHOLE else examples(40),
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+class Gateway:
+    """An application with its event loop."""
+
+    def __init__(self, app: App, runner: asyncio.Runner) -> None:
+        self._app, self._runner = app, runner
+
+    def post(self, body: bytes, path: str = "/v1/chat/completions") -> Answer:
+        return self._runner.run(post(self._app, body, path))
+
+    def request(self, method: str, path: str, *headers: tuple[bytes, bytes]) -> Answer:
+        pieces = [encoded(SHORT)]
+        return self._runner.run(request(self._app, method, path, headers=headers, pieces=pieces))
+
+
+def encoded(value: object) -> bytes:
+    """As a careless writer would: half surrogate pairs and NaN as they are."""
+    return json.dumps(value).encode()

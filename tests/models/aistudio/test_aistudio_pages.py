@@ -1,0 +1,146 @@
+"""Pages over many requests: what is set up once, who works where, and who waits."""
+
+import asyncio
+from typing import Any
+
+from tests.models.aistudio.test_aistudio_calling import (
+    PARIS,
+    WEATHER,
+    asking,
+    events_of,
+    get_weather,
+    text_in,
+)
+from tests.support.browsing import IN_ONE_BROWSER, MakeModel
+from tests.support.thoroughness import WHOLE
+
+from windlass import AsyncClient, Message
+from windlass.events import TurnEnded
+from windlass.model import ModelRequest
+from windlass.testing import Gate, call, last_prompt, say, slow
+from windlass.testing.aistudio import FakeAIStudio
+
+pytestmark = IN_ONE_BROWSER
+
+CALLS = 19 if WHOLE else 7
+
+
+async def test_an_agent_s_run_of_many_turns_sets_its_tools_up_once(model_on: MakeModel) -> None:
+    script = [call("get_weather", city=f"City {number}") for number in range(CALLS)]
+    with FakeAIStudio([*script, "All sunny."]) as fake:
+        client = AsyncClient(model_on(fake.url), mode="native")
+        reply = await client.generate("Weather?", tools=[get_weather], max_rounds=30)
+        assert (reply.text, len(reply.results)) == ("All sunny.", CALLS)
+        assert (len(fake.requests), len(fake.saves)) == (CALLS + 1, 1)
+        assert [request.body["prompt"] for request in fake.requests[1:]] == [None] * CALLS
+
+
+async def test_a_switch_that_somebody_moved_is_noticed(model_on: MakeModel) -> None:
+    """What is remembered is believed only after the page has been looked at again."""
+    with FakeAIStudio(["One", "Two"]) as fake:
+        model = model_on(fake.url)
+        first = [Message.user("Hi")]
+        await events_of(model, ModelRequest(first, (WEATHER,)))
+        page = model.own.pages[0]  # type: ignore[attr-defined]
+        await page.locator('button[aria-label="Function calling"]').click()
+        again = [*first, Message.assistant("One"), Message.user("And?")]
+        await events_of(model, ModelRequest(again, (WEATHER,)))
+        assert fake.requests[1].body["switches"]["function_calling"] is True
+        assert len(fake.saves) == 2
+
+
+async def _saves_of_two_turns(model: Any, fake: FakeAIStudio) -> int:
+    first = [Message.user("Hi")]
+    await events_of(model, ModelRequest(first, (WEATHER,)))
+    again = [*first, Message.assistant("One"), Message.user("And?")]
+    await events_of(model, ModelRequest(again, (WEATHER,)))
+    assert [request.body["declarations"][0]["name"] for request in fake.requests] == [
+        "get_weather"
+    ] * 2
+    return sum(1 for saved in fake.saves if saved)
+
+
+async def test_without_the_cache_the_page_is_cleared_after_each_answer(
+    model_on: MakeModel,
+) -> None:
+    with FakeAIStudio(["One", "Two"]) as fake:
+        model = model_on(fake.url, settings={"cache_enabled": False})
+        assert await _saves_of_two_turns(model, fake) == 2
+        assert fake.saves[1] == []
+        toggle = model.own.pages[0].locator(  # type: ignore[attr-defined]
+            'button[aria-label="Function calling"]'
+        )
+        assert await toggle.get_attribute("aria-checked") == "false"
+
+
+async def test_a_page_is_not_cleared_while_its_calls_wait_for_answers(
+    model_on: MakeModel,
+) -> None:
+    with FakeAIStudio([PARIS, "Sunny."]) as fake:
+        client = AsyncClient(model_on(fake.url, settings={"cache_enabled": False}), mode="native")
+        reply = await client.generate("Weather?", tools=[get_weather])
+        assert reply.text == "Sunny."
+        assert fake.requests[1].body["prompt"] is None
+
+
+async def test_a_new_chat_sets_the_tools_up_again(model_on: MakeModel) -> None:
+    with FakeAIStudio(["One", "Two"], new_chat_resets=True) as fake:
+        model = model_on(fake.url)
+        await events_of(model, asking(WEATHER))
+        await events_of(model, asking(WEATHER))
+        assert len(fake.saves) == 2
+        assert fake.requests[1].body["switches"]["function_calling"] is True
+
+
+async def test_conversations_at_once_have_a_page_each_and_find_it_again(
+    model_on: MakeModel,
+) -> None:
+    def answer(request: dict[str, Any]) -> Any:
+        return say(f"You said {last_prompt(request)}.")
+
+    with FakeAIStudio(answer) as fake:
+        model = model_on(fake.url, pages=3)
+        client = AsyncClient(model, mode="native")
+        chats = [client.chat() for _ in range(3)]
+        for question in ("one", "two"):
+            replies = await asyncio.gather(
+                *(chat.send(f"{question} {number}") for number, chat in enumerate(chats))
+            )
+            assert [reply.text for reply in replies] == [
+                f"You said {question} {number}." for number in range(3)
+            ]
+        assert len(model.own.pages) == 3  # type: ignore[attr-defined]
+        later = [request for request in fake.requests if "two" in request.body["prompt"]]
+        assert all(len(request.body["contents"]) == 3 for request in later)
+
+
+async def test_a_reader_that_leaves_at_the_turn_s_end_goes_on_in_the_same_chat(
+    model_on: MakeModel,
+) -> None:
+    with FakeAIStudio(["One.", "Two."]) as fake:
+        model = model_on(fake.url)
+        first = [Message.user("Hi")]
+        async with model.stream(ModelRequest(first)) as events:
+            async for event in events:
+                if isinstance(event, TurnEnded):
+                    break
+        again = [*first, Message.assistant("One."), Message.user("And?")]
+        await events_of(model, ModelRequest(again))
+        assert len(fake.requests[1].body["contents"]) == 3
+        assert not fake.stopped.is_set()
+
+
+async def test_who_finds_no_page_free_waits_for_one(model_on: MakeModel) -> None:
+    gate = Gate()
+    with FakeAIStudio([slow("One.", gate), "Two.", "Three."]) as fake:
+        model = model_on(fake.url, pages=1)
+        asked = [asyncio.create_task(events_of(model, asking())) for _ in range(3)]
+        await gate.reached.wait()
+        assert len(fake.requests) == 1
+        gate.open()
+        assert [text_in(events) for events in await asyncio.gather(*asked)] == [
+            "One.",
+            "Two.",
+            "Three.",
+        ]
+        assert len(model.own.pages) == 1  # type: ignore[attr-defined]

@@ -1,0 +1,228 @@
+"""The gateway's wires as a client sees them: one request and one answer in the form of each."""
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+Body = dict[str, Any]
+PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n a picture").decode()
+SCHEMA: Body = {
+    "type": "object",
+    "properties": {"sky": {"type": "string"}},
+    "required": ["sky"],
+    "additionalProperties": False,
+}
+PARAMETERS: Body = {"type": "object", "properties": {"times": {"type": "integer"}}}
+
+
+class Seen(NamedTuple):
+    """What a client reads in an answer, in the words of no wire."""
+
+    text: str
+    thoughts: str
+    calls: list[tuple[str, Body]]
+    finish: str
+    turn: Any
+    """The answer as it goes into the next request."""
+
+
+class Ingress:
+    """One wire. `finish` is `stop`, `calls`, `length` or `refusal`."""
+
+    name = ""
+
+    def request(self, model: str, said: Sequence[Any], **wanted: Any) -> tuple[str, Body]:
+        """The path and the body. `wanted`: `tools`, `schema`, `stream`."""
+        raise NotImplementedError
+
+    def user(self, text: str, image: bool = False) -> Any:
+        raise NotImplementedError
+
+    def read(self, body: Body) -> Seen:
+        raise NotImplementedError
+
+    def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
+        """The turn and the results of its calls, as messages."""
+        raise NotImplementedError
+
+
+class Chat(Ingress):
+    name = "chat"
+    _FINISHES: ClassVar = {
+        "stop": "stop",
+        "tool_calls": "calls",
+        "length": "length",
+        "content_filter": "refusal",
+    }
+
+    def request(self, model: str, said: Sequence[Any], **wanted: Any) -> tuple[str, Body]:
+        body: Body = {"model": model, "messages": list(said), "stream": wanted.get("stream", False)}
+        if wanted.get("tools"):
+            function = {"name": "ring", "parameters": PARAMETERS}
+            body["tools"] = [{"type": "function", "function": function}]
+        if wanted.get("schema"):
+            schema = {"name": "sky", "schema": SCHEMA, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return "/v1/chat/completions", body
+
+    def user(self, text: str, image: bool = False) -> Any:
+        if not image:
+            return {"role": "user", "content": text}
+        url = {"url": f"data:image/png;base64,{PIXEL}"}
+        parts = [{"type": "text", "text": text}, {"type": "image_url", "image_url": url}]
+        return {"role": "user", "content": parts}
+
+    def read(self, body: Body) -> Seen:
+        [choice] = body["choices"]
+        message = choice["message"]
+        made = [each["function"] for each in message.get("tool_calls") or ()]
+        return Seen(
+            message["content"] or "",
+            message.get("reasoning_content") or "",
+            [(each["name"], json.loads(each["arguments"])) for each in made],
+            self._FINISHES[choice["finish_reason"]],
+            message,
+        )
+
+    def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
+        made = zip(seen.turn["tool_calls"], results, strict=True)
+        answers = [{"role": "tool", "tool_call_id": c["id"], "content": r} for c, r in made]
+        return [seen.turn, *answers]
+
+
+class Responses(Ingress):
+    name = "responses"
+
+    def request(self, model: str, said: Sequence[Any], **wanted: Any) -> tuple[str, Body]:
+        body: Body = {"model": model, "input": list(said), "stream": wanted.get("stream", False)}
+        if wanted.get("tools"):
+            body["tools"] = [{"type": "function", "name": "ring", "parameters": PARAMETERS}]
+        if wanted.get("schema"):
+            schema = {"type": "json_schema", "name": "sky", "schema": SCHEMA, "strict": True}
+            body["text"] = {"format": schema}
+        return "/v1/responses", body
+
+    def user(self, text: str, image: bool = False) -> Any:
+        parts: list[Body] = [{"type": "input_text", "text": text}]
+        if image:
+            url = f"data:image/png;base64,{PIXEL}"
+            parts.append({"type": "input_image", "image_url": url, "detail": "auto"})
+        return {"role": "user", "content": parts}
+
+    def read(self, body: Body) -> Seen:
+        said = [item for item in body["output"] if item["type"] == "message"]
+        made = [item for item in body["output"] if item["type"] == "function_call"]
+        thought = [item for item in body["output"] if item["type"] == "reasoning"]
+        pieces = [part.get("text") or part.get("refusal") for i in said for part in i["content"]]
+        thoughts = [p["text"] for i in thought for p in (i.get("content") or i["summary"])]
+        reason = (body.get("incomplete_details") or {}).get("reason")
+        usual = "calls" if made else "stop"
+        finishes = {"max_output_tokens": "length", "content_filter": "refusal", None: usual}
+        return Seen(
+            "".join(pieces),
+            "".join(thoughts),
+            [(each["name"], json.loads(each["arguments"])) for each in made],
+            finishes[reason],
+            body["output"],
+        )
+
+    def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
+        made = [item for item in seen.turn if item["type"] == "function_call"]
+        pairs = zip(made, results, strict=True)
+        answers = [
+            {"type": "function_call_output", "call_id": c["call_id"], "output": r} for c, r in pairs
+        ]
+        return [*seen.turn, *answers]
+
+
+class Messages(Ingress):
+    name = "messages"
+    _FINISHES: ClassVar = {
+        "end_turn": "stop",
+        "tool_use": "calls",
+        "max_tokens": "length",
+        "refusal": "refusal",
+    }
+
+    def request(self, model: str, said: Sequence[Any], **wanted: Any) -> tuple[str, Body]:
+        body: Body = {"model": model, "max_tokens": 1000, "messages": list(said)}
+        body["stream"] = wanted.get("stream", False)
+        if wanted.get("tools"):
+            body["tools"] = [{"name": "ring", "input_schema": PARAMETERS}]
+        if wanted.get("schema"):
+            body["output_config"] = {"format": {"type": "json_schema", "schema": SCHEMA}}
+        return "/v1/messages", body
+
+    def user(self, text: str, image: bool = False) -> Any:
+        parts: list[Body] = [{"type": "text", "text": text}]
+        if image:
+            source = {"type": "base64", "media_type": "image/png", "data": PIXEL}
+            parts.append({"type": "image", "source": source})
+        return {"role": "user", "content": parts}
+
+    def read(self, body: Body) -> Seen:
+        def of(kind: str) -> list[Body]:
+            return [block for block in body["content"] if block["type"] == kind]
+
+        return Seen(
+            "".join(block["text"] for block in of("text")),
+            "".join(block["thinking"] for block in of("thinking")),
+            [(block["name"], block["input"]) for block in of("tool_use")],
+            self._FINISHES[body["stop_reason"]],
+            body["content"],
+        )
+
+    def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
+        made = [block for block in seen.turn if block["type"] == "tool_use"]
+        pairs = zip(made, results, strict=True)
+        answers = [{"type": "tool_result", "tool_use_id": c["id"], "content": r} for c, r in pairs]
+        return [{"role": "assistant", "content": seen.turn}, {"role": "user", "content": answers}]
+
+
+class Gemini(Ingress):
+    name = "gemini"
+    _FINISHES: ClassVar = {"STOP": "stop", "MAX_TOKENS": "length", "SAFETY": "refusal"}
+
+    def request(self, model: str, said: Sequence[Any], **wanted: Any) -> tuple[str, Body]:
+        config: Body = {"thinkingConfig": {"includeThoughts": True}}
+        body: Body = {"contents": list(said), "generationConfig": config}
+        if wanted.get("tools"):
+            declared = {"name": "ring", "parametersJsonSchema": PARAMETERS}
+            body["tools"] = [{"functionDeclarations": [declared]}]
+        if wanted.get("schema"):
+            config |= {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}
+        verb = "streamGenerateContent?alt=sse" if wanted.get("stream") else "generateContent"
+        return f"/v1beta/models/{model}:{verb}", body
+
+    def user(self, text: str, image: bool = False) -> Any:
+        parts: list[Body] = [{"text": text}]
+        if image:
+            parts.append({"inlineData": {"mimeType": "image/png", "data": PIXEL}})
+        return {"role": "user", "parts": parts}
+
+    def read(self, body: Body) -> Seen:
+        [candidate] = body["candidates"]
+        parts = candidate.get("content", {}).get("parts") or []
+        made = [part["functionCall"] for part in parts if "functionCall" in part]
+        finish = self._FINISHES[candidate["finishReason"]]
+        return Seen(
+            "".join(part.get("text", "") for part in parts if not part.get("thought")),
+            "".join(part.get("text", "") for part in parts if part.get("thought")),
+            [(each["name"], each.get("args") or {}) for each in made],
+            "calls" if made and finish == "stop" else finish,
+            candidate.get("content"),
+        )
+
+    def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
+        made = [part["functionCall"] for part in seen.turn["parts"] if "functionCall" in part]
+        answers: list[Body] = []
+        for call, result in zip(made, results, strict=True):
+            kept = {key: call[key] for key in ("id", "name") if key in call}
+            answers.append({"functionResponse": {**kept, "response": {"output": result}}})
+        return [seen.turn, {"role": "user", "parts": answers}]
+
+
+INGRESSES: dict[str, Ingress] = {
+    wire.name: wire for wire in (Chat(), Responses(), Messages(), Gemini())
+}

@@ -1,0 +1,84 @@
+"""What a test needs beyond its own process, and a guard against it for `make quick`.
+
+A test is marked `process` if it starts one (a browser, a NATS server, a command, a fork), `weights`
+if it loads a model of this machine, and `measures` if it measures time or memory over large input.
+A test that uses one of `PROCESS_FIXTURES` has the mark by that. `make quick` leaves all of them
+out; a test that starts a process or loads weights without its mark fails there.
+"""
+
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import pytest
+
+from windlass.models.local import engine
+
+MARKS = ("process", "weights", "measures")
+PROCESS_FIXTURES = frozenset({"nats_server", "guarded_server", "browser", "chromium", "stage"})
+
+STARTS_A_PROCESS = frozenset(
+    {"subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
+)
+
+
+class NotQuick(BaseException):
+    """Starts a process or loads weights. No `except Exception` of the tested code hides it."""
+
+
+def mark_by_fixtures(items: list[pytest.Item]) -> None:
+    """Marks the tests that use a fixture which starts a process."""
+    for item in items:
+        if PROCESS_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.process)
+
+
+def is_quick(item: pytest.Item) -> bool:
+    return not any(item.get_closest_marker(name) for name in MARKS)
+
+
+class Guard:
+    """Lets no test start a process or load weights, and fails each one that tries."""
+
+    def __init__(self) -> None:
+        self._tried: list[str] = []
+        self._is_on = False
+        self._imported_runtime = engine._imported
+        engine._imported = self._runtime
+        platform.processor()  # asks the command `uname` once; the openai SDK wants to know it
+        sys.addaudithook(self._audit)
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        self._is_on = True
+        try:
+            yield
+        finally:
+            self._is_on = False
+            tried, self._tried = self._tried, []
+        if tried:
+            pytest.fail(f"{tried[0]}: mark the test, see tests/support/needs.py", pytrace=False)
+
+    def _audit(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self._is_on and event in STARTS_A_PROCESS:
+            self._refuse(f"{event} {str(arguments[:1])[:80]} starts a process")
+
+    def _runtime(self) -> NoReturn:
+        self._imported_runtime()
+        self._refuse("llama.cpp loads weights")
+
+    def _refuse(self, what: str) -> NoReturn:
+        self._tried.append(what)
+        raise NotQuick(what)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self) -> Iterator[None]:
+        with self._watching():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Iterator[None]:
+        with self._watching():
+            return (yield)
