@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -29,6 +30,9 @@ settings.load_profile("windlass")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts a job in the background with SIGINT ignored, and every child inherits that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "process: starts a process, see tests/support/needs.py")
     config.addinivalue_line("markers", "weights: loads a model of this machine")
     config.addinivalue_line("markers", "measures: measures time or memory over large input")

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from nats.errors import AuthorizationError, SecureConnRequiredError, UnexpectedEOF
 from tests.cli.test_serve import KEY, MODEL, QUESTION, TOOLS, failed
-from tests.support.gateway_process import free_port
+from tests.support.ports import free_port
 
 from windlass.errors import ConfigError
 from windlass.messaging.connection import Connection, NatsError, connect

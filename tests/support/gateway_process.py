@@ -1,10 +1,9 @@
 """`windlass serve` as a process that is killed and started again, on one port and one log."""
 
-import random
-import socket
 from pathlib import Path
 
 from tests.crash.forks import ForkedProcess, Forks
+from tests.support.ports import free_port
 
 CONFIG = """\
 [server]
@@ -50,14 +49,3 @@ class GatewayProcess(ForkedProcess):
         arguments = ["serve", "--config", str(config), "--log-format", "json"]
         super().__init__(forks, name, arguments, b"Windlass listens on ")
         self.url = f"http://127.0.0.1:{port}"
-
-
-def free_port() -> int:
-    """One that no connection takes by itself while its process is down."""
-    while True:
-        port = random.randint(20_000, 32_000)
-        try:
-            with socket.create_server(("127.0.0.1", port)):
-                return port
-        except OSError:
-            continue

@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from tests.support.gateway_process import free_port
+from tests.support.ports import free_port
 
 from windlass.messaging.embedded import MAX_PAYLOAD, NatsServer
 

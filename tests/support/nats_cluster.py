@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from nats.js.api import DiscardPolicy
-from tests.support.gateway_process import free_port
+from tests.support.ports import free_port
 
 from windlass.messaging.connection import Connection, NatsError, connect
 from windlass.messaging.embedded import NatsServer
@@ -36,10 +36,19 @@ class NatsCluster:
         return [f"nats://127.0.0.1:{port}" for port in self._ports]
 
     async def __aenter__(self) -> "NatsCluster":
-        await asyncio.gather(*map(self.start, range(SIZE)))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(SIZE):
+                    group.create_task(self.start(number))
+        except BaseException:
+            await self.aclose()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
         for server in self._servers.values():
             await server.aclose()
 
@@ -51,7 +60,8 @@ class NatsCluster:
         server = NatsServer(
             port=self._ports[number], store=self._home / f"nats{number}", extra=[cluster]
         )
-        self._servers[number] = await server.__aenter__()
+        self._servers[number] = server
+        await server.__aenter__()
 
     def kill(self, number: int) -> None:
         os.kill(self.process_id(number), signal.SIGKILL)

@@ -120,7 +120,7 @@ class NatsServer:
 
     def _startup_error(self, folder: Path, code: int) -> str:
         """Why the server exited at startup, from the last line of its log."""
-        lines = (folder / "log").read_text(errors="refolder").strip().splitlines()
+        lines = (folder / "log").read_text(errors="replace").strip().splitlines()
         if lines and "address already in use" in lines[-1]:
             return (
                 f"cannot start a NATS server on 127.0.0.1:{self._port}: the port is in use;"
