@@ -18,10 +18,11 @@ from windlass.tool import Tool, as_tools
 from windlass.wires.call_ids import CallIds
 from windlass.wires.errors import Problem
 from windlass.wires.responses.item_ids import response_id
+from windlass.wires.responses.output import NO_EVENTS, OutputForm
 from windlass.wires.responses.read_request import options_of, read_request
 from windlass.wires.responses.response import ResponseHead
 from windlass.wires.responses.tools import read_tools
-from windlass.wires.responses.write_events import OutputForm, ResponseEncoder
+from windlass.wires.responses.write_events import ResponseEncoder
 
 RUN = "run_0123456789abcdef01234567"
 LIMITS = RequestLimits()
@@ -105,6 +106,16 @@ def streamed(
     )
     pieces = [encoder.begin(), *(encoder.encode([event]) for event in events)]
     return b"".join([*pieces, encoder.end(problem)])
+
+
+def body_of(
+    events: Iterable[RunEvent], asked: RunRequest, server: Sequence[Any] = (), **options: Any
+) -> bytes:
+    """The response of a run as one body."""
+    tools, form = offered(asked, server), form_of(asked, **options)
+    encoder = ResponseEncoder(head_of(asked), tools, CallIds(RUN), form, after=NO_EVENTS)
+    encoder.encode(events)
+    return encoder.response()
 
 
 def parsed(stream: bytes) -> list[dict[str, Any]]:

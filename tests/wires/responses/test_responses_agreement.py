@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.response_streams import (
-    RUN,
+    body_of,
     check_body,
     checked,
-    form_of,
-    head_of,
-    offered,
     request,
     run_of,
     streamed,
@@ -24,8 +21,6 @@ from windlass import Opaque, Text, Thought, ToolError, tool
 from windlass.content import FunctionCall, InlineData
 from windlass.events import RunEnded
 from windlass.testing import ScriptedModel, Turn
-from windlass.wires.call_ids import CallIds
-from windlass.wires.responses.write_events import response_body
 
 SEARCH = {
     "type": "web_search_call",
@@ -82,15 +77,7 @@ def test_the_stream_and_the_body_agree(shown: Any, turns: list[Turn], all_text: 
     assert reply is not None
     options = {"server_tools": shown, "all_text": all_text}
     streamed_response = checked(streamed(events, asked, server, **options))
-    ended = events[-1]
-    assert isinstance(ended, RunEnded)
-    body = response_body(
-        head_of(asked),
-        reply,
-        offered(asked, server),
-        CallIds(RUN),
-        form_of(asked, **options),
-        ended_at=ended.time,
-    )
+    assert isinstance(events[-1], RunEnded)
+    body = body_of(events, asked, server, **options)
     assert check_body(body) == streamed_response
     assert msgspec.json.decode(body)["status"] == "completed"

@@ -4,12 +4,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.support.response_streams import (
     CREATED,
     RUN,
+    body_of,
     check_body,
     checked,
-    form_of,
     head_of,
     kinds_of,
     offered,
@@ -24,17 +25,12 @@ from windlass.content import InlineData
 from windlass.events import RoundRestarted, RunEnded, RunEvent, RunResumed, TextDelta
 from windlass.testing import ScriptedModel, Turn, call, calls, cut, refuse, say, think
 from windlass.wires.call_ids import CallIds
+from windlass.wires.chat.write_events import error_body
 from windlass.wires.errors import Problem
 from windlass.wires.responses.item_ids import approval_id, place_of, response_of_item
-from windlass.wires.responses.response import error_body, error_frame, item_page
-from windlass.wires.responses.write_events import (
-    OutputForm,
-    ResponseEncoder,
-    ServerName,
-    ToolListing,
-    payloads,
-    response_body,
-)
+from windlass.wires.responses.output import OutputForm, ServerName, ToolListing, payloads
+from windlass.wires.responses.response import error_frame, item_page
+from windlass.wires.responses.write_events import ResponseEncoder
 
 BEGUN = ["response.created", "response.in_progress"]
 MESSAGE = [
@@ -467,11 +463,10 @@ async def test_the_body_has_every_field_of_the_specification() -> None:
         prompt_cache_key="k",
         store=False,
     )
-    _, reply = await run_of(ScriptedModel(["Hi"]), asked)
+    events, reply = await run_of(ScriptedModel(["Hi"]), asked)
     assert reply is not None
-    tools = offered(asked)
-    body = response_body(head_of(asked), reply, tools, CallIds(RUN), form_of(asked), ended_at=9.0)
-    fields = check_body(body)
+    events[-1] = replace(events[-1], time=9.0)
+    fields = check_body(body_of(events, asked))
     assert fields["created_at"] == CREATED
     assert fields["completed_at"] == 9
     assert fields["instructions"] == "Be brief."

@@ -16,12 +16,15 @@ from windlass.gateway.http.errors import problem_headers
 from windlass.gateway.routes.responses import CONNECTION, PATH, Connection
 from windlass.wires.chat.write_events import error_body
 from windlass.wires.errors import Problem
+from windlass.wires.responses.output import payloads
 from windlass.wires.responses.response import error_frame
 
 GOING_AWAY = 1012
 """The close code of a restarting service."""
 POLICY_VIOLATION = 1008
 DENIAL = "websocket.http.response"
+FAILED = b'{"type":"response.failed"'
+"""The start of the last event of a failed response."""
 
 Answer: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 """Answers one HTTP request."""
@@ -149,11 +152,9 @@ class _FrameSender:
                 start = b'{"type":"error","status":%d,' % self._status
                 await self._send_frame(start + self._error[1:])
         else:
-            for event in message.get("body", b"").split(b"\n\n"):
-                name, _, data = event.partition(b"\ndata: ")
-                self.failed = self.failed or name == b"event: response.failed"
-                if data:
-                    await self._send_frame(data)
+            for event in payloads(message.get("body", b"")):
+                self.failed = self.failed or event.startswith(FAILED)
+                await self._send_frame(event)
 
 
 def _read_frame(message: Any) -> dict[str, Raw] | Problem:

@@ -11,6 +11,7 @@ from windlass.tool import Tool
 from windlass.wires.call_ids import CallIds
 from windlass.wires.errors import Problem
 from windlass.wires.responses.item_ids import ResponsePlace
+from windlass.wires.responses.output import NO_EVENTS, OutputForm, ServerName, ToolListing
 from windlass.wires.responses.pauses import PauseFinder, split_at_pause
 from windlass.wires.responses.read_request import (
     DEFAULT_ECHO,
@@ -21,13 +22,7 @@ from windlass.wires.responses.read_request import (
 )
 from windlass.wires.responses.response import ResponseHead
 from windlass.wires.responses.tool_names import flat_name, tool_names
-from windlass.wires.responses.write_events import (
-    QUIET,
-    OutputForm,
-    ResponseEncoder,
-    ServerName,
-    ToolListing,
-)
+from windlass.wires.responses.write_events import ResponseEncoder
 
 NO_OPTIONS = ResponseOptions()
 MCP_SERVERS = "mcp_servers"
@@ -92,7 +87,7 @@ class ResponseView:
         `problem` is why a run that is done has no answer.
         """
         before, own, is_paused = split_at_pause(events, self._tools, self.place.after)
-        encoder = ResponseEncoder(self._head, self._tools, self._ids, self._form, after=QUIET)
+        encoder = ResponseEncoder(self._head, self._tools, self._ids, self._form, after=NO_EVENTS)
         encoder.remember(before)
         encoder.encode(own)
         if not done and not is_paused:

@@ -25,7 +25,7 @@ class ResponseHead(Struct, frozen=True):
     """`ResponseOptions.echo`."""
 
 
-class Ending(Struct, frozen=True):
+class ResponseEnd(Struct, frozen=True):
     """How a response ends."""
 
     status: Status
@@ -34,17 +34,17 @@ class Ending(Struct, frozen=True):
     failure: Problem | None = None
 
 
-ENDINGS: dict[StopReason, Ending] = {
-    "answer": Ending("completed"),
-    "calls": Ending("completed"),
-    "max_rounds": Ending("completed"),
-    "repetition": Ending("completed"),
-    "length": Ending("incomplete", "max_output_tokens"),
-    "content_filter": Ending("incomplete", "content_filter"),
-    "malformed_call": Ending("failed"),
-    "deadline": Ending("failed"),
-    "stopped": Ending("cancelled"),
-    "error": Ending("failed"),
+RESPONSE_ENDS: dict[StopReason, ResponseEnd] = {
+    "answer": ResponseEnd("completed"),
+    "calls": ResponseEnd("completed"),
+    "max_rounds": ResponseEnd("completed"),
+    "repetition": ResponseEnd("completed"),
+    "length": ResponseEnd("incomplete", "max_output_tokens"),
+    "content_filter": ResponseEnd("incomplete", "content_filter"),
+    "malformed_call": ResponseEnd("failed"),
+    "deadline": ResponseEnd("failed"),
+    "stopped": ResponseEnd("cancelled"),
+    "error": ResponseEnd("failed"),
 }
 """How a response ends, by the stop reason of its run."""
 
@@ -96,24 +96,15 @@ def error_event_fields(problem: Problem) -> JsonObject:
     return {**flat, "error": {"type": _error_type(problem), **flat}}
 
 
-def error_body(problem: Problem) -> bytes:
-    """The body of an error response over HTTP."""
-    return encode_json({"error": _error_fields(problem)})
-
-
 def error_frame(problem: Problem) -> bytes:
     """A refused request on a WebSocket, which stays usable."""
-    fields: JsonObject = {"type": "error", "status": problem.status}
-    return encode_json({**fields, "error": _error_fields(problem)})
-
-
-def _error_fields(problem: Problem) -> JsonObject:
-    return {
+    fields: JsonObject = {
         "message": problem.message,
         "type": _error_type(problem),
         "param": problem.param,
         "code": problem.code,
     }
+    return encode_json({"type": "error", "status": problem.status, "error": fields})
 
 
 def _error_type(problem: Problem) -> str:
@@ -171,7 +162,7 @@ class ResponseWriter:
         *,
         usage: Usage | None = None,
         completed_at: int | None = None,
-        ending: Ending | None = None,
+        ending: ResponseEnd | None = None,
     ) -> bytes:
         """The response as JSON; `output` are the items with commas between them."""
         reason = ending.incomplete if ending else None
