@@ -25,7 +25,7 @@ class DaemonThreads(Executor):
     def __init__(self, count: int, name: str) -> None:
         self._count, self._name = count, name
         self._mutex = threading.Lock()
-        self._workers = Workers()
+        self._workers = PoolThreads()
         _pools.add(self)
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
@@ -43,7 +43,7 @@ class DaemonThreads(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Ends the threads after the waiting jobs. A later job starts new threads."""
         with self._mutex:
-            workers, self._workers = self._workers, Workers()
+            workers, self._workers = self._workers, PoolThreads()
         if cancel_futures:
             workers.cancel_waiting()
         for _ in workers.threads:
@@ -55,7 +55,7 @@ class DaemonThreads(Executor):
     def after_fork(self) -> None:
         """Forgets the parent's threads, jobs and locks."""
         self._mutex = threading.Lock()
-        self._workers = Workers()
+        self._workers = PoolThreads()
 
 
 class Job(NamedTuple):
@@ -65,7 +65,7 @@ class Job(NamedTuple):
     call: Callable[[], Any]
 
 
-class Workers:
+class PoolThreads:
     """The threads of a pool, and the jobs that they take."""
 
     def __init__(self) -> None:

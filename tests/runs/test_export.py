@@ -31,7 +31,7 @@ from windlass.events import (
 from windlass.jsontext import encode_json
 from windlass.loop.approval import Approval
 from windlass.loop.history import History
-from windlass.runs.export import Export, exported, read_export, told_rounds
+from windlass.runs.export import Export, exported, exported_rounds, read_export
 from windlass.runs.memory import MemoryRunLog
 from windlass.runs.records import RunRecord
 from windlass.testing import ScriptedModel, call, calls, raw_call, say
@@ -227,7 +227,7 @@ def test_every_kind_of_event_survives() -> None:
         RunEnded("error", Usage(1, 2, 3), 2, "it broke"),
     )
     assert read_export(written(RECORD, events)).events == events
-    [first, _] = told_rounds(events)
+    [first, _] = exported_rounds(events)
     assert first.thoughts == "Hm."
     assert [(each.attempts, each.seconds, each.cached) for each in first.calls] == [(2, 1.5, True)]
 

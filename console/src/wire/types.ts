@@ -1381,7 +1381,7 @@ export type Export = {
   version: number;
   run: RunRecord;
   messages: Array<Record<string, unknown>>;
-  rounds: Array<ToldRound>;
+  rounds: Array<ExportedRound>;
   resumed: Array<number>;
   usage: Usage;
   events: Array<TextDelta | ThoughtDelta | PartReceived | ToolCallStarted | ToolCallDelta | ToolCallEnded | TurnEnded | RunStarted | RunResumed | RoundStarted | RoundRestarted | Status | ToolRunStarted | ToolRunProgress | ToolRunEnded | ApprovalRequested | ApprovalResolved | RunEnded>;
@@ -1405,7 +1405,7 @@ export type RunRecord = {
 };
 
 /** One request to the model, the model's turn, and its calls. */
-export type ToldRound = {
+export type ExportedRound = {
   number: number;
   started: number;
   ended?: number | null;
@@ -1414,15 +1414,15 @@ export type ToldRound = {
   thoughts?: string;
   finish?: ("content_filter" | "length" | "malformed_call" | "other" | "stop" | "tool_calls") | null;
   usage?: Usage;
-  calls?: Array<ToldCall>;
+  calls?: Array<ExportedCall>;
 };
 
 /** A call and its result. Times are Unix seconds. */
-export type ToldCall = {
+export type ExportedCall = {
   id: string;
   name: string;
   arguments: Record<string, unknown> | string;
-  approval?: ToldApproval | null;
+  approval?: ExportedApproval | null;
   started?: number | null;
   ended?: number | null;
   seconds?: number;
@@ -1435,7 +1435,7 @@ export type ToldCall = {
 };
 
 /** An approval of a call. Without `answered`, it is pending or was never decided. */
-export type ToldApproval = {
+export type ExportedApproval = {
   asked: number;
   answered?: number | null;
   approved?: boolean | null;

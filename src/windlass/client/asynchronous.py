@@ -36,7 +36,7 @@ from windlass.runs.origin import ADDED, Offer, Origin
 from windlass.runs.planning import Planner
 from windlass.runs.protocol import RunLog
 from windlass.runs.run import AsyncRun
-from windlass.runs.service import Interrupted, Resumed, RunService, new_run_id
+from windlass.runs.service import InterruptedRun, ResumedRun, RunService, new_run_id
 from windlass.runs.stored_run import StoredRun
 from windlass.settings import function_calling_settings, mode_from
 from windlass.toolsets.registry import ToolRegistry
@@ -175,13 +175,13 @@ class AsyncClient:
         known, name = (await self._offer(tools)).tools, self.model.name
         approve = self._defaults.get("approve")
 
-        async def replan(run: Interrupted) -> RunPlan:
+        async def replan(run: InterruptedRun) -> RunPlan:
             assert run.history.started is not None
             offer, _ = run.origin.offer(known)
             messages = run.history.started.messages
             return self._planner.plan(run.record.id, run.origin, messages, offer, approve=approve)
 
-        def revive(run: Resumed) -> AsyncRun:
+        def revive(run: ResumedRun) -> AsyncRun:
             return AsyncRun(run.plan, log=run.log, history=run.history, orders=run.orders)
 
         tasks = await self._service.resume(

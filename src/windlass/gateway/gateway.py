@@ -38,7 +38,7 @@ from windlass.runs.control import RunControl
 from windlass.runs.event_log import Follower
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import DAMAGED
-from windlass.runs.service import Resumed, RunService
+from windlass.runs.service import ResumedRun, RunService
 from windlass.runs.stored_run import StoredRun
 
 log = logging.getLogger("windlass.gateway")
@@ -178,7 +178,7 @@ class Gateway:
             self._revive,
         )
 
-    def _revive(self, resumed: Resumed) -> GatewayRun:
+    def _revive(self, resumed: ResumedRun) -> GatewayRun:
         """Starts a resumed run. It counts, and is observed, like a new one."""
         record, origin = resumed.record, resumed.origin
         served = self.registry.find(record.model)

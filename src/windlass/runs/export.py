@@ -31,7 +31,7 @@ FORMAT = "windlass.run"
 VERSION = 1
 
 
-class ToldApproval(Struct, kw_only=True):
+class ExportedApproval(Struct, kw_only=True):
     """An approval of a call. Without `answered`, it is pending or was never decided."""
 
     asked: float
@@ -42,14 +42,14 @@ class ToldApproval(Struct, kw_only=True):
     reason: str | None = None
 
 
-class ToldCall(Struct, kw_only=True):
+class ExportedCall(Struct, kw_only=True):
     """A call and its result. Times are Unix seconds."""
 
     id: str
     name: str
     arguments: dict[str, Any] | str
     """The model's arguments; the text if it is not a JSON object."""
-    approval: ToldApproval | None = None
+    approval: ExportedApproval | None = None
     started: float | None = None
     ended: float | None = None
     seconds: float = 0.0
@@ -64,7 +64,7 @@ class ToldCall(Struct, kw_only=True):
     """Whether the tool raised an unexpected exception. The process logs have the traceback."""
 
 
-class ToldRound(Struct, kw_only=True):
+class ExportedRound(Struct, kw_only=True):
     """One request to the model, the model's turn, and its calls."""
 
     number: int
@@ -77,7 +77,7 @@ class ToldRound(Struct, kw_only=True):
     thoughts: str = ""
     finish: FinishReason | None = None
     usage: Usage = Usage()
-    calls: list[ToldCall] = []
+    calls: list[ExportedCall] = []
 
 
 class Export(Struct, kw_only=True):
@@ -88,7 +88,7 @@ class Export(Struct, kw_only=True):
     run: RunRecord
     messages: list[dict[str, Any]]
     """The conversation. `Message.from_dict` reads each message."""
-    rounds: list[ToldRound]
+    rounds: list[ExportedRound]
     resumed: list[float]
     """When another process resumed the run."""
     usage: Usage
@@ -104,7 +104,7 @@ def exported(
     record: RunRecord, events: Sequence[RunEvent], messages: Iterable[Message]
 ) -> dict[str, Any]:
     """Returns the export of a run as JSON values; `messages` is the conversation at its end."""
-    rounds = told_rounds(events)
+    rounds = exported_rounds(events)
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -141,7 +141,7 @@ def read_export(data: bytes) -> Export:
         raise ConfigError(f"the run export is damaged: {error}") from error
 
 
-def told_rounds(events: Iterable[RunEvent]) -> list[ToldRound]:
+def exported_rounds(events: Iterable[RunEvent]) -> list[ExportedRound]:
     """Returns the rounds of a run. A round that was interrupted and restarted is there twice."""
     folded = _Rounds()
     for event in events:
@@ -154,8 +154,8 @@ class _Rounds:
     """Folds the events of a run into rounds. Events before the first round belong to none."""
 
     def __init__(self) -> None:
-        self.rounds: list[ToldRound] = []
-        self._last = ToldRound(number=0, started=0.0)
+        self.rounds: list[ExportedRound] = []
+        self._last = ExportedRound(number=0, started=0.0)
         self._text: list[str] = []
         self._thoughts: list[str] = []
 
@@ -164,7 +164,7 @@ class _Rounds:
             case RoundStarted() | RoundRestarted():
                 self.finish()
                 self._last.superseded = isinstance(event, RoundRestarted)
-                self._last = ToldRound(number=event.round, started=event.time)
+                self._last = ExportedRound(number=event.round, started=event.time)
                 self.rounds.append(self._last)
             case TextDelta():
                 self._text.append(event.text)
@@ -176,7 +176,7 @@ class _Rounds:
             case ToolCallEnded(call=call):
                 self._call(call)
             case ApprovalRequested(call=call):
-                self._call(call).approval = ToldApproval(asked=event.time)
+                self._call(call).approval = ExportedApproval(asked=event.time)
             case ApprovalResolved():
                 self._decide(event)
             case ToolRunStarted(call=call):
@@ -191,10 +191,10 @@ class _Rounds:
         self._last.text, self._last.thoughts = "".join(self._text), "".join(self._thoughts)
         self._text, self._thoughts = [], []
 
-    def _call(self, call: FunctionCall) -> ToldCall:
+    def _call(self, call: FunctionCall) -> ExportedCall:
         known = next((each for each in self._last.calls if each.id == call.id), None)
         if known is None:
-            known = ToldCall(id=call.id, name=call.name, arguments=call.arguments)
+            known = ExportedCall(id=call.id, name=call.name, arguments=call.arguments)
             self._last.calls.append(known)
         return known
 
@@ -213,11 +213,11 @@ class _Rounds:
         call.effect_unknown, call.crashed = event.effect_unknown, event.crashed
 
 
-def _sum(rounds: Iterable[ToldRound]) -> Usage:
+def _sum(rounds: Iterable[ExportedRound]) -> Usage:
     return sum((each.usage for each in rounds), Usage())
 
 
-def _plain(round_: ToldRound) -> dict[str, Any]:
+def _plain(round_: ExportedRound) -> dict[str, Any]:
     """Converts the round to JSON values, with every field of `usage`, also zeros."""
     plain = msgspec.to_builtins(round_, enc_hook=str)
     return {**plain, "usage": msgspec.structs.asdict(round_.usage)}

@@ -42,7 +42,7 @@ R = TypeVar("R", bound=AsyncRun)
 F = TypeVar("F", bound=KnownRun)
 
 
-class Interrupted(NamedTuple):
+class InterruptedRun(NamedTuple):
     """An interrupted run that this process has claimed."""
 
     record: RunRecord
@@ -50,7 +50,7 @@ class Interrupted(NamedTuple):
     history: History
 
 
-class Resumed(NamedTuple):
+class ResumedRun(NamedTuple):
     """An interrupted run that is ready to be resumed."""
 
     plan: RunPlan
@@ -62,7 +62,7 @@ class Resumed(NamedTuple):
     """The orders that waited for it."""
 
 
-Replan: TypeAlias = Callable[[Interrupted], Awaitable[RunPlan]]
+Replan: TypeAlias = Callable[[InterruptedRun], Awaitable[RunPlan]]
 """Plans an interrupted run again. Raises `RunInterrupted` if it cannot be resumed."""
 
 
@@ -238,7 +238,7 @@ class RunService(Generic[R, F]):
             self.is_opened = True
 
     async def resume(
-        self, wanted: Callable[[RunRecord], bool], replan: Replan, revive: Callable[[Resumed], R]
+        self, wanted: Callable[[RunRecord], bool], replan: Replan, revive: Callable[[ResumedRun], R]
     ) -> list[asyncio.Task[R | None]]:
         """Claims the wanted interrupted runs, and returns a task that resumes each.
 
@@ -257,7 +257,7 @@ class RunService(Generic[R, F]):
         return tasks
 
     async def _resume(
-        self, record: RunRecord, replan: Replan, revive: Callable[[Resumed], R]
+        self, record: RunRecord, replan: Replan, revive: Callable[[ResumedRun], R]
     ) -> R | None:
         assert self.log is not None
         events: MemoryLog | None = None
@@ -274,7 +274,9 @@ class RunService(Generic[R, F]):
         self.add(run)
         return run
 
-    async def _planned_again(self, record: RunRecord, events: MemoryLog, replan: Replan) -> Resumed:
+    async def _planned_again(
+        self, record: RunRecord, events: MemoryLog, replan: Replan
+    ) -> ResumedRun:
         assert self.log is not None
         history, origin = History(events.recorded()), Origin(policy=Policy())
         if history.started is None:
@@ -282,7 +284,7 @@ class RunService(Generic[R, F]):
         try:
             origin = Origin.read(record.origin)
             history.refusal = self._client_refusal(record, origin)
-            plan = await replan(Interrupted(record, origin, history))
+            plan = await replan(InterruptedRun(record, origin, history))
             missing = [name for name in origin.tools if name not in plan.tools]
             history.refusal = history.refusal or resume_refusal(history, missing)
         except RunInterrupted as error:
@@ -290,7 +292,7 @@ class RunService(Generic[R, F]):
             history.refusal = error
         # Read last: no order may arrive between this and the run's first step.
         orders = await self.log.orders(record.id)
-        return Resumed(plan, record, origin, events, history, orders)
+        return ResumedRun(plan, record, origin, events, history, orders)
 
     def _client_refusal(self, record: RunRecord, origin: Origin) -> RunInterrupted | None:
         """Why the run may do nothing new: its client is gone, or it cannot be stored."""

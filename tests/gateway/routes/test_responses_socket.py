@@ -20,7 +20,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from windlass import tool
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig, RunsConfig, ServerConfig
 from windlass.gateway.config.key_hashes import key_hash
-from windlass.gateway.routes.responses import MAX_KNOWN, Connection
+from windlass.gateway.routes.response_requests import MAX_KNOWN, SocketMemory
 from windlass.testing import Gate, ScriptedModel, call, interrupt, refuse, say, slow
 
 WEATHER = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
@@ -174,10 +174,10 @@ def user(text: str) -> Body:
 
 
 def test_a_connection_remembers_a_bounded_number_of_responses() -> None:
-    connection = Connection()
+    memory = SocketMemory()
     for number in range(3 * MAX_KNOWN):
-        connection.remember(f"resp_{number}")
-    assert list(connection.known) == [f"resp_{n}" for n in range(2 * MAX_KNOWN, 3 * MAX_KNOWN)]
+        memory.remember(f"resp_{number}")
+    assert list(memory.known) == [f"resp_{n}" for n in range(2 * MAX_KNOWN, 3 * MAX_KNOWN)]
 
 
 async def test_results_of_client_tools_continue_without_storage(

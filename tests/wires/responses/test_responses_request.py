@@ -24,7 +24,7 @@ from windlass.request import RequestLimits, inherited
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.responses.item_ids import item_id, response_id
 from windlass.wires.responses.messages import (
-    Approval,
+    McpApproval,
     compaction_item,
     decode_input,
     encode_message,
@@ -345,7 +345,7 @@ def test_approvals_are_kept_apart() -> None:
         ],
     )
     assert asked.messages == ()
-    assert options_of(asked.answer).approvals == (Approval("mcpr_1", False, "no", "input[1]"),)
+    assert options_of(asked.answer).approvals == (McpApproval("mcpr_1", False, "no", "input[1]"),)
 
 
 def test_a_call_that_the_server_ran_belongs_to_the_turn_of_the_calls_around_it() -> None:

@@ -55,7 +55,7 @@ from windlass.events import (
     event_to_json_bytes,
 )
 from windlass.loop.history import History
-from windlass.runs.export import ToldApproval, ToldCall, ToldRound, told_rounds
+from windlass.runs.export import ExportedApproval, ExportedCall, ExportedRound, exported_rounds
 from windlass.runs.records import RunRecord, title_of
 
 HEADS = ("ID", "STARTED", "STATE", "ROUNDS", "MODEL", "TITLE")
@@ -283,7 +283,7 @@ class _RunDetails:
         self._zone = zone
 
     def lines(self, events: Sequence[RunEvent], interrupted: bool) -> Iterator[StyledText]:
-        rounds = told_rounds(events)
+        rounds = exported_rounds(events)
         yield from self._head(events, rounds, interrupted)
         started = next((event for event in events if isinstance(event, RunStarted)), None)
         if started is not None:
@@ -301,7 +301,7 @@ class _RunDetails:
             yield _answer_line(visible(text), state_tone(record.reason))
 
     def _head(
-        self, events: Sequence[RunEvent], rounds: Sequence[ToldRound], interrupted: bool
+        self, events: Sequence[RunEvent], rounds: Sequence[ExportedRound], interrupted: bool
     ) -> Iterator[StyledText]:
         record = self._record
         yield _answer_line(record.id, "strong")
@@ -329,7 +329,7 @@ class _RunDetails:
         asked = [message.text for message in messages if message.role == "user"]
         yield from self._text(asked[-1] if asked else "")
 
-    def _round(self, round_: ToldRound) -> Iterator[StyledText]:
+    def _round(self, round_: ExportedRound) -> Iterator[StyledText]:
         yield _answer_line("")
         facts = [f"at {self._since(round_.started)}"]
         if round_.ended is not None:
@@ -345,7 +345,7 @@ class _RunDetails:
         for call in round_.calls:
             yield from self._call(call)
 
-    def _call(self, call: ToldCall) -> Iterator[StyledText]:
+    def _call(self, call: ExportedCall) -> Iterator[StyledText]:
         arguments = shortened(arguments_text(call.arguments), self._room)
         yield _answer_line(f"  {shortened(call.name)} {arguments}", "plain")
         if call.approval is not None:
@@ -367,7 +367,7 @@ class _RunDetails:
         result = shortened(response_text(call.response), self._room)
         yield _answer_line(f"    -> {result} ({how})", OUTCOMES[call.outcome][1])
 
-    def _approval(self, approval: ToldApproval, call_id: str) -> StyledText:
+    def _approval(self, approval: ExportedApproval, call_id: str) -> StyledText:
         if approval.answered is None:
             if self._record.ended is not None:
                 return _answer_line("    not decided", "warning")

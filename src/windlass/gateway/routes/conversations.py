@@ -27,14 +27,13 @@ from windlass.gateway.openapi.operations import (
     path_parameter,
 )
 from windlass.gateway.routes.chats import forget_runs
-from windlass.gateway.routes.responses import (
-    ASKED,
-    ITEM_PARAMETERS,
+from windlass.gateway.routes.response_requests import ASKED
+from windlass.gateway.routes.response_store import (
     NO_CONVERSATIONS,
     ResponseStore,
-    asked_page,
     runs_of_conversation,
 )
+from windlass.gateway.routes.responses import ITEM_PARAMETERS, asked_page
 from windlass.gateway.routes.wire import Wire, counted_body
 from windlass.gateway.runs.chats import Chats, current_runs
 from windlass.gateway.runs.hidden_turns import continued, seen_by_client
@@ -52,6 +51,7 @@ from windlass.wires.responses.messages import decode_input, input_items
 from windlass.wires.responses.pauses import split_at_pause
 from windlass.wires.responses.read_request import WIRE as WIRE_NAME
 from windlass.wires.responses.read_request import check_metadata
+from windlass.wires.responses.response import item_page
 from windlass.wires.responses.tool_names import tool_names
 from windlass.wires.responses.types import (
     ConversationDeleted,
@@ -182,7 +182,7 @@ class Before(Struct, frozen=True):
         return Message.tool([replace(each, id=known[each.id]) for each in results])
 
 
-class Conversation:
+class StoredConversation:
     """A stored conversation of one owner."""
 
     def __init__(self, gateway: Gateway, chat: str, owner: str, runs: Sequence[RunRecord]) -> None:
@@ -191,7 +191,7 @@ class Conversation:
         self.runs, self._store = runs, ResponseStore(gateway)
 
     @classmethod
-    async def find(cls, gateway: Gateway, chat: str, owner: str) -> "Conversation":
+    async def find(cls, gateway: Gateway, chat: str, owner: str) -> "StoredConversation":
         """Raises `Refused` if it does not exist."""
         return cls(gateway, chat, owner, await runs_of_conversation(gateway, chat, owner))
 
@@ -321,7 +321,7 @@ class ConversationRoutes:
         _chats(self._gateway)
         owner = exchange_of(request.scope).owner
         chat = f"conv_{secrets.token_hex(24)}"
-        await Conversation(self._gateway, chat, owner, ()).add(messages, metadata or {})
+        await StoredConversation(self._gateway, chat, owner, ()).add(messages, metadata or {})
         return await self._shown(chat, owner)
 
     async def one(self, request: Request) -> Response:
@@ -348,10 +348,7 @@ class ConversationRoutes:
             return json_response(asked_page(await conversation.items(), request))
         messages = _messages(await self._fields(request), required=True)
         added = await conversation.add(messages)
-        ids = [item["id"] for item in added]
-        page = {"object": "list", "data": added, "has_more": False}
-        ends = {"first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
-        return json_response({**page, **ends})
+        return json_response(item_page(added, limit=MAX_ADDED, newest_first=False))
 
     async def item(self, request: Request) -> Response:
         """Shows or deletes an item."""
@@ -366,12 +363,12 @@ class ConversationRoutes:
         body = await counted_body(self._gateway, request.scope, request.receive)
         return fields_of(body, self._gateway.limits.max_json_depth)
 
-    async def _found(self, request: Request) -> Conversation:
+    async def _found(self, request: Request) -> StoredConversation:
         chat, owner = request.path_params["conversation_id"], exchange_of(request.scope).owner
-        return await Conversation.find(self._gateway, chat, owner)
+        return await StoredConversation.find(self._gateway, chat, owner)
 
     async def _shown(self, chat: str, owner: str) -> Response:
-        return json_response((await Conversation.find(self._gateway, chat, owner)).fields())
+        return json_response((await StoredConversation.find(self._gateway, chat, owner)).fields())
 
 
 def _messages(fields: Fields, *, required: bool = False) -> tuple[Message, ...]:

@@ -6,7 +6,7 @@ the same run in a response of its own.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from windlass.content import Message
-from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEvent
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import (
@@ -23,7 +22,6 @@ from windlass.gateway.http.context import (
     Receive,
     Scope,
     Send,
-    disconnected,
     exchange_of,
     json_response,
     query_number,
@@ -43,56 +41,48 @@ from windlass.gateway.openapi.operations import (
     QueryNumber,
     path_parameter,
 )
+from windlass.gateway.routes.following import followed
+from windlass.gateway.routes.response_requests import (
+    SOCKET_MEMORY,
+    ResponseRequests,
+    SocketMemory,
+)
+from windlass.gateway.routes.response_store import ResponseStore
 from windlass.gateway.routes.wire import (
     SSE_HEADERS,
     Wire,
     answer_run,
     counted_body,
-    with_headers,
 )
-from windlass.gateway.runs.hidden_turns import continued
-from windlass.gateway.runs.lookup import Decision, FoundRun
+from windlass.gateway.runs.lookup import FoundRun
 from windlass.gateway.runs.response_view import (
     MCP_SERVERS,
     ResponseStream,
-    ResponseView,
-    response_options,
 )
 from windlass.gateway.runs.run import GatewayRun
 from windlass.gateway.tools.requested_servers import RequestedServers
-from windlass.jsontext import by_size, decode_json
-from windlass.loop.history import History
 from windlass.loop.pace import in_slices
 from windlass.model import NONE, Settings
 from windlass.request import RunRequest, inherited
-from windlass.runs.event_log import Follower
-from windlass.runs.origin import Origin
-from windlass.runs.records import RunRecord
 from windlass.runs.service import new_run_id
-from windlass.tool import Tool
 from windlass.wires.call_ids import CallIds
 from windlass.wires.chat.write_events import error_body
 from windlass.wires.errors import InvalidRequest, Problem
 from windlass.wires.fields import JsonObject
 from windlass.wires.responses.item_ids import (
     ResponsePlace,
-    approval_id,
-    place_of,
     response_id,
 )
-from windlass.wires.responses.messages import Approval, compaction_item, input_items
-from windlass.wires.responses.pauses import PauseFinder, split_at_pause, waiting_calls
+from windlass.wires.responses.messages import compaction_item
+from windlass.wires.responses.pauses import PauseFinder
 from windlass.wires.responses.read_request import (
     WIRE as WIRE_NAME,
 )
 from windlass.wires.responses.read_request import (
     ResponseOptions,
-    item_references,
     options_of,
-    read_request,
 )
 from windlass.wires.responses.response import ResponseHead, item_page, usage_fields
-from windlass.wires.responses.tool_names import tool_names
 from windlass.wires.responses.tools import read_tools
 from windlass.wires.responses.types import (
     CompactedResponse,
@@ -113,12 +103,6 @@ SUMMARY_PROMPT = (
     "Summarize the conversation so far for a successor who has not seen it: the task, what was"
     " decided and done, results and facts that are still needed (names, paths, numbers verbatim),"
     " and what is left to do. Answer with the summary only."
-)
-NO_CONVERSATIONS = Problem(
-    404,
-    "This gateway stores no conversations: set [runs] path.",
-    "no_conversations",
-    "conversation",
 )
 SUMMARY_START = "Summary of the conversation so far:\n\n"
 
@@ -208,151 +192,6 @@ PATHS: Paths = {
 }
 
 
-ASKED = "asked"
-"""How many messages a request added to its conversation: a field of the run's `answer`."""
-
-
-async def runs_of_conversation(
-    gateway: Gateway, conversation: str, owner: str, limit: int | None = None
-) -> Sequence[RunRecord]:
-    """The runs of a stored conversation, newest first. Raises `Refused` if it does not exist."""
-    log = gateway.service.log
-    if log is None:
-        raise Refused(NO_CONVERSATIONS)
-    runs = await log.list(owner=owner, chat=conversation, limit=limit)
-    if not runs:
-        message = f"Conversation with id {conversation[:100]!r} not found."
-        raise Refused(Problem(404, message, "conversation_not_found", "conversation"))
-    return runs
-
-
-CONNECTION = "windlass.connection"
-"""The field of the scope of a request on a WebSocket."""
-MAX_KNOWN = 64
-"""The maximum number of responses that a connection remembers."""
-
-
-class Connection:
-    """What a WebSocket remembers: ids of responses that are not stored, and a warm-up."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[Message, ...]] = {}
-
-    @property
-    def known(self) -> Collection[str]:
-        """The ids of responses that only this connection may continue."""
-        return self._known.keys()
-
-    def remember(self, response: str, warmed: tuple[Message, ...] = ()) -> None:
-        """Adds a response; `warmed` is the conversation of a warm-up, which has no run."""
-        self._known[response] = warmed
-        if len(self._known) > MAX_KNOWN:
-            del self._known[next(iter(self._known))]
-
-    def warmed(self, response: str) -> tuple[Message, ...]:
-        """The conversation of a warm-up; empty for other responses."""
-        return self._known.get(response, ())
-
-    def evict(self, response: str) -> None:
-        self._known.pop(response, None)
-
-
-class ResponseStore:
-    """Finds responses and their conversations among the runs of a gateway."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-
-    async def find(
-        self, response: str, owner: str, known: Collection[str] = ()
-    ) -> tuple[FoundRun, ResponsePlace]:
-        """The run of a response, and its place there. Raises `RunNotFound`.
-
-        A response that is not stored is found only by its id in `known`.
-        """
-        place = place_of(response)
-        if place is None:
-            raise RunNotFound(f"response {response[:100]!r} not found")
-        try:
-            run = await self._gateway.find(place.run_id, owner)
-        except RunNotFound:
-            raise RunNotFound(f"response {response[:100]!r} not found") from None
-        if response not in known and not response_options(run.origin).store:
-            raise RunNotFound(f"response {response[:100]!r} not found")
-        return run, place
-
-    def view(self, run: FoundRun, place: ResponsePlace) -> ResponseView:
-        origin = run.origin
-        return self._view(place, run.record, origin, origin.outline(), run.call_ids)
-
-    def view_of_run(self, run: GatewayRun) -> ResponseView:
-        """The first response of a run of this process."""
-        place = ResponsePlace(run.id)
-        return self._view(place, run.record, run.origin, run.plan.tools, run.call_ids)
-
-    def _view(
-        self,
-        place: ResponsePlace,
-        record: RunRecord,
-        origin: Origin,
-        tools: Mapping[str, Tool],
-        ids: CallIds,
-    ) -> ResponseView:
-        served = self._gateway.registry.find(record.model)
-        return ResponseView(
-            place,
-            record,
-            origin,
-            tools,
-            ids,
-            server_tools=served.config.server_tools if served else "mcp_call",
-            all_text=self._gateway.config.server.earlier_text == "include",
-        )
-
-    async def body(self, run: FoundRun, place: ResponsePlace) -> bytes:
-        """The response object as JSON."""
-        state = await run.state()
-        events = await run.recorded()
-        return self.view(run, place).body(events, done=state.done, problem=state.problem)
-
-    async def conversation(
-        self, response: str, owner: str, known: Collection[str] = ()
-    ) -> tuple[Message, ...]:
-        """The conversation up to a response. Raises `Refused` if it does not exist or is active."""
-        try:
-            run, _ = await self.find(response, owner, known)
-        except RunNotFound:
-            message = f"Previous response with id {response[:100]!r} not found."
-            problem = Problem(400, message, "previous_response_not_found", "previous_response_id")
-            raise Refused(problem) from None
-        return inherited(await self._gateway.planning.conversation_after(run))
-
-    async def items(self, ids: Sequence[str], owner: str) -> Mapping[str, JsonObject]:
-        """The stored items with these ids, as far as they exist."""
-        found: dict[str, JsonObject] = {}
-        for response in dict.fromkeys(filter(None, map(_response_of, ids))):
-            try:
-                run, place = await self.find(response, owner)
-            except RunNotFound:
-                continue
-            output = decode_json(await self.body(run, place))["output"]
-            for item in (*await self.input_items(run, place), *output):
-                found[item["id"]] = item
-        return {item: found[item] for item in ids if item in found}
-
-    async def input_items(self, run: FoundRun, place: ResponsePlace) -> list[JsonObject]:
-        """The items that the response was asked with, oldest first."""
-        history = History(await run.recorded())
-        messages = history.started.messages if history.started else ()
-        names = tool_names(self.view(run, place).options.echo.get("tools", ()))
-        return input_items(messages, place.id, names)
-
-
-def _response_of(item: str) -> str | None:
-    place = place_of(item)
-    return None if place is None else place.id
-
-
 class ResponseAnswer:
     """Writes the answer of a run as a response, or as its events."""
 
@@ -382,41 +221,30 @@ class ResponseAnswer:
 class Responses:
     """`POST /v1/responses`, as plain ASGI."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._store = ResponseStore(gateway)
-        self._writer = ResponseAnswer(self._store)
+    def __init__(self, gateway: Gateway, store: ResponseStore, requests: ResponseRequests) -> None:
+        self._gateway, self._store, self._requests = gateway, store, requests
+        self._writer = ResponseAnswer(store)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = exchange_of(scope)
         body = await counted_body(self._gateway, scope, receive)
-        request = await self.read(body, exchange)
+        request = await self._requests.read(body, exchange)
         options = options_of(request.answer)
-        connection: Connection | None = scope.get(CONNECTION)
-        known = () if connection is None else connection.known
+        memory: SocketMemory | None = scope.get(SOCKET_MEMORY)
         if options.approvals:
-            run, place = await self.decide(options, exchange.owner, known)
+            known = () if memory is None else memory.known
+            run, place = await self._requests.decide(options, exchange.owner, known)
             return await self._send_rest(run, place, request, scope, receive, send)
-        request = await self.continued(request, options, exchange.owner, connection)
-        if connection is not None:
-            return await self._answer_on(connection, request, options, scope, receive, send)
+        request = await self._requests.continued(request, options, exchange.owner, memory)
+        if memory is not None:
+            return await self._answer_on_socket(memory, request, options, scope, receive, send)
         exchange.stream = request.live
-        if not request.background or request.live:
-            run = await self._start(request, exchange, receive)
-            return await answer_run(
-                self._gateway, run, scope, receive, send, self._writer, live=request.live
-            )
-        run = await self._start(replace(request, live=True), exchange, receive)
-        await run.settled()
-        return await respond_json(send, self._writer.whole(run))
-
-    async def read(self, body: bytes, exchange: Exchange) -> RunRequest:
-        """Reads a request, with the items that it refers to. Raises `InvalidRequest`."""
-        limits = self._gateway.limits
-        references = await by_size(len(body), item_references, body, limits)
-        stored = await self._store.items(references, exchange.owner) if references else None
-        request = await by_size(len(body), read_request, body, limits, stored)
-        return with_headers(request, exchange)
+        if request.background and not request.live:
+            return await self._answer_in_background(request, exchange, receive, send)
+        run = await self._start(request, exchange, receive)
+        return await answer_run(
+            self._gateway, run, scope, receive, send, self._writer, live=request.live
+        )
 
     async def _start(self, request: RunRequest, exchange: Exchange, receive: Receive) -> GatewayRun:
         """Starts a run with the MCP servers of its request. Raises `Refused`."""
@@ -434,9 +262,17 @@ class Responses:
         run.task.add_done_callback(lambda _: servers.close_later())
         return run
 
-    async def _answer_on(
+    async def _answer_in_background(
+        self, request: RunRequest, exchange: Exchange, receive: Receive, send: Send
+    ) -> None:
+        """Starts a run, and sends its response before the run ends."""
+        run = await self._start(replace(request, live=True), exchange, receive)
+        await run.settled()
+        await respond_json(send, self._writer.whole(run))
+
+    async def _answer_on_socket(
         self,
-        connection: Connection,
+        memory: SocketMemory,
         request: RunRequest,
         options: ResponseOptions,
         scope: Scope,
@@ -445,17 +281,17 @@ class Responses:
     ) -> None:
         """Answers a request on a WebSocket, which may continue a response that is not stored."""
         if not options.generate:
-            await self._warm_up(connection, request, scope, send)
+            await self._warm_up(memory, request, scope, send)
             return
         exchange = exchange_of(scope)
         run = await self._start(request, exchange, receive)
         exchange.stream = True
         await answer_run(self._gateway, run, scope, receive, send, self._writer, live=True)
         if not options.store and run.task.done() and run.problem() is None:
-            connection.remember(response_id(run.id))
+            memory.remember(response_id(run.id))
 
     async def _warm_up(
-        self, connection: Connection, request: RunRequest, scope: Scope, send: Send
+        self, memory: SocketMemory, request: RunRequest, scope: Scope, send: Send
     ) -> None:
         """Answers with an empty response. The next request continues its conversation."""
         exchange = exchange_of(scope)
@@ -464,56 +300,9 @@ class Responses:
         response = response_id(new_run_id())
         head = ResponseHead(response, int(time.time()), request.model, request.answer["echo"])
         encoder = ResponseEncoder(head, {}, CallIds(response))
-        connection.remember(response, inherited(request.messages))
+        memory.remember(response, inherited(request.messages))
         await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS]})
         await _send(send, encoder.begin() + encoder.end(), more=False)
-
-    async def continued(
-        self,
-        request: RunRequest,
-        options: ResponseOptions,
-        owner: str,
-        connection: Connection | None = None,
-    ) -> RunRequest:
-        """The request with the conversation that it continues. Raises `Refused`."""
-        if options.previous_response_id:
-            previous, known = options.previous_response_id, connection.known if connection else ()
-            before = connection.warmed(previous) if connection else ()
-            before = before or await self._store.conversation(previous, owner, known)
-            return replace(request, messages=continued(before, request.messages))
-        if options.conversation:
-            await runs_of_conversation(self._gateway, options.conversation, owner, limit=1)
-            answer = {**request.answer, ASKED: len(inherited(request.messages))}
-            return replace(request, chat=options.conversation, answer=answer)
-        return request
-
-    async def decide(
-        self, options: ResponseOptions, owner: str, known: Collection[str] = ()
-    ) -> tuple[FoundRun, ResponsePlace]:
-        """Passes decisions to the run that waits for them, and returns its next response.
-
-        Raises `Refused` and `InvalidRequest` if no call of it waits for such a decision.
-        """
-        first = options.approvals[0]
-        previous = options.previous_response_id or _response_of(first.request_id)
-        if previous is None:
-            raise _unknown_approval(first)
-        try:
-            run, place = await self._store.find(previous, owner, known)
-        except RunNotFound:
-            raise _unknown_approval(first) from None
-        events, tools = await run.recorded(), run.origin.outline()
-        _, own, _ = split_at_pause(events, tools, place.after)
-        waiting = {
-            approval_id(response_id(run.id), call): call for call in waiting_calls(events, tools)
-        }
-        for approval in options.approvals:
-            call = waiting.get(approval.request_id)
-            if call is None or not await run.approve(
-                Decision(call_id=call, approved=approval.approve, reason=approval.reason)
-            ):
-                raise _unknown_approval(approval)
-        return run, ResponsePlace(run.id, own[-1].seq if own else place.after)
 
     async def _send_rest(
         self,
@@ -524,83 +313,47 @@ class Responses:
         receive: Receive,
         send: Send,
     ) -> None:
-        """Sends the response of a run that goes on after decisions."""
+        """Sends the response of a run that continues after decisions."""
         exchange = exchange_of(scope)
         exchange.run_id, exchange.model, exchange.stream = run.id, run.record.model, request.live
+        view = self._store.view(run, place)
         if request.live:
-            return await follow_response(self._gateway, run, place, -1, receive, send)
+            return await _stream_response(self._gateway, run, view.stream(), receive, send)
         if not request.background:
-            await _ended_or_paused(self._gateway, run, place)
+            await _ended_or_paused(run, view.stream())
         run = await self._gateway.find(run.id, exchange.owner)
         return await respond_json(send, await self._store.body(run, place))
 
 
-def _unknown_approval(approval: Approval) -> InvalidRequest:
-    return InvalidRequest(
-        f"{approval.place}: no call waits for the approval {approval.request_id[:100]!r}",
-        approval.place,
-        "approval_not_found",
-    )
-
-
-async def _ended_or_paused(gateway: Gateway, run: FoundRun, place: ResponsePlace) -> None:
-    stream = ResponseStore(gateway).view(run, place).stream()
+async def _ended_or_paused(run: FoundRun, stream: ResponseStream) -> None:
+    """Waits until the run ends, or waits for approvals again."""
     events = run.follow(0)
     while events is not None and not events.over and not stream.paused:
         stream.encode(await events.some(3600.0))
 
 
-async def follow_response(
-    gateway: Gateway, run: FoundRun, place: ResponsePlace, after: int, receive: Receive, send: Send
+async def _stream_response(
+    gateway: Gateway, run: FoundRun, stream: ResponseStream, receive: Receive, send: Send
 ) -> None:
-    """Streams a response from the log of its run: events after a number, then new ones."""
-    store = ResponseStore(gateway)
-    stream = store.view(run, place).stream(after)
+    """Streams a response from the log of its run: the stored events, then new ones."""
     headers = [*SSE_HEADERS, (b"x-windlass-run-id", run.id.encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    events = run.follow(0)
-    gone = asyncio.create_task(disconnected(receive))
-    if events is not None:
-        gone.add_done_callback(lambda _: events.wake())
-        gateway.followers.add(events)
-    try:
-        await _send_stream(gateway, run, stream, events, gone, send)
-    finally:
-        gone.cancel()
-        if events is not None:
-            gateway.followers.discard(events)
-
-
-async def _send_stream(
-    gateway: Gateway,
-    run: FoundRun,
-    stream: ResponseStream,
-    events: Follower | None,
-    gone: asyncio.Task[None],
-    send: Send,
-) -> None:
-    await _send(send, stream.begin())
-    is_over = events is None
-    while events is not None and not is_over and not stream.paused and not gone.done():
-        drained = gateway.drained
-        try:
-            batch = await events.some(0.0 if drained else gateway.config.server.heartbeat)
-        except StorageError:
-            return await _send(send, b"", more=False)
-        is_over = events.over
-        if drained and not batch and not is_over:
-            return await _send(send, b"", more=False)  # the client reconnects to another gateway
-        for some in in_slices(batch):
-            await _send(send, stream.encode(some))
-        if not batch and not is_over:
-            await _send(send, stream.heartbeat)
-    if stream.paused:
-        return await _send(send, stream.end(), more=False)
-    if not is_over:
-        return None
-    state = await (await gateway.find(run.id, run.record.owner)).state()
-    ending = stream.end() if state.problem is None else stream.fail(state.problem)
-    return await _send(send, ending, more=False)
+    async with followed(gateway, run.follow(0), receive) as log:
+        await _send(send, stream.begin())
+        while log.has_more and not stream.paused and not log.client_gone:
+            batch = await log.batch()
+            for some in in_slices(batch):
+                await _send(send, stream.encode(some))
+            if not batch and log.has_more:
+                await _send(send, stream.heartbeat)
+        if stream.paused:
+            await _send(send, stream.end(), more=False)
+        elif log.is_over:
+            state = await (await gateway.find(run.id, run.record.owner)).state()
+            ending = stream.end() if state.problem is None else stream.fail(state.problem)
+            await _send(send, ending, more=False)
+        elif not log.client_gone:  # the client reconnects, perhaps to another gateway
+            await _send(send, b"", more=False)
 
 
 async def _send(send: Send, data: bytes, *, more: bool = True) -> None:
@@ -609,12 +362,10 @@ async def _send(send: Send, data: bytes, *, more: bool = True) -> None:
 
 
 class StoredResponses:
-    """Endpoints that show, delete and cancel a response, and count and compact input."""
+    """Endpoints that show, delete and cancel a response."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._store = ResponseStore(gateway)
-        self._responses = Responses(gateway)
+    def __init__(self, gateway: Gateway, store: ResponseStore) -> None:
+        self._gateway, self._store = gateway, store
 
     async def show(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`GET`: the response, or with `stream=true` its events after `starting_after`."""
@@ -624,7 +375,8 @@ class StoredResponses:
         if query.get("stream") == "true":
             given = query.get("starting_after")
             after = -1 if given is None else query_number(given, "starting_after")
-            return await follow_response(self._gateway, run, place, after, receive, send)
+            stream = self._store.view(run, place).stream(after)
+            return await _stream_response(self._gateway, run, stream, receive, send)
         return await respond_json(send, await self._store.body(run, place))
 
     async def delete(self, request: Request) -> Response:
@@ -647,6 +399,17 @@ class StoredResponses:
     async def input_items(self, request: Request) -> Response:
         run, place = await self._found(request)
         return json_response(asked_page(await self._store.input_items(run, place), request))
+
+    async def _found(self, request: Request) -> tuple[FoundRun, ResponsePlace]:
+        response = request.path_params["response_id"]
+        return await self._store.find(response, exchange_of(request.scope).owner)
+
+
+class ResponseInputs:
+    """Endpoints that count the tokens of an input and compact it, without a response."""
+
+    def __init__(self, gateway: Gateway, requests: ResponseRequests) -> None:
+        self._gateway, self._requests = gateway, requests
 
     async def count(self, request: Request) -> Response:
         """`POST /v1/responses/input_tokens`: an estimate of the input's tokens."""
@@ -691,12 +454,8 @@ class StoredResponses:
     async def _asked(self, request: Request) -> RunRequest:
         exchange = exchange_of(request.scope)
         body = await counted_body(self._gateway, request.scope, request.receive)
-        asked = await self._responses.read(body, exchange)
-        return await self._responses.continued(asked, options_of(asked.answer), exchange.owner)
-
-    async def _found(self, request: Request) -> tuple[FoundRun, ResponsePlace]:
-        response = request.path_params["response_id"]
-        return await self._store.find(response, exchange_of(request.scope).owner)
+        asked = await self._requests.read(body, exchange)
+        return await self._requests.continued(asked, options_of(asked.answer), exchange.owner)
 
 
 def asked_page(items: Sequence[JsonObject], request: Request) -> JsonObject:
@@ -727,11 +486,13 @@ class _Show:
 
 def routes(gateway: Gateway) -> list[Route]:
     """The routes of the Responses API, without conversations."""
-    stored = StoredResponses(gateway)
+    store = ResponseStore(gateway)
+    requests = ResponseRequests(gateway, store)
+    stored, inputs = StoredResponses(gateway, store), ResponseInputs(gateway, requests)
     return [
-        Route(PATH, Responses(gateway), methods=["POST"]),
-        Route(f"{PATH}/input_tokens", stored.count, methods=["POST"]),
-        Route(f"{PATH}/compact", stored.compact, methods=["POST"]),
+        Route(PATH, Responses(gateway, store, requests), methods=["POST"]),
+        Route(f"{PATH}/input_tokens", inputs.count, methods=["POST"]),
+        Route(f"{PATH}/compact", inputs.compact, methods=["POST"]),
         Route(f"{PATH}/{{response_id}}", _Show(stored), methods=["GET"]),
         Route(f"{PATH}/{{response_id}}", stored.delete, methods=["DELETE"]),
         Route(f"{PATH}/{{response_id}}/cancel", stored.cancel, methods=["POST"]),

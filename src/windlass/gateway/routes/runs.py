@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from windlass.errors import RunNotFound, StorageError
+from windlass.errors import RunNotFound
 from windlass.events import Phase, RunEvent, StopReason, event_to_json_bytes
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import (
@@ -20,7 +20,6 @@ from windlass.gateway.http.context import (
     Scope,
     Send,
     any_json_response,
-    disconnected,
     exchange_of,
     json_response,
     no_content,
@@ -45,6 +44,7 @@ from windlass.gateway.openapi.operations import (
     path_parameter,
 )
 from windlass.gateway.routes.completions import read_chat_request
+from windlass.gateway.routes.following import FollowedLog, followed
 from windlass.gateway.routes.wire import SSE_HEADERS
 from windlass.gateway.runs.lookup import (
     ActiveRun,
@@ -58,7 +58,7 @@ from windlass.gateway.runs.lookup import (
 from windlass.gateway.runs.run_json import FAILED_REASONS, run_fields
 from windlass.jsontext import by_size, encode_any_json, offloaded
 from windlass.loop.history import History
-from windlass.runs.event_log import PAGE_BYTES, Follower
+from windlass.runs.event_log import PAGE_BYTES
 from windlass.runs.export import Export, exported
 from windlass.runs.records import RunRecord
 from windlass.runs.stored_run import StoredRun
@@ -351,39 +351,26 @@ class RunEvents:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         if request.method == "HEAD":
             return await send({"type": "http.response.body", "body": b""})
-        gone = asyncio.create_task(disconnected(receive))
-        gone.add_done_callback(lambda _: events.wake())
-        self._gateway.followers.add(events)
-        try:
-            await self._follow(events, gone, send)
-        finally:
-            self._gateway.followers.discard(events)
-            gone.cancel()
+        async with followed(self._gateway, events, receive) as log:
+            return await _send_events(log, send)
 
-    async def _follow(self, events: Follower, gone: asyncio.Task[None], send: Send) -> None:
-        """Sends one page at a time, so that a slow client uses the memory of one page only."""
-        heartbeat = self._gateway.config.server.heartbeat
-        more = True
-        while more and not gone.done():
-            drained = self._gateway.drained
-            try:
-                batch = await events.some(0.0 if drained else heartbeat)
-                # On shutdown another gateway resumes the run, and the client reconnects there.
-                more = not (events.over or (drained and not batch))
-            except StorageError:
-                batch, more = [], False
-            pieces: list[bytes] = []
-            size = 0
-            for event in batch:
-                if size >= PAGE_BYTES:
-                    page = b"".join(pieces)
-                    pieces, size = [], 0
-                    await send(_body_message(page, more=True))
-                pieces.append(_sse_message(event))
-                size += len(pieces[-1])
-            page = b"".join(pieces) or HEARTBEAT
-            del batch, pieces  # frees their memory while a slow client reads
-            await send(_body_message(page, more=more))
+
+async def _send_events(log: FollowedLog, send: Send) -> None:
+    """Sends one page at a time, so that a slow client uses the memory of one page only."""
+    while log.has_more and not log.client_gone:
+        batch = await log.batch()
+        pieces: list[bytes] = []
+        size = 0
+        for event in batch:
+            if size >= PAGE_BYTES:
+                page = b"".join(pieces)
+                pieces, size = [], 0
+                await send(_body_message(page, more=True))
+            pieces.append(_sse_message(event))
+            size += len(pieces[-1])
+        page = b"".join(pieces) or HEARTBEAT
+        del batch, pieces  # frees their memory while a slow client reads
+        await send(_body_message(page, more=log.has_more))
 
 
 def _sse_message(event: RunEvent) -> bytes:

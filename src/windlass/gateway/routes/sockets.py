@@ -13,7 +13,8 @@ from msgspec import Raw
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import BUSY, JSON_TYPE, Receive, Scope, Send
 from windlass.gateway.http.errors import problem_headers
-from windlass.gateway.routes.responses import CONNECTION, PATH, Connection
+from windlass.gateway.routes.response_requests import SOCKET_MEMORY, SocketMemory
+from windlass.gateway.routes.responses import PATH
 from windlass.wires.chat.write_events import error_body
 from windlass.wires.errors import Problem
 from windlass.wires.responses.output import payloads
@@ -60,7 +61,7 @@ class ResponseSocket:
     ) -> None:
         self._gateway, self._answer = gateway, answer
         self._scope, self._receive, self._send = scope, receive, send
-        self._connection = Connection()
+        self._memory = SocketMemory()
         self._gone = asyncio.Event()
 
     async def serve(self) -> None:
@@ -109,7 +110,7 @@ class ResponseSocket:
 
         await self._answer(self._http_scope(), receive, frames.send)
         if frames.failed and previous is not None:
-            self._connection.evict(previous)
+            self._memory.evict(previous)
 
     def _http_scope(self) -> Scope:
         skipped = (b"content-length", b"content-type")
@@ -119,7 +120,7 @@ class ResponseSocket:
             "type": "http",
             "method": "POST",
             "headers": headers,
-            CONNECTION: self._connection,
+            SOCKET_MEMORY: self._memory,
         }
 
     async def _send_frame(self, data: bytes) -> None:

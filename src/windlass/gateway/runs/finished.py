@@ -57,10 +57,10 @@ class FinishedRun:
         self._events = b"" if log is not None else _compact(run.log.recorded(), run.request_size)
         self._shared: weakref.ref[MemoryLog] | None = None
         """The decoded events, shared by all current readers."""
-        encoded_here = isinstance(self._events, bytes)
-        self.size = RUN_BYTES + (len(self._events) if encoded_here else state.record.size)
-        self.size += run.request_size if run.origin.answer else 0  # it may repeat the request
+        self.size = RUN_BYTES
         """The approximate memory, in bytes."""
+        self.size += len(self._events) if isinstance(self._events, bytes) else run.size
+        self.size += run.request_size if run.origin.answer else 0  # it may repeat the request
         clear_frames(run.error)
 
     @property

@@ -42,7 +42,11 @@ class ActiveRun:
     def __init__(self, run: GatewayRun) -> None:
         self._run = run
         self.id, self.call_ids = run.id, run.call_ids
-        self.origin = run.origin.with_tools(run.plan.tools)
+
+    @property
+    def origin(self) -> Origin:
+        """What the run was started with."""
+        return self._run.origin.with_tools(self._run.plan.tools)
 
     async def state(self) -> RunState:
         await self._run.up_to_date()

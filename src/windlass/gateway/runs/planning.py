@@ -26,7 +26,7 @@ from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.request import RunRequest
 from windlass.runs.origin import Origin
-from windlass.runs.service import Interrupted, RunService, new_run_id
+from windlass.runs.service import InterruptedRun, RunService, new_run_id
 from windlass.wires.call_ids import CallIds, run_of
 from windlass.wires.errors import InvalidRequest, Problem
 
@@ -77,7 +77,7 @@ class RunPlanning:
             raise Refused(Problem(409, message, "run_in_progress"))
         return seen_by_client(history.reply(), history.asked, run.call_ids)
 
-    async def again(self, run: Interrupted) -> RunPlan:
+    async def again(self, run: InterruptedRun) -> RunPlan:
         """Plans an interrupted run with the models and tools of the current configuration.
 
         Raises `RunInterrupted` if its model, a tool or its session is not available.

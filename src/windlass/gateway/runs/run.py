@@ -85,7 +85,7 @@ class GatewayRun(AsyncRun):
         return "native" if self.plan.model is None else mode_of(self.plan.model)
 
     def state(self) -> RunState:
-        """Where the run is now."""
+        """Where the run is now. Its record has no size."""
         events = self.log.recorded()
         end = events[-1] if events and isinstance(events[-1], RunEnded) else None
         record = replace(
@@ -94,7 +94,6 @@ class GatewayRun(AsyncRun):
             reason=self.stop_reason,
             error=end.error if end else None,
             events=len(events),
-            size=self.size if self.task.done() else 0,
         )
         done = self.task.done()
         problem = self.problem() if done else None

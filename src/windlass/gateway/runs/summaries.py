@@ -10,7 +10,7 @@ from windlass.events import RunEvent
 from windlass.gateway.runs.lookup import FoundRun
 from windlass.gateway.tools.calls import CallSummary, cut_arguments, cut_response
 from windlass.jsontext import encode_json
-from windlass.runs.export import ToldCall, ToldRound, told_rounds
+from windlass.runs.export import ExportedCall, ExportedRound, exported_rounds
 from windlass.wires.fields import JsonObject
 
 
@@ -80,7 +80,7 @@ class Summaries:
 
 def summary_of(run_id: str, events: Sequence[RunEvent]) -> RunSummary:
     """The summary of these events."""
-    rounds = told_rounds(events)
+    rounds = exported_rounds(events)
     return RunSummary(
         ended=bool(events) and events[-1].done,
         seconds=max(0.0, events[-1].time - events[0].time) if events else 0.0,
@@ -90,7 +90,7 @@ def summary_of(run_id: str, events: Sequence[RunEvent]) -> RunSummary:
     )
 
 
-def _calls(run_id: str, rounds: Iterable[ToldRound]) -> Iterable[CallSummary]:
+def _calls(run_id: str, rounds: Iterable[ExportedRound]) -> Iterable[CallSummary]:
     for each in rounds:
         for call in each.calls:
             yield CallSummary(
@@ -105,7 +105,7 @@ def _calls(run_id: str, rounds: Iterable[ToldRound]) -> Iterable[CallSummary]:
             )
 
 
-def _response(call: ToldCall) -> JsonObject | None:
+def _response(call: ExportedCall) -> JsonObject | None:
     if call.response is None:
         return None
     return cut_response(FunctionResponse(call.name, call.response, call.id))

@@ -69,7 +69,7 @@ class Reserve:
         return False
 
 
-class Call(Struct):
+class WriterCall(Struct):
     """A function to call with the connection."""
 
     work: Callable[[sqlite3.Connection], Any]
@@ -78,7 +78,7 @@ class Call(Struct):
     """Whether it may use the reserve of a full disk."""
 
 
-Job: TypeAlias = Batch | Call | None
+Job: TypeAlias = Batch | WriterCall | None
 """None is the last job."""
 Outcome: TypeAlias = tuple[Batch, StorageError | None]
 
@@ -122,7 +122,7 @@ class Writer:
         A `vital` call may use the reserve of a full disk.
         """
         future: Future[T] = Future()
-        self._give(Call(work, future, vital))
+        self._give(WriterCall(work, future, vital))
         return future
 
     def close(self) -> "Future[None]":
@@ -228,7 +228,7 @@ class Writer:
                 self._call(connection, job)
         self._write(connection, batches)
 
-    def _call(self, connection: sqlite3.Connection, call: Call) -> None:
+    def _call(self, connection: sqlite3.Connection, call: WriterCall) -> None:
         if not call.future.set_running_or_notify_cancel():
             return
         try:
@@ -239,7 +239,7 @@ class Writer:
         else:
             call.future.set_result(result)
 
-    def _called(self, connection: sqlite3.Connection, call: Call) -> Any:
+    def _called(self, connection: sqlite3.Connection, call: WriterCall) -> Any:
         try:
             with readable_errors(self._path):
                 return call.work(connection)
@@ -323,7 +323,7 @@ def _valid_utf8(text: str) -> str:
 def _refuse(jobs: Sequence[Job], error: StorageError) -> None:
     _report([(job, error) for job in jobs if isinstance(job, Batch)])
     for job in jobs:
-        if isinstance(job, Call) and job.future.set_running_or_notify_cancel():
+        if isinstance(job, WriterCall) and job.future.set_running_or_notify_cancel():
             job.future.set_exception(error)
 
 

@@ -85,7 +85,7 @@ SKIPPED_ITEMS = frozenset(
 """Items that say nothing to a model that has not got the tool in question."""
 
 
-class Approval(Struct, frozen=True):
+class McpApproval(Struct, frozen=True):
     """A client's decision on a call that waits for approval."""
 
     request_id: str
@@ -99,7 +99,7 @@ class DecodedInput(Struct, frozen=True):
     """The conversation in `input`, and what does not belong to it."""
 
     messages: tuple[Message, ...]
-    approvals: tuple[Approval, ...] = ()
+    approvals: tuple[McpApproval, ...] = ()
     parts: tuple[PartPlace, ...] = ()
 
 
@@ -175,7 +175,7 @@ class _ItemReader:
         self._drafts: list[_Draft] = []
         self._calls: dict[str, tuple[_Draft, str]] = {}
         self._restored: dict[int, tuple[Message, ...]] = {}
-        self.approvals: list[Approval] = []
+        self.approvals: list[McpApproval] = []
         self.parts: list[PartPlace] = []
 
     def messages(self) -> tuple[Message, ...]:
@@ -348,7 +348,7 @@ class _ItemReader:
         approve = fields.get("approve")
         if not isinstance(approve, bool):
             raise InvalidRequest(f"{place}.approve: must be true or false", f"{place}.approve")
-        self.approvals.append(Approval(request, approve, as_text(fields.get("reason")), place))
+        self.approvals.append(McpApproval(request, approve, as_text(fields.get("reason")), place))
 
     def _compaction(self, fields: JsonObject, place: str) -> None:
         content = _text(fields.get("encrypted_content"), f"{place}.encrypted_content")

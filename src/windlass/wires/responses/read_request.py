@@ -14,8 +14,8 @@ from windlass.wires.body import Fields, fields_of
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 from windlass.wires.responses.messages import (
-    Approval,
     DecodedInput,
+    McpApproval,
     decode_input,
     referenced_ids,
 )
@@ -83,7 +83,7 @@ class ResponseOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The id of the stored conversation that the request continues."""
     store: bool = True
     include: tuple[str, ...] = ()
-    approvals: tuple[Approval, ...] = ()
+    approvals: tuple[McpApproval, ...] = ()
     """Decisions on calls of an earlier response that wait for approval."""
     server_tools: ServerTools | None = None
     """How the client wants to see server tools; None means the setting of the model."""
