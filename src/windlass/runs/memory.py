@@ -1,16 +1,25 @@
 """`MemoryRunLog`: a run log in memory, which is lost when the process exits."""
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from typing import Unpack
 
 from msgspec.structs import replace
 
 from windlass.errors import RunNotFound
-from windlass.events import RunEnded, RunEvent, StopReason
+from windlass.events import RunEnded, RunEvent
 from windlass.runs.encoding import encoded
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.protocol import LogHealth
-from windlass.runs.records import Order, Retention, RunFilter, RunRecord, expired, newest_first
+from windlass.runs.records import (
+    Order,
+    Retention,
+    RunFilter,
+    RunFilters,
+    RunRecord,
+    expired,
+    newest_first,
+)
 
 
 class MemoryRunLog:
@@ -64,25 +73,11 @@ class MemoryRunLog:
     async def list(
         self,
         *,
-        owner: str | None = None,
-        chat: str | None = None,
-        in_chats: bool = False,
-        open: bool | None = None,
-        reasons: Collection[StopReason] | None = None,
-        model: str | None = None,
-        title: str | None = None,
         before: RunRecord | None = None,
         limit: int | None = None,
+        **filters: Unpack[RunFilters],
     ) -> Sequence[RunRecord]:
-        wanted = RunFilter(
-            owner=owner,
-            chat=chat,
-            in_chats=in_chats,
-            open=open,
-            reasons=reasons,
-            model=model,
-            title=title,
-        )
+        wanted = RunFilter(**filters)
         records = map(self._now, self._runs)
         return newest_first(filter(wanted.matches, records), before, limit)
 

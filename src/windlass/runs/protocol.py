@@ -1,11 +1,11 @@
 """`RunLog`, the interface of all run logs, and `LogHealth`, the health of one."""
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, Unpack
 
-from windlass.events import RunEvent, StopReason
+from windlass.events import RunEvent
 from windlass.runs.event_log import Follower, MemoryLog
-from windlass.runs.records import Order, Retention, RunRecord
+from windlass.runs.records import Order, Retention, RunFilters, RunRecord
 
 
 class LogHealth:
@@ -89,21 +89,13 @@ class RunLog(Protocol):
     async def list(
         self,
         *,
-        owner: str | None = None,
-        chat: str | None = None,
-        in_chats: bool = False,
-        open: bool | None = None,
-        reasons: Collection[StopReason] | None = None,
-        model: str | None = None,
-        title: str | None = None,
         before: RunRecord | None = None,
         limit: int | None = None,
+        **filters: Unpack[RunFilters],
     ) -> Sequence[RunRecord]:
         """Returns the stored runs, newest first. The order does not depend on the clock.
 
-        With `before`, the list starts after that run. `in_chats` selects the runs of all chats, and
-        `reasons` runs that ended for one of them. `title` is a part of the title; its case does not
-        matter. None means no filter.
+        `filters` select runs. With `before`, the list starts after that run.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
 
@@ -56,6 +56,18 @@ class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
     approved: bool = True
     arguments: dict[str, Any] | None = None
     reason: str | None = None
+
+
+class RunFilters(TypedDict, total=False):
+    """The fields of a `RunFilter`, as keyword arguments."""
+
+    owner: str | None
+    chat: str | None
+    in_chats: bool
+    open: bool | None
+    reasons: Collection[StopReason] | None
+    model: str | None
+    title: str | None
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):

@@ -9,12 +9,12 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, Unpack
 
 from windlass.content import Message
 from windlass.errors import RunInterrupted, RunNotFound, StorageError
-from windlass.events import RunEnded, RunStarted, StopReason
+from windlass.events import RunEnded, RunStarted
 from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
@@ -25,7 +25,7 @@ from windlass.runs.origin import ADDED, Origin
 from windlass.runs.persisted_log import Damaged, NotWritable
 from windlass.runs.planning import ending_plan, resume_refusal
 from windlass.runs.protocol import RunLog
-from windlass.runs.records import Order, RunRecord, title_of
+from windlass.runs.records import Order, RunFilters, RunRecord, title_of
 from windlass.runs.run import AsyncRun
 from windlass.runs.stored_run import StoredRun
 
@@ -196,30 +196,20 @@ class RunService(Generic[R, F]):
     async def newest(
         self,
         *,
-        owner: str | None = None,
-        open: bool | None = None,
-        reasons: Collection[StopReason] | None = None,
-        model: str | None = None,
-        title: str | None = None,
         before: RunRecord | None = None,
         limit: int | None = None,
+        **filters: Unpack[RunFilters],
     ) -> "list[tuple[R | F | StoredRun, RunRecord]]":
         """The stored runs with their records, newest first, as `RunLog.list` returns them.
 
-        While the log cannot be written, it does not have the end of every run. Then `reasons` is
-        not applied.
+        While the log cannot be written, it lacks the end of some runs. Then the filter `reasons`
+        is not applied.
         """
         if self.control is None:
             return []
-        records = await self.control.log.list(
-            owner=owner,
-            open=open,
-            reasons=None if self.control.trouble else reasons,
-            model=model,
-            title=title,
-            before=before,
-            limit=limit,
-        )
+        if self.control.trouble:
+            filters["reasons"] = None
+        records = await self.control.log.list(before=before, limit=limit, **filters)
         here = {run.id: run for run in self.active.all()}
         return [
             (here.get(record.id) or StoredRun(record, self.control), record) for record in records

@@ -8,16 +8,16 @@ import secrets
 import time
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import msgspec
 from msgspec.structs import replace
 from nats.errors import MaxPayloadError
 
 from windlass.errors import RunNotFound, StorageError
-from windlass.events import RunEnded, RunEvent, StopReason
+from windlass.events import RunEnded, RunEvent
 from windlass.jsontext import encode_json
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.jetstream.follower import stream_follower
@@ -30,6 +30,7 @@ from windlass.runs.records import (
     Order,
     Retention,
     RunFilter,
+    RunFilters,
     RunRecord,
     expired,
     newest_first,
@@ -296,30 +297,16 @@ class JetStreamLog:
     async def list(
         self,
         *,
-        owner: str | None = None,
-        chat: str | None = None,
-        in_chats: bool = False,
-        open: bool | None = None,
-        reasons: Collection[StopReason] | None = None,
-        model: str | None = None,
-        title: str | None = None,
         before: RunRecord | None = None,
         limit: int | None = None,
+        **filters: Unpack[RunFilters],
     ) -> Sequence[RunRecord]:
-        wanted = RunFilter(
-            owner=owner,
-            chat=chat,
-            in_chats=in_chats,
-            open=open,
-            reasons=reasons,
-            model=model,
-            title=title,
-        )
+        wanted = RunFilter(**filters)
         await self._read_records()
         active = filter(wanted.may_match, self._known.open())
         newest = await asyncio.gather(*map(self._readable, active))
         found = [each for each in newest if each and each.events and wanted.matches(each)]
-        if not open:  # by id, since an active run may have ended meanwhile
+        if not wanted.open:  # by id, since an active run may have ended meanwhile
             ended = await self._ended(wanted, before, limit)
             found = {each.id: each for each in (*found, *ended)}.values()
         return newest_first(found, before, limit)

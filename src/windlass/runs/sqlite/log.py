@@ -6,19 +6,19 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import msgspec
 
 from windlass.errors import RunNotFound, StorageError
-from windlass.events import RunEnded, RunEvent, StopReason
+from windlass.events import RunEnded, RunEvent
 from windlass.runs.event_log import Follower, MemoryLog, PollingFollower
 from windlass.runs.persisted_log import OwnRuns, StoredLog
 from windlass.runs.protocol import LogHealth
-from windlass.runs.records import Order, Retention, RunFilter, RunRecord
+from windlass.runs.records import Order, Retention, RunFilter, RunFilters, RunRecord
 from windlass.runs.sqlite import database, process_locks, queries
 from windlass.runs.sqlite.connection import Connection
 from windlass.runs.sqlite.database import (
@@ -162,25 +162,11 @@ class SQLiteLog:
     async def list(
         self,
         *,
-        owner: str | None = None,
-        chat: str | None = None,
-        in_chats: bool = False,
-        open: bool | None = None,
-        reasons: Collection[StopReason] | None = None,
-        model: str | None = None,
-        title: str | None = None,
         before: RunRecord | None = None,
         limit: int | None = None,
+        **filters: Unpack[RunFilters],
     ) -> Sequence[RunRecord]:
-        wanted = RunFilter(
-            owner=owner,
-            chat=chat,
-            in_chats=in_chats,
-            open=open,
-            reasons=reasons,
-            model=model,
-            title=title,
-        )
+        wanted = RunFilter(**filters)
         return await self._read(partial(queries.records, wanted=wanted, before=before, limit=limit))
 
     async def order(self, run_id: str, order: Order) -> bool:
