@@ -1,6 +1,6 @@
-"""The AI Studio page as a model: what setting up tools costs, and how soon a turn is over.
+"""The AI Studio page as a model: the cost of setting up tools, and the delay at the end of a turn.
 
-    python bench/run.py --only aistudio            everything, some two minutes
+    python bench/run.py --only aistudio            everything, about two minutes
     python bench/run.py --only aistudio --quick    with fewer samples
 
 The page is the local replica, in a real Chromium. docs/internals/aistudio.md has the figures.
@@ -74,7 +74,7 @@ class Bench:
         for gate in gates:
             asked = asyncio.create_task(_drained(model, request))
             await gate.reached.wait()
-            await asyncio.sleep(0.3)  # until the page has drawn what came before
+            await asyncio.sleep(0.3)  # until the page has drawn the earlier turns
             began = time.perf_counter()
             gate.open()
             await asked
@@ -82,7 +82,7 @@ class Bench:
         return median(spent)
 
     async def together_seconds(self) -> tuple[float, float]:
-        """One conversation with a tool alone on its page, and as many as there are pages."""
+        """One conversation with a tool alone, and one on each page at the same time."""
         model = self.model(_weather, pages=PAGES)
         client = AsyncClient(model, mode="native")
 
@@ -113,7 +113,7 @@ async def _drained(model: AIStudioModel, request: ModelRequest) -> None:
 
 
 async def measured(quick: bool) -> list[tuple[str, str]]:
-    """What was measured, and the figure."""
+    """The measurement and its figure."""
     with tempfile.TemporaryDirectory() as profile:
         config = browser_config({"WINDLASS_AISTUDIO_PROFILE": profile})
         browser = Browser(BrowserConfig(config.url, Path(profile), config.program))

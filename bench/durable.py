@@ -1,8 +1,8 @@
-"""Durable runs: what a log costs a run, and how fast a long one is read.
+"""Durable runs: the cost of a log for a run, and the speed of reading a long log.
 
-Every kind of log is a process of its own, and their samples are interleaved. CPU counts all threads
-of the process, the one that writes too; the wall time is what a single run waits for, and with
-`full` it is the disk's.
+Every kind of log has its own process, and their samples are interleaved. CPU counts all threads of
+the process, including the writer. The wall time is what a single run waits for; with `full`, it is
+the time of the disk.
 """
 
 import json
@@ -65,7 +65,7 @@ def measured(workers: dict[str, Worker], name: str, case: Case, quick: bool) -> 
 def once(
     workers: dict[str, Worker], name: str, runs: int, number: int, together: bool
 ) -> dict[str, list[float]]:
-    """One sample of each log, beginning with another each time."""
+    """One sample of each log. Each time another log is first."""
     logs = list(workers)
     logs = logs[number % len(logs) :] + logs[: number % len(logs)]
     if not together:
@@ -105,7 +105,7 @@ def show_reading(quick: bool) -> list[Verdict]:
 
 
 def show_unused(quick: bool) -> Verdict:
-    """What somebody pays who wants no log: nothing of it is loaded."""
+    """The cost without a log: none of its modules is loaded."""
     print(f"\n{'import':<32}{'CPU s':>10}")
     for what, code in IMPORTS.items():
         import_cpu(code)

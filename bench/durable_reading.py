@@ -1,4 +1,4 @@
-"""Reading a long log, in a process of its own: the figures as JSON on stdout."""
+"""Reads a long log in a separate process. Prints the figures as JSON on stdout."""
 
 import asyncio
 import gc
@@ -20,12 +20,12 @@ from windlass.runs.sqlite import SQLiteLog
 
 RUN = "run_long"
 BATCH = 10
-"""Events that are written together: those of 50 ms of a model that says 200 tokens a second."""
+"""Events that are written together: 50 ms of a model that writes 200 tokens a second."""
 LATE = 20
 
 
 async def written(path: Path, count: int) -> list[RunEvent]:
-    """The events of a file with one run of so many."""
+    """Writes a file with one run of this many events."""
     log = SQLiteLog(path)
     run = log.begin(RunRecord(id=RUN, model="bench", created=time.time()))
     run.append(RunStarted(RUN, "bench", ()))
@@ -39,14 +39,14 @@ async def written(path: Path, count: int) -> list[RunEvent]:
 
 
 class Reading:
-    """One file, read in every way."""
+    """One file, read by every method."""
 
     def __init__(self, path: Path, events: list[RunEvent]) -> None:
         self.path, self.events = path, events
         self.memory = MemoryLog(events)
 
     def ways(self) -> dict[str, Callable[[], Awaitable[int]]]:
-        """What each reads, and how many events it has got."""
+        """Each method and the number of events that it has read."""
         return {
             "floor: its rows, and their JSON decoded": self.floor,
             "read": self.read,

@@ -1,4 +1,4 @@
-"""What is measured of durable runs, with which logs, and what Windlass has set itself to reach."""
+"""The scenarios of durable runs, the logs that they use, and the goals."""
 
 from typing import Literal, NamedTuple
 
@@ -20,7 +20,7 @@ class Case(NamedTuple):
     verb: Literal["answer", "stream", "step"] = "answer"
     concurrent: bool = False
     together: bool = False  # all logs at the same time: most of a run is waiting
-    unit_runs: int = 1  # the figure is for so many runs
+    unit_runs: int = 1  # the figure is for this many runs
 
 
 CASES = {
@@ -38,4 +38,4 @@ CASES = {
 GOALS = {"tool": 2.5, "burst": 1.25, "concurrent": 1.5}
 """CPU with SQLite (normal), as a multiple of the memory log's."""
 READING_GOAL = 2.0
-"""CPU of reading a log, as a multiple of getting its rows and decoding their JSON."""
+"""CPU of reading a log, as a multiple of fetching its rows and decoding their JSON."""

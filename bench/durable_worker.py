@@ -1,4 +1,4 @@
-"""One kind of log in a process of its own: commands on stdin, figures as JSON on stdout."""
+"""One kind of log in a separate process: commands on stdin, figures as JSON on stdout."""
 
 import asyncio
 import gc
@@ -81,7 +81,7 @@ class Durable:
             return "".join([text async for text in stream.text_deltas()])
 
     async def steps(self, count: int) -> None:
-        """What a run waits for, alone: something that matters is said, and is kept."""
+        """The time that a run waits until an important event is stored."""
         if self.bare is None:
             return
         run = self.bare.begin(
@@ -102,7 +102,7 @@ class Durable:
         return [await self.one(case) for _ in range(runs)]
 
     async def sample(self, case: Case, runs: int) -> tuple[float, float]:
-        """CPU and wall seconds of so many runs, after one that does not count."""
+        """CPU and wall seconds of this many runs, after one that does not count."""
         await self.one(CASES["tool"])
         gc.collect()
         cpu, wall = time.process_time(), time.perf_counter()

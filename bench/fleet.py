@@ -1,8 +1,9 @@
-"""Two gateways against one, on one NATS: what a run with a remote tool costs, and where.
+"""Two gateways against one, on one NATS: the cost of a run with a remote tool, by process.
 
-Every gateway, worker and NATS server is a process of its own, and so are the upstream and the two
+Every gateway, worker and NATS server has its own process, and so have the upstream and the two
 loads, which share the requests. CPU by process is the stable figure. Where the processes are more
-than the cores, requests a second say what this machine can do, not what a second gateway brings.
+than the cores, requests a second show the limit of
+this machine, not the effect of a second gateway.
 """
 
 import json
@@ -20,8 +21,8 @@ from report import Verdict
 PROMPT = "What is the weather in Paris, and do my notes say anything about it? Mail me both."
 LOADS = 2
 GOAL = 1.25
-"""CPU of a run with two gateways, as a multiple of one's: with half of the load each, they put less
-together in one write."""
+"""CPU of a run with two gateways, as a multiple of one's: with half of the load each, they combine
+fewer events in one write."""
 
 
 class Scenario(NamedTuple):
@@ -66,7 +67,7 @@ def body(model: str) -> str:
 def asked(
     senders: list[Worker], gateways: list[Server], model: str, concurrency: int, requests: int
 ) -> list[dict[str, float]]:
-    """So many requests of each load; the loads have the gateways by turns."""
+    """Sends this many requests from each load. The loads alternate between the gateways."""
     for number, load in enumerate(senders):
         server = gateways[number % len(gateways)]
         job = {"port": server.port, "pid": server.pid, "body": body(model), "key": KEY}
@@ -82,7 +83,7 @@ def sample(
     groups = [[server.pid for server in gateways], [running.worker], [running.nats]]
     before = [sum(map(cpu_seconds, group)) for group in groups]
     heard = asked(senders, gateways, what.model, what.concurrency, requests)
-    runs = LOADS * (requests + what.concurrency)  # those that warm up have cost as much
+    runs = LOADS * (requests + what.concurrency)  # the warm-up requests cost the same
     after = [sum(map(cpu_seconds, group)) for group in groups]
     spent = [(end - begin) / runs for begin, end in zip(before, after, strict=True)]
     rate = sum(requests / each["seconds"] for each in heard)

@@ -16,7 +16,7 @@ from remote_ways import started
 from windlass.messaging.embedded import NatsServer
 
 SESSION, HELD = "bench", "held"
-"""Whose worker answers, and whose never does."""
+"""The session whose worker answers, and the one whose worker never does."""
 MODELS = {"tool": ("tool", SESSION), "live": ("live", SESSION), "held": ("tool", HELD)}
 """The upstream's script, and the session of the tools."""
 
@@ -26,7 +26,7 @@ class Setup(NamedTuple):
     remote: bool = True
     """Whether the tool is a worker's, and not the gateway's own."""
     runs: str = ""
-    """Where runs are kept: nowhere, in a `path`, or in `nats`."""
+    """Where runs are stored: nowhere, in a `path`, or in `nats`."""
     gateways: int = 1
 
 

@@ -1,8 +1,9 @@
 """The gateway beside a pass-through: CPU of a request, requests a second, added latency, memory.
 
-Every server is a process of its own, and so are the upstream and the load. CPU as a multiple of the
-pass-through is the stable figure; requests a second and latency depend on who else is at work here.
-Latency is what a server adds to the upstream's own; with a tool, that holds a second request too.
+Every server has its own process, and so have the upstream and the load. CPU as a multiple of the
+pass-through is the stable figure; requests a second and
+latency depend on the load of the machine. Latency is what a server adds to the upstream's own; with
+a tool, that includes a second request.
 """
 
 import json
@@ -22,7 +23,7 @@ from scenarios import MEMORY_GOAL_MB
 
 PROMPT = "What is the weather in Paris, and do my notes say anything about it? Mail me both."
 DECLARED = [gateway_tools.get_weather, gateway_tools.search_notes, gateway_tools.send_mail]
-LONG_PROMPT = "The weather in Paris was fair again. " * 1400  # some 50 kB
+LONG_PROMPT = "The weather in Paris was fair again. " * 1400  # about 50 kB
 LEAST_FOR_MEMORY = 20_000
 MEMORY_REQUESTS = 20_000
 AT_ONCE = 8  # in a run that measures memory and pauses
@@ -57,7 +58,7 @@ REMEMBERED = {"answer": 1.0, "burst": 1.0, "tool": 0.3, "prompt": 0.3}
 class Contender(NamedTuple):
     title: str
     server: str
-    model: str  # what comes before the script's name
+    model: str  # the prefix of the script's name
     goal: float | None = None  # CPU, as a multiple of the floor's
     share: float = 1  # of a sample's requests
     most: int = 128  # at once
@@ -142,7 +143,7 @@ def bench(*servers: str, profile: Path | None = None) -> Iterator[Bench]:
 
 def model_of(who: Contender, what: Scenario) -> str:
     model = f"{who.model}-{what.script}"
-    # The upstream has nobody to run the tool.
+    # The upstream cannot run the tool.
     return model.replace("tool", "answer") if who.server == "upstream" else model
 
 
@@ -229,7 +230,7 @@ def show_figures(what: Scenario, concurrency: int, by_name: dict[str, Figures]) 
 
 
 def show(quick: bool) -> list[Verdict]:
-    """Measures and prints; what the goals say to it."""
+    """Measures, prints, and returns the goals that were missed."""
     worst: dict[tuple[str, str], float] = {}
     wires: dict[tuple[str, str], list[float]] = {}
     with bench("floor", "windlass", "litellm") as running:
@@ -242,7 +243,7 @@ def show(quick: bool) -> list[Verdict]:
                     worst[key, name] = max(worst.get((key, name), 0), ratio)
                     if CONTENDERS[name].wire != "chat":
                         wires.setdefault((key, name), []).append(its.cpu / by_name["windlass"].cpu)
-    # A short run says nothing of memory: the gateway keeps its last runs, and must have them first.
+    # A short run cannot measure memory: the gateway first fills its store of finished runs.
     verdicts = cpu_verdicts(worst) + wire_verdicts(wires)
     return verdicts + ([] if quick else memory(MEMORY_REQUESTS))
 
@@ -269,7 +270,7 @@ def cpu_verdicts(worst: dict[tuple[str, str], float]) -> list[Verdict]:
 
 
 def memory(requests: int) -> list[Verdict]:
-    """Resident memory over that many requests, of each kind on a gateway of its own."""
+    """Resident memory over that many requests. Each kind of request has its own gateway."""
     columns = "".join(f"{column:>10}" for column in ("pause ms", "CPU ms", "gc ms"))
     print(f"\n{'memory of the gateway':<28}{'requests: MB':>52}{columns}")
     found: list[Verdict] = []
@@ -294,7 +295,7 @@ class Growth(NamedTuple):
 
     @property
     def per_thousand(self) -> float:
-        """Between the last two points: until then the gateway fills what it keeps."""
+        """Between the last two points: until then the gateway fills its store of finished runs."""
         *_, (first, begun), (last, ended) = self.megabytes.items()
         return (ended - begun) / (last - first) * 1_000
 
@@ -312,13 +313,15 @@ def grown(what: Scenario, requests: int) -> Growth | None:
         server, done = running.servers["watched"], 0
         megabytes = {0: resident_mb(server.pid)}
         for point in (requests // 10, requests * 3 // 10, requests):
-            running.sample(WATCHED, what, AT_ONCE, point - done - AT_ONCE)  # and those that warm up
+            running.sample(
+                WATCHED, what, AT_ONCE, point - done - AT_ONCE
+            )  # and the warm-up requests
             megabytes[point], done = resident_mb(server.pid), point
         return Growth(megabytes, **json.loads(server.pauses.read_text()))
 
 
 def profile(key: str, name: str) -> None:
-    """Prints where the gateway's time goes. Its start is in it too."""
+    """Prints where the gateway's time goes, including its start."""
     what, who = SCENARIOS[key], CONTENDERS[name]
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder, "profile")

@@ -1,4 +1,4 @@
-"""The floor: a pass-through that reads nothing of what it passes, as small as a gateway can be.
+"""The floor: a minimal pass-through that does not read what it passes.
 
 For `bench-tool` it asks the upstream twice, and the second time with a tool's result.
 """

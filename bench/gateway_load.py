@@ -1,6 +1,6 @@
 """The load: connections that send the next request as soon as the last is answered.
 
-A process of its own. Each line on stdin is a job as JSON; its figures go to stdout.
+Runs in its own process. Each line on stdin is a job as JSON; its figures go to stdout.
 """
 
 import asyncio
@@ -57,7 +57,9 @@ class Connection(asyncio.Protocol):
         self.waiting = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's is not one by class
+        self.transport = cast(
+            "asyncio.Transport", transport
+        )  # uvloop's transport has another class
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.load.connections.remove(self)
@@ -107,7 +109,9 @@ class Load:
     async def figures(self) -> Figures:
         await self.connect()
         await self.run(self.job.concurrency)  # to warm up; does not count
-        await self.connect()  # a slow server's first may have idled too long
+        await (
+            self.connect()
+        )  # the first connection to a slow server may have been idle for too long
         cpu, begun = cpu_seconds(self.job.pid), time.perf_counter()
         await self.run(self.job.requests)
         seconds = time.perf_counter() - begun
@@ -156,7 +160,7 @@ class Load:
 
 
 def check(response: bytes) -> None:
-    """Raises `SystemExit` if the response does not bring all the tokens."""
+    """Raises `SystemExit` if the response does not have all the tokens."""
     head, _, body = response.partition(b"\r\n\r\n")
     if b"chunked" in head.lower():
         body = b"".join(chunks(body))

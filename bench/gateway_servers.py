@@ -1,6 +1,6 @@
 """The servers that are measured: each one process with one worker, in front of one upstream.
 
-The gateways ask for a key, as they do where others can reach them.
+The gateways require a key, as they do on a network.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ PEERS_BIN = HERE / ".venv-peers" / "bin"
 class Server(NamedTuple):
     port: int
     pid: int
-    pauses: Path = Path()  # where the longest ones stand, if it is watched
+    pauses: Path = Path()  # the file of the longest pauses, if it is watched
 
 
 class Place(NamedTuple):
@@ -107,7 +107,7 @@ COMMANDS: dict[str, Callable[[Place], list[str]]] = {
 
 @contextmanager
 def served(name: str, upstream: str, profile: Path | None = None) -> Iterator[Server | None]:
-    """The server, once it takes connections; none if it is not installed, or ends at once."""
+    """The server, when it accepts connections; None if it is not installed, or exits at once."""
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder), free_port(), upstream)
         command = COMMANDS[name](place)
@@ -143,7 +143,7 @@ def running(command: list[str], place: Place) -> Iterator[subprocess.Popen[bytes
         try:
             yield child
         finally:
-            child.send_signal(signal.SIGINT)  # at which a profiler writes what it has
+            child.send_signal(signal.SIGINT)  # at which a profiler writes its figures
             try:
                 child.wait(10)
             except subprocess.TimeoutExpired:

@@ -1,7 +1,7 @@
-"""A model's server on both wires, in a process of its own: fixed bytes, chosen without parsing.
+"""A model's server on both wires, in its own process: fixed bytes, chosen without parsing.
 
-It answers with a hundred tokens. A request for `bench-tool` is answered with a call of
-`get_weather` until it brings a result; one for `bench-live` gets a token every 20 ms.
+It answers with a hundred tokens. A request for `bench-tool` is answered with a call
+of `get_weather` until it contains a result; one for `bench-live` gets a token every 20 ms.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ def gemini_chunks(calls_tool: bool) -> Iterator[bytes]:
 
 
 def written(question: Question) -> list[bytes]:
-    """The answer as it goes out: of a stream first the head, then chunk by chunk."""
+    """The parts of the answer: for a stream the head, then one chunk after another."""
     if not question.gemini:
         model = "tools-1" if question.calls_tool else f"tokens-{len(ANSWER)}"
         return upstream.response(model, question.stream, 0, TOOL)
@@ -80,7 +80,9 @@ class Connection(asyncio.Protocol):
     """Just enough HTTP/1.1: POST bodies with a length, kept alive, one at a time."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's is not one by class
+        self.transport = cast(
+            "asyncio.Transport", transport
+        )  # uvloop's transport has another class
         self.buffer = b""
         self.pacing: asyncio.Task[None] | None = None
 
@@ -116,7 +118,7 @@ class Connection(asyncio.Protocol):
 
 
 async def serve() -> None:
-    """Listen on a free port, say which on stdout, and stay until stdin closes."""
+    """Listens on a free port, prints it to stdout, and stays until stdin closes."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Connection, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)

@@ -1,8 +1,8 @@
 """The command `windlass` with a watch over the event loop of its gateway.
 
-The longest pauses stand in the file that `BENCH_PAUSES` names. A pause of the loop is how late a
-timer was: a collection, or whatever else held it up; on a busy machine that is often another
-process, so the CPU time that the loop itself has spent meanwhile is there too.
+The longest pauses are written to the file that `BENCH_PAUSES` names. A pause of the loop is the
+delay of a timer: a garbage collection, or anything else that blocked it. On a busy machine that is
+often another process, so the CPU time of the loop in each pause is written too.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Watch:
         self.loop.call_at(self.due, self.tick)
 
     def tick(self) -> None:
-        # By the clock itself: the loop's time is that of when it woke up.
+        # Uses the clock directly: the loop's time is the time of its last wake-up.
         self.note("loop", time.monotonic() - self.due)
         self.note("own", time.thread_time() - self.spent)
         self.wait()

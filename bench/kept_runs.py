@@ -1,6 +1,6 @@
-"""A gateway on a file with many kept runs: idle CPU, latencies, expiry beside traffic, readers.
+"""A gateway on a file with many stored runs: idle CPU, latencies, expiry beside traffic, readers.
 
-    python bench/kept_runs.py                 100,000 runs, some five minutes
+    python bench/kept_runs.py                 100,000 runs, about five minutes
     python bench/kept_runs.py --quick         10,000 runs, one minute
 
 Set PYTHONPATH to the `src` of another version to measure that one.
@@ -43,7 +43,7 @@ CHAT_RUNS = 10
 """Runs of one chat: every tenth run belongs to a chat."""
 READERS = 200
 BACKLOG = 40_000
-"""Events of the run that slow readers read; some 4 MB."""
+"""Events of the run that slow readers read; about 4 MB."""
 ORIGIN = {"kind": "gateway", "request": {"model": "fast", "messages": []}, "tools": ["weather"]}
 QUESTION = [{"role": "user", "content": "What is the weather in Paris?"}]
 CONFIG = """
@@ -205,7 +205,7 @@ def show_expiry(upstream_url: str, path: Path, runs: int) -> None:
 
 
 def wait_until_expired(path: Path, kept: int) -> None:
-    """Until the old runs are deleted and the room that they took is given back."""
+    """Waits until the old runs are deleted and their space is free."""
     connection = sqlite3.connect(path, timeout=60)
     with contextlib.closing(connection):
         while True:

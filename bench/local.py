@@ -1,4 +1,4 @@
-"""What the embedded models can do: choosing tools, leaving them alone, and whole tasks.
+"""Measures the embedded models: choosing tools, calling none, and whole tasks.
 
     make bench-local                               everything, for the default model
     python bench/local.py smol                     for the small one
@@ -48,7 +48,7 @@ class Row(Struct, frozen=True):
 
 
 class Bench:
-    """Asks one model everything, by one method. With `show`, what went wrong is printed."""
+    """Asks one model everything, by one method. With `show`, failures are printed."""
 
     def __init__(self, client: AsyncClient, cases: Cases, show: bool) -> None:
         self._client, self._cases, self._show = client, cases, show
@@ -116,7 +116,7 @@ def _arguments_are_right(asked: Asked, reply: Reply) -> bool:
 
 
 def _is_done(task: Looped, reply: Reply) -> bool:
-    """Whether the tools ran, none other or more often, and the answer says what they said."""
+    """Whether exactly the expected tools ran, and the answer contains their results."""
     used = sorted(result.name for result in reply.results)
     said = all(re.search(rf"(?<![\d.])({each})", reply.text) for each in task.answer)
     return used == sorted(task.tools) and said

@@ -1,4 +1,4 @@
-"""What the embedded models are asked: prompts whose right calls are known, or that need none."""
+"""The prompts for the embedded models: some have known right calls, others need none."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -19,9 +19,9 @@ class Asked(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Looped(Struct, frozen=True, forbid_unknown_fields=True):
-    """A task for the whole loop: the tools that it takes, and what the answer must hold.
+    """A task for the whole loop: the tools that it needs, and what the answer must contain.
 
-    Each of `answer` is a regular expression; a tool that is needed twice stands there twice.
+    Each of `answer` is a regular expression. A tool that is needed twice is listed twice.
     """
 
     prompt: str
@@ -30,7 +30,7 @@ class Looped(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cases(Struct, frozen=True, forbid_unknown_fields=True):
-    """All that is asked. Each part may be left out."""
+    """All cases. Each part may be left out."""
 
     one_tool: tuple[Asked, ...] = ()
     no_tool: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Cases(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def cases_from(file: Path, tools: Collection[str]) -> Cases:
-    """The cases in a JSON file. Raises `SystemExit` with what is wrong in it."""
+    """Reads cases from a JSON file. Raises `SystemExit` with the first error."""
     try:
         cases = msgspec.json.decode(file.read_bytes(), type=Cases)
     except (OSError, msgspec.MsgspecError) as error:
@@ -163,4 +163,4 @@ _TASKS = (
 )
 
 OWN = Cases(_ONE_TOOL, _NO_TOOL, _TASKS)
-"""The cases that everybody has, and that the wording was chosen by."""
+"""The built-in cases. The prompts of the emulation profiles were tuned with them."""

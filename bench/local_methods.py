@@ -1,4 +1,4 @@
-"""The ways of bringing an embedded model to call functions, each as a client to ask."""
+"""The methods by which an embedded model calls functions, each as a client."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing

@@ -135,7 +135,7 @@ TOOLS: tuple[Tool, ...] = (
 
 
 def offered(name: str, count: int) -> tuple[Tool, ...]:
-    """So many tools with the named one among them, in the order of the list."""
+    """This many tools, including the named one, in the order of the list."""
     others = [each for each in TOOLS if each.name != name][: count - 1]
     return tuple(each for each in TOOLS if each.name == name or each in others)
 

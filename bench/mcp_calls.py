@@ -1,6 +1,6 @@
 """A tool call over MCP: our client and our server beside the SDK's own, on stdio and HTTP.
 
-Each way to call is sampled in turn with the others, one call after the other. Only the ratios mean
+The methods are sampled in turn, one call after the other. Only the ratios mean
 anything: the milliseconds are this machine's.
 """
 
@@ -39,7 +39,7 @@ def server_command(kind: str, port: int | None) -> list[str]:
 
 @contextlib.contextmanager
 def target(kind: str, transport: str) -> Generator[list[str] | str]:
-    """A command for stdio, or the address of a server that listens."""
+    """A command for stdio, or the address of a running server."""
     if transport == "stdio":
         yield server_command(kind, None)
         return
@@ -91,7 +91,7 @@ async def windlass_call(place: list[str] | str, era: Any) -> AsyncGenerator[Call
 
 
 class Spent:
-    """The seconds of each call, and the processor's in this process for all of them."""
+    """The seconds of each call, and the CPU seconds of this process for all calls."""
 
     def __init__(self) -> None:
         self.calls: list[float] = []
@@ -107,7 +107,7 @@ class Spent:
 
 
 async def measured(transport: str, era: str, batches: int) -> dict[str, Spent]:
-    """What calls cost, by whose client calls whose server."""
+    """The cost of calls, for each pair of client and server."""
     ways = {
         "SDK client, SDK server": (sdk_call, "the SDK's"),
         "Windlass client, SDK server": (windlass_call, "the SDK's"),

@@ -1,4 +1,4 @@
-"""What the metrics of one request cost: `prometheus_client` beside instruments without locks.
+"""The cost of the metrics of one request: `prometheus_client` beside instruments without locks.
 
 The instruments without locks are the least that counting can cost in Python. The gateway would use
 them if the library took more than 3 % of a request's CPU.

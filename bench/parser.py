@@ -14,7 +14,7 @@ ARGUMENTS = {
 PROSE = "The quick brown fox jumps over the lazy dog, and nobody calls a tool. " * 1_500
 SHORT_CALLS = render_calls([("get_weather", {"city": "Paris"})] * 20)
 TOKEN = 4
-"""Characters, as models have it on average."""
+"""The average number of characters in a token."""
 
 TEXTS = {
     "plain text": PROSE,

@@ -47,7 +47,7 @@ class Worker:
 
 
 def workers(peers: list[str], base_url: str, stack: ExitStack) -> dict[str, Worker]:
-    """A worker for each peer that can be imported; says which cannot."""
+    """Starts a worker for each peer that can be imported, and reports the others."""
     found: dict[str, Worker] = {}
     for peer in peers:
         worker = Worker(stack.enter_context(python("worker.py", peer, base_url)))
@@ -61,7 +61,7 @@ def workers(peers: list[str], base_url: str, stack: ExitStack) -> dict[str, Work
 
 def import_cpu(code: str) -> float:
     """User and system CPU seconds of a fresh interpreter running the code; infinite if it fails."""
-    # An interpreter that may not keep bytecode compiles every module again, which nobody's does.
+    # Allow bytecode files: without them the interpreter would compile every module again.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-c", code]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,7 +1,7 @@
 """A remote tool call beside a bare NATS request, and beside MCP: one at a time, and many at once.
 
-The floor is nats-py's own request to a subscriber that answers with the same bytes. Every other end
-is a process of its own; CPU is that of all processes that take part: the caller, the other end and
+The floor is nats-py's own request to a subscriber that answers with the same bytes. The server of
+each method has its own process. CPU is the sum of the caller, the server and
 the NATS server. Samples are interleaved, and only ratios mean anything.
 """
 
@@ -20,10 +20,10 @@ from remote_ways import ALONE, FLOOR, IN_A_RUN, Call, Way, title, ways
 from report import Verdict
 
 GOAL = 1.5
-"""Times the floor."""
+"""Multiples of the floor."""
 CALLERS = 64
 MCP_SHARE = 4
-"""MCP is so much slower that a fraction of the calls has to do."""
+"""MCP is so much slower that fewer calls are enough."""
 Found = dict[str, "Spent"]
 
 
@@ -40,7 +40,7 @@ QUICK = Sizes(3, 80, 8 * CALLERS)
 
 
 class Spent:
-    """What the samples of one way have taken."""
+    """The samples of one method."""
 
     def __init__(self) -> None:
         self.latencies: list[float] = []
@@ -102,7 +102,7 @@ async def measured(sizes: Sizes) -> tuple[dict[str, Figures], dict[str, Figures]
 async def sampled(
     found: dict[str, Way], samples: int, calls: int, callers: int
 ) -> dict[str, Figures]:
-    """Each way in turn, beginning with another each time, and each time warm."""
+    """Samples the methods in turn, each time in another order, after a warm-up."""
     spent = {name: Spent() for name in found}
     names = list(found)
     for number in range(samples):

@@ -1,8 +1,8 @@
-"""The other ends of remote calls, each a process of its own: `echo`, `serve` or `hold`, and a URL.
+"""The servers of remote calls, each in its own process: `echo`, `serve` or `hold`, and a URL.
 
-A worker's session comes after it; one that holds never answers. Says `ready` on stdout when it
-listens, and ends when its stdin closes. If a file is named too, it writes there at its end where
-its time went.
+A worker's session follows; `hold` never answers. Prints `ready` on stdout when it listens, and
+exits
+when its stdin closes. If a file is named too, it writes its profile there.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ async def get_weather(city: str, unit: str = "celsius") -> dict[str, str]:
 
 @tool(name="get_weather")
 async def held_weather(city: str, unit: str = "celsius") -> str:
-    """The weather, which never comes."""
+    """Never returns."""
     return await asyncio.get_running_loop().create_future()
 
 
 @contextlib.asynccontextmanager
 async def echo(url: str) -> AsyncGenerator[None]:
-    """The floor's: nats-py alone, which answers with what it was sent."""
+    """The floor: nats-py alone, which answers with the bytes that it received."""
     connection = await nats.connect(url)
 
     async def answer(message: Msg) -> None:
         await message.respond(message.data)
 
     await connection.subscribe("echo", cb=answer)
-    for _ in range(2):  # the first ping overtakes what still waits to be sent
+    for _ in range(2):  # the first ping may overtake queued messages
         await connection.flush()
     yield
     await connection.close()

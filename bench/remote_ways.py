@@ -1,4 +1,4 @@
-"""The ways to call one small tool of another process, and whose CPU each takes."""
+"""The methods to call one small tool of another process, and the processes whose CPU each uses."""
 
 import contextlib
 import functools
@@ -32,7 +32,7 @@ MCP_ERA = "2026-07-28"
 class Way(NamedTuple):
     call: Call
     processes: tuple[int, ...] = ()
-    """Those that take part, beside this one."""
+    """The processes that take part, except this one."""
 
 
 class Ways(NamedTuple):
@@ -42,7 +42,7 @@ class Ways(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def ways(profile: str = "") -> AsyncGenerator[Ways]:
-    """All of them, ready. With `profile` a worker writes there at its end where its time went."""
+    """Starts all of them. With `profile`, a worker writes its profile there at its end."""
     async with NatsServer() as server, AsyncExitStack() as stack:
         ends = {"echo": [started(stack, "echo", server.url)]}
         for number, session in WORKERS.items():
@@ -75,7 +75,7 @@ def title(workers: int) -> str:
 
 
 def started(stack: AsyncExitStack | ExitStack, *words: str) -> int:
-    """The process of another end, which listens now."""
+    """Starts a server, and returns its process when it listens."""
     child = stack.enter_context(python("remote_ends.py", *words))
     assert child.stdout is not None
     child.stdout.readline()
@@ -117,6 +117,6 @@ async def mcp_way(stack: AsyncExitStack, transport: str) -> Way:
 
 
 def children() -> set[int]:
-    """The processes that this one has started, and that run."""
+    """The running processes that this one has started."""
     lists = Path("/proc/self/task").glob("*/children")
     return {int(number) for each in lists for number in each.read_text().split()}

@@ -1,6 +1,6 @@
 """Windlass beside a raw aiohttp loop and the openai SDK: CPU, memory, import, in one run.
 
-    python bench/run.py                       everything, some twenty minutes
+    python bench/run.py                       everything, about twenty minutes
     python bench/run.py --quick               the same with fewer samples, some two
     python bench/run.py --only tokens         one scenario, or several
     python bench/run.py --profile one_tool    where Windlass's time goes
@@ -55,13 +55,13 @@ APART: dict[str, Callable[[bool], list[report.Verdict] | None]] = {
     "fleet": fleet.show,
     "sizing": sizing.show,
 }
-"""What needs neither the upstream nor the peers; some of it has goals."""
+"""Benchmarks that need neither the upstream nor the peers. Some have goals."""
 EXTRAS = ("rounds", "import", "memory", *APART)
 GATEWAY_PROFILES = {f"gateway-{name}": name for name in gateway.SCENARIOS}
 
 
 def turned(names: list[str], by: int) -> list[str]:
-    """The same names, beginning with another each time, so that none is always first."""
+    """The names in rotation, so that none is always first."""
     by %= len(names)
     return names[by:] + names[:by]
 

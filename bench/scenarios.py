@@ -1,4 +1,4 @@
-"""What is measured, and what Windlass has set itself to reach."""
+"""The scenarios, and the goals of Windlass."""
 
 from typing import Literal, NamedTuple
 
@@ -21,7 +21,7 @@ class Scenario(NamedTuple):
     verb: Literal["answer", "stream"] = "answer"
     concurrent: bool = False
     plain: bool = False  # give the async peers a plain function as their tool
-    unit_runs: int = 1  # the figure is for so many runs
+    unit_runs: int = 1  # the figure is for this many runs
 
 
 SCENARIOS = {
@@ -39,7 +39,7 @@ SCENARIOS = {
 class Goal(NamedTuple):
     scenario: str
     of_floor: float | None  # for the async client
-    of_rival: float = 1 / 3  # of the openai SDK, each face against its like
+    of_rival: float = 1 / 3  # of the openai SDK: async against async, sync against sync
 
 
 GOALS = [
@@ -49,5 +49,5 @@ GOALS = [
     Goal("concurrent", of_floor=None),
 ]
 IMPORT_GOAL_SECONDS = 0.2
-MEMORY_GOAL_MB = 0.1  # per 1,000 runs: flat, but for the noise of the allocator
-ROUNDS_GOAL = 2.0  # round 90 against round 10; the bytes sent alone make it more than 1
+MEMORY_GOAL_MB = 0.1  # per 1,000 runs: constant, apart from the noise of the allocator
+ROUNDS_GOAL = 2.0  # round 90 against round 10; more than 1 because more bytes are sent

@@ -1,7 +1,7 @@
-"""The figures that docs/sizing.md reckons with: bytes, memory and CPU of one run, reader and event.
+"""The figures of docs/sizing.md: bytes, memory and CPU of one run, reader and event.
 
-CPU is that of all processes that take part. Bytes and memory are the same on any machine, about;
-the milliseconds are this one's.
+CPU is that of all processes that take part. Bytes and memory are about the same on any machine;
+the milliseconds are those of this one.
 """
 
 import asyncio

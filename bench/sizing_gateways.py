@@ -1,4 +1,4 @@
-"""What a run that waits and a reader of it take of a gateway: memory, and CPU while events come."""
+"""The memory of a waiting run and of its reader in a gateway, and the CPU of each event."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -16,9 +16,9 @@ PROMPT = "What is the weather in Paris, and do my notes say anything about it? M
 AT_ONCE = 32
 SETTLE_SECONDS = 1.0
 IDLE_SECONDS = 6.0
-"""Several times as long as gateways leave between two looks at what others have left."""
+"""Several times the interval at which gateways look for interrupted runs."""
 READING = 100
-"""Readers of one run whose events come while they read."""
+"""Readers of one active run."""
 
 
 class Figures(NamedTuple):
@@ -28,16 +28,16 @@ class Figures(NamedTuple):
     run_kb: float  # a run that waits for its tool
     run_nats_kb: float
     idle: float  # CPU seconds a second of a gateway that does nothing
-    idle_beside: float  # and beside another one that has all these runs
+    idle_beside: float  # and beside another gateway that has all these runs
     here_kb: float  # a reader of a run of the same gateway
-    there_kb: float  # a reader of another gateway's
+    there_kb: float  # a reader of a run of another gateway
     here_event: float  # CPU seconds of one event for one reader
     there_event: float
     there_nats: float
 
 
 class Clients:
-    """Those who ask, and those who read."""
+    """The clients that start runs, and the readers."""
 
     def __init__(self, session: aiohttp.ClientSession, stack: AsyncExitStack) -> None:
         self._session, self._stack = session, stack
@@ -122,7 +122,7 @@ async def _measured(clients: Clients, running: Fleet, runs: int, readers: int) -
 
 
 async def several(count: int, what: Callable[[int], Coroutine[Any, Any, T]]) -> list[T]:
-    """So many, a few at once."""
+    """Starts this many, a few at a time."""
     places = asyncio.Semaphore(AT_ONCE)
 
     async def one(number: int) -> T:
@@ -133,7 +133,7 @@ async def several(count: int, what: Callable[[int], Coroutine[Any, Any, T]]) -> 
 
 
 async def load(pid: int) -> float:
-    """CPU seconds a second, while nobody asks for anything."""
+    """CPU seconds a second, without requests."""
     before = cpu_seconds(pid)
     await asyncio.sleep(IDLE_SECONDS)
     return (cpu_seconds(pid) - before) / IDLE_SECONDS

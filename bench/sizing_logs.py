@@ -1,4 +1,4 @@
-"""What one run leaves in each kind of log, at the pace of a real model: bytes, messages and CPU."""
+"""The cost of one run in each kind of log, at the pace of a real model: bytes, messages and CPU."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ PACE_SECONDS = 0.02
 PROMPT = "What is the weather in Paris, and do my notes say anything about it? Mail me both."
 CLUSTER_SECONDS = 30.0
 WARMING = 4
-"""Runs that cost nothing here, though they are stored like the others."""
+"""Runs that cost no CPU here, though they are stored like the others."""
 
 
 class Kept(NamedTuple):
@@ -46,7 +46,7 @@ class Kept(NamedTuple):
 
 
 class PacedModel:
-    """Calls one tool, then says so many tokens, one every 20 ms."""
+    """Calls one tool, then writes this many tokens, one every 20 ms."""
 
     name = "bench"
 
@@ -99,7 +99,7 @@ async def written_to(servers: list[NatsServer], replicas: int, runs: int) -> Kep
 
 
 async def written(log: RunLog, runs: int, servers: list[int] | None = None) -> Kept:
-    """So many runs at once."""
+    """This many runs at the same time."""
     servers = servers or []
     async with AsyncClient(PacedModel(), tools=[get_weather], log=log) as client:
         await asyncio.gather(*(one(client) for _ in range(WARMING)))
@@ -118,7 +118,7 @@ async def one(client: AsyncClient) -> int:
 
 @asynccontextmanager
 async def cluster(size: int) -> AsyncGenerator[list[NatsServer]]:
-    """One server, or several that know each other."""
+    """One server, or a cluster."""
     async with AsyncExitStack() as stack:
         ports = [free_port() for _ in range(size)] if size > 1 else [0]
         routes = ", ".join(f'"nats-route://127.0.0.1:{port}"' for port in ports)
@@ -136,7 +136,7 @@ def clustered(port: int, routes: str) -> list[str]:
 
 
 async def ready(log: JetStreamLog) -> None:
-    """Waits until the cluster has chosen its leader, and has the streams."""
+    """Waits until the cluster has elected its leader, and has the streams."""
     give_up = time.monotonic() + CLUSTER_SECONDS
     while True:
         with contextlib.suppress(StorageError):

@@ -1,4 +1,4 @@
-"""What gateways do again and again, however few runs they have: it grows with all that is kept."""
+"""The periodic work of gateways, which grows with the number of stored runs."""
 
 import asyncio
 import os
@@ -35,9 +35,9 @@ class Cost(NamedTuple):
 
 
 async def tending(ended: int, going: int) -> tuple[dict[str, Cost], float]:
-    """Of one kept run and of one that goes, each time that they are looked at.
-
-    And the memory that NATS has more for one that is kept, in kB.
+    """CPU seconds for one stored run and for one active run, each time that they are checked; and
+    the
+    memory of NATS for one stored run, in kB.
     """
     async with NatsServer() as server:
         writer, reader = JetStreamLog(server.url), JetStreamLog(server.url)
@@ -48,7 +48,7 @@ async def tending(ended: int, going: int) -> tuple[dict[str, Cost], float]:
             before = resident_mb(server.process_id)
             await filled(writer, AT_ONCE, ended, end=True)
             kept_kb = (resident_mb(server.process_id) - before) * 1024 / ended
-            await reader.expire(retention)  # what is known from the last time is not read again
+            await reader.expire(retention)  # known records are not read again
             kept = await cost(lambda: reader.expire(retention), server.process_id)
             alone = await cost(reader.claim, server.process_id)
             await filled(writer, AT_ONCE + ended, going, end=False)
@@ -82,7 +82,7 @@ async def filled(log: JetStreamLog, begin: int, count: int, *, end: bool) -> Non
 
 
 async def announcement(times: int) -> Cost:
-    """Of a worker with three tools that says once more that it is there, with the sending of it."""
+    """CPU seconds of one announcement of a worker with three tools, including the sender's."""
     tools = tuple(spec_of(tool) for tool in (get_weather, search_notes, send_mail))
     frames = {
         session: encode(Announcement(worker="w", session=session, tools=tools))
@@ -95,7 +95,7 @@ async def announcement(times: int) -> Cost:
             for _ in range(times):
                 await sender.publish(subjects.announce("bench", "w"), frames["bench"])
             await sender.publish(subjects.announce("last", "w"), frames["last"])
-            await bridge.specs("last")  # which comes behind all others
+            await bridge.specs("last")  # which arrives after all others
 
         try:
             await bridge.start()

@@ -1,4 +1,4 @@
-"""A scripted chat-completions server, in a process of its own so that its CPU is nobody's.
+"""A scripted chat-completions server, in its own process so that its CPU does not count.
 
 The model's name is the script: `tools-5` asks for a tool five times and then answers, `tokens-1000`
 answers with a thousand tokens, `paced-1000` does so one token every half millisecond.
@@ -34,7 +34,7 @@ def asks_for_tool(model: str, rounds_done: int) -> bool:
 
 
 def tool_call(name: str, number: int) -> dict[str, object]:
-    # The arguments differ from round to round: the same call again looks like a model in a rut.
+    # The arguments differ from round to round: the loop would stop a model that repeats a call.
     arguments = json.dumps({"city": f"city {number}"})
     function = {"name": name, "arguments": arguments}
     return {"id": f"call_{number}", "type": "function", "function": function}
@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
 
 
 async def serve() -> None:
-    """Listen on a free port, say which on stdout, and stay until stdin closes."""
+    """Listens on a free port, prints it to stdout, and stays until stdin closes."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Connection, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)

@@ -85,7 +85,7 @@ def driver(peer: str, base_url: str) -> Driver:
 
 
 def sample(drive: Driver, scenario: Scenario, runs: int) -> float:
-    """CPU seconds of so many runs, after one that does not count."""
+    """CPU seconds of this many runs, after one that does not count."""
     drive.run(scenario, 1)
     return cpu_seconds(drive, scenario, runs)
 
@@ -101,7 +101,7 @@ def cpu_seconds(drive: Driver, scenario: Scenario, runs: int) -> float:
 
 
 def rounds(drive: Driver, count: int) -> dict[str, object]:
-    """CPU seconds of one run of so many rounds, and of each round from the second on."""
+    """CPU seconds of one run of this many rounds, and of each round from the second on."""
     drive.run(SCENARIOS["one_tool"], 1)
     total = cpu_seconds(drive, Scenario("", f"tools-{count}", 1, 1), 1)
     marks = MARKS[-count:]
@@ -109,7 +109,7 @@ def rounds(drive: Driver, count: int) -> dict[str, object]:
 
 
 def memory(drive: Driver, count: int) -> float:
-    """How many MB the process grew for every 1,000 one-tool runs, once warm."""
+    """The growth of the process in MB for every 1,000 runs with one tool, after a warm-up."""
     drive.run(SCENARIOS["one_tool"], max(count // 5, 500))
     before = resident_mb()
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""The console's project with the Node of this environment: what it needs is installed once.
+"""Runs Node in the console's project. Installs the packages of the project first, once.
 
 `python scripts/console_project.py` installs; with arguments it then runs node with them, in the
 project's folder.
@@ -18,7 +18,7 @@ NPM = _SCRIPTS / "npm"
 
 
 def install() -> None:
-    """Installs what the lock names, unless that is there. Waits for whoever does it just now."""
+    """Installs the packages of the lock file, if one is missing. Waits for another installation."""
     with Path(_SCRIPTS.parent, "console.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
         if not _is_installed():
@@ -27,7 +27,7 @@ def install() -> None:
 
 
 def node(*arguments: str | Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Runs node in the project's folder; what it says is in the result, whatever its end."""
+    """Runs node in the project's folder, and returns its output and exit code."""
     install()
     command = [str(part) for part in (NODE, *arguments)]
     return subprocess.run(
@@ -36,7 +36,7 @@ def node(*arguments: str | Path, timeout: float = 120) -> subprocess.CompletedPr
 
 
 def _is_installed() -> bool:
-    """Whether each package of the lock is there, those for other systems apart."""
+    """Whether all packages of the lock file for this system are installed."""
     installed = _versions(PROJECT / "node_modules" / ".package-lock.json")
     wanted = _versions(PROJECT / "package-lock.json", optional=False)
     return wanted.items() <= installed.items()

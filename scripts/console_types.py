@@ -1,7 +1,8 @@
-"""The console's view of the wire: TypeScript types of all that the gateway says.
+"""Writes the console's TypeScript types of the gateway's API.
 
 They are made of the OpenAPI document, which is made of the event definitions, so that page and
-server cannot drift apart. `make console` writes the file; with `--check` it is only looked at.
+server cannot
+drift apart. `make console` writes the file; `--check` only compares it.
 """
 
 import sys
@@ -81,7 +82,7 @@ def _literal(value: Any) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the file, or says whether it is as it should be."""
+    """Writes the file, or reports whether it is current."""
     made = types()
     if "--check" not in arguments:
         FILE.write_text(made)

@@ -172,7 +172,7 @@ class _Edits(ast.NodeVisitor):
                 pass
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Text for people: its pieces have no position of their own before Python 3.12."""
+        """Messages: the parts of an f-string have no position before Python 3.12."""
 
     def visit_Return(self, node: ast.Return) -> None:
         if node.value is not None and not _is_none(node.value):
@@ -219,7 +219,7 @@ def edits_of(file: Path) -> list[Edit]:
 
 
 def mutant_of(file: Path, edit: Edit) -> Mutant | None:
-    """The file with the edit, or None if that is no Python."""
+    """The file with the edit, or None if that is not valid Python."""
     source = (ROOT / file).read_bytes()
     starts = [0]
     for line in source.splitlines(keepends=True):
@@ -261,7 +261,7 @@ class Baseline(NamedTuple):
 
     seconds: float
     failing: tuple[str, ...]
-    """Tests that fail anyway: they tell nothing about a mutant."""
+    """Tests that fail without a mutant. Their failures are ignored."""
 
 
 def ran(copy: Path, stage: Stage, *options: str, timeout: float | None = None) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Models that differ in how they take `tool_choice`, behind the OpenAI wire."""
+"""Models that treat `tool_choice` differently, behind the OpenAI wire."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def _turn(body: Body) -> Turn:
 
 
 def _forced(body: Body, tools: dict[str, Body]) -> list[str]:
-    """The tools of which one must be called; none if the model may answer in words."""
+    """The tools of which one must be called; empty if the model may answer with text."""
     match body.get("tool_choice"):
         case "required":
             return list(tools)
@@ -67,7 +67,7 @@ def _server_tool_ran(body: Body) -> bool:
 
 
 def _call_schema(body: Body) -> Body | None:
-    """The schema that holds a model without native function calling to a call."""
+    """The schema that forces a model without native function calling to make a call."""
     schema = (body.get("response_format") or {}).get("json_schema", {}).get("schema", {})
     return schema if "arguments" in str(schema) else None
 

@@ -1,10 +1,11 @@
 """The Python clients: each demands a call of its own tool, and must get it.
 
-`python python_clients.py NAME BASE_URL MODEL...` prints one JSON object a line: model, way, error.
+`python python_clients.py NAME BASE_URL MODEL...` prints one JSON
+object on each line: model, method, error.
 """
 
 # pyright: reportMissingImports=false
-# Their packages are in an environment of their own.
+# Their packages are in a separate environment.
 
 import asyncio
 import json
@@ -85,7 +86,7 @@ def langchain(url: str, model: str) -> Iterator[Way]:
     chat = ChatOpenAI(model=model, base_url=url, api_key="none", max_retries=0)
     agent = create_agent(chat, tools=[], response_format=ToolStrategy(Report))
     asked: Any = {"messages": [{"role": "user", "content": QUESTION}]}
-    # Without a limit of its own the agent asks a thousand times for a call that never comes.
+    # Without a limit, the agent asks a thousand times for a call that never comes.
     limit: Any = {"recursion_limit": 10}
 
     def invoked() -> None:

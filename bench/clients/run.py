@@ -1,6 +1,7 @@
-"""Real clients that demand a call (`tool_choice`) of a gateway which has a tool of its own.
+"""Real clients that demand a call (`tool_choice`) from a gateway that has a server tool.
 
-Prints a table: each way of each client against models that take `tool_choice` differently. Exits
+Prints a table: each method of each client against models that treat `tool_choice`
+differently. Exits
 with 1 if a client did not get its call. `run.py NAME...` runs those clients alone; `--verbose`
 prints their error output.
 """
@@ -35,7 +36,7 @@ PYTHON_CLIENTS = (
 NODE_CLIENTS = ("openai-node", "ai-sdk (openai-compatible)", "ai-sdk (openai)")
 START_SECONDS = 60
 CLIENT_SECONDS = 300
-# More than any client's way needs, and few enough that the limit is part of what is tried.
+# More than any client needs, and few enough that the limit is tested too.
 MAX_ROUNDS = 3
 
 
@@ -72,7 +73,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(client: str, url: str, *, verbose: bool) -> dict[tuple[str, str], str]:
-    """What went wrong, by model and way; an empty text if nothing did."""
+    """The error of each model and method; empty if there is none."""
     command = (
         [NODE, HERE / "node_clients.mjs"]
         if client in NODE_CLIENTS
@@ -102,7 +103,7 @@ def _short(error: str) -> str:
 
 @contextmanager
 def _gateway(upstream_url: str) -> Iterator[str]:
-    """`windlass serve` in a process of its own, as a user starts it."""
+    """`windlass serve` in a separate process, as a user starts it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:

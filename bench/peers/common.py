@@ -1,4 +1,4 @@
-"""What every peer is given, and what it must do with it."""
+"""The task of every peer: its prompt and its tool."""
 
 import time
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ def weather(city: str) -> dict[str, object]:
     return {"city": city, "celsius": 21, "sky": "clear"}
 
 
-# What Windlass derives from the signature, the hand loops declare by hand.
+# The hand-written loops declare what Windlass derives from the signature.
 DECLARATION: Any = {
     "type": "function",
     "function": {
