@@ -19,7 +19,7 @@ MakeClient = Callable[..., AsyncClient]
 
 pytest_plugins = ["tests.support.nats_servers"]
 
-# A machine that is busy is no reason for a test to fail.
+# A test must not fail because the machine is busy.
 settings.register_profile(
     "windlass",
     max_examples=200 if WHOLE else examples(40),
@@ -59,13 +59,14 @@ def _is_selected(item: pytest.Item) -> bool:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported now stays: the garbage collector need not look through it again."""
+    """Freezes all imported objects, so that the garbage collector does not visit them again."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The loop keeps its word over every kind of model. `native` marks what text cannot carry."""
+    """Runs the loop's tests over every kind of model. `native` marks tests that need native
+    calls."""
     if "calling" not in metafunc.fixturenames:
         return
     kinds: list[Any] = ["native"]

@@ -120,7 +120,8 @@ def exact(calls: Iterable[Call | FunctionCall | ParsedCall]) -> list[tuple[str, 
 
 
 def parsed_call(expression: str, parameters: list[str]) -> Call:
-    """A gold call such as `cd(folder='document')`; what has no name goes by the parameters' order.
+    """A gold call such as `cd(folder='document')`; positional arguments take the names of the
+    parameters.
 
     Raises `ValueError` for anything but a plain name called with literals.
     """
@@ -151,7 +152,7 @@ def _argued(alternatives: dict[str, list[Any]]) -> dict[str, Any]:
 
 
 def _firsts(alternatives: dict[str, list[Any]]) -> dict[str, Any]:
-    """Of each name's acceptable values the first; "" is none, but says that it may be absent."""
+    """The first acceptable value of each name; "" means that the argument may be missing."""
     firsts = {
         name: next((value for value in values if value != ""), "")
         for name, values in alternatives.items()
@@ -160,7 +161,7 @@ def _firsts(alternatives: dict[str, list[Any]]) -> dict[str, Any]:
 
 
 def _chosen(value: Any) -> Any:
-    """The value of an argument: an object, alone or in a list, has alternatives of its own."""
+    """The value of an argument: an object, alone or in a list, has its own alternatives."""
     match value:
         case dict():
             return _firsts(value)

@@ -47,7 +47,7 @@ def json_schema(schema: Schema) -> Schema:
     if kind not in _UNTYPED:
         result["type"] = _TYPES[kind]
     result.pop("optional", None)
-    if result.get("default") == "None":  # Python's, written down by the tool that made the docs
+    if result.get("default") == "None":  # Python's repr, written by the tool that made the docs
         del result["default"]
     return result
 
@@ -55,9 +55,10 @@ def json_schema(schema: Schema) -> Schema:
 def declared(
     tool: FunctionDeclaration, calls: Iterable[tuple[str, dict[str, Any]]]
 ) -> FunctionDeclaration:
-    """The tool; a parameter that its gold call contradicts, or that may be anything, has its type.
+    """The tool; a parameter without a type, or with another type than its gold call, gets the
+    call's type.
 
-    A format without quotes leaves types to the declaration, which must know them to be right.
+    A format without quotes takes the types from the declaration, so they must be right there.
     """
     properties: dict[str, Any] = dict(tool.parameters.get("properties", {}))
     for called, arguments in calls:

@@ -1,4 +1,4 @@
-"""What the wheel of `bfcl-eval` holds, and that it is read right. Other counts: another version."""
+"""The contents of the wheel of `bfcl-eval`. Other counts mean another version."""
 
 import jsonschema_rs
 import pytest

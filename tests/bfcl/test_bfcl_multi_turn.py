@@ -75,12 +75,12 @@ def _check(task: Task, world: World, replies: list[Reply]) -> None:
     assert world.state == state
     for result, output in zip(results, outputs, strict=True):
         assert result.error is None
-        if "mpf(" not in output:  # a number of mpmath's, for which JSON has no word
+        if "mpf(" not in output:  # a number of mpmath, which JSON cannot represent
             assert _written(result.output) == output
 
 
 def _written(output: Any) -> str:
-    """A result as BFCL's runner writes it down."""
+    """A result as BFCL's runner prints it."""
     if isinstance(output, str):
         return output
     return json.dumps(output) if isinstance(output, dict) else str(output)

@@ -46,7 +46,7 @@ def test_gold_calls_come_back_from_pieces_of_an_unnamed_format(format: str) -> N
 
 
 def _check(format: str, every: int, problem: Callable[[Case, str], str | None]) -> None:
-    """Which cases are taken depends on the format and on nothing else."""
+    """The choice of cases depends only on the format."""
     sample = cases()[random.Random(format).randrange(every) :: every]
     found = [problem(case, render_calls(case.calls, format)) for case in sample]
     problems = [text for text in found if text is not None]
@@ -54,7 +54,7 @@ def _check(format: str, every: int, problem: Callable[[Case, str], str | None]) 
 
 
 def _problem(case: Case, text: str | Iterable[str], format: str) -> str | None:
-    """What came back that was not sent."""
+    """The differences between the sent calls and the parsed ones."""
     parsed = parse(text, case.tools, format)
     if parsed.content.strip():
         return f"{case.id}: text {parsed.content!r}"

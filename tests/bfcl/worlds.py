@@ -14,7 +14,7 @@ from tests.bfcl.schemas import declared
 from windlass import Tool
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the package's own source has what Python warns of
+    warnings.simplefilter("ignore")  # the package's source causes warnings
     from bfcl_eval.constants.executable_backend_config import (
         CLASS_FILE_PATH_MAPPING,
         MULTI_TURN_FUNC_DOC_FILE_MAPPING,
@@ -27,7 +27,7 @@ __all__ = ["CLASSES", "World", "expected"]
 CLASSES = {
     name: file
     for name, file in MULTI_TURN_FUNC_DOC_FILE_MAPPING.items()
-    if not name.startswith(("WebSearch", "Memory"))  # those need a network and more packages
+    if not name.startswith(("WebSearch", "Memory"))  # these need a network and more packages
 }
 
 _RUNS = count()
@@ -71,7 +71,7 @@ def expected(task: Task) -> tuple[list[str], dict[str, dict[str, Any]]]:
         [call for turn in task.gold for call in turn],
         copy.deepcopy(task.config),
         list(task.classes),
-        f"gold_{next(_RUNS)}",  # it would go on with the objects of a run that it knows
+        f"gold_{next(_RUNS)}",  # it would reuse the objects of an earlier run
         task.id,
     )
     return results, _states(objects)

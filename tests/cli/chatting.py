@@ -1,4 +1,4 @@
-"""A chat without a terminal: keys come from a pipe, and what is shown goes to a text."""
+"""A chat without a terminal: keys come from a pipe, and the output goes to a text."""
 
 import asyncio
 import io
@@ -31,7 +31,7 @@ class Talk:
     conversation: TerminalChat
     fake: FakeOpenAI
     written: str
-    """All that was written, with the sequences that steer the terminal."""
+    """The whole output, with the control sequences of the terminal."""
 
     @property
     def shown(self) -> str:
@@ -68,7 +68,7 @@ async def talk(
     before: Callable[[TerminalChat], None] = lambda conversation: None,
     **options: Any,
 ) -> Talk:
-    """Types all of the keys into a chat with a scripted model. They must end by leaving it."""
+    """Types the keys into a chat with a scripted model. The last keys must leave the chat."""
     written = io.StringIO()
     console = Console(file=written, force_terminal=True, width=80, height=30, highlight=False)
     with FakeOpenAI(script) as fake, create_pipe_input() as pipe:

@@ -15,7 +15,7 @@ from windlass.testing import FakeOpenAI
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with tools, and an environment that says nothing."""
+    """A directory with tools, and an environment without settings."""
     (tmp_path / "tools.py").write_text(TOOLS)
     monkeypatch.chdir(tmp_path)
     silence(monkeypatch)

@@ -1,4 +1,4 @@
-"""What the commands' tests share: an environment that says nothing, and modules that are absent."""
+"""Helpers of the command tests: an environment without settings, and missing modules."""
 
 import os
 import sys
@@ -21,14 +21,14 @@ PREFIXES = (
 
 
 def silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Takes out of the environment whatever Windlass would read."""
+    """Removes all variables that Windlass reads."""
     for name in list(os.environ):
         if name.startswith(PREFIXES):
             monkeypatch.delenv(name)
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *prefixes: str) -> None:
-    """Makes modules whose names begin so as absent as if they had never been installed."""
+    """Hides the modules with this prefix, as if they were not installed."""
     find = PathFinder.find_spec
 
     def find_others(name: str, *args: Any) -> ModuleSpec | None:

@@ -50,7 +50,7 @@ Upstream = Callable[..., FakeOpenAI]
 
 
 class Ran(NamedTuple):
-    """What came of a command."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -92,7 +92,8 @@ os.execv(sys.executable, [sys.executable, "-m", "windlass", *sys.argv[1:]])
 def on_a_terminal(
     *words: str, stdin: int | None = None, stdout: int | None = subprocess.PIPE
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """The command at a terminal, which is what is not given otherwise, and our end of it."""
+    """The command at a terminal, which replaces the streams that are not given, and our end of
+    it."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", AT_A_TERMINAL, *words],

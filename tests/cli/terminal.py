@@ -1,4 +1,4 @@
-"""A real terminal for tests: a program in a tmux pane, typed to and read like a person would."""
+"""A real terminal for tests: a program in a tmux pane, used as a person would."""
 
 import os
 import shlex
@@ -17,7 +17,7 @@ PATIENCE = 30.0
 class Terminal:
     """`with Terminal(command, home) as terminal:` runs the command until the block ends.
 
-    The tmux server is this terminal's own: no settings of the person's, nothing shared.
+    It has its own tmux server, without the user's settings.
     """
 
     def __init__(
@@ -72,15 +72,15 @@ class Terminal:
         self._tmux("resize-window", "-x", str(width), "-y", str(height))
 
     def screen(self) -> str:
-        """What is seen now."""
+        """The screen."""
         return self._tmux("capture-pane", "-p")
 
     def everything(self) -> str:
-        """What is seen now and what has been scrolled away."""
+        """The screen and the text that has scrolled away."""
         return self._tmux("capture-pane", "-p", "-S", "-")
 
     def wait_for(self, *texts: str, gone: str | None = None) -> str:
-        """The screen, as soon as it has all of the texts and not what is to be gone."""
+        """The screen, as soon as it has all of the texts and none of those in `gone`."""
         seen = ""
         for _ in range(int(PATIENCE / 0.05)):
             seen = self.screen()

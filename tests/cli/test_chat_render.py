@@ -203,7 +203,7 @@ def test_the_line_under_a_run_says_round_time_and_how_to_stop() -> None:
 
 
 def test_what_is_drawn_anew_never_grows_over_the_screen() -> None:
-    """A line that has left the screen could not be taken back."""
+    """A line that has left the screen cannot be changed."""
     written = io.StringIO()
     screen = Screen(Console(file=written, force_terminal=True, width=40, height=10))
     view = RunView(5)

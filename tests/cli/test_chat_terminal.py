@@ -1,4 +1,4 @@
-"""`windlass chat` in a real terminal, as a person meets it."""
+"""`windlass chat` in a real terminal."""
 
 import os
 import re
@@ -88,7 +88,7 @@ def elapsed(screen: str) -> str:
 
 
 def open_gate(home: Path) -> None:
-    """Lets a waiting tool end. A named pipe opens when both ends are there."""
+    """Lets a waiting tool end. A named pipe opens when both ends are open."""
     threading.Thread(target=lambda: (home / "gate").write_text(""), daemon=True).start()
 
 
@@ -305,7 +305,7 @@ SCREENS = {
 
 @pytest.mark.parametrize("name", SCREENS)
 def test_the_page_shows_what_the_terminal_shows(home: Path, name: str) -> None:
-    """With WRITE_SCREENS=1 the page is written anew, from this run."""
+    """With WRITE_SCREENS=1, this run rewrites the page."""
     seen = "\n".join(line.rstrip() for line in SCREENS[name](home).rstrip().splitlines())
     block = re.compile(rf"(<!-- screen: {name} -->\n```text\n)(.*?)(\n```)", re.DOTALL)
     page = PAGE.read_text()

@@ -1,4 +1,4 @@
-"""`windlass keys new`: a key on stdout, and what the configuration keeps of it on stderr."""
+"""`windlass keys new`: a key on stdout, and its entry for the configuration on stderr."""
 
 import re
 import tomllib

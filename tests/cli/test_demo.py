@@ -39,16 +39,16 @@ from windlass.cli import demo_tools, main
 demo_tools.TOOLS = demo_tools.TOOLS[:2]
 sys.exit(main(["demo", "--port", "0"]))
 """
-"""The demo, all but for three of its tools: reading about five takes the model twice as long."""
+"""The demo without three of its tools: the model needs twice as long to read about five."""
 
 
 @pytest.fixture(scope="module")
 def banner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """What a demo on a free port has printed, while it runs."""
+    """The output of a demo that runs on a free port."""
     folder = tmp_path_factory.mktemp("demo")
     log = folder / "stderr"
     command = [sys.executable, *(DEMO if WHOLE else ["-c", WITH_TWO_TOOLS])]
-    # Tests run side by side: threads of one model that wait for each other would take their time.
+    # Tests run in parallel: threads of one model that wait for each other would be slow.
     environ = {
         **os.environ,
         "OMP_THREAD_LIMIT": "1",
@@ -112,7 +112,7 @@ async def test_the_page_stands_first_and_the_runs_are_kept(banner: str) -> None:
 @pytest.mark.whole("tests/gateway/routes/test_openai_sdk, with a scripted model")
 async def test_the_openai_sdk_gets_an_answer_that_used_a_tool(banner: str) -> None:
     address = address_in(banner)
-    # The question of the curl line: what the model has read of it before, it need not read again.
+    # The question of the curl line: the model does not read the same beginning again.
     question: Any = [{"role": "user", "content": demo.PROMPT}]
     async with openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="none") as client:
         [model] = [model.id async for model in client.models.list()]

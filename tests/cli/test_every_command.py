@@ -1,4 +1,4 @@
-"""Every command as its user starts it: in a process of its own, where nothing is imported yet."""
+"""Every command as a user starts it: in a new process, where nothing is imported yet."""
 
 import argparse
 import json
@@ -44,7 +44,7 @@ USED: set[str] = set()
 
 
 def real_use_of(command: str) -> Callable[[Test], Test]:
-    """Marks the test in which a process does what the command is there for."""
+    """Marks the test that uses the command for its purpose, as a process."""
 
     def marked(test: Test) -> Test:
         USED.add(command)
@@ -54,7 +54,7 @@ def real_use_of(command: str) -> Callable[[Test], Test]:
 
 
 def done(*words: str, input: str = "", code: int = 0) -> str:
-    """What the command writes to stdout. It ends with the code, and without a traceback."""
+    """The command's stdout. It must exit with the code, and without a traceback."""
     ran = windlass(*words, input=input)
     assert "Traceback" not in ran.stderr, ran.stderr
     assert ran.returncode == code, ran.stderr
@@ -63,7 +63,8 @@ def done(*words: str, input: str = "", code: int = 0) -> str:
 
 @contextmanager
 def serving(*words: str, until: str) -> Iterator[str]:
-    """A command that runs until it is stopped; the line on stderr that says that it is ready."""
+    """A command that runs until it is stopped, and the line on stderr that reports that it is
+    ready."""
     process = subprocess.Popen(
         [sys.executable, "-m", "windlass", *words],
         stdin=subprocess.DEVNULL,

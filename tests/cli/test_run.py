@@ -1,4 +1,4 @@
-"""`windlass run` as a script meets it: stdout, stderr, options and exit codes."""
+"""`windlass run` in a script: stdout, stderr, options and exit codes."""
 
 import asyncio
 import json

@@ -351,7 +351,7 @@ def test_a_call_that_waits_is_decided(runs: Runs, options: list[str], result: st
 
 
 def wait_for(run_id: str, kind: type[RunEvent], count: int = 1) -> None:
-    """Reads the run's file until so many such events are in it."""
+    """Reads the run's file until it has this many such events."""
 
     async def wait() -> None:
         log = SQLiteLog(LOG)

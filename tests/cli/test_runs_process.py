@@ -38,7 +38,7 @@ TOOLS = ("--tools", "tools.py")
 
 @contextmanager
 def client() -> Generator[tuple[subprocess.Popen[str], str]]:
-    """A process with a run that is kept, and the run's id."""
+    """A process with a stored run, and the run's id."""
     process = subprocess.Popen(
         [sys.executable, "-c", CLIENT],
         stdout=subprocess.PIPE,
@@ -79,7 +79,7 @@ def read_lines_to(stream: Any, words: str) -> None:
 
 
 def wait_for_tool(run_id: str) -> None:
-    """Until it is written that a tool of the run has begun."""
+    """Waits until the start of a tool is stored."""
     with beginning("follow", run_id, "--events", "-q") as follower:
         read_lines_to(follower.stdout, '"tool_run_started"')
 
@@ -187,7 +187,7 @@ def test_an_approval_waits_for_another_process_where_nobody_can_be_asked(
 
 @contextmanager
 def gateway(fake: FakeOpenAI) -> Generator[tuple[subprocess.Popen[str], str]]:
-    """A gateway that keeps its runs, and its address."""
+    """A gateway that stores its runs, and its address."""
     Path("windlass.toml").write_text(
         f'[models.fast]\ntarget = "{MODEL}"\nbase_url = "{fake.base_url}"\n'
         'tools = ["wait_for_ever"]\n[tools]\nmodules = ["tools.py"]\n[runs]\npath = "kept.db"\n'

@@ -1,4 +1,4 @@
-"""What `windlass runs` says, apart from where it is written: events in, words out."""
+"""The output of `windlass runs`: events in, text out."""
 
 from datetime import UTC
 from typing import get_args
@@ -59,7 +59,7 @@ def answer(outcome: Outcome = "ok", **more: object) -> RunEvent:
 
 
 def told(*events: RunEvent) -> tuple[str, str]:
-    """What goes to stdout, and what is told besides."""
+    """The text on stdout, and the text on stderr."""
     formatter = EventFormatter(RUN)
     pieces = [piece for event in events for piece in formatter.add(event)] + formatter.finish()
     return said(pieces, is_answer=True), said(pieces, is_answer=False)

@@ -1,4 +1,4 @@
-"""`windlass serve` as its operator meets it: a process that listens, and ends when it is told."""
+"""`windlass serve` as a process: it listens, and exits on a signal."""
 
 import json
 import signal
@@ -132,17 +132,17 @@ def test_an_interruption_ends_a_process_that_has_nothing_to_do(tmp_path: Path) -
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory to run the command in, with nothing said by the environment."""
+    """An empty directory, and an environment without settings."""
     monkeypatch.chdir(tmp_path)
     for name in ("WINDLASS_HOST", "WINDLASS_PORT", "WINDLASS_MODEL", "WINDLASS_TOOLS"):
         monkeypatch.delenv(name, raising=False)
-    # The command speaks for its whole process, and this one is not its own.
+    # The command configures logging for its whole process, which is pytest's here.
     monkeypatch.setattr("windlass.cli.serve.configure_logging", lambda *_: None)
     return tmp_path
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line that the command ends with when it cannot serve."""
+    """The one line that the command prints if it cannot serve."""
     assert main(["serve", *arguments]) == 2
     out, error = capsys.readouterr()
     [line] = error.splitlines()
@@ -195,7 +195,7 @@ def test_a_port_that_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) ->
 
 
 def failed(home: Path, *words: str) -> str:
-    """The one message of a process that ends with exit code 2."""
+    """The one message of a process that exits with code 2."""
     done = subprocess.run(
         [sys.executable, "-m", "windlass", *words],
         cwd=home,

@@ -1,4 +1,4 @@
-"""`windlass tools`: what there is, what a model is told of it, and one call by hand."""
+"""`windlass tools`: the list, the declarations for a model, and one manual call."""
 
 import json
 import os
@@ -53,7 +53,7 @@ async def dawdle() -> str:
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with tools, and an environment that says nothing."""
+    """A directory with tools, and an environment without settings."""
     (tmp_path / "tools.py").write_text(TOOLS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("WINDLASS_TOOLS", raising=False)
@@ -69,7 +69,7 @@ class Tools:
         self._capfd = capfd
 
     def __call__(self, *words: str) -> str:
-        """What is on stdout when all went well."""
+        """The stdout of a command that succeeds."""
         code, out, error = self.outcome(*words)
         assert (code, error) == (0, "")
         return out

@@ -1,4 +1,4 @@
-"""`chat.add`: a conversation that is written to by hand, in memory and in a log."""
+"""`chat.add`: messages that are added manually, in memory and in a log."""
 
 from pathlib import Path
 from typing import Any

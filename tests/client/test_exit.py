@@ -1,4 +1,4 @@
-"""Whatever a script leaves open when it ends, it ends at once, and nothing is printed."""
+"""A script that leaves clients open exits at once and prints nothing."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from windlass.testing import FakeOpenAI, Gate, Step, call, slow
 pytestmark = pytest.mark.process
 
 AT_ONCE = 3 if WHOLE else 1
-"""How often each script runs, side by side: processes that disturb each other vary the timing."""
+"""How often each script runs in parallel: processes that disturb each other vary the timing."""
 
 
 def answered(body: dict[str, Any]) -> Step:

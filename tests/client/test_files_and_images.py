@@ -1,4 +1,4 @@
-"""Files and images in prompts, and what a program does with replies, events and chats."""
+"""Files and images in prompts, and how programs use replies, events and chats."""
 
 import base64
 import json
@@ -256,7 +256,7 @@ def test_an_event_is_json_as_text_and_as_bytes() -> None:
 
 
 def read(chunks: list[str]) -> list[Any]:
-    """The events of what a browser would be sent. The id is the event's number."""
+    """The server-sent events that a browser receives. The id is the event's number."""
     events: list[Any] = []
     for chunk in chunks:
         assert chunk.endswith("\n\n")

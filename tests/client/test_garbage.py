@@ -1,4 +1,4 @@
-"""A finished call of a client leaves nothing to the garbage collector, however it has ended."""
+"""A finished call of a client leaves no garbage, however it has ended."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ async def depend(place: Annotated[str, Depends(broken_dependency)]) -> str:
 
 @tool(cache=60)
 async def complain(reason: str) -> str:
-    """Says what is wrong."""
+    """Raises a `ToolError`."""
     raise ToolError(reason)
 
 
@@ -88,7 +88,7 @@ verbs = pytest.mark.parametrize("verb", ["generate", "stream", "start", "chat", 
 
 
 class Forgetful(list[ModelRequest]):
-    """The requests of a scripted model, which would keep them all."""
+    """Replaces the list of requests, so that a scripted model does not keep them."""
 
     def append(self, request: ModelRequest, /) -> None:
         pass

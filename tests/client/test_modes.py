@@ -28,7 +28,7 @@ def get_weather(city: str) -> str:
 
 
 def text_only(body: dict[str, Any]) -> Turn | Any:
-    """A server whose model has no function calling, and says so."""
+    """A server that refuses tools, because its model has no function calling."""
     if "tools" in body:
         return refuse(400, "this model does not support tools")
     return say("It is sunny.") if "sunny in Paris" in str(body["messages"]) else say(CALL)

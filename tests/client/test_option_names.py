@@ -1,4 +1,4 @@
-"""Options under the names of other libraries: refused, with the name or the verb that is meant."""
+"""Options under the names of other libraries: refused, with a suggestion."""
 
 from collections.abc import Callable
 from typing import Any, cast

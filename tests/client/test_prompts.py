@@ -1,4 +1,4 @@
-"""What a prompt may be, and which messages it stands for."""
+"""The types of a prompt, and the messages that it becomes."""
 
 from typing import Any
 

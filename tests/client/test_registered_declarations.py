@@ -1,4 +1,4 @@
-"""Declarations and names in `tools=[...]` that a registry knows: they run, in every verb."""
+"""Declarations and names in `tools=[...]` that a registry knows: they run, in every method."""
 
 from collections.abc import Iterator
 from typing import Any

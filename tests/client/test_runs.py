@@ -1,4 +1,4 @@
-"""Runs that go by themselves: many readers, late readers, stops, bounds, retention."""
+"""Background runs: many readers, late readers, stops, bounds, retention."""
 
 import asyncio
 from typing import Any

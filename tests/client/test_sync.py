@@ -1,4 +1,4 @@
-"""The sync face: plain code, threads, notebooks, async tools; the same verbs and results."""
+"""The sync client: plain code, threads, notebooks, async tools; the same methods and results."""
 
 import asyncio
 import contextvars

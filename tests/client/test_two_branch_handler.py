@@ -1,4 +1,4 @@
-"""A handler of two branches, `status` and `content`, over every kind of run: it is always safe."""
+"""A handler of two branches, `status` and `content`, works for every kind of run."""
 
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -86,7 +86,7 @@ SCRIPTS: dict[str, tuple[Sequence[Any], list[str]]] = {
 
 
 class Printed:
-    """What the handler prints: texts that follow each other are one."""
+    """The output of the handler, with consecutive texts joined."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

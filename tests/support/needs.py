@@ -1,9 +1,9 @@
-"""What a test needs beyond its own process, and a guard against it for `make quick`.
+"""Marks of tests that need other processes or weights, and the guard of `make quick`.
 
 A test is marked `process` if it starts one (a browser, a NATS server, a command, a fork), `weights`
 if it loads a model of this machine, and `measures` if it measures time or memory over large input.
-A test that uses one of `PROCESS_FIXTURES` has the mark by that. `make quick` leaves all of them
-out; a test that starts a process or loads weights without its mark fails there.
+A test that uses one of `PROCESS_FIXTURES` is marked automatically. `make quick` skips all of them;
+a test that starts a process or loads weights without its mark fails there.
 """
 
 import platform
@@ -25,7 +25,8 @@ STARTS_A_PROCESS = frozenset(
 
 
 class NotQuick(BaseException):
-    """Starts a process or loads weights. No `except Exception` of the tested code hides it."""
+    """A test starts a process or loads weights. The tested code cannot hide it by `except
+    Exception`."""
 
 
 def mark_by_fixtures(items: list[pytest.Item]) -> None:
@@ -40,7 +41,7 @@ def is_quick(item: pytest.Item) -> bool:
 
 
 class Guard:
-    """Lets no test start a process or load weights, and fails each one that tries."""
+    """Fails each test that starts a process or loads weights."""
 
     def __init__(self) -> None:
         self._tried: list[str] = []

@@ -293,7 +293,7 @@ async def test_with_cors_the_configured_origins_are_allowed(keys: tuple[KeyConfi
     refused = await post(app, BODY, headers=[bearer(WEB[0]), stranger])
     assert refused.status == (
         200 if keys else 403
-    )  # with a key, its browser keeps it from the page
+    )  # with a key, the browser hides the answer from the page
     assert "access-control-allow-origin" not in refused.headers
     await app.gateway.aclose()
 

@@ -47,7 +47,7 @@ TEXT = "One two three four."
 
 
 class WatchedGate(Gate):
-    """A gate that notes when whoever waited at it was called off."""
+    """A gate that notes when a waiter was cancelled."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ def client(serving: Serving) -> Iterator[httpx2.Client]:
 
 @pytest.fixture(autouse=True)
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[WatchedGate]:
-    """A gate of each test's own, for its tools and its model."""
+    """A new gate for each test, for its tools and its model."""
     gate = WatchedGate()
     monkeypatch.setattr(Patience, "gate", gate)
     yield gate
@@ -183,7 +183,7 @@ def test_a_background_run_continues_without_its_client(
     with RawConnection(serving) as connection:
         connection.post(asking(prompt, model=wire, stream=stream, background=True))
         gate.reached.block(SECONDS)
-    # A whole exchange later the gateway has seen that the client is gone.
+    # After one more exchange, the gateway has noticed the disconnect.
     assert client.get("/health/live").status_code == 200
     gate.open()
     run = last_run(client)
@@ -208,7 +208,7 @@ def test_a_disconnect_is_logged_as_499(
         connection.post(asking(prompt, model=wire, stream=stream, background=background))
         gate.reached.block(SECONDS)
     lines = iter(lambda: vars(access_lines.get(timeout=SECONDS))["fields"], None)
-    # The line of a short request before may come late.
+    # The line of an earlier short request may come late.
     line = next(line for line in lines if line["path"] == "/v1/chat/completions")
     assert line["status"] == 499
 

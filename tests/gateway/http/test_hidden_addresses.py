@@ -29,7 +29,7 @@ SAID = "cannot connect to the upstream of model 'fast'"
 
 
 class Broken:
-    """A model that fails in a way that nobody has thought of."""
+    """A model that fails with an unexpected error."""
 
     name = "broken/model"
 

@@ -44,7 +44,7 @@ def connected(serving: Serving, source: str = "127.0.0.1") -> socket.socket:
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """What comes until the gateway closes the connection."""
+    """All bytes until the gateway closes the connection."""
     came = b""
     while piece := connection.recv(65536):
         came += piece
@@ -313,7 +313,7 @@ def test_a_gateway_survives_the_lack_of_descriptors(tmp_path: Path, keys: str) -
             with ExitStack() as stack:
                 half = [stack.enter_context(half_sent(port)) for _ in range(400)]
                 for connection in half:
-                    with suppress(ConnectionResetError):  # what could not be accepted
+                    with suppress(ConnectionResetError):  # connections that could not be accepted
                         read_all(connection)
                 with socket.create_connection(("127.0.0.1", port), SECONDS) as connection:
                     connection.sendall(HEALTH)

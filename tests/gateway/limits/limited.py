@@ -1,7 +1,7 @@
 """A gateway of a fleet whose key and model have limits.
 
-`python -m tests.gateway.limits.limited URL KEY` starts a run of that key, says so, and waits to be
-killed.
+`python -m tests.gateway.limits.limited URL KEY` starts a run of that key,
+reports it, and waits to be killed.
 """
 
 import asyncio

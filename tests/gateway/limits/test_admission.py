@@ -1,4 +1,4 @@
-"""Who may start a run: rates, numbers and the queue, without a clock that really goes."""
+"""Admission of runs: rates, numbers and the queue, with a fake clock."""
 
 import asyncio
 import itertools
@@ -152,7 +152,7 @@ class Queue:
 
 
 async def settle() -> None:
-    """Lets everything happen that can happen without a clock."""
+    """Runs all tasks that do not wait for the clock."""
     for _ in range(10):
         await asyncio.sleep(0)
 

@@ -31,7 +31,7 @@ Open = Callable[..., App]
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine NATS may seem to be away."""
+    """On a busy machine NATS may seem unreachable."""
     monkeypatch.setattr(fleet, "NATS_TIMEOUT", 60.0)
 
 
@@ -55,7 +55,7 @@ async def open_gateway(server: NatsServer) -> AsyncIterator[Open]:
 
 
 async def let_in(app: App, secret: str = "") -> Answer:
-    """The answer to a request that is made until it is not too many."""
+    """Repeats a request until it is within the limit, and returns the answer."""
     async with asyncio.timeout(SECONDS):
         while (answer := await ask(app, secret)).status == 429:
             await asyncio.sleep(0.02)
@@ -150,7 +150,9 @@ async def test_a_resumed_run_is_counted_measured_and_traced(
     counted = metrics_of(other)
     assert 'windlass_runs_total{model="m",stop_reason="answer"} 2.0' in counted
     assert 'windlass_tool_runs_total{outcome="ok",tool="wait"} 1.0' in counted
-    assert 'windlass_rounds_total{model="m"} 2.0' in counted  # the first was the other's
+    assert (
+        'windlass_rounds_total{model="m"} 2.0' in counted
+    )  # the first was counted at the other gateway
     assert "windlass_running_runs 0.0" in counted
     [root] = [
         span

@@ -31,7 +31,7 @@ async def app_of(config: GatewayConfig | None = None, **limits: Any) -> AsyncIte
 
 
 def padded(size: int) -> bytes:
-    """A good body of that size."""
+    """A valid body of that size."""
     body = json.dumps(BODY).encode()
     return body + b" " * (size - len(body))
 
@@ -155,7 +155,7 @@ def test_headers_that_do_not_end_are_cut_off(serving: Serving) -> None:
 
 def test_a_body_may_be_larger_than_headers_may_be(serving: Serving) -> None:
     with RawConnection(serving) as connection:
-        for _ in range(3):  # on one connection: what was counted begins anew
+        for _ in range(3):  # on one connection: each request is counted from zero
             connection.post({**BODY, "user": "x" * 20_000})
             assert connection.read_to(b"Hello.").startswith(b"HTTP/1.1 200 ")
 
@@ -235,7 +235,7 @@ async def test_a_key_over_its_rate_receives_retry_after() -> None:
         assert answers[2].error["type"] == "rate_limit_error"
         assert answers[2].error["code"] == "rate_limit_exceeded"
         assert 1 <= int(answers[2].headers["retry-after"]) <= 30
-        # Looking at what there is costs nothing.
+        # Reading requests do not count.
         listed = await request(app, "GET", "/v1/models", headers=[bearer(KEY)])
         assert listed.status == 200
 

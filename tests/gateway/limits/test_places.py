@@ -47,7 +47,7 @@ class Held:
 
     @property
     def slots(self) -> tuple[int, int]:
-        """How many are running, and how many stand in the queue."""
+        """The numbers of running and of queued requests."""
         admission = self.app.gateway.admission
         return admission._running, len(admission._queue)
 

@@ -46,7 +46,7 @@ HOSTILE = st.text(st.characters(codec=None, categories=None), max_size=80)
 
 
 class Written:
-    """What a handler with our formatter writes."""
+    """The output of a handler with our formatter."""
 
     def __init__(self, formatter: logging.Formatter, name: str = "windlass") -> None:
         self._stream = io.StringIO()
@@ -224,7 +224,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def untouched() -> Iterator[None]:
-    """Puts the loggers back as they were."""
+    """Restores the loggers."""
     root, ours = logging.getLogger(), logging.getLogger("windlass")
     handlers, root_level, our_level = root.handlers[:], root.level, ours.level
     yield

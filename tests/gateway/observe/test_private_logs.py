@@ -73,7 +73,7 @@ def gateway(*, content: bool, how: str) -> App:
 
 
 def shown(records: list[logging.LogRecord]) -> str:
-    """All that any handler could make of the records."""
+    """All text that any handler could make from the records."""
     formatter = logging.Formatter()
     lines = [formatter.format(record) + repr(vars(record)) for record in records]
     return "\n".join(lines)
@@ -135,7 +135,7 @@ class Written:
 
     def begin(self, *, json: bool = True) -> None:
         self._monkeypatch.setattr(sys, "stderr", self._stream)
-        logging.getLogger().handlers.clear()  # pytest's own would raise what cannot be formatted
+        logging.getLogger().handlers.clear()  # pytest's handler would raise formatting errors
         configure_logging("DEBUG", json=json)
 
     def __str__(self) -> str:
@@ -144,7 +144,7 @@ class Written:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[Written]:
-    """The loggers are put back as they were."""
+    """Restores the loggers."""
     root, ours = logging.getLogger(), logging.getLogger("windlass")
     handlers, root_level, our_level = root.handlers[:], root.level, ours.level
     yield Written(monkeypatch)
@@ -286,7 +286,7 @@ OPERATOR_KEY = "sk-of-the-operator"
 
 
 def served_log(home: Path, fake: FakeOpenAI, *, content: str, mode: str) -> str:
-    """What `windlass serve --log-level DEBUG` writes while a run goes and a tool is called."""
+    """The log of `windlass serve --log-level DEBUG` during a run and a tool call."""
     config = CONFIG.format(base_url=fake.base_url, content=content, mode=mode)
     (home / "windlass.toml").write_text(config)
     (home / "tools.py").write_text(TOOL_FILE)

@@ -163,7 +163,7 @@ async def test_a_run_stopped_during_a_tool_leaves_no_open_span() -> None:
         traces.show(*run.log.recorded())
     assert traces.tree() == {"invoke_agent": {"chat m": {"execute_tool forever": {}}}}
     assert attributes(traces.named("execute_tool forever"))["error.type"] == "stopped"
-    # Whoever stopped it has got what they wanted.
+    # A stop on request is not an error.
     assert traces.named("invoke_agent").status.status_code == StatusCode.UNSET
 
 

@@ -1,4 +1,4 @@
-"""What the tests of traces share: tracing into memory, and a few tools."""
+"""Helpers of the tests of traces: tracing into memory, and a few tools."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def kept() -> str:
 
 @tool
 def scold(word: str) -> None:
-    """Says no."""
+    """Raises a `ToolError`."""
     raise ToolError(f"not {word}")
 
 
