@@ -15,9 +15,9 @@ RUN = """async (options) => {
 
 
 async def axe(page: Page, *, only: str | None = None, but: str | None = None) -> None:
-    """Raises `AssertionError` for what keeps people from using the page.
+    """Raises `AssertionError` for barriers on the page.
 
-    It is judged by all rules, by one `only`, or by all `but` one.
+    Applies all rules, `only` one of them, or all `but` one.
     """
     if not await page.evaluate("() => 'axe' in window"):
         await page.evaluate(_source())

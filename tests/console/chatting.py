@@ -12,7 +12,7 @@ __all__ = ["Listening", "answered", "ask", "message_box", "send_button", "turns"
 
 
 class Listening:
-    """A script that keeps the requests that it answers; its last step answers all others."""
+    """A script that records its requests; its last step answers all further ones."""
 
     def __init__(self, *steps: Step) -> None:
         self.requests: list[ModelRequest] = []
@@ -24,7 +24,7 @@ class Listening:
 
     @property
     def conversation(self) -> list[tuple[str, str]]:
-        """Who said what, as the model was told it last."""
+        """The roles and texts of the model's last request."""
         return [(said.role, said.text) for said in self.messages]
 
     @property
@@ -60,6 +60,6 @@ async def ask(page: Page, text: str) -> None:
 
 
 async def answered(page: Page, count: int) -> None:
-    """Waits until that many turns are there, and all have ended."""
+    """Waits until the page has that many turns, and all have ended."""
     await expect(page.locator(".turn .run[data-reason]")).to_have_count(count)
     await expect(send_button(page)).to_be_visible()

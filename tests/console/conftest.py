@@ -29,7 +29,7 @@ async def browser() -> AsyncIterator[Browser]:
 async def stage_of(browser: Browser, tmp_path: Path) -> AsyncIterator[StageOf]:
     """Raises stages: `await stage_of([call("f"), "done"], kept=False, max_rounds=3)`.
 
-    The options are those of `Stage.raised`. Without `kept` the gateway keeps no runs, and has no
+    The options are those of `Stage.raised`. Without `kept`, the gateway stores no runs and has no
     chats.
     """
     async with AsyncExitStack() as stages:

@@ -1,4 +1,4 @@
-"""The pictures of the documentation: one short conversation, with whichever model holds it."""
+"""The pictures of the documentation: one short conversation, with any model."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -58,7 +58,7 @@ def show_tools(box: Toolbox) -> list[Tool]:
 
 
 async def photographed(stage: Stage, folder: Path, *, seconds: float, pause: Pause) -> None:
-    """Holds the conversation and takes the pictures; a model gets so many seconds to answer."""
+    """Holds the conversation and takes the pictures; a model has this many seconds to answer."""
 
     async def shot(page: Page, name: str) -> None:
         await page.screenshot(path=folder / f"console-{name}.png", animations="disabled")

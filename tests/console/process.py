@@ -86,7 +86,7 @@ class GatewayProcess:
             said += line
 
     async def kill(self) -> None:
-        """`kill -9`. Returns when it is gone."""
+        """`kill -9`. Returns when the process has exited."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.communicate()

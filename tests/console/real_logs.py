@@ -1,4 +1,4 @@
-"""Logs as the loop writes them: every outcome of a call, and runs cut off at every event."""
+"""Logs of real runs: every outcome of a call, and runs interrupted after every event."""
 
 import asyncio
 from collections.abc import Callable
@@ -103,7 +103,7 @@ async def outcomes() -> list[RealLog]:
 
 
 async def _stopped() -> RealLog:
-    """Stopped while a tool runs whose effect is known then, and one whose effect is not."""
+    """Stopped while two tools run: the effect of one is known, that of the other is not."""
     box = Toolbox()
     rome, ann = box.hold("Rome"), box.hold("Ann")
     both = calls(call("get_weather", city="Rome"), call("send_mail", to="Ann"))
@@ -116,7 +116,7 @@ async def _stopped() -> RealLog:
 
 
 async def cut_and_resumed() -> list[RealLog]:
-    """A run cut off after each of its events, and gone on with."""
+    """A run that is interrupted after each of its events, and resumed."""
     whole = (await _told("whole", _plan(EVERY_OUTCOME, Toolbox()))).events
     logs: list[RealLog] = []
     for number in range(1, len(whole)):

@@ -1,4 +1,4 @@
-"""The console as a person meets it: a real gateway with a scripted model, and real Chromium.
+"""The console in real Chromium, on a real gateway with a scripted model.
 
 A module that uses it says `pytestmark = IN_ONE_BROWSER`. Its tests take the fixture `stage_of`:
 
@@ -9,8 +9,9 @@ A module that uses it says `pytestmark = IN_ONE_BROWSER`. Its tests take the fix
     await expect(card(page, "get_weather")).to_have_attribute("data-state", "running")
 
 At the end of a test, anything that went wrong in its pages fails it: an error in the console, a
-violation of the Content-Security-Policy, a request to another origin. What belongs to the test is
-said with `stage.watch.expects(pattern)`.
+violation of the Content-Security-Policy, a request to another origin.
+`stage.watch.expects(pattern)` allows problems that belong to
+the test.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ MODEL = "scripted"
 PHONE: ViewportSize = {"width": 390, "height": 844}
 DESK: ViewportSize = {"width": 1280, "height": 800}
 PATIENCE = 20_000
-"""Milliseconds for what happens by itself: a busy machine is no reason to fail."""
+"""Milliseconds to wait for the page: long enough for a busy machine."""
 
 expect.set_options(timeout=PATIENCE)
 
@@ -85,7 +86,7 @@ class Pages:
         self._contexts: list[BrowserContext] = []
 
     async def context(self, **options: Any) -> BrowserContext:
-        """A browser of its own, with nothing kept; `open(path, context=...)` is a tab in it."""
+        """A new browser context without stored data; `open(path, context=...)` is a tab in it."""
         context = await self._browser.new_context(
             **{"base_url": self.origin, "viewport": DESK, "reduced_motion": "reduce", **options}
         )
@@ -135,7 +136,7 @@ class Stage(Pages):
         """Serves `scripted` with all the tools, and the `extra` models with none.
 
         There are `more_tools`, and those that are `shown` are made with the toolbox. A `speaker`
-        takes the script's place. What else is said is for the model's configuration.
+        takes the script's place. Other options are for the model's configuration.
         """
         box = Toolbox()
         tools = [*box.tools(), *more_tools, *shown(box)]
@@ -159,7 +160,7 @@ class Stage(Pages):
         return cls(browser, serving, box)
 
     async def post(self, path: str, body: Any, key: str | None = None) -> Any:
-        """What the gateway answers to a request from outside of the page."""
+        """Sends a request from outside the page, and returns the answer."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         async with httpx2.AsyncClient(base_url=self.origin, trust_env=False) as client:
             answer = await client.post(path, json=body, headers=headers)

@@ -1,4 +1,5 @@
-"""The page without a mouse and without eyes: Tab goes everywhere, and only boundaries are said."""
+"""The page with a keyboard and a screen reader: Tab reaches everything, and only changes are
+read."""
 
 from playwright.async_api import Page, expect
 from tests.console.conftest import StageOf

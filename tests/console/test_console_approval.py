@@ -1,4 +1,4 @@
-"""A person's yes or no to a call, without a mouse."""
+"""Approving and rejecting a call by keyboard."""
 
 from playwright.async_api import Locator, Page, expect
 from tests.console.chatting import Listening
@@ -13,7 +13,7 @@ TYPE_ON = """
 document.addEventListener("focusin", ({ target }) =>
   target.dispatchEvent(new KeyboardEvent("keydown", { key: "a", bubbles: true })));
 """
-"""Somebody whose next letter comes just when the focus has moved."""
+"""A user who types just when the focus moves."""
 
 
 async def asked(stage: Stage) -> tuple[Page, Locator]:
@@ -27,7 +27,7 @@ async def asked(stage: Stage) -> tuple[Page, Locator]:
 
 
 async def listens(waiting: Locator) -> None:
-    """Which it says, and not at once: somebody may be typing when the focus comes."""
+    """It reacts to keys only after a moment: the user may be typing when the focus moves."""
     await expect(waiting.get_by_text("a approve, e edit, d deny")).to_be_visible()
 
 

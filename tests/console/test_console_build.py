@@ -1,4 +1,5 @@
-"""What is served is what the sources build to, byte for byte: small, and without strangers."""
+"""The served page equals the build of its sources. It is small and loads nothing from other
+hosts."""
 
 import json
 import re

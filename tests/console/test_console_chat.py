@@ -1,4 +1,4 @@
-"""The chat: what is asked and answered stays where it was, and can be asked again otherwise."""
+"""The chat: messages stay in place, and can be edited and sent again."""
 
 import re
 

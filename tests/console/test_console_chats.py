@@ -1,4 +1,4 @@
-"""The list of chats, and two places that look at one of them."""
+"""The list of chats, and two pages on one chat."""
 
 from playwright.async_api import expect
 from tests.console.axe import axe

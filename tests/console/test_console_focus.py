@@ -1,4 +1,4 @@
-"""Without a mouse one is never nowhere: what takes the focus away gives it to something near."""
+"""Keyboard focus is never lost: when an element disappears, the focus moves to one nearby."""
 
 from playwright.async_api import Page, expect
 from tests.console.conftest import StageOf

@@ -1,4 +1,4 @@
-"""A key that is wrong, or no longer right: the page says so and loses nothing."""
+"""A key that is wrong or revoked: the page reports it and loses nothing."""
 
 from playwright.async_api import Page, Route, expect
 from tests.console.chatting import message_box

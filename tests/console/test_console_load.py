@@ -1,4 +1,5 @@
-"""Ten thousand events and a result of two megabytes: the page answers, and does not grow with them.
+"""Ten thousand events and a result of two megabytes: the page stays responsive, and its memory
+does not grow with them.
 
 How long frames take depends on the machine, so that is printed (`pytest -s`) and not judged.
 """
@@ -51,7 +52,7 @@ SIZE = """() => [
 
 
 async def heap_of(page: Page) -> int:
-    """Bytes that JavaScript holds when all that nobody needs is gone."""
+    """Bytes of JavaScript's heap after a garbage collection."""
     session: CDPSession = await page.context.new_cdp_session(page)
     await session.send("HeapProfiler.collectGarbage")
     await session.send("Performance.enable")
@@ -101,7 +102,7 @@ async def test_ten_thousand_events_and_two_megabytes_leave_the_page_quick_and_sm
 
     first.open()
     await rest.reached.wait()
-    # While words come, somebody looks at what a tool has said.
+    # The user opens a tool's result while text still arrives.
     result = card(page, "read_log").locator("details", has_text="Result")
     await result.locator("summary").click()
     await expect(result.get_by_text("line 0: nothing happened")).to_be_visible()

@@ -1,7 +1,7 @@
-"""What the page knows of a run, without a page: the tests in console/test, in Node.
+"""The console's logic without a page: the tests in console/test, in Node.
 
-A new file there is run by itself. What the page makes of a run's events is held against what the
-library makes of them, over logs of real runs.
+A new file there runs automatically. The page's view of a run is compared with the library's, over
+logs of real runs.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page for everybody: every page and every state of a call, light, dark and on a phone."""
+"""Accessibility: every page and every state of a call, light, dark and on a phone."""
 
 from playwright.async_api import Page, expect
 from tests.console.axe import axe
@@ -40,7 +40,7 @@ MEASURE = """() => {
 
 
 async def is_for_everybody(page: Page) -> None:
-    """As it stands, nobody is kept from using it, in both themes."""
+    """The page has no barriers, in both themes."""
     await page.emulate_media(color_scheme="light")
     await has_paper(page, LIGHT)
     await axe(page)
@@ -70,7 +70,7 @@ async def fits(page: Page) -> None:
 
 
 async def busy_stage(stage_of: StageOf) -> tuple[Stage, Gate]:
-    """Two calls wait for a yes, one tool runs, and others wait for their turn."""
+    """Two calls wait for approval, one tool runs, and others wait for their turn."""
     writing = slow(calls(call("send_mail", to="Bob", subject="What was done")), after=2)
     stage = await stage_of([BUSY, writing, say(ANSWER)], max_parallel=1)
     return stage, stage.tools.hold("file 3")

@@ -1,4 +1,4 @@
-"""The page as such: it comes quickly, and every address of it shows what it names."""
+"""The page loads quickly, and every address shows its content."""
 
 from playwright.async_api import Request, expect
 from tests.console.conftest import StageOf

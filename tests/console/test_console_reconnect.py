@@ -1,4 +1,4 @@
-"""A page that loses its gateway, its network or itself, and goes on from its last event."""
+"""A page that loses its gateway or its network, or is reloaded, continues after its last event."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from windlass.testing import FakeOpenAI, call, calls, slow
 pytestmark = IN_ONE_BROWSER
 
 LOST = r"Failed to load resource|ERR_(INTERNET_DISCONNECTED|CONNECTION_REFUSED|INCOMPLETE_CHUNKED)"
-"""What Chromium itself says of a connection that breaks."""
+"""Chromium's messages about a broken connection."""
 BOTH = calls(call("look_up", place="sea"), call("send_mail", to="Ann"))
 
 

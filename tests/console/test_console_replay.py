@@ -1,4 +1,4 @@
-"""A run in a file: written by the page, read by any other, and told again in its own time."""
+"""A run in a file: saved by the page, opened on any other, and replayed at its own speed."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ async def exported(stage: Stage, folder: Path) -> dict[str, Any]:
 
 
 def slowed(file: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The same run, as if each of its events had taken so long: a place in it is easy to find."""
+    """The same run, as if each of its events had taken this long: a place in it is easy to find."""
     events = [
         {**event, "time": 1_000_000 + number * seconds}
         for number, event in enumerate(file["events"])

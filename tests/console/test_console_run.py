@@ -1,4 +1,5 @@
-"""A run in the page: its waterfall, its budget, why it ended, and what a stop has left behind."""
+"""A run in the page: its waterfall, its budget, why it ended, and the calls that a stop
+interrupted."""
 
 import pytest
 from playwright.async_api import Locator, Page, expect

@@ -1,4 +1,4 @@
-"""The runs page: every run, found again by what it was and how it ended."""
+"""The runs page: every run can be found by its content and its end."""
 
 from playwright.async_api import Locator, Page, expect
 from tests.console.axe import axe

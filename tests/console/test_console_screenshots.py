@@ -1,6 +1,6 @@
-"""The pictures in docs/console.md: they can be made at any time, and are of a real model.
+"""The pictures in docs/console.md: they can be made at any time, with a real model.
 
-`make screenshots` makes them anew, with the embedded model, which takes minutes.
+`make screenshots` makes them again with the embedded model, which takes minutes.
 """
 
 import asyncio

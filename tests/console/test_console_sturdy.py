@@ -1,4 +1,4 @@
-"""What nobody expects: addresses that were cut, damaged files, endless words, and the like."""
+"""Unusual input: truncated addresses, damaged files, endless words, and the like."""
 
 import json
 import re

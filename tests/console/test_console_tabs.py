@@ -1,4 +1,4 @@
-"""A browser has six connections to a gateway, for all of its tabs: who does not look holds none."""
+"""A browser has six connections for all tabs of a gateway: a hidden tab uses none."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ SEE = """(seen) => {
 }"""
 CONNECTIONS = 6
 SILENCE = 61_000
-"""Milliseconds after which a page gives up a connection that brings nothing."""
+"""Milliseconds after which a page closes an idle connection."""
 
 
 def closed(page: Page) -> Any:
-    """`async with closed(page):` waits until the page has given up its connection to a run."""
+    """`async with closed(page):` waits until the page has closed its connection to a run."""
     return page.expect_event("requestfailed", lambda request: "/events?" in request.url)
 
 

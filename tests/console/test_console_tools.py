@@ -1,4 +1,4 @@
-"""The tools page: every tool, a form to call it by hand, and what was last done with it."""
+"""The tools page: every tool, a form to call it manually, and its last calls."""
 
 from typing import Any, Literal
 

@@ -1,4 +1,4 @@
-"""Results of any size and kind: a part in the page, and all of it for whoever takes it."""
+"""Results of any size and kind: a part on the page, and all of it for download."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Tools that do what a test says: some wait where it holds them, others fail, ask or say a lot."""
+"""Tools that a test controls: some wait, others fail, need an approval or return a lot."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a page must never do: say errors, break its own policy, or ask another origin."""
+"""Problems that a page must never have: console errors, policy violations, requests elsewhere."""
 
 import re
 from urllib.parse import urlsplit
@@ -31,12 +31,12 @@ class Watch:
         context.on("request", self._asked)
 
     def expects(self, pattern: str) -> None:
-        """Says that problems with this in them belong to the test."""
+        """Allows problems that contain this text."""
         self._expected.append(re.compile(pattern))
 
     @property
     def problems(self) -> list[str]:
-        """What nobody has expected."""
+        """The unexpected problems."""
         return [
             problem
             for problem in self._problems

@@ -20,7 +20,7 @@ from windlass.testing.script import Turn
 
 
 def answer(request: ModelRequest) -> Turn:
-    """Two calls, then the answer. Asked again, it says the same."""
+    """Two calls, then the answer. A repeated request gets the same turn."""
     number = sum(message.role == "assistant" for message in request.messages)
     return call("pay", amount=number, id=f"call_{number}") if number < 2 else say("paid")
 
@@ -69,7 +69,7 @@ def end_with_stdin() -> None:
 
 
 def main(path: str, ledger: str) -> NoReturn:
-    sys.setrecursionlimit(100_000)  # each generation works inside its parent's signal handler
+    sys.setrecursionlimit(100_000)  # each generation runs inside its parent's signal handler
 
     def fork(*_: object) -> None:
         if os.fork() == 0:
@@ -79,7 +79,7 @@ def main(path: str, ledger: str) -> NoReturn:
             except Exception:  # noqa: BLE001 - the driver shows it
                 traceback.print_exc()
             finally:
-                os._exit(0)  # never back into what its parent was doing
+                os._exit(0)  # never returns into its parent's code
 
     signal.signal(signal.SIGUSR1, fork)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

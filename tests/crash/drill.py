@@ -1,4 +1,4 @@
-"""Runs that are started, followed and decided about, while processes are killed and killed."""
+"""Starts runs, follows them and decides calls, while processes are killed again and again."""
 
 import asyncio
 import json
@@ -17,11 +17,11 @@ from windlass.runs.records import Order
 from windlass.runs.sqlite import SQLiteLog
 
 SMALLEST_LIMIT = 512 * 1024
-"""Bytes. Other files, as the ledgers, stay below it."""
+"""The size limit of a full disk in bytes. Other files, such as ledgers, stay below it."""
 FAULT_SECONDS = (0.2, 2.5)
 """How long the disk is full each time."""
 RECOVERY_SECONDS = 30.0
-"""A gateway that has room again says so within seconds."""
+"""How long a gateway may take to notice that it has space again."""
 MOMENTS = (
     "run_started",
     "run_resumed",
@@ -36,30 +36,30 @@ MOMENTS = (
     "approval_resolved",
     "run_ended",
 )
-"""Right after one of these somebody is killed, or a little later."""
+"""A process is killed right after one of these events, or a little later."""
 
 
 STOP_AT_RESUME = 0.1
-"""How many of the runs are stopped in the moment when they are resumed."""
+"""The share of runs that are stopped while they are resumed."""
 STOP_WHILE_GONE = 0.05
-"""How many of the open runs are stopped through the log while no gateway is there."""
+"""The share of open runs that are stopped through the log while no gateway is running."""
 
 
 def check(response: aiohttp.ClientResponse, *expected: int) -> None:
-    """Raises `ConnectionError` for a gateway that is about to end, which says so."""
+    """Raises `ConnectionError` for a gateway that reports its shutdown."""
     if response.status == 503:
         raise ConnectionError("shutting down")
     assert response.status in expected, response
 
 
 class Drill:
-    """`crash` until there were so many kills; then every run has ended, and can be judged.
+    """Calls `crash` until there were this many kills. Then every run has ended and can be judged.
 
-    This one has a single gateway to kill.
+    This drill has a single gateway.
     """
 
     stop_share = 0.02
-    """How many of the rounds are stopped at their start."""
+    """The share of rounds that are stopped at their start."""
 
     def __init__(
         self,
@@ -73,18 +73,19 @@ class Drill:
         """`file` is that of the runs; `fault_share` of the strikes keep it from being written."""
         self.readers: dict[str, list[Reader]] = {}
         self.decisions: dict[str, bool] = {}
-        """By call key: what was said to each call that waited for a yes."""
+        """The decision about each call that waited for approval, by call key."""
         self.stops: set[str] = set()
-        """The runs that somebody has asked to stop."""
+        """The runs that a client has stopped."""
         self.stored_stops: dict[str, int] = {}
-        """Those whose stop was stored while no gateway was there, and their events by then."""
+        """Runs whose stop was stored while no gateway was running, and their number of events
+        then."""
         self.faults = Counter[str]()
-        """How often the log could not be written, and what was seen of it."""
+        """How often the log could not be written, and how clients noticed it."""
         self.kills = Counter[str]()
         self.pauses = Counter[str]()
-        """By kind of process: how often one was stopped with SIGSTOP for a while."""
+        """How often a process was paused with SIGSTOP, by kind of process."""
         self.ends = Counter[str]()
-        """Who was told to end, instead."""
+        """How often a process was terminated instead."""
         self._gateways, self._doors = gateways, Doors(gateways, seed)
         self._session, self._seed = session, seed
         self._chance = random.Random(seed)
@@ -100,7 +101,7 @@ class Drill:
         self._tasks = asyncio.TaskGroup()
 
     async def crash(self, kills: int, together: int = 8) -> None:
-        """So many runs go on at any time, `together`."""
+        """Keeps `together` runs active at any time."""
         await self._begin()
         async with self._tasks:
             for _ in range(together):
@@ -174,10 +175,10 @@ class Drill:
         await log.aclose()
 
     async def _finish(self) -> None:
-        """Whatever is still down comes back."""
+        """Restarts everything that is down."""
 
     async def _start_again(self, gateway: GatewayProcess) -> None:
-        """Sometimes it is killed before it listens, or while it takes up what was left."""
+        """Sometimes it is killed before it listens, or while it resumes runs."""
         await gateway.start()
         if self._chance.random() < 0.15:
             await asyncio.sleep(self._chance.uniform(0.0, 0.6))
@@ -218,7 +219,7 @@ class Drill:
                     case _:
                         await self._run(gateway, body)
             except LOST:
-                continue  # whether it has begun, only the log knows
+                continue  # only the log knows whether it has begun
 
     async def _run(self, gateway: GatewayProcess, body: dict[str, Any]) -> None:
         async with self._session.post(f"{gateway.url}/v1/runs", json=body) as response:
@@ -282,7 +283,8 @@ class Drill:
         return chance < shares.get(event["event"], 0.0)
 
     async def _say(self, run_id: str, verb: str, body: dict[str, Any]) -> None:
-        """Says it until it is heard. A conflict says that it was, though the answer was lost."""
+        """Repeats the request until it succeeds. A conflict means that it did, though the answer
+        was lost."""
         while True:
             gateway = await self._doors.any()
             url = f"{gateway.url}/v1/runs/{run_id}/{verb}"
@@ -310,7 +312,7 @@ class Drill:
         return gateway
 
     async def whole(self, run_id: str) -> list[tuple[int, str]]:
-        """A run as a late reader sees it."""
+        """The events of a run for a late reader."""
         late = Reader(run_id, self._doors, self._session, lambda _run, _event: None)
         await late.follow()
         return list(late.seen)

@@ -1,4 +1,4 @@
-"""Several gateways and workers, as processes on one NATS, and a drill that strikes any of them."""
+"""Several gateways and workers, as processes on one NATS, and a drill that kills any of them."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from windlass.messaging.embedded import NatsServer
 
 WORKER_TOOLS = Path(__file__).with_name("worker_tools.py")
 REMOTE = ("look", "read", "pay", "book", "erase")
-"""What workers have; the gateways have the rest."""
+"""The tools of the workers; the gateways have the rest."""
 LOCAL_TOOLS = 'tools = ["sign", "launch"]\nsessions = ["drill"]\n'
 PAUSE_SECONDS = (4.0, 8.0)
 """Longer than a gateway's lease (3 s), and for some longer than the silence of a lost worker."""
@@ -73,7 +73,7 @@ class FleetDrill(Drill):
         "pause nats": 5,
         "full stream": 5,
     }
-    """How often each comes, beside the others."""
+    """The relative frequency of each."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class FleetDrill(Drill):
         self._agenda = ["leader", "pause nats"] if self._cluster is not None else others
         self._chance.shuffle(self._agenda)
         self._down: set[str] = set()
-        """Processes that were struck and are not back yet."""
+        """Processes that were killed or paused, and are not back yet."""
         self._whole = asyncio.Event()
         """Set while all servers are there."""
         self._whole.set()
@@ -141,11 +141,11 @@ class FleetDrill(Drill):
                 self._tasks.create_task(self._say(run_id, "stop", {}))
 
     async def _finish(self) -> None:
-        """People go on asking until the cluster is whole again."""
+        """Requests continue until the cluster is complete again."""
         await self._whole.wait()
 
     async def _kill_leader(self) -> None:
-        """One server at a time: of three, two must be there."""
+        """One server at a time: two of three must be running."""
         assert self._cluster is not None
         await self._whole.wait()
         self._whole.clear()
@@ -173,7 +173,7 @@ class FleetDrill(Drill):
         self._tasks.create_task(self._resume(victim, kind))
 
     async def _resume(self, process: ForkedProcess, kind: str) -> None:
-        """Some are killed instead."""
+        """Some processes are killed instead."""
         await asyncio.sleep(self._chance.uniform(*PAUSE_SECONDS))
         if self._chance.random() < 0.2:
             await process.kill()
@@ -211,7 +211,7 @@ class FleetDrill(Drill):
     async def _strike_one(
         self, some: Sequence[ForkedProcess], kind: str, *, order: float, spare: int
     ) -> None:
-        """One of those that can be reached, of which so many are spared."""
+        """One of the reachable processes; this many are never chosen."""
         reachable = [each for each in some if each.name not in self._down]
         if len(reachable) <= spare:
             return
@@ -226,7 +226,7 @@ class FleetDrill(Drill):
         self._tasks.create_task(self._return(victim, kind))
 
     async def _return(self, process: ForkedProcess, kind: str) -> None:
-        """Sometimes it is killed while it starts, or takes up what was left."""
+        """Sometimes it is killed while it starts, or while it resumes runs."""
         await asyncio.sleep(self._chance.uniform(0.0, 1.5))
         await process.start()
         if self._chance.random() < 0.15:

@@ -1,7 +1,7 @@
 """A program with a client on a file of runs that forks children, which use the same file.
 
 Arguments: the file, the address of the model, how many children, and a seed. Each process prints
-what it has done, a line of JSON each: `refused` is an error that speaks of the fork, `answered` and
+what it has done, a line of JSON each: `refused` is an error about the fork, `answered` and
 `failed` are runs, `resumed` are those of killed children.
 """
 
@@ -23,11 +23,11 @@ CHILDREN, SEED = map(int, sys.argv[3:])
 TOOLS = [look, read, pay, sign, book]
 KINDS = ("text", "parallel", "retry", "early")
 REFUSAL = "this process was forked"
-"""In every error that refuses the use of the file in a child."""
+"""Part of every error that refuses the use of the file in a child."""
 
 
 def tell(what: str, **more: str) -> None:
-    """One line by one write, whoever else writes."""
+    """One line in one write, because other processes write too."""
     os.write(1, json.dumps({"what": what, **more}).encode() + b"\n")
 
 
@@ -68,7 +68,7 @@ def work(inherited: Client, number: int, chance: random.Random) -> None:
         told = REFUSAL in str(error)
         tell("refused: its own client" if told else "failed", error=str(error))
         return
-    if chance.random() < 0.5:  # a fork of a fork, and both go on
+    if chance.random() < 0.5:  # a fork of a fork; both continue
         fork(client, number * 10)
     for run in runs:
         finish(run)

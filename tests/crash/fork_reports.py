@@ -1,4 +1,4 @@
-"""Runs `fork_program.py`, and holds what its processes have reported against the log."""
+"""Runs `fork_program.py`, and compares the reports of its processes with the log."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ async def forked(home: Path, file: Path, base_url: str, children: int, seed: int
 
 
 async def judged_forks(file: Path, ledgers: Path, told: Sequence[Told]) -> Judgement:
-    """Every run that any process has begun is in the log, has ended, and ended rightly."""
+    """Every run that any process has begun is in the log and has the right end."""
     log = SQLiteLog(file)
     records = {record.id: record for record in await log.list()}
     faults = [f"{each.run} {each.error}" for each in told if each.what == "failed"]

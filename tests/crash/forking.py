@@ -1,8 +1,7 @@
-"""`windlass` again and again, forked off a process that has everything loaded already.
+"""Starts `windlass` again and again, as forks of a process that has all modules loaded.
 
-A line on stdin starts one: its name and its arguments, as JSON. On stderr stands, in lines that
-begin with its name, what it says, and how it ended. Each is its own process, with nothing of the
-one before; what is saved is the time to load the same code again.
+A line on stdin starts one: its name and its arguments, as JSON. Its output and its exit are written
+to stderr, in lines that begin with its name. Forking saves the time to load the same code again.
 """
 
 import json
@@ -27,7 +26,7 @@ from windlass.cli import main
 
 
 class Child:
-    """One that goes, and what it has said and not ended with a line yet."""
+    """A running process, and its output since the last end of a line."""
 
     def __init__(self, name: str, pid: int) -> None:
         self.name, self.pid = name, pid
@@ -46,14 +45,14 @@ class Child:
 
 
 class Parent:
-    """Hears its children and what it is asked for, until stdin ends."""
+    """Reads the output of its children and its own commands, until stdin ends."""
 
     def __init__(self) -> None:
         self._events = selectors.DefaultSelector()
         self._events.register(0, selectors.EVENT_READ)
         self._asked = b""
         self._end, self._life = os.pipe()
-        """Children read from it, and end with its other end: with this process."""
+        """Children read from it, and exit when this process exits."""
 
     def serve(self) -> None:
         while True:

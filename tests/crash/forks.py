@@ -11,7 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 GRACE_SECONDS = 5.0
-"""How long after a pause a process may still find out what it has missed."""
+"""How long after a pause a process may still act on old state."""
 
 
 class Forks:
@@ -67,7 +67,7 @@ class Forks:
 
 
 class ForkedProcess:
-    """One that can be started again when it has ended; `ready_word` says that it can be reached."""
+    """A process that can be restarted; a line with `ready_word` means that it can be reached."""
 
     def __init__(self, forks: Forks, name: str, arguments: list[str], ready_word: bytes) -> None:
         self.name = name
@@ -128,11 +128,11 @@ class ForkedProcess:
         await self._end(signal.SIGKILL)
 
     async def end(self) -> None:
-        """Tells it to end in order."""
+        """Terminates it with a signal."""
         assert await self._end(signal.SIGTERM) == 0, self.last_words()
 
     def tracebacks(self) -> list[str]:
-        """The lines of its log that have one: nothing that a drill does may cause one."""
+        """The lines of its log that have a traceback. A drill must not cause any."""
         lines = self.said.read_text().splitlines() if self.said.exists() else []
         return [f"{self.name}: {line}" for line in lines if "Traceback" in line]
 

@@ -1,4 +1,4 @@
-"""Holds a whole drill against the log: every run, every ledger, every reader."""
+"""Compares a whole drill with the log: every run, every ledger, every reader."""
 
 import asyncio
 from collections import Counter
@@ -17,7 +17,7 @@ from windlass.runs.records import RunRecord
 
 
 class Judgement(NamedTuple):
-    """What became of the runs of a drill, and what is wrong with any of them."""
+    """The results of the runs of a drill, and their errors."""
 
     figures: Counter[str]
     faults: list[str]
@@ -64,7 +64,7 @@ TRIES = 50
 
 
 async def _looked_at(drill: Drill, record: RunRecord, events: Sequence[RunEvent]) -> None:
-    """Every reader has seen what is written, and so does whoever looks now."""
+    """Every reader has received the stored events, and a new reader receives the same."""
     written = [(event.seq, event_to_json(event)) for event in events]
     for reader in drill.readers.get(record.id, ()):
         both = zip_longest(reader.seen, written)

@@ -1,4 +1,4 @@
-"""A reader of one run, who comes back with the last number as often as its gateway is killed."""
+"""A reader of one run, which reconnects after its last event whenever its gateway is killed."""
 
 import asyncio
 import json
@@ -14,21 +14,21 @@ LOST = (aiohttp.ClientError, ConnectionError)
 
 
 class Seen(NamedTuple):
-    """An event as it came: its number, and its JSON as it was written."""
+    """A received event: its number and its JSON."""
 
     number: int
     data: str
 
 
 class Doors:
-    """The gateways that a client may go to: any that can be reached will do."""
+    """The gateways that a client may use: any one that can be reached."""
 
     def __init__(self, gateways: Sequence[GatewayProcess], seed: int) -> None:
         self._gateways = gateways
         self._chance = random.Random(seed)
 
     async def any(self) -> GatewayProcess:
-        """One that can be reached, waited for if there is none."""
+        """Waits for a gateway that can be reached."""
         while True:
             if reachable := [each for each in self._gateways if each.listens.is_set()]:
                 return self._chance.choice(reachable)
@@ -39,7 +39,7 @@ class Doors:
 
 
 class Reader:
-    """Follows a run to its last event. What is wrong with what it is told, it raises."""
+    """Follows a run to its last event. Raises an error for wrong events."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Reader:
         *,
         may_break: bool = False,
     ) -> None:
-        """Where the log may fail, a stream `may_break` off though its gateway lives."""
+        """If the log may fail, a stream `may_break` though its gateway is running."""
         self.run_id = run_id
         self._may_break = may_break
         self.seen: list[Seen] = []

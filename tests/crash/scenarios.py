@@ -1,4 +1,4 @@
-"""What the model of the crash test says: each prompt names its kind, and all else follows."""
+"""The model of the crash test: each prompt names its kind, which decides all turns."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ WHEN_CUT = {
     "launch": "fail",
     "erase": "tell_model",
 }
-"""What becomes of a tool that ran when the gateway was killed."""
+"""The result of a tool that ran when the gateway was killed."""
 IDEMPOTENT = ("look", "read")
 ROUNDS: dict[str, Sequence[Sequence[str]]] = {
     "text": [],
@@ -36,7 +36,7 @@ def prompt_of(kind: str, number: int, seed: int) -> str:
 
 
 def model(body: dict[str, Any]) -> Step:
-    """The next turn of any conversation. Asked again, it says the same."""
+    """The next turn of any conversation. A repeated request gets the same turn."""
     prompt = last_prompt(body)
     number = sum(message["role"] == "assistant" for message in body["messages"])
     chance = random.Random(f"{prompt} {number}")
@@ -64,14 +64,14 @@ def dripping(turn: Turn, chance: random.Random) -> Step:
 
 
 def answer_to(prompt: str, words: Iterable[str]) -> str:
-    """What the run ends with, given what its calls came to."""
+    """The answer of the run, given the results of its calls."""
     chance = random.Random(prompt)
     told = " ".join(chance.choices(WORDS, k=chance.randint(5, 25)))
     return f"{prompt}: {told}. {', '.join(words)}"
 
 
 def word_of(result: str) -> str:
-    """What the model understands of a result."""
+    """How the model reads a result."""
     for word in ("interrupted", "denied"):
         if word in result:
             return word

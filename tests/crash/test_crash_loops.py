@@ -1,4 +1,4 @@
-"""A run that ends its process each time it is taken up does not do so for ever."""
+"""A run that crashes its process each time it is resumed is given up."""
 
 from windlass.content import FunctionCall, FunctionResponse
 from windlass.events import (
@@ -24,7 +24,7 @@ TURN: list[RunEvent] = [ToolCallStarted(0, "a", "look"), ToolCallEnded(0, LOOK)]
 
 
 def resumed(*between: RunEvent, times: int = MAX_RESUMPTIONS) -> list[RunEvent]:
-    """Taken up so often, with these events after each."""
+    """A run that was resumed this often, with these events after each."""
     return [event for number in range(1, times + 1) for event in (RunResumed(number), *between)]
 
 

@@ -60,7 +60,7 @@ Drilling: TypeAlias = Callable[[Sequence[GatewayProcess], aiohttp.ClientSession,
 
 
 async def drilled(home: Path, kills: int, make: Drilling, gateways: int = 1) -> Drill:
-    """Every run is as it should be afterwards, and the gateways have logged nothing odd."""
+    """Every run has the right end, and the gateways have logged no errors."""
     print(f"WINDLASS_CRASH_SEED={SEED}")
     file = home / "runs.db"
     async with FakeOpenAI(model) as upstream, Forks(home) as forks, client_session() as session:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 
 KILLS = int(os.environ.get("WINDLASS_FLEET_KILLS", 10 if WHOLE else 6))
 CLUSTER_KILLS = int(os.environ.get("WINDLASS_CLUSTER_KILLS", "1"))
-"""The only one is of the leader; of many, some are."""
+"""A single kill hits the leader; of many kills, some do."""
 LONG_SHARE = 0.2 if KILLS > 50 else 0.0
 """Of the times that the stream is full for longer than writes are tried again: in long drills."""
 SEED = int(os.environ.get("WINDLASS_CRASH_SEED", "0")) or random.randrange(1, 10**6)

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"), 
 
 
 class Family:
-    """The processes that live, and the runs that they have reported as ended."""
+    """The running processes, and the runs that they have reported as ended."""
 
     def __init__(self, first: Process, path: Path) -> None:
         self._first, self._path = first, path
@@ -37,7 +37,7 @@ class Family:
         self.counts: Counter[str] = Counter()
 
     async def hear(self, ended: int) -> None:
-        """Reads reports until so many runs have ended."""
+        """Reads reports until this many runs have ended."""
         assert self._first.stdout is not None
         while ended:
             what, _, rest = (await self._first.stdout.readline()).decode().strip().partition(" ")
@@ -86,7 +86,7 @@ class Family:
         self.counts[what] += 1
 
     async def end(self) -> str:
-        """Ends all processes; what they have still said."""
+        """Ends all processes, and returns their last reports."""
         assert self._first.stdin is not None
         assert self._first.stdout is not None
         self._first.stdin.close()
@@ -120,7 +120,7 @@ async def test_a_family_of_forked_clients_loses_nothing_however_many_are_killed(
 
     reasons = whole(path)
     assert {reasons.get(run_id) for run_id in family.ended} == {"answer"}
-    assert set(reasons.values()) <= {"answer", "stopped"}  # those who exit stop their runs
+    assert set(reasons.values()) <= {"answer", "stopped"}  # processes that exit stop their runs
     begun = Counter(ledger.read_text().split())
     assert set(begun.values()) == {1}, "a call began twice"
     print(f"{dict(family.counts)}, {len(reasons)} runs, {len(begun)} calls")
@@ -137,7 +137,7 @@ def whole(path: Path) -> dict[str, str | None]:
 
 
 def finish(path: Path, ledger: Path) -> None:
-    """Ends what the last ones have left."""
+    """Ends the runs that the last processes left."""
     with client_on(str(path), str(ledger)) as client:
         for run in client.resume():
             run.result()

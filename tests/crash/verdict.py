@@ -1,4 +1,4 @@
-"""Judges a run that has ended by its log and by what its tools wrote down."""
+"""Judges an ended run by its log and by the ledgers of its tools."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -27,22 +27,22 @@ from windlass.runs.planning import MAX_RESUMPTIONS
 from windlass.runs.service import CLIENT_LOST
 
 SAID = {"ok": "ok", "interrupted": "interrupted", "denied": "denied", "error": "interrupted"}
-"""What the model understands of each outcome. The one error is that of a worker that was lost."""
+"""How the model reads each outcome. The only error is that of a lost worker."""
 ATTEMPTS = 3
 """How many workers are tried, one after another, where a call may be repeated."""
 
 
 class Circumstances(NamedTuple):
-    """What people have said to the runs of a drill, and who has the tools."""
+    """The decisions about the runs of a drill, and which process has each tool."""
 
     decisions: dict[str, bool]
     """By call key."""
     stops: Collection[str] = ()
-    """Runs that somebody has asked to stop."""
+    """Runs that a client has stopped."""
     remote: Collection[str] = ()
-    """The tools that workers have."""
+    """The tools of workers."""
     stored_stops: Mapping[str, int] = {}
-    """Runs whose stop waited in the log for who resumes them, and their events at that time."""
+    """Runs whose stop waited in the log, and their number of events at that time."""
     faults: bool = False
     """Whether the log could not be written at times."""
     takeovers: bool = False
@@ -56,25 +56,25 @@ class Circumstances(NamedTuple):
     def may_begin_late(self, name: str, end: ToolRunEnded) -> bool:
         """Whether the tool may begin after the call was answered: the answer must allow for it."""
         if name in self.remote and end.outcome == "stopped":
-            return True  # the call was on its way to its worker when its run was stopped
+            return True  # the call was being sent to its worker when its run was stopped
         return self.takeovers and (end.effect_unknown or WHEN_CUT[name] == "retry")
 
     def lost(self, name: str, end: ToolRunEnded) -> bool:
-        """Whether the call was lost with its worker, and the model was told so."""
+        """Whether the call was lost with its worker, and the model got that error."""
         told = "interrupted, effect unknown: the worker" in str(end.response.error)
         known = end.effect_unknown == (name not in IDEMPOTENT)
         return name in self.remote and end.outcome == "error" and told and known
 
 
 class Entry(NamedTuple):
-    """When a tool began, or ended, by its own word."""
+    """When a tool began or ended, according to its ledger."""
 
     what: str
     time: float
 
 
 class Ledgers:
-    """All that the tools wrote down, by call key."""
+    """The entries of all ledgers, by call key."""
 
     def __init__(self, folder: Path) -> None:
         self._entries: dict[str, list[Entry]] = {}
@@ -102,7 +102,7 @@ class CallRecord:
 
 
 class RunLedger:
-    """A run's log, read by somebody who does not know the loop."""
+    """A run's log, read independently of the loop."""
 
     def __init__(self, events: Sequence[RunEvent]) -> None:
         self.events = events
@@ -159,7 +159,7 @@ def damage(events: Sequence[RunEvent], ledgers: Ledgers, around: Circumstances) 
 def judge(
     events: Sequence[RunEvent], ledgers: Ledgers, around: Circumstances, *, background: bool
 ) -> Counter[str]:
-    """Fails for whatever a user could not rely on. Returns what is worth counting.
+    """Raises `AssertionError` for every broken promise. Returns the counts.
 
     A run that is not in the `background` may end with its gateway.
     """
@@ -212,7 +212,7 @@ def _judge_call(
     if run.end.reason == "stopped" and run.run_id in around.stops:
         again = WHEN_CUT[call.name] == "retry"
         assert again or len(record.starts) == 1, f"{where} was run again"
-        if len(record.starts) == cuts:  # it did not run again: nobody knows what it did
+        if len(record.starts) == cuts:  # it did not run again: its effect is unknown
             unknown = call.name not in IDEMPOTENT
             told = (end.outcome, end.effect_unknown)
             assert told == ("interrupted", unknown), f"{where}: {told}"
@@ -290,7 +290,7 @@ def _judge_approvals(run: RunLedger, ledgers: Ledgers, decisions: dict[str, bool
 
 
 def _judge_stored_stop(run: RunLedger, known: int) -> None:
-    """A stop that waited in the log is obeyed before anything else is done."""
+    """A stop that waited in the log is obeyed before any other step."""
     assert run.end.reason == "stopped", f"{run.prompt}: {run.end.reason} after a stop"
     after = run.events[known:]
     begun = [event for event in after if isinstance(event, ToolRunStarted | RoundStarted)]
@@ -307,7 +307,7 @@ def _judge_end(run: RunLedger, background: bool, around: Circumstances) -> str:
             if record.call.name == "launch" and record.starts and _cuts(run, record)
         ]
         how, said = "a tool was interrupted that must not be", "launch was interrupted"
-        if not background:  # nothing is done for it any more, whatever was cut off
+        if not background:  # nothing more is done, whatever was interrupted
             how, said = "its client was gone", CLIENT_LOST
             if around.faults and "could not be written" in str(run.end.error):
                 how, said = "its log failed", "the run log could not be written"
@@ -332,7 +332,7 @@ def _judge_end(run: RunLedger, background: bool, around: Circumstances) -> str:
 
 
 def _cut_in_a_row(run: RunLedger) -> int:
-    """How often it was taken up at last without having come any further in between."""
+    """How often it was resumed in a row at the end without progress."""
     count = 0
     for event in reversed(run.events[: run.resumed[-1] + 1]):
         match event:
@@ -348,7 +348,7 @@ def _cut_in_a_row(run: RunLedger) -> int:
 
 
 def last_text(events: Sequence[RunEvent]) -> str:
-    """What a reader has of the last round who takes `RoundRestarted` at its word."""
+    """The text of the last round for a reader that obeys `RoundRestarted`."""
     text = ""
     for event in events:
         if isinstance(event, RoundStarted | RoundRestarted):

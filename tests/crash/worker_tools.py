@@ -1,4 +1,4 @@
-"""Those of the tools that workers have; the others are the gateway's own."""
+"""The tools of workers. The others are the gateway's own."""
 
 from tests.support.ledger_tools import book, erase, look, pay, read
 
