@@ -31,13 +31,13 @@ pytestmark = pytest.mark.measures
 
 MB = 2**20
 ALLOWED = 3.0
-"""Units: three times what is aimed at, for a machine that does other things at the same time."""
+"""Units: three times the goal, because the machine may be busy."""
 BUSY_UNITS = 12
-"""Well above what is allowed."""
+"""Well above the limit."""
 
 
 class Says:
-    """A model that says its turns as they are, without a pause in between."""
+    """A model that emits its turns without a pause."""
 
     name = "test/says"
 
@@ -100,9 +100,9 @@ MINE = {"type": "function", "function": {"name": "mine", "parameters": {"type": 
 async def answer(
     body: bytes, turns: Callable[[], list[list[ModelEvent]]], mode: Any
 ) -> tuple[Answer, Watchdog]:
-    """The gateway's answer, and how long its event loop was held: every time, if it was long.
+    """The gateway's answer, and how long its event loop was blocked.
 
-    A machine that is busy makes one long hold out of two short ones now and then.
+    Repeats the request after a long block: on a busy machine, two short blocks may look like one.
     """
     answered, held = await one_answer(body, Says(*turns()), mode)
     for _ in range(3):
@@ -327,7 +327,7 @@ def one_call(name: str) -> str:
 
 
 async def test_a_required_call_of_a_wide_schema_does_not_hold_the_event_loop() -> None:
-    """Its constraint is made in every round, though the prompt is known after the first."""
+    """Its constraint is built in every round, though the prompt is cached after the first."""
     wide = {"name": "wide", "parameters": {"type": "object", "properties": properties(20_000)}}
     asked = {
         "model": "m",
@@ -390,7 +390,8 @@ async def test_no_run_holds_the_event_loop_when_it_is_shown(
 
 
 async def shown(app: App, path: str) -> tuple[Answer, Watchdog]:
-    """The answer, and how long the loop was held: the shortest of a few, as in `answer`."""
+    """The answer, and how long the loop was blocked: the shortest of a few tries, as in
+    `answer`."""
     tries = 4
     while True:
         async with Watchdog() as held:

@@ -1,4 +1,4 @@
-"""A finished request leaves nothing to the garbage collector, however it has ended."""
+"""A finished request leaves no garbage, however it has ended."""
 
 import asyncio
 import json
@@ -132,7 +132,7 @@ def waiting() -> asyncio.Event:
 
 
 class Forgetful(list[ModelRequest]):
-    """The requests of a scripted model, which would keep them all."""
+    """Replaces the list of requests, so that a scripted model does not keep them."""
 
     def append(self, request: ModelRequest, /) -> None:
         pass
@@ -209,7 +209,7 @@ async def test_a_client_that_leaves_leaves_no_garbage(
 
 
 async def test_a_slow_answer_leaves_no_garbage(app: App, waiting: asyncio.Event) -> None:
-    """Its client is watched, and the watch is called off."""
+    """The gateway watches its client, and the watch is cancelled."""
 
     async def work() -> None:
         waiting.clear()
@@ -275,7 +275,7 @@ FAULTS: dict[str, Step] = {
 async def test_an_upstream_that_fails_leaves_no_garbage(
     wire: str, fault: str, stream: bool
 ) -> None:
-    """The fake upstream is in this process too, and so is what asyncio leaves of a connection."""
+    """The fake upstream is in this process too, with asyncio's own garbage of a connection."""
     fake, target = {
         "openai": (FakeOpenAI, "openai/gpt-test"),
         "gemini": (FakeGemini, "gemini/gemini-2.5-flash"),
@@ -311,14 +311,14 @@ async def test_an_upstream_that_is_not_there_leaves_no_garbage() -> None:
 
 
 class OnUvloop(Serving):
-    """The event loop that `windlass serve` has. Transports of asyncio's own are cycles."""
+    """The event loop of `windlass serve`. Asyncio's own transports are cycles."""
 
     def _run(self) -> None:
         uvloop.run(self._serve())
 
 
 def exchanged(connection: socket.socket, prompt: str, *, stream: bool, close: bool) -> bytes:
-    """The whole answer, whose end is the connection's or the last chunk's."""
+    """The whole answer, up to the end of the connection or the last chunk."""
     data = json.dumps(asking(prompt, stream=stream)).encode()
     head = (
         "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"

@@ -54,7 +54,7 @@ OPERATIONS = [(path, method) for path, methods in PATHS.items() for method in me
 
 
 def refuses(path: str, method: str) -> bool:
-    """Whether anything that can be sent there is wrong by the document."""
+    """Whether the document excludes any value there."""
     operation = PATHS[path][method]
     return operation.body is not None or "{run_id}" in path
 
@@ -93,7 +93,7 @@ def schema(gateway: Serving) -> OpenApiSchema:
     schemas = document["components"]["schemas"]
     fields = schemas["ChatCompletionRequest"]["properties"]
     fields["model"] = {"enum": ["m"]}
-    del fields["replaces"]  # goes with a chat, and this gateway keeps none
+    del fields["replaces"]  # needs a chat, and this gateway stores none
     for name in ("tools", "functions"):
         fields[name]["anyOf"][0]["maxItems"] = 1  # no two of one name
     fields["function_call"] = schemas["ToolChoice"] = {"enum": ["auto", "none"]}
@@ -191,7 +191,7 @@ def test_every_kind_of_event_is_in_the_document() -> None:
 
 
 class GreetingJson(Json):
-    """A polite request."""
+    """A greeting."""
 
     name: Annotated[str, Field(max_length=9)]
     """Whom to greet."""
@@ -218,7 +218,7 @@ def test_a_family_of_another_wire_describes_its_types_and_its_errors() -> None:
         "$ref": "#/components/schemas/Greeting"
     }
     assert schemas["Greeting"] == {
-        "description": "A polite request.",
+        "description": "A greeting.",
         "type": "object",
         "properties": {
             "name": {"type": "string", "maxLength": 9, "description": "Whom to greet."},

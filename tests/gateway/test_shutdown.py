@@ -23,7 +23,7 @@ TEXT = "One two three."
 
 
 class Ending:
-    """A gateway over one model that is told to end, and says when it does."""
+    """A gateway over one model, which the test shuts down."""
 
     def __init__(self, *steps: Step, seconds: float) -> None:
         config = GatewayConfig(server=ServerConfig(shutdown_timeout=seconds))
@@ -37,7 +37,7 @@ class Ending:
         await self._drain(seconds)
 
     def stop(self) -> None:
-        """What a signal does; returns when the gateway has begun to end."""
+        """Acts like a signal; returns when the shutdown has begun."""
         self.serving.stop()
         self.drains.block(SECONDS)
 
@@ -53,7 +53,7 @@ def ending(*steps: Step, seconds: float) -> Iterator[tuple[Ending, httpx2.Client
 async def in_process(
     *steps: Step, config: GatewayConfig | None = None
 ) -> AsyncIterator[tuple[Gateway, httpx2.AsyncClient]]:
-    """A gateway without a server around it: a connection that is kept, whatever happens."""
+    """A gateway without a server: its connections are never closed."""
     app = create_app(config or GatewayConfig(), models={"m": ScriptedModel(steps)}, tools=[wait])
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:

@@ -15,7 +15,7 @@ from windlass import (
     ToolError,
 )
 
-# The services are slow now and then, and a model may answer in other words than the last time.
+# The services are sometimes slow, and a model's wording varies.
 pytestmark = pytest.mark.timeout(180)
 
 WEATHER = FunctionDeclaration(

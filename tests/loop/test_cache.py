@@ -12,7 +12,7 @@ ANSWER = ToolAnswer(FunctionResponse("f", {"output": 1}, "a"))
 
 
 class Execution:
-    """An execution that ends when it may, and knows whether it was cancelled."""
+    """An execution that the test ends, and that notes whether it was cancelled."""
 
     def __init__(self) -> None:
         self.started, self.may_end, self.cancelled = asyncio.Event(), asyncio.Event(), False

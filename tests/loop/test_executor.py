@@ -653,7 +653,7 @@ async def test_a_wrapper_that_crashes_is_a_failed_call(client_of: MakeClient) ->
     assert reply.results[0].error == "pay failed with an internal error."
 
 
-# What the model reads of an exception, and what the log has of a call.
+# Exceptions for the model, and log lines of a call.
 
 
 def broken_database() -> str:

@@ -1,4 +1,4 @@
-"""A forced `tool_choice` in the loop: it holds until the call that it demands was made."""
+"""A forced `tool_choice` in the loop applies until the demanded call was made."""
 
 from typing import Any
 

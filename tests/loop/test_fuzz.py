@@ -1,4 +1,4 @@
-"""Whatever comes, every call is answered once, and nothing is left behind."""
+"""Random models and tools: every call is answered once, and no task is left."""
 
 import asyncio
 import json
@@ -82,7 +82,7 @@ async def look(n: int) -> int:
 
 @tool
 def work(n: int) -> int:
-    """Fails now and then."""
+    """Fails sometimes."""
     if n % 5 == 0:
         raise ToolError("no")
     if n % 7 == 0:
@@ -97,7 +97,7 @@ async def stuck() -> None:
 
 
 def random_turns(chance: random.Random, faults: list[Any]) -> Callable[[Any], Any]:
-    """A model that asks for all kinds of things, and fails in all kinds of ways."""
+    """A model with random calls and random failures."""
 
     def turn(request: Any) -> Any:
         if len(tool_results(request)) > 8 or chance.random() < 0.2:

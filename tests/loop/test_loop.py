@@ -1,4 +1,4 @@
-"""The loop: what users can rely on, whatever the model does."""
+"""The loop: its guarantees for any behaviour of the model."""
 
 import asyncio
 import logging
@@ -126,7 +126,7 @@ async def test_every_bad_call_gets_an_answer_that_the_model_can_use(
 
 
 @pytest.mark.on_page
-@pytest.mark.native  # in a text, a name that nobody declared is just text
+@pytest.mark.native  # in a text, an undeclared name is just text
 async def test_a_call_of_an_unknown_tool_is_answered_with_the_known_ones(
     client_of: MakeClient,
 ) -> None:
@@ -218,7 +218,7 @@ async def test_an_empty_forced_answer_is_replaced_by_a_text_that_says_so(
     assert reply.messages[-1].text == text
 
 
-@pytest.mark.native  # without tools, nothing that a text says is a call
+@pytest.mark.native  # without tools, no text is a call
 async def test_calls_in_the_forced_answer_are_refused_not_run(client_of: MakeClient) -> None:
     ran: list[str] = []
     client = client_of([call("note", text="a"), call("note", text="b")])
@@ -438,7 +438,7 @@ async def test_debug_logs_show_the_arguments_and_streams_say_so(
     assert records["Tool call parsed"]["arguments"] == {"city": "Paris"}
 
 
-# Whose call is it
+# Client tools and server tools
 
 
 @pytest.mark.on_page

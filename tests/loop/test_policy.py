@@ -119,7 +119,8 @@ def test_a_demand_for_the_caller_holds_to_the_end_of_the_run(
     rounds_run: int,
     repeating: bool,
 ) -> None:
-    """Whatever ran before, the model must call; once no tool may run here, one of the caller's."""
+    """Whatever ran before, the model must make a call; after the limit, a call of the caller's
+    tools."""
     policy = Policy(tool_choice=choice, on_limit=on_limit, max_rounds=max_rounds)
     rounds = [ran("s")] * rounds_run
     terms = terms_of(policy, demand_of(policy, TOOLS), rounds, rounds_run, repeating=repeating)
@@ -192,7 +193,7 @@ def step_of(turn: Turn, policy: Policy, rounds_run: int, *, is_last: bool = Fals
 def test_calls_that_are_all_the_callers_are_handed_back_at_any_time(
     on_limit: OnLimit, rounds_run: int
 ) -> None:
-    """They need no round of tools: no limit stands against them."""
+    """They need no round of tools, so no limit applies."""
     policy = Policy(on_limit=on_limit, max_rounds=1)
     for is_last in (False, True):
         assert step_of(turn_of("cd"), policy, rounds_run, is_last=is_last) is Step.HAND_BACK

@@ -170,7 +170,7 @@ def test_importing_the_models_imports_no_http_library() -> None:
 
 
 def history(asked: list[ModelEvent]) -> tuple[Message, ...]:
-    """The conversation after a turn of calls, as the loop would go on with it."""
+    """The conversation after a turn of calls, as the loop would continue it."""
     made = tuple(event.call for event in asked if isinstance(event, ToolCallEnded))
     results = [FunctionResponse(c.name, {"output": "sunny"}, c.id) for c in made]
     return (*HELLO.messages, Message("assistant", made), Message.tool(results))

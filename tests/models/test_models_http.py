@@ -1,4 +1,4 @@
-"""Connections: pools that close themselves, keys that stay secret, hosts that are not there."""
+"""Connections: pools that close themselves, keys that stay secret, missing hosts."""
 
 import asyncio
 import gc
@@ -39,7 +39,7 @@ KEY = "sk-very-secret-key"
 
 
 def quiet_run(main: Any) -> None:
-    """Runs in a loop of its own, where everything that Python would warn of is an error."""
+    """Runs in a new event loop, where every warning is an error."""
     trouble: list[Any] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -249,7 +249,7 @@ def test_the_environment_s_proxy_is_used(
 
 @asynccontextmanager
 async def everything_written(model: Model) -> AsyncIterator[io.StringIO]:
-    """All that is logged and, after the block, all that can be seen of the model."""
+    """All log lines and, after the block, all texts of the model."""
     seen = io.StringIO()
     handler = logging.StreamHandler(seen)
     handler.setFormatter(logging.Formatter("%(message)s %(name)s %(exc_info)s"))

@@ -1,4 +1,4 @@
-"""One turn over HTTP: when it is tried again, when it is not, and what survives a bad server."""
+"""One turn over HTTP: when it is retried, when it is not, and how it handles bad servers."""
 
 import asyncio
 import logging
@@ -300,7 +300,7 @@ async def test_an_empty_answer_is_a_cut(request_: ModelRequest) -> None:
         await model.aclose()
 
 
-# What a refusal teaches.
+# Fields that a server refuses.
 
 
 async def test_a_server_without_stream_options_is_asked_without_them() -> None:

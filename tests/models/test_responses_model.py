@@ -1,4 +1,4 @@
-"""`responses/` over HTTP: what is sent in later rounds, and what is read back."""
+"""`responses/` over HTTP: the requests of later rounds, and the answers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the fuzzers share: an application in their own thread, and how long they go on."""
+"""Helpers of the fuzz tests: an application in its own thread, and the number of examples."""
 
 import asyncio
 import json
@@ -34,5 +34,5 @@ class Gateway:
 
 
 def encoded(value: object) -> bytes:
-    """As a careless writer would: half surrogate pairs and NaN as they are."""
+    """Invalid JSON too: half surrogate pairs and NaN are not escaped."""
     return json.dumps(value).encode()

@@ -1,6 +1,6 @@
-"""A wire of its own: questions and answers in lines of text. All of it is in this file.
+"""A complete wire in one file: questions and answers in lines of text.
 
-It shows what a further protocol needs: a reader of requests, a writer of answers, and a route.
+It shows what a new protocol needs: a reader of requests, a writer of answers, and a route.
 """
 
 import json

@@ -11,7 +11,7 @@ from windlass.gateway.config import ServerConfig
 from windlass.testing import call, calls, tool_results
 
 TASK = "Which city is warmer, Paris or Rome, and how many letters has its name?"
-# Signed calls: a turn that is not given back to this model as it said it is refused.
+# Signed calls: the model refuses a turn that comes back changed.
 SIGNED = {"gemini": "gemini/gemini-3-flash"}
 
 
@@ -32,7 +32,7 @@ def stage() -> Iterator[Stage]:
 def upstream(stage: Stage, request: pytest.FixtureRequest) -> Upstream:
     chosen = stage.upstreams[request.param]
     chosen.plays(
-        # The gateway's call stands between two of the agent's, in one turn.
+        # The gateway's call is between two of the agent's, in one turn.
         calls(
             call("get_weather", city="Paris"),
             call("count_letters", word="Paris"),
@@ -70,7 +70,8 @@ async def test_an_agent_does_a_task_with_its_own_tools_and_the_gateways(
 
 
 def _check_what_the_model_was_told(upstream: Upstream) -> None:
-    """Every turn whole, whoever ran its tools, and every result once and in its place."""
+    """Every turn is complete, whoever ran its tools, and every result is there once and in
+    order."""
     told = [
         [(result.name, str(result.response["output"])) for result in tool_results(body)]
         for body in upstream.bodies

@@ -1,4 +1,4 @@
-"""A further wire is one reader, one writer and one route: no other module knows of it."""
+"""A new wire is one reader, one writer and one route. No other module changes."""
 
 from pathlib import Path
 from typing import Any

@@ -32,14 +32,14 @@ async def places(tmp_path: Path) -> AsyncIterator[Places]:
 
 
 async def again(places: Places, place: Place, script: Any, restarted: bool) -> Place:
-    """The gateway to go on with: another one beside the first, or one after it."""
+    """The gateway that continues: beside the first one, or after its restart."""
     if restarted:
         await place.gateway.aclose()
     return places.open(script)
 
 
 def asked(place: Place) -> list[tuple[str, str]]:
-    """What the model was last told, by whom."""
+    """The roles and texts of the model's last request."""
     return [(said.role, said.text) for said in place.model.requests[-1].messages]
 
 

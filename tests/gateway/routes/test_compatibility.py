@@ -1,4 +1,4 @@
-"""Tools over the OpenAI wire, row by row: what is asked, what is answered, and in which mode."""
+"""Tools over the OpenAI wire, row by row: requests, answers and modes."""
 
 import json
 import logging
@@ -48,7 +48,7 @@ def upstream(stage: Stage, request: pytest.FixtureRequest) -> Upstream:
 
 
 async def answered(stage: Stage, model: str, *, streams: bool, **fields: Any) -> Body:
-    """The message of an answer, in one form for both ways to get it."""
+    """The message of an answer, streamed or not, in one form."""
     if streams:
         return reassembled(await streamed(stage, model, **fields))
     [choice] = (await blocking(stage, model, **fields))["choices"]
@@ -83,7 +83,7 @@ async def test_what_gemini_does_not_know_of_a_tool_is_left_out(stage: Stage):
 
 
 def choice_sent(body: Body) -> Any:
-    """What a service is told of `tool_choice`, in its own words; None for nothing."""
+    """The `tool_choice` that a service received, in its own terms; None if it received none."""
     if "toolConfig" in body:
         return body["toolConfig"]["functionCallingConfig"]
     return body.get("tool_choice")
@@ -391,7 +391,7 @@ async def test_invalid_tool_definition_is_a_400_that_names_the_field(
 async def test_native_failure_in_auto_mode_falls_back_and_logs_a_warning(
     wire: str, streams: bool, caplog: pytest.LogCaptureFixture
 ):
-    with Stage(mode="auto", server=QUIET) as stage:  # what fails here is remembered
+    with Stage(mode="auto", server=QUIET) as stage:  # failures here are remembered
         upstream = stage.upstreams[wire]
         upstream.plays(UNSUPPORTED, IN_WORDS, IN_WORDS)
         with caplog.at_level(logging.WARNING, "windlass"):

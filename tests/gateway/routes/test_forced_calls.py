@@ -1,4 +1,4 @@
-"""A client that demands a call (`tool_choice`) gets it, though the gateway has tools of its own."""
+"""A client that demands a call (`tool_choice`) gets it, though the gateway has server tools."""
 
 import asyncio
 import json
@@ -56,14 +56,14 @@ either_kind = pytest.mark.parametrize("mode", ["auto", "native"])
 
 
 class Asked:
-    """One request to the gateway: its answer, and what the service behind it was asked."""
+    """One request to the gateway: its answer, and the requests to the service behind it."""
 
     def __init__(self, stage: Stage, upstream: Upstream, *, streams: bool, mode: str) -> None:
         self._stage, self._upstream, self._streams = stage, upstream, streams
         self._headers = {"X-Function-Calling-Mode": mode}
 
     async def gets(self, *steps: Step, **fields: Any) -> Body:
-        """The message, in one form for both ways to get it."""
+        """The message, streamed or not, in one form."""
         self._upstream.plays(*steps)
         model = self._upstream.model_with_tools
         fields = {"stream": self._streams, **fields}
@@ -82,7 +82,7 @@ class Asked:
 
     @property
     def choices(self) -> list[Any]:
-        """What each request to the service said of `tool_choice`: a word, or the names."""
+        """The `tool_choice` of each request to the service: a word, or the names."""
         return [_choice(body) for body in self._upstream.bodies]
 
     @property
@@ -342,7 +342,7 @@ async def test_a_client_that_requires_a_call_again_after_its_results_gets_anothe
     assert told == ["lookup", "ring", "lookup"]
 
 
-# Models that do not keep to it.
+# Models that ignore it.
 
 IN_WORDS = '<tool_call>\n{"name": "ring", "arguments": {"times": 3}}\n</tool_call>'
 
@@ -457,7 +457,7 @@ async def test_the_required_call_survives_a_restart(tmp_path: Path, rounds: int)
 
 
 def obedient(body: Body) -> Step:
-    """Looks a city up first; then a call where one is demanded, else words."""
+    """Looks a city up first; then makes a call if one is demanded, else answers with text."""
     choice = _choice(body)
     results = {result.name for result in tool_results(body)}
     if "lookup" not in results and choice in ("auto", "required"):

@@ -1,4 +1,4 @@
-"""Whatever is sent as a body: an answer or an error in OpenAI's shape, never a failure."""
+"""Any body gets an answer or an error in OpenAI's form, never a crash."""
 
 import asyncio
 import copy
@@ -80,7 +80,7 @@ odd_values = st.sampled_from(
 
 
 def spoken(request: ModelRequest | dict[str, Any]) -> Turn:
-    """Words, or a call where one is forced: a demand that stays open is the service's failure."""
+    """Text, or a call if one is forced: a demand without a call is an error of the service."""
     match request:
         case ModelRequest(tool_choice=choice):
             forced = choice.mode == "required"
@@ -116,7 +116,7 @@ def gateway() -> Iterator[Gateway]:
 
 
 def assert_answered(answer: Answer) -> None:
-    """An answer, or an error that is the request's own fault, in the right shape."""
+    """An answer, or an error about the request, in the right form."""
     if answer.status in (200, 202):
         if answer.headers["content-type"].startswith("application/json"):
             assert answer.json["object"] in ("chat.completion", "run")
@@ -148,7 +148,7 @@ def test_any_json_is_refused(gateway: Gateway, value: Any, path: str) -> None:
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where every value inside another stands."""
+    """The path of every nested value."""
     inside = value.items() if isinstance(value, dict) else enumerate(value)
     for step, inner in inside:
         yield (*at, step)

@@ -31,7 +31,7 @@ def lookup(city: str) -> str:
 
 
 class Cli:
-    """Runs Gemini CLI in a folder of its own, against a gateway with a scripted model."""
+    """Runs Gemini CLI in its own folder, against a gateway with a scripted model."""
 
     def __init__(self, home: Path, work: Path) -> None:
         self.home, self.work = home, work
@@ -43,7 +43,7 @@ class Cli:
     def run(
         self, prompt: str, *steps: Step, flags: Sequence[str] = (), **model: Any
     ) -> subprocess.CompletedProcess[str]:
-        """What it prints. It is an error if it asks more often than there are steps."""
+        """Its output. It is an error if it sends more requests than the script has steps."""
         # The name is the CLI's own; the model behind it is another.
         served = ModelConfig(
             name="any", target="scripted/any", aliases=("gemini-*",), tools=("lookup",), **model

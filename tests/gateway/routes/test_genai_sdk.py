@@ -44,7 +44,7 @@ def lookup(city: str) -> str:
 
 
 class Door:
-    """Where the held tool waits; each test has a new one."""
+    """The gate at which the tool `hold` waits; each test has a new one."""
 
     gate = Gate()
 
@@ -315,7 +315,7 @@ def test_functions_of_the_client_run_beside_server_tools(
 
 
 def facts(request: Any) -> list[Any]:
-    """The calls and results that a service is told of, in order."""
+    """The calls and results that a service received, in order."""
     if isinstance(request, ModelRequest):
         return [
             fact

@@ -117,7 +117,7 @@ async def test_an_approval_covers_the_call_and_no_nested_request() -> None:
 
 
 def waiting(gate: Gate, **options: Any) -> Place:
-    """A gateway with one tool, which goes when the gate opens."""
+    """A gateway with one tool, which returns when the gate opens."""
 
     @tool
     async def wait(context: ToolContext) -> str:

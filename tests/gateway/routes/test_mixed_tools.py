@@ -1,7 +1,8 @@
-"""The gateway's tools and the client's in one conversation: each runs its own, and nothing is lost.
+"""The gateway's tools and the client's in one conversation: each runs its own, and nothing
+is lost.
 
 The fake services refuse a history in which a call has no answer, answers are out of order, or a
-signature is missing, so that each request which they take is itself a check.
+signature is missing. So every accepted request is a check.
 """
 
 import json
@@ -67,7 +68,7 @@ def everything(message: Body) -> Body:
 
 
 def bare(message: Body) -> Body:
-    """What is left of a message in a client that drops every field which it does not know."""
+    """The message after a client that drops all fields that it does not know."""
     kept = [
         {"id": made["id"], "type": "function", "function": made["function"]}
         for made in message.get("tool_calls") or []
@@ -102,7 +103,7 @@ class Agent:
         return self.body["messages"]
 
     def ask(self) -> list[Body]:
-        """The next turn of the model; the calls that it asks the client for."""
+        """Asks for the next turn of the model, and returns its calls of client tools."""
         if self.stream:
             chunks = streamed(self.client, self.body)
             assert "error" not in chunks[-1], chunks[-1]
@@ -121,7 +122,7 @@ class Agent:
             self.messages.append(rang)
 
     def run(self) -> str:
-        """Goes on to the model's answer."""
+        """Continues to the model's answer."""
         while asked := self.ask():
             assert {made["function"]["name"] for made in asked} == {"ring"}
             self.answer(asked)
@@ -129,7 +130,7 @@ class Agent:
 
 
 def told(body: Body) -> list[tuple[Any, ...]]:
-    """The calls and results that a service is told of, in order."""
+    """The calls and results that a service received, in order."""
     if "contents" in body:
         return [fact for turn in body["contents"] for part in turn["parts"] for fact in _told(part)]
     facts: list[tuple[Any, ...]] = []
@@ -152,7 +153,7 @@ def _told(part: Body) -> Iterator[tuple[Any, ...]]:
 
 
 def signatures(body: Body) -> list[str | None]:
-    """The signature of each call, as Gemini is told of it."""
+    """The signature of each call that Gemini received."""
     parts = [part for turn in body["contents"] for part in turn["parts"]]
     return [part.get("thoughtSignature") for part in parts if "functionCall" in part]
 

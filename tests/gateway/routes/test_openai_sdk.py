@@ -76,7 +76,7 @@ def upstream(stage: Stage, request: pytest.FixtureRequest) -> Upstream:
     return chosen
 
 
-# What is said.
+# Text.
 
 
 def test_a_completion_is_what_the_model_said(client: OpenAI, upstream: Upstream):
@@ -226,7 +226,7 @@ def _shape_asked_for(body: Body) -> Body:
     return body["generationConfig"]["responseJsonSchema"]
 
 
-# What is asked.
+# Requests.
 
 
 def test_an_image_in_the_request_reaches_the_model(client: OpenAI, upstream: Upstream):
@@ -373,7 +373,7 @@ def test_the_headers_say_the_run_the_mode_and_the_request(
     response.http_response.close()
 
 
-# What goes wrong.
+# Errors.
 
 
 def test_an_invalid_tool_is_a_bad_request_that_names_the_field(client: OpenAI, upstream: Upstream):

@@ -1,4 +1,4 @@
-"""`/v1/responses` over the application: what is answered, stored, continued and refused."""
+"""`/v1/responses`: answers, stored responses, continued conversations and errors."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,5 @@
-"""MCP servers that a request names: who may name them, how their calls look, and what is kept."""
+"""MCP servers that a request names: which are allowed, the items of their calls, and what is
+stored."""
 
 import asyncio
 import socket

@@ -221,7 +221,7 @@ def test_two_readers_see_the_same_while_the_run_is_active(
 async def test_a_head_request_does_not_wait_for_the_run() -> None:
     gate = Gate()
     app = create_app(GatewayConfig(), models={"m": ScriptedModel([slow("Done.", gate)])}, tools=[])
-    # Without a server in between, an answer is there when the gateway is done with it.
+    # Without a server in between, an answer arrives when the gateway has finished it.
     transport = httpx2.ASGITransport(app=app)
     async with (
         asyncio.timeout(SECONDS),

@@ -253,7 +253,7 @@ async def test_a_run_of_another_key_cannot_be_exported() -> None:
 
 
 class Told:
-    """A run whose events can be read so often."""
+    """A run whose events can be read this often."""
 
     def __init__(self, id: str, events: Any) -> None:
         self.id, self.read, self._events = id, 0, events

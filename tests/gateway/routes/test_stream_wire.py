@@ -40,7 +40,7 @@ SECRET_RESULT = "the-gateways-own-result"
 
 
 class Door:
-    """Where the held tool waits; each test has a new one."""
+    """The gate at which the tool `hold` waits; each test has a new one."""
 
     gate = Gate()
 
@@ -80,7 +80,7 @@ def gate() -> Iterator[Gate]:
 
 @pytest.fixture
 async def patience() -> AsyncIterator[None]:
-    """A test that waits for what never comes fails."""
+    """A test that waits for too long fails."""
     async with asyncio.timeout(20):
         yield
 
@@ -339,7 +339,7 @@ async def test_a_call_in_the_forced_last_round_is_not_shown_to_its_client(
     assert message["tool_calls"] == []
 
 
-# What goes wrong.
+# Errors.
 
 
 BREAKS = {
@@ -384,7 +384,7 @@ async def test_a_call_that_breaks_off_is_never_finished(stage: Stage):
 
 @pytest.fixture(scope="module")
 def calm_stage() -> Iterator[Stage]:
-    """Its heartbeats come so late that none is sent, however busy the machine is."""
+    """Its heartbeats are so rare that none is sent, even on a busy machine."""
     with Stage(server=ServerConfig(heartbeat=600.0, access_log=False)) as stage:
         yield stage
 
@@ -397,7 +397,7 @@ async def test_an_error_before_the_first_token_is_an_http_status(
     calm_stage: Stage, wire: str, status: int, answered: int
 ):
     stage, upstream = calm_stage, calm_stage.upstreams[wire]
-    # A wait that is too long to be waited for here: it is the client's to know.
+    # A retry time that is too long for the gateway is returned to the client.
     upstream.plays(refuse(status, "Not now.", retry_after=3600))
     async with asked(stage, upstream.model, stream=True) as answer:
         assert answer.status == answered
@@ -427,11 +427,11 @@ async def test_an_error_after_a_heartbeat_is_an_error_in_the_stream(
     assert error["type"] == "invalid_request_error"
 
 
-# What other gateways get wrong.
+# Mistakes of other gateways.
 
 
 async def _answered_in_another_order(stage: Stage) -> tuple[list[Body], list[Body]]:
-    """Gemini's calls and the results that it is given, of a client that answers the last first."""
+    """Gemini's calls and their results, from a client that answers the last call first."""
     upstream = stage.upstreams["gemini"]
     upstream.plays(
         calls(call("get_weather", city="Paris"), call("get_time", city="Rome")), "Sunny, noon."
@@ -487,9 +487,9 @@ async def test_errors_have_the_shape_of_openai_at_every_address(stage: Stage):
             assert error.keys() == {"message", "type", "param", "code"}
 
 
-# Whatever the model says.
+# Any text of the model.
 
-# A control token of a text format is no text: where calls may stand in text, it is taken out.
+# A control token of a text format is not text: it is removed if the text may contain calls.
 WORDS = st.text(max_size=30).filter(lambda text: "<|" not in text)
 MADE = st.tuples(
     st.sampled_from(["get_weather", "get_time"]),

@@ -122,7 +122,7 @@ def found(city: str) -> str:
 
 
 class FakeWorkers:
-    """Every session has one tool, which bears its name; notes what is asked for."""
+    """Every session has one tool with its name. Records the requested sessions."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""What chat completions promise beyond text and calls, through the gateway, in both forms."""
+"""Chat completions beyond text and calls, through the gateway, streamed and not."""
 
 import json
 from collections.abc import Iterator
@@ -134,7 +134,7 @@ def test_the_official_client_reads_logprobs(stage: Stage) -> None:
     client.close()
 
 
-# What the service says of its answer.
+# Fields of the service about its answer.
 
 
 def test_fingerprint_and_tier_pass_in_both_forms(stage: Stage) -> None:

@@ -30,12 +30,12 @@ async def places(tmp_path: Path) -> AsyncIterator[Places]:
 
 
 def asked(place: Place) -> list[str]:
-    """What the model was last told."""
+    """The texts of the model's last request."""
     return [said.text for said in place.model.requests[-1].messages]
 
 
 async def say(place: Place, prompt: str, **fields: Any) -> str:
-    """Goes on with the chat to its next answer; the run's id."""
+    """Continues the chat to its next answer, and returns the run's id."""
     return (await place.ended(await place.start(prompt, chat_id="c", **fields)))["id"]
 
 

@@ -62,7 +62,7 @@ async def test_an_ended_run_is_identical_after_a_restart(places: Places) -> None
     assert await after.events(run_id) == told
     assert await after.events(run_id, after=3) == told[told.index(b"id: 4\n") :]
     assert await after.show(run_id) == shown
-    # How tools were brought to the model stands in its events, which a list does not read.
+    # The mode is only in the run's events, which a list does not read.
     assert (await after.get("/v1/runs")).json["data"] == [{**listed, "mode": None}]
     late = await after.get(f"/v1/runs/{run_id}/events?after={len(names(told))}")
     assert (late.status, late.body) == (204, b"")
@@ -74,7 +74,7 @@ async def test_an_interrupted_run_and_its_readers_resume(places: Places) -> None
     await before.until(run_id, TextDelta)
     await before.crash()
     after = places.open([TEXT])
-    seen = await before.get(f"/v1/runs/{run_id}/events")  # the log that it had was not lost
+    seen = await before.get(f"/v1/runs/{run_id}/events")  # its log was not lost
     [run] = await after.resume()
     assert run.id == run_id
     whole = await after.events(run_id)
@@ -118,7 +118,7 @@ async def test_a_run_is_stopped_from_another_process(places: Places) -> None:
 
 @tool
 async def pay(amount: int) -> str:
-    """Pays, and does not come to an end."""
+    """Pays, and never returns."""
     return await asyncio.Future[str]()
 
 

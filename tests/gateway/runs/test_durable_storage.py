@@ -1,4 +1,4 @@
-"""The gateway's file of runs: when it fails, when it is damaged, and what is taken out of it."""
+"""The gateway's file of runs: when it fails, when it is damaged, and what is deleted."""
 
 import asyncio
 import sqlite3
@@ -48,7 +48,7 @@ async def test_a_lasting_error_of_resuming_runs_is_logged_once(
             return []
         if (failure := failures.pop(0)) is not None:
             raise failure
-        failures.append(StorageError("full"))  # it is well, and then not again
+        failures.append(StorageError("full"))  # it works, and then fails again
         return []
 
     monkeypatch.setattr(gateway, "_resume_interrupted", resume_interrupted)

@@ -26,7 +26,7 @@ TOKENS = " ".join(f"token{number}" for number in range(100))
 
 
 class Forgetful(list[ModelRequest]):
-    """The requests of a scripted model, which would keep them all."""
+    """Replaces the list of requests, so that a scripted model does not keep them."""
 
     def append(self, request: ModelRequest, /) -> None:
         pass
@@ -112,7 +112,7 @@ async def test_finished_runs_stay_within_their_memory_limit() -> None:
     for _ in range(20):
         await post(app, asking("x" * 20_000))
     assert 3 <= len(gateway.runs.all()) <= 5
-    assert counted(gateway) <= 130_000  # the one that is too much goes when the next one comes
+    assert counted(gateway) <= 130_000  # the surplus run is dropped when the next one ends
     await gateway.aclose()
 
 
@@ -158,7 +158,7 @@ class Node:
 
 @pytest.mark.measures
 def test_reference_cycles_of_a_tool_do_not_accumulate() -> None:
-    """They are held for a while, by a cache perhaps, which is when they become old."""
+    """They are referenced for a while, so that they reach the oldest generation."""
     cache: deque[Node] = deque(maxlen=60_000)
     thresholds, most = gc.get_threshold(), 0
     gc.collect()

@@ -1,4 +1,5 @@
-"""Several gateways on one NATS: any serves any reader, and one that is gone is taken over."""
+"""Several gateways on one NATS: any gateway serves any reader, and another one resumes the runs of
+a stopped one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +28,7 @@ Open = Callable[..., App]
 
 @pytest.fixture
 async def open_gateway() -> AsyncIterator[Open]:
-    """Gateways that share a log in a JetStream of their own."""
+    """Gateways that share a log in their own JetStream."""
     made: list[Gateway] = []
     async with NatsServer() as server:
 
@@ -59,7 +60,7 @@ async def start(app: App) -> str:
 
 
 async def die(app: App) -> None:
-    """The end of a process, as the others see it: nothing more is written, its lease runs out."""
+    """Simulates a killed process: it writes nothing more, and its lease expires."""
     for run in app.gateway.runs.running():
         run.log.close()
         await run.stop()
@@ -94,7 +95,7 @@ async def test_a_reader_follows_a_run_that_goes_at_another_gateway(open_gateway:
 async def test_a_reader_who_comes_from_another_gateway_is_told_nothing_twice(
     open_gateway: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if it was told there before the gateway of the run knows that it is kept."""
+    """Even if the order is stored before the run's gateway knows that the run is stored."""
     gate, held = Gate(), asyncio.Event()
     one, other = open_gateway([slow("One two three.", gate, after=1)]), open_gateway([])
     run_id = await start(one)
@@ -178,7 +179,7 @@ async def test_a_gateway_that_wakes_too_late_cannot_write_to_its_run(open_gatewa
     run_id = await start(one)
     sleeper = log_of(one)
     await gate.reached.wait()
-    # It sleeps: it does not say that it lives, and does not answer.
+    # It is paused: it renews no lease and does not answer.
     await sleeper._leases.leave()
     [run] = await other.gateway.resume()
     assert (await run.result()).text == "New answer."
@@ -222,7 +223,7 @@ async def test_who_waits_for_a_stop_at_a_gateway_that_ends_is_told_to_come_back(
 ) -> None:
     one, other = open_gateway([slow("Never.", Gate())]), open_gateway([])
     run_id = await start(one)
-    log_of(one)._live[run_id].on_order = None  # it is too busy to hear
+    log_of(one)._live[run_id].on_order = None  # it is too busy to answer
     stopping = asyncio.create_task(request(other, "POST", f"/v1/runs/{run_id}/stop"))
     assert other.gateway.service.control is not None
     while not other.gateway.service.control._waiting:

@@ -37,7 +37,7 @@ class Clock:
 
 
 class Conversation:
-    """What the model has said, and what its client has seen of it, side by side."""
+    """The model's conversation and the client's view of it."""
 
     def __init__(self, turns: HiddenTurns, owner: str = "web") -> None:
         self.turns, self.owner = turns, owner
@@ -56,7 +56,7 @@ class Conversation:
         rounds: tuple[Message, ...] = (),
         order: Any = lambda calls: calls,
     ) -> None:
-        """A run that ends in calls of the client, who sends its results in `order`."""
+        """A run that ends with calls of client tools. The client sends the results in `order`."""
         said = Message("assistant", parts)
         ours = tuple(answer(c) for c in said.calls if not c.name.startswith(theirs))
         pending = [call for call in said.calls if call.name.startswith(theirs)]
@@ -112,7 +112,7 @@ def reply(
 
 
 def kept(name: str, size: int = 1) -> HiddenTurn:
-    """A turn with one call of the client's, known to it as `name`."""
+    """A turn with one call of a client tool; the client knows it as `name`."""
     call = FunctionCall("client_f", "{}", "inner")
     said = Message("assistant", (Thought("x" * size, "signed"), call))
     return HiddenTurn((said,), (), {name: "inner"})
@@ -232,7 +232,7 @@ def test_ids_that_are_not_unique_are_replaced_for_the_client() -> None:
     assert ids.outward(unique) == others.outward(unique) == unique
 
 
-# For random conversations, whatever a client does with its part of them.
+# Random conversations, and any behaviour of the client.
 
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
 signatures = st.none() | st.sampled_from(["c2ln", "bmVk"])
@@ -241,7 +241,7 @@ counters = st.sampled_from(["gateway_f", "gateway_g", "client_f", "client_g"])
 
 @st.composite
 def spoken(draw: st.DrawFn) -> tuple[AnyPart, ...]:
-    """A turn with at least one call of the client's. Its calls count from 0, as some servers'."""
+    """A turn with at least one call of a client tool. Ids count from 0, as on some servers."""
     names = [*draw(st.lists(counters, max_size=4)), "client_h"]
     parts: list[AnyPart] = [
         FunctionCall(name, f'{{"n":{draw(st.integers(0, 3))}}}', f"call_{place}", draw(signatures))
@@ -255,7 +255,7 @@ def spoken(draw: st.DrawFn) -> tuple[AnyPart, ...]:
 
 @st.composite
 def earlier_rounds(draw: st.DrawFn) -> tuple[Message, ...]:
-    """What the gateway did in the same run before."""
+    """Earlier rounds of the same run."""
     messages: list[Message] = []
     for _ in range(draw(st.integers(0, 2))):
         call = FunctionCall("gateway_f", "{}", "call_0", draw(signatures))
@@ -272,7 +272,7 @@ def test_a_restored_conversation_equals_what_the_model_said(data: st.DataObject)
     for _ in range(data.draw(st.integers(1, 4))):
         conversation = data.draw(st.sampled_from(conversations))
         conversation.turn(
-            # A thought makes sure that there is something to keep.
+            # A thought makes the turn a hidden one.
             (Thought("Hm."), *data.draw(spoken())),
             rounds=data.draw(earlier_rounds()),
             order=lambda calls: data.draw(st.permutations(calls))[

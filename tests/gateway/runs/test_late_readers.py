@@ -1,4 +1,4 @@
-"""Readers of a run's events that come late and read slowly: each costs about one page of memory."""
+"""Late and slow readers of a run's events: each uses about one page of memory."""
 
 import asyncio
 import gc
@@ -37,7 +37,7 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 class SlowReader:
-    """Takes the first part of a body, and the others when it is told to."""
+    """Receives the first part of a body, and the rest when the test continues."""
 
     def __init__(self, app: App, run_id: str, after: int = 0) -> None:
         self.parts: list[int] = []

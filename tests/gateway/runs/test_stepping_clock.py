@@ -20,7 +20,7 @@ async def test_lists_and_chats_keep_their_order(
     stood_still = time.time()
     begun: list[str] = []
     for number, chat in enumerate(["one", "two", "one"]):
-        # Without a step the clock stands still: two runs may begin at the same time.
+        # Without a step the clock does not move: two runs may begin at the same time.
         now = stood_still + number * step
         with monkeypatch.context() as stepped:
             stepped.setattr(time, "time", lambda now=now: now)

@@ -1,6 +1,6 @@
 """A gateway whose run log cannot be written for a while: its errors, and how its runs resume.
 
-Nothing here waits for time to pass: the disk is full until a test makes room.
+No test waits for time to pass: the disk is full until a test makes room.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ CONFIG = config_of(ModelConfig(name="m", target="scripted/model", tools=("fetch"
 
 
 class Tools:
-    """`fetch` brings more than fits on a full disk, `pay` must not begin then, `wait` waits."""
+    """`fetch` returns more than fits on the disk, `pay` must not begin then, `wait` waits."""
 
     def __init__(self) -> None:
         self.paid: list[int] = []
@@ -85,7 +85,7 @@ def tend_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def tended(*places: Place) -> AsyncIterator[None]:
-    """The gateways look after their logs, as those that serve do."""
+    """The gateways maintain their logs, as `windlass serve` does."""
     tasks = [asyncio.create_task(place.gateway.maintain_log()) for place in places]
     try:
         yield
@@ -107,7 +107,7 @@ async def tool_begun(place: Place, run_id: str) -> None:
 
 
 async def left_to_the_log(place: Place, run_id: str) -> None:
-    """Waits until nothing works on the run any more."""
+    """Waits until the run's task has ended."""
     while any(run.id == run_id for run in place.gateway.runs.all()):
         await asyncio.sleep(0)
 
@@ -271,7 +271,7 @@ async def test_a_run_is_not_resumed_before_its_tool_has_ended(places: Places) ->
 
     @tool
     async def wait() -> str:
-        """Takes its time to end."""
+        """Ends slowly."""
         try:
             return await asyncio.Future[str]()
         except asyncio.CancelledError:
@@ -371,7 +371,7 @@ async def test_an_event_that_cannot_be_written_ends_its_run_without_a_retry(
 
     @tool(idempotent=True)
     def odd() -> str:
-        """Gives something odd."""
+        """Returns an odd value."""
         begun.append(1)
         return "odd"
 

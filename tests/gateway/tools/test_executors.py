@@ -103,7 +103,7 @@ class Limited(ToolExecutor):
 
 
 class Remembering(ToolExecutor):
-    """Caching: what a call returned is returned again."""
+    """Caching: a repeated call returns the first result."""
 
     def __init__(self) -> None:
         super().__init__()

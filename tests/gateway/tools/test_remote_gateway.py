@@ -1,4 +1,4 @@
-"""A gateway whose tools live in workers."""
+"""A gateway whose tools are in workers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -146,7 +146,7 @@ async def test_workers_call_the_tools_of_the_gateway_that_are_theirs_to_call(
 async def test_a_run_that_is_taken_up_waits_for_its_worker_to_come_back(
     nats: str, session: str
 ) -> None:
-    """The log is handed from gateway to gateway, as a file would be."""
+    """The gateways use the same log one after another, like a file."""
     kept = MemoryRunLog()
     begun = asyncio.Event()
 
@@ -184,7 +184,7 @@ async def test_a_run_that_is_taken_up_waits_for_its_worker_to_come_back(
 
 
 class Handed(MemoryRunLog):
-    """A log in which one run was left open."""
+    """A log with one interrupted run."""
 
     def __init__(self, other: MemoryRunLog, record: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The tools of workers over HTTP: told with their session, and called by hand."""
+"""The tools of workers over HTTP: listed with their session, and called manually."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the tests of the replica share: a page in a browser for each of them, and its words."""
+"""Helpers of the replica's tests: a page in a browser for each test, and its texts."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

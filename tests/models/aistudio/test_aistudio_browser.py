@@ -1,4 +1,4 @@
-"""Whose browser it is: a profile can be open in one only, so that its models share it."""
+"""Shared browsers: a profile can be open in only one, so its models share it."""
 
 from pathlib import Path
 from typing import Any

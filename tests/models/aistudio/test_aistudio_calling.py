@@ -1,4 +1,4 @@
-"""Function calling on the page, in a real browser: what it promises, and what others got wrong."""
+"""Function calling on the page, in a real browser: its guarantees, and mistakes of other tools."""
 
 import logging
 from typing import Any
@@ -66,7 +66,7 @@ async def test_one_function_that_the_model_calls_is_one_call(model_on: MakeModel
 
 
 async def test_one_function_that_the_model_declines_is_an_answer(model_on: MakeModel) -> None:
-    """Nothing is called without the model's word, also where there is only one thing to call."""
+    """No tool runs unless the model calls it, also if there is only one tool."""
     ran: list[str] = []
 
     def only_tool(city: str) -> str:
@@ -97,7 +97,7 @@ async def test_parallel_calls_are_all_there_and_identical_ones_too(model_on: Mak
 async def test_results_are_given_in_the_page_s_own_fields(
     model_on: MakeModel, resume: Any, answered: Any
 ) -> None:
-    """The live chat goes on: nothing of it is told again."""
+    """The live chat continues: no message is sent again."""
     script = [PARIS, PARIS, "Both sunny."]
     with FakeAIStudio(script, resume=resume, answered=answered) as fake:
         client = AsyncClient(model_on(fake.url), mode="native")
@@ -176,7 +176,7 @@ async def test_auto_goes_on_emulated_on_the_same_page_when_the_controls_fail(
 async def test_native_fails_with_its_error_when_the_controls_fail(
     model_on: MakeModel, broken: str
 ) -> None:
-    """It never goes on emulated in silence."""
+    """It never falls back to emulation silently."""
     with FakeAIStudio(["never said"], broken={broken, "function_calling_row"}) as fake:
         model = model_on(fake.url, settings={"ui_timeout_ms": 1000, "native_retry_count": 1})
         with pytest.raises(NativeModeUnavailable, match="Native function calling failed") as e:
@@ -207,7 +207,7 @@ async def test_a_streamed_call_comes_in_the_order_of_every_other_model(
         assert text_in(events) == "Let me see."
 
 
-# What others got wrong.
+# Mistakes of other tools.
 
 
 async def test_a_call_in_words_is_a_call_and_none_of_it_is_said(model_on: MakeModel) -> None:
@@ -243,7 +243,7 @@ async def test_function_calling_is_switched_off_for_a_request_without_tools(
 
 
 async def test_a_turn_with_nothing_but_a_call_does_not_wait_for_text(model_on: MakeModel) -> None:
-    """The test would run into its time limit."""
+    """Otherwise the test would reach its time limit."""
     patient = Patience(quiet=0.05, late_call=600)
     with replica([PARIS]) as fake:
         events = await events_of(model_on(fake.url, patience=patient), asking(WEATHER))

@@ -1,4 +1,4 @@
-"""`windlass aistudio`: signing in by hand, and finding out what has changed on the page."""
+"""`windlass aistudio`: signing in manually, and finding changes of the page."""
 
 import json
 from pathlib import Path
@@ -54,7 +54,7 @@ async def test_the_fallback_that_matched_is_named(chromium: Chromium, variant: A
 @pytest.mark.parametrize(
     "parts",
     [
-        {"edit_button"},  # without it nothing of the editor can be seen
+        {"edit_button"},  # without it, the editor is not visible
         {"prompt", "run_button", "new_chat", "tools_panel", "save_button"},
     ],
 )

@@ -1,4 +1,4 @@
-"""What a user sets: addresses, programs, folders, and the errors for what is wrong with them."""
+"""The user's settings: addresses, programs, folders, and their errors."""
 
 from pathlib import Path
 

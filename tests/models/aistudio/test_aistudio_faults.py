@@ -1,4 +1,4 @@
-"""Everything that the page is known to do wrong, and what a user then gets."""
+"""Every known fault of the page, and its effect for a user."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ from windlass.testing.aistudio import (
 pytestmark = IN_ONE_BROWSER
 
 PATIENT = Patience(quiet=0.05, late_call=30)
-"""Waits for what the test lets come."""
+"""Waits until the test continues."""
 
 
 @pytest.mark.parametrize("variant", ["older", "newer"])
@@ -102,7 +102,7 @@ async def test_a_dialog_that_cannot_be_closed_is_named(model_on: MakeModel) -> N
 
 
 async def test_an_editor_that_is_late_is_tried_again(model_on: MakeModel) -> None:
-    """The first try runs into its time limit; by the second, the dialog is there in time."""
+    """The first try reaches its time limit; the second one finds the dialog in time."""
     gate = Gate()
     with FakeAIStudio([PARIS], late={"dialog": gate}) as fake:
         model = model_on(fake.url, settings={"ui_timeout_ms": 1500, "native_retry_count": 20})
@@ -235,7 +235,7 @@ async def test_an_error_that_the_page_shows_is_raised_with_its_words(
 
 
 async def test_an_error_that_still_stands_there_is_told_again(model_on: MakeModel) -> None:
-    """It is no empty answer; and who is answered in spite of it is answered."""
+    """It is not an empty answer. If the page answers in spite of it, the answer counts."""
     step = quota_callout("No quota left.")
     with FakeAIStudio([step, step, "Hello."], notices_stay=True) as fake:
         model = model_on(fake.url)
@@ -270,7 +270,7 @@ async def test_an_answer_that_breaks_off_is_an_error_and_no_answer(model_on: Mak
 async def test_a_spinner_that_never_ends_is_stopped(
     model_on: MakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next request gets the page as good as new."""
+    """The next request gets a clean page."""
     with replica([hang(), "Hello."]) as fake, monkeypatch.context() as patched:
         patched.setattr(Watch, "next", out_of_patience_once_asked(fake))
         model = model_on(fake.url)
@@ -283,7 +283,7 @@ async def test_a_spinner_that_never_ends_is_stopped(
 
 
 def out_of_patience_once_asked(fake: FakeAIStudio) -> Any:
-    """In place of minutes: the time without news is over as soon as the page has been asked."""
+    """Replaces minutes: the time limit expires as soon as the page has been read."""
     wait = Watch.next
 
     async def next_report(watch: Watch, seconds: float) -> Snapshot | None:

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.process
 
 NATIVE = {"X-Function-Calling-Mode": "native"}
 WITHOUT_A_GATEWAY = pytest.mark.whole("test_aistudio_calling, test_aistudio_faults")
-"""What the page's own tests promise in every run; here it goes through the gateway too."""
+"""The page's own tests cover this in every run; here it goes through the gateway too."""
 
 
 def declared(name: str) -> Any:
@@ -151,7 +151,7 @@ def body_of(error: openai.APIError) -> dict[str, Any]:
 
 
 def cities_in(answer: Any) -> list[str]:
-    """Where the weather is asked of."""
+    """The city of the weather tool."""
     choice = answer.choices[0]
     assert choice.finish_reason == "tool_calls"
     made = [each.function for each in choice.message.tool_calls]
@@ -245,7 +245,7 @@ def test_auto_mode_on_a_changed_page_goes_on_emulated(
     assert "falling back to emulated" in caplog.text
 
 
-# What the page does wrong.
+# Faults of the page.
 
 
 @WITHOUT_A_GATEWAY

@@ -1,4 +1,4 @@
-"""Pages over many requests: what is set up once, who works where, and who waits."""
+"""Pages over many requests: what is set up once, which page is used, and which requests wait."""
 
 import asyncio
 from typing import Any
@@ -36,7 +36,7 @@ async def test_an_agent_s_run_of_many_turns_sets_its_tools_up_once(model_on: Mak
 
 
 async def test_a_switch_that_somebody_moved_is_noticed(model_on: MakeModel) -> None:
-    """What is remembered is believed only after the page has been looked at again."""
+    """A remembered state is used only after the page was checked again."""
     with FakeAIStudio(["One", "Two"]) as fake:
         model = model_on(fake.url)
         first = [Message.user("Hi")]

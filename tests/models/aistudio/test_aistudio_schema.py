@@ -1,4 +1,5 @@
-"""Tools as the page's editor takes them: what it refuses is never sent, what is lost is said."""
+"""Tools in the form of the page's editor: refused fields are never sent, and losses are
+reported."""
 
 import json
 import logging

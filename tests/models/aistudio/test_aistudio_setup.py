@@ -1,4 +1,4 @@
-"""What the orchestrator does to a page before a request, and after it; the page is pretended."""
+"""The steps of the orchestrator before and after a request, on a fake page."""
 
 import logging
 from typing import Any
@@ -22,7 +22,7 @@ ANEW = PagePrompt("Hi", new_chat=True)
 
 
 class PretendedPage:
-    """A chat page and its function controller, which say what was done to them."""
+    """A fake chat page and its function controller, which record the steps."""
 
     def __init__(self) -> None:
         self.functions = self
@@ -73,7 +73,7 @@ class PretendedPage:
 
 
 class Asker:
-    """Prepares one pretended page for request after request."""
+    """Prepares one fake page for one request after another."""
 
     def __init__(self, **settings: Any) -> None:
         self.now = 0.0
@@ -93,7 +93,7 @@ class Asker:
         plan: PagePrompt = GO_ON,
         settings: Settings | None = None,
     ) -> list[str]:
-        """What was done for such a request."""
+        """The steps for this request."""
         self.page.done.clear()
         self.page.is_new = False
         request = asking(*tools, settings=settings or Settings())

@@ -1,4 +1,4 @@
-"""A page or a browser that does not answer at all: no browser is needed to show what then comes."""
+"""A page or a browser that does not answer, simulated without a browser."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ ASKED = ModelRequest([Message.user("Hi")])
 
 
 class StuckPage:
-    """A page in which nothing ever comes to an end."""
+    """A page whose operations never end."""
 
     def __init__(self, *, except_for: str = "") -> None:
         self._quick = except_for

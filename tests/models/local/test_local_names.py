@@ -1,4 +1,4 @@
-"""`local/` by name: what there is, and what each error tells to do."""
+"""The names of `local/` models, and the advice of each error."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the embedded model asks of its runtime, and how it takes the answer; no weights needed."""
+"""The embedded model's requests to its runtime, and its answers; no weights needed."""
 
 import json
 from collections.abc import AsyncGenerator

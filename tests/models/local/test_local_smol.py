@@ -1,6 +1,6 @@
-"""The embedded model itself, with real weights: the small one, and what holds for any.
+"""The embedded model itself, with real weights: the small one, and rules for any.
 
-What a model says differs from machine to machine: these tests look at how, not at what.
+A model's words differ between machines, so these tests do not check the words.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ SHORT = Settings(max_tokens=8)
 
 
 class Watched:
-    """The real server, with a record of what it was asked and how much it told."""
+    """The real server, with a record of its requests and the sizes of its answers."""
 
     def __init__(self, server: LlamaServer) -> None:
         self._server = server
@@ -68,7 +68,7 @@ def servers() -> Iterator[list[Watched]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "_engines", {})
         patch.setattr(engines, "Engine", lambda path, context: Engine(path, context, watched))
-        # Tests run side by side: threads that wait for each other would take their time.
+        # Tests run in parallel: threads that wait for each other would be slow.
         patch.setattr(runtime, "_processors", lambda: 1)
         yield opened
         engines.unload()

@@ -1,4 +1,4 @@
-"""A conversation that is too long: what goes, what stays, and what is said of it."""
+"""A conversation that is too long: what is removed, what stays, and what is logged."""
 
 from windlass.content import Message
 from windlass.models.local.model import NOTICE, shortened
