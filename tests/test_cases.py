@@ -76,11 +76,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 NAMES = Path(__file__).parent.parent / "docs" / "names.md"
 COVERED: dict[str, list[str]] = {}
-"""The rows of docs/names.md, by their first cell, and the tests that hold them."""
+"""The rows of docs/names.md, by their first cell, and the tests that cover them."""
 
 
 def covers(*rows: str) -> Callable[[F], F]:
-    """Says which rows of docs/names.md the test holds."""
+    """Names the rows of docs/names.md that the test covers."""
 
     def mark(test: F) -> F:
         for row in rows:

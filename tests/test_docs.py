@@ -1,4 +1,4 @@
-"""Every Python block of the documentation runs as it stands, page by page."""
+"""Every Python block of the documentation runs unchanged, page by page."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ def _with_its_needs(page: Path) -> Any:
 
 @pytest.mark.parametrize("page", [_with_its_needs(page) for page in PAGES])
 def test_the_examples_of_a_page_run_in_order(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a page speaks to OpenAI, a fake answers at the address that the environment names."""
+    """If a page uses OpenAI, a fake answers at the address in the environment."""
     if page.stem == "fastapi":
         pytest.importorskip("fastapi")
     namespace = {"__name__": page.stem}

@@ -1,4 +1,4 @@
-"""Every example runs as it is, and says what it promises on both wires."""
+"""Every example runs unchanged, and prints its documented output on both wires."""
 
 import re
 import subprocess
@@ -34,7 +34,7 @@ SAYS = {
 
 @pytest.fixture(scope="module")
 def outputs() -> dict[str, str]:
-    """What each example says. One process runs them all, each as its own main program."""
+    """The output of each example. One process runs them all, each as a main program."""
     done = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLES / "run_all.py")],
         capture_output=True,

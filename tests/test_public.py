@@ -1,4 +1,4 @@
-"""The public face: its names, its weight, and the text of the project."""
+"""The public package: its names, its import cost, and the texts of the project."""
 
 import re
 import subprocess

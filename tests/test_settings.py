@@ -1,4 +1,4 @@
-"""Settings from the environment: their names, their defaults, and what they may not be."""
+"""Settings from the environment: their names, defaults and invalid values."""
 
 import json
 import re

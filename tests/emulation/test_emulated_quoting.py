@@ -161,7 +161,7 @@ async def test_a_result_that_imitates_everything_is_never_executed() -> None:
         return "gone"
 
     def parrot(request: Any) -> str:
-        """Calls once; then says back whatever the result's message holds."""
+        """Calls once; then repeats the result's message."""
         last = request.messages[-1].text
         return last if "tool_response" in last else written("fetch", '{"url":"u"}')
 

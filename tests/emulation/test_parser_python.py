@@ -181,7 +181,7 @@ def test_a_value_that_is_not_a_literal_is_an_error_with_the_raw_text(written: st
     with pytest.raises(NotPython):
         python_value(written)
     if written == "...":
-        return  # who writes that explains a call
+        return  # such a text explains a call
     for form in ("pythonic", "lfm2"):
         calls = called(f"b=1, a={written}", form)
         assert [name for name, _ in calls] == ["f"]
@@ -410,5 +410,5 @@ def test_random_text_is_parsed_like_python_or_refused(written: str) -> None:
         return
     if wanted is not None:
         assert same(listed(got), wanted)
-    else:  # only what is said to be read besides
+    else:  # only the documented extensions
         assert "\n" in written or got is None or isinstance(got, dict)

@@ -1,4 +1,4 @@
-"""What the tests of logs share: a log of each kind, and a second way into the same runs."""
+"""Fixtures of the tests of logs: a log of each kind, and a second reader of the same runs."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -20,7 +20,7 @@ MakeClient = Callable[..., AsyncClient]
 
 
 class Logs(NamedTuple):
-    """`log` writes; `other` looks at the same runs from elsewhere, if that kind can."""
+    """`log` writes; `other` reads the same runs as another process would, if that kind can."""
 
     log: RunLog
     other: RunLog
@@ -33,7 +33,7 @@ def clock() -> Clock:
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("jetstream", marks=pytest.mark.process)])
 async def logs(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Logs]:
-    """Every kind of log keeps the same word."""
+    """Runs the test with every kind of log."""
     async with AsyncExitStack() as stack:
         match request.param:
             case "memory":

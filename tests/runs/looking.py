@@ -1,4 +1,4 @@
-"""What runs have left: the file as any program sees it, the events as a client does."""
+"""Reads stored runs: the file with sqlite3, the events with a client."""
 
 import contextlib
 import sqlite3
@@ -11,7 +11,7 @@ from windlass import AsyncClient, RunEvent
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """The file as any program sees it."""
+    """Opens the file with sqlite3."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         yield connection

@@ -1,4 +1,4 @@
-"""Other processes for the tests of logs: each does one thing, and is spoken to by lines.
+"""Processes for the tests of logs: each does one thing, and is controlled by lines of text.
 
 `python -m tests.runs.processes write runs.db` is such a process; `Child` is the test's end of it.
 """
@@ -63,12 +63,12 @@ class Child:
         self._process.stdin.flush()
 
     async def hear(self) -> str:
-        """The next line that it says; empty when it has ended."""
+        """The next line of its output; empty when it has exited."""
         assert self._process.stdout is not None
         return (await asyncio.to_thread(self._process.stdout.readline)).rstrip("\n")
 
     def kill(self) -> None:
-        """As the system does it when there is no more memory: nothing is tidied up."""
+        """`kill -9`: nothing is cleaned up."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
@@ -82,7 +82,7 @@ async def asked() -> str:
 
 
 async def write(path: str, run_id: str = "run_1") -> None:
-    """Begins a run and appends what it is told to; says what is kept."""
+    """Begins a run and appends the requested events; reports the stored ones."""
     log = SQLiteLog(path)
     run = begin(log, run_id)
     run.on_order = lambda order: say(order.kind, order.call_id, order.approved, order.arguments)
@@ -96,7 +96,7 @@ async def write(path: str, run_id: str = "run_1") -> None:
 
 
 async def flood(path: str) -> None:
-    """Writes to many runs without end, and says how far each is kept."""
+    """Writes to many runs without end, and reports the last stored event of each."""
     log = SQLiteLog(path)
     runs = {number: begin(log, f"run_{number}") for number in range(5)}
     for run in runs.values():
@@ -111,7 +111,7 @@ async def flood(path: str) -> None:
 
 
 async def follow(path: str, run_id: str = "run_1", after: str = "0") -> None:
-    """Says each event of a run when it sees it."""
+    """Prints each event of a run when it arrives."""
     log = SQLiteLog(path)
     async for event in log.follow(run_id, int(after)):
         say(event.seq, type(event).__name__)
@@ -120,7 +120,7 @@ async def follow(path: str, run_id: str = "run_1", after: str = "0") -> None:
 
 
 async def claim(path: str) -> None:
-    """When it is told to: takes the runs that were left, and says which."""
+    """On request: claims the interrupted runs, and prints their ids."""
     log = SQLiteLog(path)
     await log.list()
     say("ready")
@@ -139,7 +139,7 @@ async def order(path: str, kind: str) -> None:
 
 
 async def migrate(path: str, steps: str) -> None:
-    """Opens the file when it is told to, as a version that knows so many steps more."""
+    """Opens the file on request, as a version with this many more migrations."""
     more = "CREATE TABLE later_{0} (x); INSERT INTO later_{0} VALUES ({0});"
     added = [more.format(n).replace("; ", ";\n") for n in range(int(steps))]
     database.MIGRATIONS = (*database.MIGRATIONS, *added)
@@ -150,7 +150,7 @@ async def migrate(path: str, steps: str) -> None:
 
 
 async def fill(path: str, most: str) -> None:
-    """Writes until files may not grow any more; then says how it ended, and what is kept."""
+    """Writes until files may not grow any more; then reports the error and the stored events."""
     import resource
 
     log = SQLiteLog(path)
@@ -166,7 +166,7 @@ async def fill(path: str, most: str) -> None:
 
 
 async def unprivileged(path: str) -> None:
-    """Begins a run as somebody who may not write there; says what it is told."""
+    """Begins a run without permission to write; prints the error."""
     if os.geteuid() == 0:
         os.setuid(65534)
     log = SQLiteLog(path)
@@ -178,17 +178,17 @@ async def unprivileged(path: str) -> None:
 
 
 async def client(path: str, ledger: str, when_cut: str) -> None:
-    """A client whose run is in the middle of a tool; it says so, and waits to be killed."""
+    """A client whose run is in the middle of a tool; reports it, and waits to be killed."""
 
     @tool
     async def quick(n: int) -> str:
-        """Is done at once."""
+        """Returns at once."""
         note(ledger, f"quick {n}")
         return f"quick {n}"
 
     @tool(**CUT[when_cut])
     async def slow(n: int) -> str:
-        """Takes for ever."""
+        """Never returns."""
         note(ledger, f"slow {n}")
         say("in the middle")
         return await asyncio.get_running_loop().create_future()
@@ -205,7 +205,7 @@ async def client(path: str, ledger: str, when_cut: str) -> None:
 
 
 def note(ledger: str | Path, line: str) -> None:
-    """Writes down, for good, that a tool has begun."""
+    """Records on disk that a tool has begun."""
     with open(ledger, "a") as file:
         file.write(f"{line}\n")
 

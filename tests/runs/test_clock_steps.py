@@ -1,5 +1,5 @@
-"""A clock that steps, by 20 seconds or a day, back or forward: no order and no time limit follows
-it."""
+"""A clock that steps, by 20 seconds or a day, back or forward: it affects no order and no time
+limit."""
 
 import asyncio
 import time
@@ -35,7 +35,7 @@ STEPS = [-20.0, -DAY, 20.0, DAY]
 
 
 class Wall:
-    """The clock of the machine, as far as it has stepped."""
+    """The machine's clock plus the steps so far."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.stepped = 0.0
@@ -201,7 +201,8 @@ def test_a_run_that_took_long_expires_by_its_end() -> None:
 
 
 def test_age_is_that_of_each_run() -> None:
-    """After a step back, an older run has the larger time; neither takes the other with it."""
+    """After a step back, an older run has the later time; deleting one does not delete the
+    other."""
     runs = [ended("a", 1, 10 * DAY), ended("b", 2, 9 * DAY)]
     assert [run.id for run in expired(runs, Retention(max_age=DAY / 2), 10 * DAY)] == ["b"]
 

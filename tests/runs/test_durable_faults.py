@@ -1,4 +1,4 @@
-"""Clients whose log cannot be written: the run ends with that, and nobody is left waiting."""
+"""Clients whose log cannot be written: the run ends with that error, and no waiter hangs."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The sync client with a log, and what a client without one does not pay."""
+"""The sync client with a log, and the costs that a client without one avoids."""
 
 import os
 import subprocess

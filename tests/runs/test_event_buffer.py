@@ -1,4 +1,4 @@
-"""The events of a run in memory: many small pieces take little room, and are read as they came."""
+"""The events of a run in memory: many small pieces take little memory, and are read unchanged."""
 
 import tracemalloc
 

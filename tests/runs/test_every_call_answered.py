@@ -76,7 +76,7 @@ def plan_of(script: Any, **policy: Any) -> RunPlan:
 
 
 def approving(run: AsyncRun) -> AsyncRun:
-    """The run, with a person who says yes to everything."""
+    """The run, with all calls approved."""
     loop = asyncio.get_running_loop()
 
     def hear(event: RunEvent) -> None:
@@ -107,7 +107,7 @@ def resumed(
     refusal: RunInterrupted | None = None,
     **policy: Any,
 ) -> AsyncRun:
-    """The run of an interrupted log; the model says what is left of the script."""
+    """Resumes an interrupted run; the model continues the script."""
     history = History(prefix, refusal)
     asked = sum(record.turn is not None for record in history.rounds.values())
     plan = plan_of(SCRIPT[asked:] if script is None else script, **policy)
@@ -115,7 +115,7 @@ def resumed(
 
 
 def check(events: Sequence[RunEvent], where: Any) -> None:
-    """Fails if a call has no answer, or two, or one that says too much or too little."""
+    """Fails if a call has no answer, or two, or one with the wrong content."""
     assert [event.seq for event in events] == list(range(1, len(events) + 1)), where
     assert isinstance(events[-1], RunEnded), where
     assert sum(event.done for event in events) == 1, where
@@ -142,8 +142,8 @@ def check(events: Sequence[RunEvent], where: Any) -> None:
 
 
 def check_continues(messages: Sequence[Message], where: Any) -> None:
-    """Fails if a model would refuse the conversation: each turn's calls are answered right behind
-    it, in their order."""
+    """Fails if a model would refuse the conversation: the answers to a turn's calls follow the
+    turn, in call order."""
     for message, following in zip(messages, [*messages[1:], None], strict=True):
         if message.calls:
             assert following is not None, where
@@ -189,7 +189,7 @@ async def test_a_call_that_had_started_says_that_its_effect_is_unknown() -> None
 
 
 class Queue(ToolExecutor):
-    """Lets no call begin."""
+    """Blocks the start of every call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -305,7 +305,7 @@ async def test_a_second_stop_does_not_wait_for_tools_and_answers_their_calls() -
 
     @tool
     async def stubborn() -> str:
-        """Does not end when it is told to."""
+        """Ignores its cancellation."""
         try:
             return await asyncio.Future[str]()
         except asyncio.CancelledError:

@@ -53,7 +53,7 @@ def pay(amount: int) -> str:
 
 
 async def kept(script: list[Any], **options: Any) -> tuple[RunRecord, list[RunEvent]]:
-    """A run that has ended, out of its log."""
+    """An ended run, read from its log."""
     log = MemoryRunLog()
     client = AsyncClient(
         ScriptedModel(script), log=log, tools=[get_weather, pay], mode="native", **options

@@ -1,4 +1,4 @@
-"""Processes that fork while they have a log open: what parent and child may do."""
+"""Processes that fork while they have a log open."""
 
 import contextlib
 import os
@@ -75,7 +75,7 @@ def started(code: str, *arguments: object) -> Iterator["subprocess.Popen[str]"]:
 
 
 def lines_of(code: str, *arguments: object) -> list[str]:
-    """What the program and its forks have said when all of them have ended."""
+    """The output of the program and its forks, when all of them have exited."""
     with started(code, *arguments) as process:
         return process.communicate()[0].splitlines()
 

@@ -1,4 +1,4 @@
-"""What a client is told of a run whose process was killed and that no process resumes."""
+"""Clients get `RunInterrupted` for a run whose process was killed and that no process resumes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that no process has counts as interrupted after a moment."""
+    """A run without a process counts as interrupted after a short time."""
     monkeypatch.setattr(control, "CHECK_SECONDS", 0.05)
     monkeypatch.setattr(control, "TAKEOVER_SECONDS", 0.1)
 

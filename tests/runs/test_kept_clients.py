@@ -1,4 +1,4 @@
-"""Runs that are found again are as their clients left them, also in the corners."""
+"""Stored runs are read back unchanged, also in edge cases."""
 
 import sqlite3
 from pathlib import Path
@@ -13,7 +13,7 @@ from windlass.testing import ScriptedModel, call
 
 @tool
 def read() -> str:
-    """Says much."""
+    """Returns a long text."""
     return "x" * 5_000
 
 

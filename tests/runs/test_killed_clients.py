@@ -1,4 +1,4 @@
-"""Clients of a process that was killed: another goes on with their runs, and does nothing twice."""
+"""Clients of a process that was killed: another one resumes their runs, and runs no tool twice."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,17 +32,17 @@ async def read_until(reader: Follower, last: Callable[[RunEvent], bool]) -> list
 
 
 def tools_after(ledger: Path, when_cut: str) -> list[Any]:
-    """The tools of the process that was killed, which now come to an end."""
+    """The tools of the killed process, which return now."""
 
     @tool
     async def quick(n: int) -> str:
-        """Is done at once."""
+        """Returns at once."""
         note(ledger, f"quick {n}")
         return f"quick {n}"
 
     @tool(**CUT[when_cut])
     async def slow(n: int) -> str:
-        """Takes its time."""
+        """Returns after a while."""
         note(ledger, f"slow {n}")
         return f"slow {n}"
 

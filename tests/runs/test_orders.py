@@ -1,5 +1,5 @@
-"""Stops and decisions that wait in the log: none is lost, and each is obeyed before the first step
-of a resumed run."""
+"""Stops and decisions that wait in the log: none is lost, and each is obeyed before the first
+step of a resumed run."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ def approval(call_id: str = "a", **fields: Any) -> Order:
 
 @pytest.fixture(params=["sqlite", pytest.param("jetstream", marks=pytest.mark.process)])
 async def open_log(request: pytest.FixtureRequest, path: Path) -> AsyncIterator[OpenLog]:
-    """Logs of one kind over the same runs, each as another process would have it."""
+    """Logs of one kind over the same runs, each like that of another process."""
     async with AsyncExitStack() as stack:
         url = ""
         if request.param == "jetstream":
@@ -88,7 +88,7 @@ async def until(run: AsyncRun, kind: type[RunEvent]) -> Any:
 
 
 async def killed(run: AsyncRun, log: RunLog) -> None:
-    """What the end of a process leaves behind."""
+    """Simulates an exited process."""
     await run.leave()
     await log.aclose()
 
@@ -263,7 +263,7 @@ async def test_a_decision_is_delivered_again_if_what_came_of_it_was_not_kept(pat
     other = SQLiteLog(path)
     await other.order(run.id, approval())
     [again] = await client.resume()
-    await again.leave()  # at once: its decision was never written
+    await again.leave()  # at once: its decision was never stored
     [last] = await client.resume()
     assert (await last.result()).text == "Done."
     resolved = [e for e in await log.read(run.id) if isinstance(e, ApprovalResolved)]

@@ -1,4 +1,4 @@
-"""Readers take a log in pages: one that is far behind holds no more than a page of it."""
+"""Readers take a log in pages: a slow reader holds no more than one page."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ def numbers(pages: list[list[RunEvent]]) -> list[int]:
 
 
 async def written(logs: Logs, text: str) -> MemoryLog:
-    """A long run, of which all was said at once."""
+    """A long run whose events were written at once."""
     run = begin(logs.log)
     texts = [TextDelta(f"{number} {text}") for number in range(MANY)]
     await kept(run, RunStarted("run_1", "m", ()), *texts, RunEnded("answer"))
@@ -46,7 +46,7 @@ async def test_a_late_reader_gets_large_events_in_small_pages(logs: Logs) -> Non
     pages = await pages_of(logs.other.follow("run_1"))
     assert numbers(pages) == [*range(1, MANY + 3)]
     shared = {id(event) for event in run.recorded()}
-    for page in pages:  # events that all readers share are no burden
+    for page in pages:  # all readers share these events
         own = [event for event in page if id(event) not in shared]
         assert len(encoded(own)) <= 3 * PAGE_BYTES
 

@@ -1,4 +1,4 @@
-"""Who has a run: locks that say which processes live, and a fence around what they write."""
+"""Owners of runs: locks show which processes are running, and fences reject writes of others."""
 
 import fcntl
 import os
@@ -68,7 +68,7 @@ async def test_a_process_that_has_lost_a_run_writes_nothing_to_it(
         [record] = await other.claim(lambda record: record.id == "run_1")
     resumed = await other.reopen(record.id)
 
-    # Nothing has been written by the new owner yet: the numbers alone would not tell.
+    # The new owner has written nothing yet, so the numbers alone would not show the conflict.
     lost.append(Status("lost"))
     ours.append(Status("ours"))
     with pytest.raises(TakenOver, match="another process has taken over run run_1"):

@@ -1,4 +1,4 @@
-"""A run that was cut off goes on from its log: whatever the last event was, and only once."""
+"""An interrupted run resumes from its log after any last event, and only once."""
 
 import asyncio
 from collections import Counter
@@ -39,7 +39,7 @@ E = TypeVar("E", ApprovalRequested, ApprovalResolved)
 
 
 class Ledger:
-    """Tools that write down each time they begin."""
+    """Tools that record each start."""
 
     def __init__(self, **options: Any) -> None:
         self.begun: Counter[str] = Counter()
@@ -92,7 +92,7 @@ def plan_of(ledger: Ledger, script: Any, **policy: Any) -> RunPlan:
 
 
 def by_round(script: list[Any], begins_at: int) -> list[Any]:
-    """What the model still has to say when it is asked from that round on."""
+    """The rest of the script from that round on."""
     return script[begins_at - 1 :]
 
 
@@ -277,7 +277,7 @@ async def test_a_run_may_be_left_twice_at_once() -> None:
         leaving.append(asyncio.create_task(run.leave()))
         while len(written) < count:
             await asyncio.sleep(0)
-    written[0].on_done(written[0], None)  # the first has all that it waits for, and closes the log
+    written[0].on_done(written[0], None)  # the first reader has its event, and closes the log
     await asyncio.gather(*leaving)
     assert run.task.done()
 
@@ -392,7 +392,7 @@ async def test_a_run_that_never_comes_further_is_given_up(times: int) -> None:
 
 
 async def test_a_forced_choice_holds_whatever_the_last_event_was() -> None:
-    """What was demanded, and whether it ran, is known from the log."""
+    """The demanded call, and whether it ran, are read from the log."""
     choice = ToolChoice("required", ("pay",))
     script = [call("look", what="a", id="a"), call("pay", amount=1, id="b"), say("Paid.")]
     events, _ = await whole_run(script, tool_choice=choice)

@@ -1,4 +1,4 @@
-"""What every log knows of its runs: status, lists, orders, deletion and the end of their time."""
+"""Every log: status, lists, orders, deletion and expiry of its runs."""
 
 import asyncio
 from typing import Any
@@ -155,7 +155,7 @@ async def test_an_order_reaches_the_run_from_wherever_it_comes(logs: Logs, order
         await log.order(f"run_{id(log)}", order)
         assert await obeyed.get() == order
         await kept(run, END)
-        await log.order(f"run_{id(log)}", order)  # one that has ended has nobody to obey
+        await log.order(f"run_{id(log)}", order)  # an ended run has no process that could obey
         assert obeyed.empty()
 
 

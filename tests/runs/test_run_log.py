@@ -1,4 +1,4 @@
-"""What every log of runs keeps: each event once, in order, for any reader, from any number."""
+"""Every log stores each event once, in order, for any reader, from any number."""
 
 import asyncio
 import tempfile
@@ -110,7 +110,7 @@ async def test_half_of_a_character_harms_nothing(logs: Logs) -> None:
     found = await logs.other.status("run_1")
     assert found.title[:5] == "name "
     assert str(found.error)[:5] == "name "
-    await ended_run(logs.log, "run_2")  # and whoever writes it can still write
+    await ended_run(logs.log, "run_2")  # and its writer can still write
     assert len(await logs.other.read("run_2")) == 3
 
 

@@ -1,4 +1,4 @@
-"""Files with flipped bytes: whatever is asked of them is answered or fails, and nothing hangs."""
+"""Files with flipped bytes: every operation succeeds or fails, and none hangs."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ from windlass.runs.sqlite.writer import Writer
 
 FILES = 400 if WHOLE else 60
 GUARD = 30.0
-"""Seconds; far more than anything here takes. Only what hangs meets it."""
+"""Seconds; far more than any test needs unless it hangs."""
 
 
 async def sound_file(path: Path) -> None:

@@ -1,4 +1,5 @@
-"""When the file cannot be read or written: a clear error, no half event, nobody left waiting."""
+"""When the file cannot be read or written: a clear error, no partial event, no waiter that
+hangs."""
 
 import asyncio
 import contextlib
@@ -25,7 +26,7 @@ from windlass.testing import Latch
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Somebody else writes, and does not come to an end."""
+    """Another connection writes, and does not commit."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -65,7 +66,7 @@ async def test_a_full_disk_ends_the_run_and_leaves_no_half_event(path: Path) -> 
     assert (await log.status("run_1")).events == 2
     with pytest.raises(StorageError, match="the disk is full"):
         await kept(begin(log, "never"), Status("x" * 100_000))
-    assert [record.id for record in await log.list()] == ["run_1"]  # nor is there half a run
+    assert [record.id for record in await log.list()] == ["run_1"]  # nor a partial run
     await make_room(log)
     await ended_run(log, "run_2")
     assert len(await log.read("run_2")) == 3
@@ -227,7 +228,7 @@ async def test_a_file_that_somebody_holds_for_too_long_is_said_to_be_held(
     with locked(path):
         with pytest.raises(StorageError, match=held):
             await kept(begin(log), STARTED)
-        assert await log.list() == []  # readers are not in its way
+        assert await log.list() == []  # readers do not block it
     await kept(run := begin(log, "run_2"), STARTED)
     with locked(path), pytest.raises(StorageError, match=held):
         await kept(run, Status("s"))

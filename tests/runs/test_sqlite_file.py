@@ -1,4 +1,4 @@
-"""The file of runs: whose it is, how it is made, and what is not in it any more."""
+"""The file of runs: its permissions, its creation, and deleted data."""
 
 import contextlib
 import sqlite3
@@ -68,7 +68,7 @@ async def test_nothing_of_a_deleted_run_is_in_any_file(
 ) -> None:
     await ended_run(log, "stays", 1.0)
     other = SQLiteLog(path)
-    await other.list()  # somebody else has the file open, and a journal of his own
+    await other.list()  # another process has the file open, with its own journal
     run = begin(log, "goes", 2.0, title=MARKER, origin={"extra": MARKER}, chat=MARKER)
     big = FunctionResponse("f", {"output": f"{MARKER} " * 50_000}, "a")
     result = ToolRunEnded(big, "ok")
@@ -118,14 +118,15 @@ async def test_two_may_make_the_file_at_once_whatever_the_order_of_their_steps(
     plainly = sqlite3.connect
 
     def made_between(path: Path, step: int) -> int:
-        """Opens the file, and lets somebody else do so before that step; says how many it has."""
+        """Opens the file after another process has run this many migrations; returns its
+        version."""
         count = 0
 
         def somebody_else() -> None:
             with monkeypatch.context() as patch:
                 patch.setattr(sqlite3, "connect", plainly)
                 patch.setattr(database, "BUSY_SECONDS", 0.0)
-                with contextlib.suppress(StorageError):  # if we hold the file, and go first
+                with contextlib.suppress(StorageError):  # if we lock the file first
                     database.connect(path).close()
 
         class Stepwise(sqlite3.Connection):

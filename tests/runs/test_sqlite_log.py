@@ -1,4 +1,4 @@
-"""The file of runs: whose it is, what is in it when, and what is not in it any more."""
+"""The SQLite log: when events are stored, and what is deleted."""
 
 import asyncio
 from pathlib import Path
@@ -57,7 +57,7 @@ async def test_what_matters_is_in_the_file_before_the_next_step(
     run.append(TextDelta("b"))
     run.append(event)
     await asyncio.sleep(0)
-    await log._write(lambda _: None)  # whatever was to be written before, is
+    await log._write(lambda _: None)  # all earlier writes are done
     assert rows(path, "SELECT max(last) FROM batches") == [(4,)]
     assert rows(path, "SELECT events FROM runs") == [(4,)]
 
@@ -68,7 +68,7 @@ async def test_readers_see_nothing_that_is_not_in_the_file(log: SQLiteLog, path:
     run.listen(lambda event: heard.append(event.seq))
     reader = log.follow("run_1", 1)
     with opened(path) as connection:
-        connection.execute("BEGIN IMMEDIATE")  # nothing can be written while this is held
+        connection.execute("BEGIN IMMEDIATE")  # this lock blocks all writes
         run.append(ToolRunStarted(CALL, 1))
         assert run.settled is not None
         settling = asyncio.ensure_future(run.settled())
@@ -138,7 +138,7 @@ async def test_a_log_closed_in_the_middle_of_a_run_has_written_all_of_it(path: P
     reader = log.follow("run_1")
     for event in (STARTED, TextDelta("a"), TextDelta("b")):
         run.append(event)
-    begin(log, "never")  # has said nothing, and is not waited for
+    begin(log, "never")  # has no events, and is not waited for
     await log.aclose()
     assert rows(path, "SELECT id, events, ended FROM runs") == [("run_1", 3, None)]
     run.append(TextDelta("late"))
@@ -154,7 +154,7 @@ async def test_somebody_who_no_longer_waits_does_not_hold_up_the_others(
         connection.execute("BEGIN IMMEDIATE")
         run = begin(log, "run_2")
         run.append(STARTED)
-        await asyncio.sleep(0)  # it is being written, and what is asked for now waits behind it
+        await asyncio.sleep(0)  # it is being written, and later requests wait
         for ask in (log.claim(), log.delete("run_1"), log.expire(Retention(max_runs=0))):
             asking = asyncio.ensure_future(ask)
             await log.list()

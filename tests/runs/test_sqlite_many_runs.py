@@ -23,7 +23,7 @@ from windlass.runs.sqlite import log as log_module
 
 RUNS = 2_000
 MAX_INSTRUCTIONS = 4_000
-"""Of SQLite's machine, for what one method does: reading 2,000 runs takes 10,000 or more."""
+"""Instructions of SQLite's machine for one method: reading 2,000 runs takes 10,000 or more."""
 EVERY = 100
 IN_ORDER = "SCAN runs USING COVERING INDEX runs_by_number"
 ENDED_IN_ORDER = "SCAN runs USING INDEX runs_by_number"
@@ -84,7 +84,7 @@ MIDDLE = record("middle", number=1_000)
 
 
 def uses(log: SQLiteLog) -> dict[str, Use]:
-    """All that a gateway asks of its log, but for bounds by number and size."""
+    """All calls of a gateway to its log, except limits by number and size."""
 
     async def follow() -> None:
         async for _ in log.follow("run_00007"):
@@ -197,7 +197,7 @@ async def test_no_statement_reads_every_run_or_every_batch(
 ) -> None:
     log = SQLiteLog(path)
     await log.list()
-    watched.statements.clear()  # those that make the file
+    watched.statements.clear()  # the statements that create the file
     await fill(log, 200)
     await everything(log, SQLiteLog(path))
     await log.aclose()

@@ -99,7 +99,7 @@ async def test_a_process_killed_while_it_writes_leaves_a_whole_file_and_runs_to_
         for run, number in said.items():
             events = await log.read(f"run_{run}")
             assert [event.seq for event in events] == list(range(1, len(events) + 1))
-            assert len(events) >= number  # what was said to be kept, is
+            assert len(events) >= number  # what was reported as stored is stored
             assert claimed[f"run_{run}"].events == len(events)
             assert len(events) % 3 == 1  # three were written together: all of them, or none
         await log.aclose()

@@ -1,4 +1,4 @@
-"""The thread that writes for all runs: what is told of a commit, and to whom."""
+"""The writer thread of all runs: which commits it reports, and to which logs."""
 
 import asyncio
 import sqlite3
@@ -32,12 +32,12 @@ def log_of(writer: Writer, run_id: str) -> StoredLog:
 
 
 async def written_in_one_commit(writer: Writer, *logs: StoredLog) -> None:
-    """Says something in each log while the writer is held, and lets it go."""
+    """Appends to each log while the writer is blocked, then releases it."""
     held = threading.Event()
     writer.call(lambda _: held.wait())
     for log in logs:
         log.append(RunStarted("r", "m", ()))
-    await asyncio.sleep(0)  # what was said goes to the writer
+    await asyncio.sleep(0)  # the events go to the writer
     held.set()
 
 

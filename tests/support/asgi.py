@@ -1,4 +1,4 @@
-"""Requests to the application itself: no sockets, so a fuzz can make very many."""
+"""Requests to the application without sockets, so that a fuzz test can send very many."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 
     @property
     def error(self) -> dict[str, Any]:
-        """The error, which has OpenAI's shape and says so."""
+        """The error, which must have OpenAI's form."""
         assert self.headers["content-type"] == "application/json"
         assert self.json.keys() == {"error"}
         error = self.json["error"]
@@ -49,9 +49,11 @@ async def request(
     leaves: asyncio.Event | None = None,
     root_path: str = "",
 ) -> Answer:
-    """The answer to one request, whose body comes in these pieces; without `ends`, not whole.
+    """The answer to one request, whose body arrives in these pieces; without `ends`, it is
+    incomplete.
 
-    The client goes away when `leaves` is set; without it, it stays for its answer. The application
+    The client disconnects when `leaves` is set. The default client waits for its answer. The
+    application
     is mounted at `root_path`.
     """
     waiting = deque(pieces)
@@ -102,7 +104,7 @@ async def post(
     headers: Iterable[tuple[bytes, bytes]] = (),
     leaves: asyncio.Event | None = None,
 ) -> Answer:
-    """A JSON body, sent."""
+    """Sends a JSON body."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     length = (b"content-length", str(len(data)).encode())
     return await request(

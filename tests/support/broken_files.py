@@ -7,7 +7,7 @@ from windlass.runs.sqlite import SQLiteLog, database
 
 
 async def fill(log: SQLiteLog, room: int = 2) -> None:
-    """From now on the disk has room for so many pages more."""
+    """From now on the disk has room for this many more pages."""
 
     def limit(connection: sqlite3.Connection) -> None:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()

@@ -1,4 +1,4 @@
-"""One Chromium for all of these tests in a process, whose pages are used again, and models on them.
+"""One Chromium for the tests of a process, with reused pages, and models on them.
 
 A module that uses it says `pytestmark = IN_ONE_BROWSER`: its tests share an event loop, which is
 what a browser is bound to. The fixtures `chromium` and `model_on` are in conftest.py.
@@ -38,7 +38,7 @@ MakeModel = Callable[..., AIStudioModel]
 
 
 class Chromium:
-    """A browser that lends its pages: a page that is used again costs half of a new one."""
+    """A browser that lends its pages: a reused page costs half of a new one."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -61,7 +61,7 @@ class Chromium:
         expose = page.expose_binding
 
         async def exposed(*args: Any, **options: Any) -> None:
-            """A name can be exposed once: whoever gets the page next wants the same."""
+            """A name can be exposed only once, and the next user of the page needs the same."""
             self._bound[page] = await expose(*args, **options)
 
         page.expose_binding = exposed  # type: ignore[method-assign]
@@ -77,7 +77,7 @@ async def started_chromium() -> AsyncIterator[Chromium]:
 
 
 class SharedReplica:
-    """One replica for one script after the other: `with replica([call("f")]) as fake:`.
+    """One replica for one script after another: `with replica([call("f")]) as fake:`.
 
     Its page stays open, and each conversation on it begins a new chat: quicker than a new page.
     """

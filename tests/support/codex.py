@@ -16,7 +16,7 @@ PACKAGES = ("@openai/codex@0.166.0",)
 
 
 class CodexTask(NamedTuple):
-    """What came of a task: Codex's own report, item by item."""
+    """The result of a task: Codex's own report, item by item."""
 
     items: list[dict[str, Any]]
     usage: dict[str, int]

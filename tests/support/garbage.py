@@ -1,4 +1,4 @@
-"""What a piece of work leaves to the garbage collector: reference cycles that nothing uses."""
+"""Counts the garbage of a piece of work: reference cycles that nothing uses."""
 
 import gc
 from collections import Counter
@@ -23,7 +23,7 @@ def without_collector() -> Iterator[Left]:
     """
     left = Left()
     gc.collect()
-    gc.freeze()  # for good: to look through it again in each test would take the most time
+    gc.freeze()  # permanently: visiting these objects again would take most of the time
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
@@ -38,7 +38,7 @@ def without_collector() -> Iterator[Left]:
 
 
 async def garbage_of(work: Callable[[], Awaitable[object]]) -> dict[str, int]:
-    """What each time of `work` leaves behind. The first time does not count: it fills caches."""
+    """The garbage of each repetition of `work`. The first one does not count: it fills caches."""
     await work()
     with without_collector() as left:
         for _ in range(TIMES):

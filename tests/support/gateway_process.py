@@ -29,7 +29,7 @@ IN_A_FILE = 'path = "runs.db"'
 
 
 class GatewayProcess(ForkedProcess):
-    """In the home of `forks` are its configuration, its runs and what it said."""
+    """The home of `forks` has its configuration, its runs and its output."""
 
     def __init__(
         self,

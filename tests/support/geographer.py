@@ -1,7 +1,6 @@
-"""An agent of the `openai-agents` package, with tools of its own.
+"""An agent of the `openai-agents` package, with its own tools.
 
-Tests import it when they run: the package takes a second, in every process that only looks for
-tests.
+Tests import it when they run: importing the package takes a second.
 """
 
 from collections.abc import AsyncIterator
@@ -35,7 +34,7 @@ def write_down(note: str) -> str:
 
 
 class Done(NamedTuple):
-    """What came of a task: the answer, the agent's own calls, and what was streamed."""
+    """The result of a task: the answer, the agent's own calls, and what was streamed."""
 
     output: Any
     called: list[str | None]

@@ -1,7 +1,6 @@
-"""Tools that write down, each in a ledger of its own, when they begin and when they end.
+"""Tools that record their starts and ends, each in its own ledger.
 
-The gateway that is killed loads this file. What stands in a ledger has happened, whatever the
-gateway knows of it.
+The killed gateway loads this file. A ledger shows what really happened, whatever the gateway knows.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ LEDGERS = Path(os.environ["WINDLASS_CRASH_LEDGERS"])
 
 
 def note(what: str, context: ToolContext) -> None:
-    """One line by one write, which a kill cannot cut."""
+    """One line in one write, which a kill cannot cut."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     ledger = os.open(LEDGERS / f"{context.name}.txt", flags, 0o600)
     try:
@@ -52,7 +51,7 @@ def read(seconds: float, context: ToolContext) -> str:
 
 @tool
 async def pay(seconds: float, context: ToolContext) -> str:
-    """Must not happen twice: the model is told if nobody knows whether it has happened."""
+    """Must not happen twice: the model learns if it may have happened."""
     return await take(seconds, context)
 
 
@@ -70,11 +69,11 @@ def book(seconds: float, context: ToolContext) -> str:
 
 @tool(on_interrupt="fail")
 async def launch(seconds: float, context: ToolContext) -> str:
-    """If nobody knows whether it has happened, the run must not go on."""
+    """If it may have happened, the run must end."""
     return await take(seconds, context)
 
 
 @tool(approve=True)
 async def erase(seconds: float, context: ToolContext) -> str:
-    """Waits for somebody's yes."""
+    """Needs an approval."""
     return await take(seconds, context)

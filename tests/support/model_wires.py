@@ -91,13 +91,13 @@ class RawServer:
         await writer.wait_closed()
 
     async def ended(self) -> None:
-        """When every connection is closed."""
+        """Waits until every connection is closed."""
         await asyncio.gather(*self._tasks)
 
 
 @asynccontextmanager
 async def raw_server(*answers: bytes, hold: bool = False) -> AsyncIterator[RawServer]:
-    """Serves the answers in order, the last one again and again."""
+    """Serves the answers in order, and repeats the last one."""
     server = RawServer(list(answers), hold=hold)
     listening = await asyncio.start_server(server.respond, "127.0.0.1", 0)
     server.base_url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"

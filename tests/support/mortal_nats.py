@@ -1,4 +1,4 @@
-"""A NATS server that is killed and comes back, with what it kept."""
+"""A NATS server that is killed and restarted with its data."""
 
 import os
 import signal

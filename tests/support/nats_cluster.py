@@ -1,4 +1,4 @@
-"""Three NATS servers that hold each other's data, on this machine; any of them can be killed."""
+"""A cluster of three NATS servers on this machine; any of them can be killed."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ BUCKETS = ("RUNS", "OPEN", "LEASES", "ORDERS")
 
 
 class NatsCluster:
-    """Use it as `async with`. What the servers keep stays in `home` when one is killed."""
+    """Use it as `async with`. The servers' data stays in `home` when one is killed."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -74,7 +74,7 @@ class NatsCluster:
         return (await self._members(STREAM))[0]
 
     async def whole(self) -> None:
-        """Waits until every server has everything."""
+        """Waits until every server is up to date."""
         for stream in (STREAM, *(f"KV_WINDLASS_{name}" for name in BUCKETS)):
             while (await self._members(stream))[1] < SIZE - 1:
                 await asyncio.sleep(0.2)
@@ -110,7 +110,7 @@ async def full_stream(servers: list[str]) -> AsyncIterator[None]:
 
 
 async def _limit(connection: Connection, *, full: bool) -> None:
-    """Tried until it works: a cluster may be choosing a leader."""
+    """Repeated until it succeeds: a cluster may be electing a leader."""
     js = connection.jetstream(2.0)
     while True:
         try:

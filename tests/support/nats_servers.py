@@ -51,7 +51,7 @@ def nats_server() -> Iterator[NatsServer]:
 
 @pytest.fixture(scope="session")
 def guarded_server() -> Iterator[NatsServer]:
-    """With users that are held to their sessions."""
+    """With users that are restricted to their sessions."""
     yield from _server(PERMISSIONS)
 
 
@@ -82,7 +82,7 @@ async def bridge_of(nats: str) -> AsyncIterator[Callable[..., Bridge]]:
 
 @pytest.fixture
 async def wire(nats: str) -> AsyncIterator[Connection]:
-    """A plain connection, for those who do not keep to the rules."""
+    """A plain connection, for workers that break the rules."""
     connection = await connect(nats, "test", {})
     yield connection
     await connection.close()

@@ -1,4 +1,4 @@
-"""A gateway with some tools, and what is asked of them."""
+"""A gateway with some tools, and requests for them."""
 
 from typing import Any
 

@@ -27,11 +27,11 @@ from windlass.testing.script import Cut, Slow, Stepper
 T = TypeVar("T")
 
 QUICK = Patience(quiet=0.03, late_call=0.03)
-"""No script here has a call that comes after the page is idle."""
+"""No script has a call that comes after the page is idle."""
 
 
 class BrowserThread:
-    """`with BrowserThread() as thread:` is a browser in a thread with an event loop of its own."""
+    """`with BrowserThread() as thread:` is a browser in a thread with its own event loop."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -106,7 +106,7 @@ async def _heard(
 
 
 class Stage:
-    """A replica and a page of it, for one script after the other."""
+    """A replica and a page of it, for one script after another."""
 
     def __init__(self, thread: BrowserThread) -> None:
         self._thread = thread
@@ -159,7 +159,7 @@ class PageModel:
     async def aclose(self) -> None: ...
 
     def step(self) -> Any:
-        """What answers the last request."""
+        """The step that answers the last request."""
         step = self._stepper.next(self.requests[-1])
         self._calls = _calls_in(step)
         return step

@@ -1,4 +1,4 @@
-"""A scripted model that has no function calling: what a script calls, it writes as plain text."""
+"""A scripted model without function calling: it writes the calls of a script as plain text."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -56,7 +56,7 @@ class PlainTextModel:
 
 
 def _written(step: Any) -> Any:
-    """The step with its calls in words."""
+    """The step with its calls as text."""
     match step:
         case Turn():
             _calls.set(step.calls)

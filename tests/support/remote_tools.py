@@ -1,4 +1,4 @@
-"""Tools for workers, and a worker in a process of its own that can be killed."""
+"""Tools for workers, and a worker in its own process that can be killed."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ async def count_to(number: int, context: ToolContext) -> str:
 
 
 def waiting_once(begun: asyncio.Event) -> Tool:
-    """A tool that never comes back the first time, after it has set `begun`."""
+    """A tool that sets `begun`, and does not return the first time."""
 
     @tool(idempotent=True)
     async def wait() -> str:
@@ -58,7 +58,7 @@ async def spec_named(bridge: Bridge, session: str, name: str) -> ToolSpec:
 
 
 async def weather_of_the_gone(bridge: Bridge, nats: str, session: str) -> ToolSpec:
-    """`get_weather` of a worker that was there, and has left."""
+    """`get_weather` of a worker that has exited."""
     async with Worker([get_weather], nats=nats, session=session):
         spec = await spec_named(bridge, session, "get_weather")
     while bridge._directory.members(session):
@@ -67,13 +67,13 @@ async def weather_of_the_gone(bridge: Bridge, nats: str, session: str) -> ToolSp
 
 
 class WorkerProcess:
-    """A worker that says when it is there, and can be killed."""
+    """A worker that reports when it is ready, and can be killed."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     async def line(self) -> str:
-        """What one of its tools has written next."""
+        """The next line that one of its tools has written."""
         assert self._process.stdout is not None
         return (await self._process.stdout.readline()).decode().strip()
 

@@ -28,7 +28,7 @@ RUN = "run_0123456789abcdef01234567"
 LIMITS = RequestLimits()
 CREATED = 1_790_000_000
 _FREE_CODES = ("error", "response.failed")
-"""Events with an error code, which the SDK's types list and the service does not keep to."""
+"""Events with an error code. The service uses codes that the SDK's types do not list."""
 
 
 def _sdk_events() -> dict[str, type[BaseModel]]:
@@ -133,7 +133,7 @@ def parsed(stream: bytes) -> list[dict[str, Any]]:
 
 
 def checked(stream: bytes) -> dict[str, Any]:
-    """The last event's response, after every event was held against the official types."""
+    """The last event's response, after every event was checked against the official types."""
     events = parsed(stream)
     kinds = [event["type"] for event in events]
     assert kinds[:2] == ["response.created", "response.in_progress"]
@@ -148,7 +148,7 @@ def checked(stream: bytes) -> dict[str, Any]:
 
 
 def check_specified(event: dict[str, Any]) -> None:
-    """Holds an event against Open Responses, if it has only what that knows."""
+    """Checks an event against Open Responses, if that specifies all its items."""
     kind = SPECIFIED.get(event["type"])
     items = [event["item"]] if "item" in event else event.get("response", {}).get("output", [])
     tools = event.get("response", {}).get("tools", [])
@@ -166,7 +166,7 @@ def check_order(events: list[dict[str, Any]]) -> None:
 
 
 def check_body(body: bytes) -> dict[str, Any]:
-    """The body, after it was held against the official types."""
+    """The body, after it was checked against the official types."""
     fields = msgspec.json.decode(body)
     if fields["error"] is None:
         Response.model_validate(fields)

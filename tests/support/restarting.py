@@ -38,7 +38,7 @@ SERVED = config_of(ModelConfig(name="m", target="scripted/model", tools=("lookup
 
 
 class Place:
-    """One gateway, and what is asked of it."""
+    """One gateway, and a client of it."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Place:
         return await self.gateway.resume()
 
     async def crash(self) -> None:
-        """What a kill leaves behind: the log as it is, and nothing that goes on."""
+        """Simulates a kill: the log stays as it is, and nothing continues."""
         assert self.gateway.service.log is not None
         await self.gateway.service.log.aclose()
         for run in self.gateway.runs.running():
@@ -142,5 +142,5 @@ def data(events: bytes) -> list[Body]:
 
 
 def content(run: Body) -> str:
-    """What an ended run has answered."""
+    """The answer of an ended run."""
     return run["response"]["choices"][0]["message"]["content"]

@@ -76,14 +76,14 @@ EVERY_KIND: tuple[RunEvent, ...] = (
 
 
 class Surly:
-    """A value that fails when it is looked at."""
+    """A value that fails when it is read."""
 
     def __str__(self) -> str:
         raise RuntimeError("leave me alone")
 
 
 def odd_progress() -> list[Any]:
-    """What tools may hand to `report`, whatever its documentation says."""
+    """Values that tools may pass to `report`, against its documentation."""
     around: list[Any] = []
     around.append(around)
     return [
@@ -100,7 +100,7 @@ def odd_progress() -> list[Any]:
 
 
 class Clock:
-    """Time that passes when a test says so."""
+    """A clock that a test moves."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -118,7 +118,7 @@ def begin(log: RunLog, run_id: str = "run_1", created: float = 1_000.0, **fields
 
 
 async def kept(log: MemoryLog, *events: RunEvent) -> None:
-    """Appends the events, and waits until they are kept."""
+    """Appends the events, and waits until they are stored."""
     for event in events:
         log.append(event)
     if log.settled is not None:

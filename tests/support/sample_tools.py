@@ -29,7 +29,7 @@ class Level(enum.IntEnum):
 
 
 class Shape(enum.Enum):
-    """Values that JSON has no word for."""
+    """Values that JSON cannot represent."""
 
     SQUARE = (1, 1)
     OTHER = object()

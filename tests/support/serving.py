@@ -1,4 +1,4 @@
-"""A gateway on a real port, in a thread of its own, for the official clients to talk to."""
+"""A gateway on a real port, in its own thread, for the official clients."""
 
 import asyncio
 import socket
@@ -48,7 +48,7 @@ class Serving:
         await asyncio.to_thread(self.__exit__)
 
     def stop(self) -> None:
-        """What a signal does."""
+        """Acts like a signal."""
         self.server.should_exit = True
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Plain HTTP to a gateway, and a model whose script each conversation brings."""
+"""Plain HTTP to a gateway, and a model whose script depends on the conversation."""
 
 import json
 import socket
@@ -15,7 +15,7 @@ from windlass.testing import Step, last_prompt
 Body = dict[str, Any]
 
 SECONDS = 10
-"""The bound of every wait for something that happens by itself."""
+"""The time limit of every wait."""
 
 
 class Scripts:
@@ -63,7 +63,7 @@ def function(name: str) -> Body:
 
 
 def sent_events(response: httpx2.Response) -> Iterator[SentEvent]:
-    """The events of a run as they come."""
+    """The events of a run as they arrive."""
     fields: dict[str, str] = {}
     for line in response.iter_lines():
         if line:
@@ -75,7 +75,7 @@ def sent_events(response: httpx2.Response) -> Iterator[SentEvent]:
 
 
 def payloads(response: httpx2.Response) -> Iterator[str]:
-    """What stands behind each `data:` of a stream."""
+    """The text after each `data:` of a stream."""
     for line in response.iter_lines():
         if line.startswith("data: "):
             yield line.removeprefix("data: ")
@@ -103,7 +103,7 @@ def joined(chunks: list[Body]) -> Body:
 
 
 class RawConnection:
-    """A client of its own, on a socket that can be cut at any moment."""
+    """A client on its own socket, which can be closed at any moment."""
 
     def __init__(self, serving: Serving) -> None:
         host, port = serving.root_url.removeprefix("http://").split(":")
@@ -124,7 +124,7 @@ class RawConnection:
         self.socket.sendall(head.encode() + data)
 
     def read_to(self, marker: bytes) -> bytes:
-        """What comes, up to the marker and a little more."""
+        """The received bytes, up to the marker and a little more."""
         came = b""
         while marker not in came:
             piece = self.socket.recv(65536)

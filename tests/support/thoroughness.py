@@ -1,4 +1,4 @@
-"""How much of what is sampled by default a run of the tests goes through."""
+"""How many of the sampled tests and examples a run of the tests includes."""
 
 import os
 
@@ -6,7 +6,7 @@ WHOLE = bool(os.environ.get("WINDLASS_TEST_WHOLE"))
 """`make test WHOLE=1`: nothing is sampled."""
 
 WHOLE_BFCL = WHOLE or bool(os.environ.get("BFCL_WHOLE"))
-"""`make bfcl`: nothing of BFCL is."""
+"""`make bfcl`: BFCL is not sampled."""
 
 QUICK = bool(os.environ.get("WINDLASS_TEST_QUICK"))
 """`make quick`: nothing that needs a process or weights, and fewer random examples."""

@@ -12,7 +12,7 @@ from windlass import AsyncClient, Client, TextDelta, tool
 
 URL = ""
 kept: list[Any] = []
-"""What lives until the interpreter tears down its modules."""
+"""Objects that live until the interpreter clears its modules."""
 
 
 def client(**options: Any) -> Client:

@@ -1,7 +1,7 @@
-"""How long the event loop is held at a time, in units of work rather than in seconds.
+"""Measures how long the event loop is blocked, in units of work instead of seconds.
 
-A heartbeat on the loop notes how much CPU time the process has used since the beat before: what a
-callback takes, and also what a thread takes that does not let go of the interpreter. Time that
+A heartbeat on the loop notes how much CPU time the process has used since the beat before: the
+time of callbacks, and of threads that do not release the interpreter. Time that
 other processes take from this one does not count, and a slow machine has a longer unit.
 """
 
@@ -23,7 +23,7 @@ class Watchdog:
     async def __aenter__(self) -> "Watchdog":
         self._unit = unit()
         gc.collect()
-        gc.disable()  # a collection takes as long as there are objects, whoever made them
+        gc.disable()  # the time of a collection depends on all objects of the process
         await asyncio.sleep(0)
         self._last = time.process_time()
         self._beat()
@@ -38,7 +38,7 @@ class Watchdog:
 
     @property
     def units(self) -> float:
-        """The longest that the loop was held, in units."""
+        """The longest time that the loop was blocked, in units."""
         return self._longest / self._unit
 
     def _beat(self) -> None:

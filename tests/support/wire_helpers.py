@@ -51,7 +51,7 @@ class Upstream:
         self.fake.requests.clear()
 
     def answers(self, script: Callable[[Body], Step]) -> None:
-        """A model that decides by the request, for as many requests as come."""
+        """A model that answers any number of requests, depending on each."""
         self._stepper = Stepper(script)
         self.fake.requests.clear()
 
@@ -131,7 +131,7 @@ def declared_names(body: Body) -> list[str]:
 
 
 class Answer:
-    """A streamed answer, line by line as the wire brings it."""
+    """A streamed answer, line by line."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.response = response

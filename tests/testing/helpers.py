@@ -12,7 +12,7 @@ from windlass.jsontext import compact_json
 from windlass.model import Model, ModelRequest
 from windlass.testing import Turn
 
-# What SDKs take and give is typed more narrowly than a test wants to say.
+# The types of SDKs are narrower than the values of these tests.
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 WEATHER_TOOL: Any = {
     "type": "function",

@@ -1,4 +1,4 @@
-"""Scripts are values: what the constructors make of what they are given."""
+"""Scripts are values: the results of their constructors."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The scripted model keeps the contract of every model, and breaks as a real one would."""
+"""The scripted model fulfils the contract of every model, and fails like a real one."""
 
 import asyncio
 

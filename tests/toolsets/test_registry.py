@@ -1,4 +1,5 @@
-"""The registry: register, list, unregister, duplicates, a session's own set over the global one."""
+"""The registry: register, list, unregister, duplicates, and a session's own tools beside the
+global ones."""
 
 import threading
 

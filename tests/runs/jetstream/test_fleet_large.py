@@ -1,4 +1,4 @@
-"""Runs in a NATS server that takes small messages only, as NATS does by default (1 MB)."""
+"""Runs in a NATS server that accepts only small messages."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Lists of a fleet's runs: as the others have left them, and without reading everything again."""
+"""Lists of a fleet's runs: current, without reading everything again."""
 
 import asyncio
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ async def test_a_list_knows_what_another_process_has_written_and_deleted(tmp_pat
         await here.delete("run_1")
         assert await listed(there) == ["run_0", "run_2"]
         await here.delete("run_2")
-        await ended_run(here, "run_3")  # as many as before, and not the same
+        await ended_run(here, "run_3")  # the same number, but other runs
         assert await listed(there) == ["run_0", "run_3"]
         await here.aclose()
         await there.aclose()

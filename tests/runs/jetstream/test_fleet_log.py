@@ -1,4 +1,4 @@
-"""The log of a fleet: who has a run, and what becomes of half-done writes and lost servers."""
+"""The log of a fleet: the owner of a run, incomplete writes and lost servers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -35,7 +35,7 @@ async def mortal(tmp_path: Path) -> AsyncIterator[MortalNats]:
 
 @pytest.fixture
 async def open_log(mortal: MortalNats) -> AsyncIterator[Open]:
-    """Logs of several processes, as it were."""
+    """Logs that act like those of several processes."""
     made: list[JetStreamLog] = []
 
     def make() -> JetStreamLog:
@@ -48,7 +48,7 @@ async def open_log(mortal: MortalNats) -> AsyncIterator[Open]:
 
 
 async def die(log: JetStreamLog) -> None:
-    """As the others see it: it says nothing any more, and its runs stay as they are."""
+    """Simulates an exited process: it sends nothing more, and its runs stay as they are."""
     log._left.clear()
     for run in list(log._live.values()):
         run.close()
@@ -69,7 +69,7 @@ async def test_a_run_of_a_process_that_is_gone_is_claimed_once(open_log: Open) -
 
 
 async def test_a_process_without_a_lease_that_answers_keeps_its_runs(open_log: Open) -> None:
-    """As after JetStream was away for longer than a lease lasts."""
+    """Simulates JetStream being unreachable for longer than a lease."""
     one, other = open_log(), open_log()
     await kept(begin(one), STARTED, TEXT)
     await one._streams.leases.drop(one.process_name)
@@ -115,7 +115,7 @@ async def test_a_run_that_is_ours_and_does_not_go_is_claimed_again(open_log: Ope
     await die(one)
     await other._streams.open_runs.put("run_1", other.process_name.encode())
     assert await claimed(other) == ["run_1"]
-    assert await claimed(other) == []  # it is about to go on
+    assert await claimed(other) == []  # it is about to continue
     run = await other.reopen("run_1")
     assert await claimed(other) == []
     run.close(StorageError("the log is away"))

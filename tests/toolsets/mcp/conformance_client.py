@@ -1,7 +1,7 @@
 """Our MCP client, driven through the scenarios of the conformance suite.
 
-The suite starts a program for each scenario, says which by the environment, and gives the address
-of its server as the last argument. Ours only passes that on to one process, which does them all.
+The suite starts a program for each scenario, names it in the environment, and passes the address of
+its server as the last argument. Our program only forwards that to one process, which runs them all.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ sys.exit("Traceback" in said)
 
 @contextmanager
 def forwarding_command(directory: Path) -> Iterator[str]:
-    """The command for the suite, as long as what answers it runs."""
+    """The command for the suite. The process behind it runs until the block ends."""
     program, place = directory / "forward.py", directory / "socket"
     program.write_text(FORWARD)
     with socketserver.ThreadingUnixStreamServer(str(place), _Asked) as server:
@@ -105,7 +105,7 @@ class Storage:
 
 
 class Browser:
-    """Follows the way to the authorization's code, as a person would."""
+    """Follows the redirects to the authorization code, as a browser would."""
 
     def __init__(self) -> None:
         self._answer: dict[str, list[str]] = {}
@@ -123,7 +123,7 @@ class Browser:
 
 
 class Scenario:
-    """One scenario, as the suite tells of it."""
+    """One scenario of the suite."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         self.name: str = told["scenario"] or ""
@@ -133,7 +133,7 @@ class Scenario:
         self.protocol: Any = "2026-07-28" if modern else "2025-11-25"
 
     async def play(self) -> str:
-        """Lists the tools and calls them; what they said."""
+        """Lists the tools and calls them; returns their results."""
         auth = self.authorization()
         options: Any = {"auth": auth} if auth else {}
         with tempfile.TemporaryDirectory() as state:
@@ -152,11 +152,12 @@ class Scenario:
         return "\n".join(said)
 
     def approve(self, question: FunctionCall) -> Approval:
-        """Says yes to everything, with the form's own defaults."""
+        """Accepts every form with its defaults."""
         return Approval(True, {"confirmed": True} if self.name.startswith("sep-2322") else None)
 
     def calls(self, tools: list[Tool]) -> list[FunctionCall]:
-        """What the scenario wants called: what it says, or every tool with what it needs."""
+        """The calls of the scenario: those that it names, or every tool with its required
+        arguments."""
         by_name = {tool.name: tool for tool in tools}
         if wanted := self.context.get("toolCalls"):
             return [

@@ -110,7 +110,7 @@ async def nothing(context: Any, params: Any) -> types.EmptyResult:
 
 
 def adopt() -> None:
-    """Gives our server what it has no word for itself."""
+    """Adds features that our server does not have."""
     lowlevel = others._lowlevel_server
     for method in (
         "resources/list",

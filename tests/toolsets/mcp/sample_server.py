@@ -1,7 +1,8 @@
-"""A small MCP server, written with the SDK alone: what our client is tried on.
+"""A small MCP server, written with the SDK alone, for the tests of our client.
 
 `python sample_server.py DIRECTORY` on stdio, `python sample_server.py --http PORT DIRECTORY` on a
-port. What happens in it is told by files in the directory.
+port. It records its events in files of
+the directory.
 """
 
 import asyncio
@@ -81,7 +82,7 @@ async def counts(context: Context) -> str:
 
 @server.tool(structured_output=False)
 async def waits(context: Context, reports: int = 0) -> str:
-    """Never answers by itself, and tells when it is cancelled."""
+    """Never answers, and records its cancellation."""
     tell("waiting")
     try:
         for count in range(reports):

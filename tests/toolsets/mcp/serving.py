@@ -1,4 +1,4 @@
-"""The sample server, started in the ways that a test asks for."""
+"""Starts the sample server over stdio or HTTP."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ PREFIX = "sample_server__"
 
 
 def tiny(directory: Path) -> list[str]:
-    """The command of a server that starts in no time."""
+    """The command of a server that starts quickly."""
     return [sys.executable, "-I", "-S", str(TINY), str(directory)]
 
 
@@ -39,7 +39,7 @@ def command(directory: Path) -> list[str]:
 
 @contextmanager
 def over_http(directory: Path, port: str = "0") -> Iterator[str]:
-    """The address of a sample server; it is gone afterwards."""
+    """The address of a sample server, which is stopped afterwards."""
     (directory / "port").unlink(missing_ok=True)
     process = Popen([sys.executable, str(SAMPLE), "--http", port, str(directory)])
     try:

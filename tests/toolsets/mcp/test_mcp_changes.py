@@ -1,4 +1,4 @@
-"""Tools that an MCP server adds, changes and takes away while a gateway serves."""
+"""Tools that an MCP server adds, changes and removes while a gateway runs."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,18 +34,18 @@ class Serving:
         return answer.json["choices"][0]["message"]["content"]
 
     async def tools(self) -> list[str]:
-        """The model's tools, as the gateway tells them."""
+        """The model's tools, as the gateway lists them."""
         return (await request(self.app, "GET", "/v1/models/m")).json["windlass"]["tools"]
 
     async def has(self, *names: str) -> None:
-        """Waits until the server's word has come."""
+        """Waits until the server's notification has arrived."""
         async with asyncio.timeout(SECONDS):
             while await self.tools() != [f"tiny__{name}" for name in names]:
                 await asyncio.sleep(0.005)
 
     @asynccontextmanager
     async def listed_anew(self) -> AsyncIterator[None]:
-        """Waits until the server has been asked again, whatever it says."""
+        """Waits until the server's tools have been listed again."""
         server = self.app.gateway.registry.servers._toolsets["tiny"]
         known = await server.list_tools()
         yield
@@ -55,7 +55,7 @@ class Serving:
 
     @property
     def offered(self) -> dict[str, str]:
-        """What the model was told last of its tools."""
+        """The tools of the model's last request."""
         tools = self.model.requests[-1].tools
         return {
             each.name.removeprefix("tiny__"): each.description

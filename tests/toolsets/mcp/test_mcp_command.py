@@ -1,4 +1,4 @@
-"""`windlass mcp`: on stdin and stdout, and listening; who may come in."""
+"""`windlass mcp`: on stdin and stdout, and over HTTP, with access control."""
 
 import subprocess
 import sys

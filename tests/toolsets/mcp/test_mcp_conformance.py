@@ -42,7 +42,7 @@ AUTHORIZATION = {
     "auth/wif-jwt-bearer",
     "auth/enterprise-managed-authorization",
 }
-"""Extensions of OAuth. Who needs one gives `windlass.mcp` an `auth` that speaks it."""
+"""Extensions of OAuth. Users who need one pass an `auth` to `windlass.mcp`."""
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_our_client_conforms(era: str, tmp_path: Path) -> None:
 
 
 def _judged(role: str, era: str, directory: Path, *options: str) -> str:
-    """What the suite says; it fails by its exit code, which the scored scenarios decide alone."""
+    """The output of the suite. Only scored scenarios decide its exit code."""
     command = [*program(CONFORMANCE), role, *options, "--requirements", era]
     command += ["--timeout", "500000", "--output-dir", str(directory / "results")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)

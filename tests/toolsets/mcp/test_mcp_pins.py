@@ -1,4 +1,4 @@
-"""What a server says of its tools is kept when it is first seen; a change needs somebody's yes."""
+"""Descriptions of a server's tools are pinned when they are first seen; a change needs approval."""
 
 import errno
 import json
@@ -25,7 +25,7 @@ def server(directory: Path, says: str = FIRST, **options: Any) -> Any:
 
 
 def said(directory: Path, says: str = FIRST, **options: Any) -> dict[str, str]:
-    """What a model would be told of the tools."""
+    """The tools that a model would receive."""
     with server(directory, says, **options) as toolset:
         declared = [tool.declaration for tool in toolset.list()]
     return {

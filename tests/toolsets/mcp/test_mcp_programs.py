@@ -1,4 +1,4 @@
-"""Other people's programs: their server in our loop, their inspector at our server."""
+"""Other programs: their server in our loop, their inspector on our server."""
 
 import json
 import subprocess

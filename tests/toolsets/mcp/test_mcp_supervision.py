@@ -1,4 +1,4 @@
-"""Servers that die, do not start, or hang; and that nothing is left of them afterwards."""
+"""Servers that exit, do not start, or hang; no process is left afterwards."""
 
 import asyncio
 import os
@@ -88,7 +88,7 @@ async def test_a_call_without_a_word_is_given_up(tmp_path: Path) -> None:
 
 
 async def test_progress_begins_the_time_anew(tmp_path: Path) -> None:
-    """The call takes longer than it may go without a word."""
+    """The call takes longer than the timeout without progress."""
     async with windlass.mcp(tiny(tmp_path), timeout=1.0) as toolset:
         script = [call(f"{PREFIX}ticks", times=15), "done"]
         async with (
@@ -162,7 +162,7 @@ toolset.list()
 
 
 async def test_several_servers_are_started_at_once(tmp_path: Path) -> None:
-    """Each answers only when both are there."""
+    """Each answers only when both calls have arrived."""
     program = f"""
 import sys, time
 from pathlib import Path

@@ -186,7 +186,7 @@ LINK = types.ElicitRequestURLParams(message="Sign in", url="https://x.example", 
         (FORM, True, {"name": "Ada", "seats": 5}, "accept", {"seats": 5, "name": "Ada"}),
         (FORM, True, {"message": "How many?", "answer": {"name": "B"}}, "accept",
          {"seats": 2, "name": "B"}),
-        (FORM, True, None, "decline", None),  # a name is needed, and nobody gave one
+        (FORM, True, None, "decline", None),  # a name is required, and none is given
         (FORM, True, {"name": 7}, "decline", None),
         (LINK, True, None, "accept", None),
         (LINK, False, None, "decline", None),

@@ -1,8 +1,7 @@
-"""The smallest MCP server, of the older era, without any library: it starts in no time.
+"""The smallest MCP server, of the older era, without any library: it starts quickly.
 
-`python tiny_server.py DIRECTORY`: what happens in it is told by files in the directory. With the
-variable `CHANGES` it begins with one tool alone, `become`, which gives it others; if that says
-`nothing yet`, with none.
+`python tiny_server.py DIRECTORY` records its events in files of the directory. With the variable
+`CHANGES` it begins with one tool, `become`, which adds others; if it is `nothing yet`, with none.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What workers say of themselves again and again: believed as long as it stays the same."""
+"""Repeated announcements of workers: accepted as long as they stay the same."""
 
 from collections.abc import Callable
 

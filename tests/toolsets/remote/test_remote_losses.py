@@ -1,4 +1,4 @@
-"""Workers that die in the middle of a call, in processes of their own."""
+"""Workers that are killed in the middle of a call, each in its own process."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Who may speak for a session: its own workers, and nobody else."""
+"""Only the workers of a session may act for it."""
 
 import asyncio
 from collections.abc import Callable
@@ -102,7 +102,7 @@ async def test_it_cannot_hear_or_call_the_workers_of_another_session(
 async def test_it_cannot_read_what_the_host_answers_to_another_session(
     guarded_server: NatsServer, bridge_of: MakeBridge
 ) -> None:
-    """Nor the answers to anybody else, such as those of the gateway's own requests."""
+    """Nor the answers to other clients, such as those to the gateway's own requests."""
     heard: list[bytes] = []
     refused: list[str] = []
 
@@ -167,7 +167,7 @@ async def test_it_cannot_answer_for_another_session(
 
 
 async def ignore(error: Exception) -> None:
-    """The server tells the liar what it may not do."""
+    """The server reports the violation to the worker."""
 
 
 GOOD = spec_of(get_weather)

@@ -34,7 +34,7 @@ async def mortal(tmp_path: Path) -> AsyncIterator[MortalNats]:
 
 
 class Holding:
-    """A tool that ends when it is let go, and counts how often it was begun."""
+    """A tool that ends when the test releases it, and counts its starts."""
 
     def __init__(self) -> None:
         self.begun, self.let_go = asyncio.Event(), asyncio.Event()
@@ -52,7 +52,7 @@ class Holding:
 async def test_a_call_survives_the_end_of_its_nats_server(
     mortal: MortalNats, session: str, bridge_of: MakeBridge, meanwhile: bool
 ) -> None:
-    """Also if its answer is given while there is no server to bring it."""
+    """Also if it answers while no server is running."""
     holding = Holding()
     bridge = bridge_of(mortal.url)
     async with Worker([tool(holding.hold)], nats=mortal.url, session=session):
@@ -182,7 +182,7 @@ async def test_a_call_whose_large_answer_was_lost_is_not_run_again(
 
     @tool
     def much() -> str:
-        """Returns much."""
+        """Returns a long text."""
         times.append(1)
         return "x" * (1 << 20)
 
@@ -199,7 +199,7 @@ async def test_a_call_whose_large_answer_was_lost_is_not_run_again(
 
 
 class Line:
-    """A connection that keeps what is sent, and a clock that a test moves."""
+    """A connection that records sent messages, and a clock that a test moves."""
 
     def __init__(self) -> None:
         self.now = 100.0

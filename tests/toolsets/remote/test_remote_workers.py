@@ -1,4 +1,4 @@
-"""Tools that live in other processes: registered by session, called there, answered once."""
+"""Tools in other processes: registered by session, called there, answered once."""
 
 import asyncio
 from collections.abc import Callable
@@ -261,7 +261,7 @@ async def test_a_deadline_is_passed_on_to_the_worker(
 
     @tool
     async def when(context: ToolContext) -> str:
-        """Tells its deadline."""
+        """Returns its deadline."""
         seen.append(context.deadline)
         return "soon"
 
@@ -291,7 +291,7 @@ async def test_arguments_of_sixteen_megabytes_arrive(nats: str, session: str) ->
 async def test_a_result_that_is_too_large_is_an_error_that_says_so(nats: str, session: str) -> None:
     @tool
     def much() -> str:
-        """Says much."""
+        """Returns a long text."""
         return "x" * (33 * 2**20)
 
     async with Worker([much], nats=nats, session=session):

@@ -1,4 +1,4 @@
-"""What goes to a chat-completions server, checked against the official SDK's own types."""
+"""Requests to a chat-completions server, checked against the official SDK's own types."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What goes to Gemini, checked against google-genai's own types, which forbid unknown fields."""
+"""Requests to Gemini, checked against google-genai's own types, which forbid unknown fields."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The stream and the body of one run say the same, whatever happens in it."""
+"""The stream and the body of a run contain the same response."""
 
 import asyncio
 from itertools import count
