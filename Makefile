@@ -8,7 +8,7 @@ INSTALLED := .venv/.installed
 NEED := sh scripts/need.sh
 CONSOLE := $(BIN)/python scripts/console_project.py
 TSC := node_modules/typescript/bin/tsc
-# Some tests wait for a browser, a server or another process: a few more than there are cores.
+# More workers than cores, because some tests wait for a browser, a server or another process.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 2) + 2)")
 MODEL ?=
 PORT ?= 8080
@@ -18,27 +18,27 @@ WHOLE ?=
 COVERAGE_FLOOR := 95
 MEASURED := --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
 
-# Or each worker of the tests, and each process that a test starts, would compile the sources anew.
+# Otherwise every worker, and every process that a test starts, would compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install run examples console screenshots quick test mutants check format bench bench-local bench-peers clients bfcl crash crash-fleet docs clean
 
 help:
-	@echo "make run     the gateway with a model of this machine and a few tools; MODEL=smol for the light one"
-	@echo "make examples   small programs against a scripted model"
-	@echo "make console   the page at /, built into the package; make screenshots   its pictures in docs/images"
-	@echo "make quick   the tests that need no other process, browser or server: after every edit, in a minute"
-	@echo "make test    the tests; COVERAGE=1 for coverage and its floor, WHOLE=1 for what is sampled otherwise"
-	@echo "make mutants   changes the code in small ways and reports what no test notices; ARGS=\"--count 10 src/windlass/loop\""
-	@echo "make check   lint, formatting, types, import layers"
-	@echo "make format  put right what ruff can"
-	@echo "make bench   Windlass beside a raw aiohttp loop and the openai SDK"
-	@echo "make bench-local   the embedded models: which tools they choose, and the whole loop"
-	@echo "make clients   real clients that demand a call of the gateway, in Python and Node"
-	@echo "make bfcl    every gold call of BFCL in every format, and its tasks"
-	@echo "make crash   kills a gateway 300 times, or KILLS, pauses it, fills its disk, and checks that nothing is lost"
-	@echo "make crash-fleet   the same for gateways, workers and NATS servers of a fleet"
+	@echo "make run     run the gateway with the embedded model and a few tools; MODEL=smol for the small one"
+	@echo "make examples   run the examples against a scripted model"
+	@echo "make console   build the web page into the package; make screenshots   make its pictures in docs/images"
+	@echo "make quick   run the tests that start no process and load no weights, in about a minute"
+	@echo "make test    run the tests; COVERAGE=1 measures coverage, WHOLE=1 runs the long tests too"
+	@echo "make mutants   make small changes to the code and report those that no test notices; ARGS=\"--count 10 src/windlass/loop\""
+	@echo "make check   check lint, formatting, types and import layers"
+	@echo "make format  fix lint errors and formatting with ruff"
+	@echo "make bench   compare Windlass with a raw aiohttp loop and the openai SDK"
+	@echo "make bench-local   measure the embedded models: tool choice and whole tasks"
+	@echo "make clients   test the gateway with real clients that force a call, in Python and Node"
+	@echo "make bfcl    test every gold call and task of BFCL, in every format"
+	@echo "make crash   kill a gateway KILLS times (300), pause it, fill its disk, and check that nothing is lost"
+	@echo "make crash-fleet   do the same with the gateways, workers and NATS servers of a fleet"
 	@echo "make docs    run every example in the documentation"
 	@echo "make clean   remove what the other targets made"
 
@@ -51,7 +51,7 @@ run: $(INSTALLED)
 examples: $(INSTALLED)
 	@$(BIN)/python examples/run_all.py
 
-# Its sources are in console/; what they build to is committed, so that nobody else needs Node.
+# The sources are in console/. The built page is committed, so that only its developers need Node.
 console: $(INSTALLED)
 	@$(BIN)/python scripts/console_types.py
 	@$(CONSOLE) $(TSC) -p .
@@ -64,7 +64,7 @@ screenshots: $(INSTALLED)
 quick: $(INSTALLED)
 	@WINDLASS_TEST_QUICK=1 $(BIN)/pytest -q -n 2 --dist worksteal --durations=10 --durations-min=1 $(ARGS)
 
-# A file's tests share a gateway or a browser. By their number, the few and slow ones would come last.
+# The tests of a file share a gateway or a browser. Sorted by size, small slow files would run last.
 test: $(INSTALLED)
 	@$(NEED) libgomp.so.1:libgomp1 tmux:tmux chromium:chromium
 	@WINDLASS_TEST_WHOLE=$(WHOLE) $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 --durations-min=1 $(if $(COVERAGE),$(MEASURED)) $(ARGS)
@@ -96,7 +96,7 @@ bench-peers: $(INSTALLED)
 	@$(UV) venv --quiet --allow-existing bench/.venv-peers
 	@$(UV) pip install --quiet --python bench/.venv-peers/bin/python 'litellm[proxy]==1.106.2' opentelemetry-sdk
 
-# Their packages are pinned in bench/clients, in environments of their own.
+# The packages of the clients are pinned in bench/clients and installed into separate environments.
 clients: $(INSTALLED)
 	@$(UV) venv --quiet --allow-existing bench/.venv-clients
 	@$(UV) pip sync --quiet --python bench/.venv-clients/bin/python bench/clients/requirements.txt
@@ -119,19 +119,19 @@ clean:
 	rm -rf .venv .venv-tools bench/.venv-peers bench/.venv-clients bench/clients/node_modules console/node_modules build dist htmlcov .coverage* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
-# The lock is the truth: a pyproject.toml that has moved away from it is an error here, not a new lock.
+# --locked: a pyproject.toml that does not match uv.lock is an error; it does not change the lock.
 $(INSTALLED): pyproject.toml uv.lock $(UV)
 	@echo "Installing into .venv (about 1.5 GB with the embedded model; once)" >&2
 	@if [ -t 2 ]; then quiet=; else quiet=--quiet; fi; $(UV) sync --locked $$quiet --compile-bytecode
 	@touch $@
 
-# Debian ships `python3 -m venv` half installed: its ensurepip is in the package python3-venv.
+# On Debian, `python3 -m venv` needs the package python3-venv.
 $(UV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	    { echo "Windlass needs Python 3.11 or newer; say which with: make PYTHON=python3.12" >&2; exit 1; }
+	    { echo "Windlass needs Python 3.11 or newer. Choose one with: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	    { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	      { apt-get update -qq && apt-get install -y -qq python3-venv; } >/dev/null; } || \
-	    { echo "python3 cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	    { echo "python3 cannot create virtual environments. On Debian: apt-get install python3-venv" >&2; exit 1; }
 	@$(PYTHON) -m venv $(TOOLS)
 	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
