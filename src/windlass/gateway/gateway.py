@@ -204,7 +204,7 @@ class Gateway:
         control = self.service.control
         if control is None:
             return
-        # A task of its own: interrupted runs must not wait for long deletions.
+        # A separate task: interrupted runs must not wait for long deletions.
         self._expiry = asyncio.create_task(self._expire(control))
         try:
             await self._resume_repeatedly(control)

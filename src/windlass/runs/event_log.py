@@ -14,7 +14,7 @@ from windlass.runs.records import Order
 
 PAGE_EVENTS = 512
 PAGE_BYTES = 2**16
-"""A reader holds about one page of a log in memory. A larger event is a page of its own."""
+"""A reader holds about one page of a log in memory. A larger event is a page by itself."""
 
 _Listener: TypeAlias = tuple[
     Callable[[RunEvent], None], Collection[type[RunEvent]] | None, Callable[[], None] | None

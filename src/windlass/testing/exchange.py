@@ -59,7 +59,7 @@ class ResponseWriter(Protocol):
 
 @runtime_checkable
 class FailureWriter(Protocol):
-    """A writer whose service reports an error within a stream in a form of its own."""
+    """A writer whose service reports an error within a stream in its own form."""
 
     def failure(self, error: Refuse) -> list[bytes]: ...
 

@@ -1,7 +1,7 @@
 """`/v1/responses`: OpenAI's Responses API. A response is a run, or a part of its log.
 
 A run that waits for approvals ends its response; the next request, with the decisions, continues
-the same run in a response of its own.
+the same run in a new response.
 """
 
 import asyncio

@@ -73,7 +73,7 @@ class StreamWriter(Protocol):
 
     @property
     def paused(self) -> bool:
-        """Whether the answer ends here though the run goes on: it waits for its client."""
+        """Whether the answer ends here though the run has not ended: it waits for its client."""
         ...
 
     def begin(self) -> bytes:

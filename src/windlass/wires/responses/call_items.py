@@ -134,7 +134,7 @@ class CallItems:
         return tool is None or tool.runnable
 
     def _has_result_item(self, call: FunctionCall) -> bool:
-        """Whether the result of the call is an item of its own."""
+        """Whether the result of the call is a separate item."""
         return self._form.server_tools == "function_call" and self._is_server_call(call)
 
     def _place(self, opened: OpenCall) -> bytes:

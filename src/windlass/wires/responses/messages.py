@@ -82,7 +82,7 @@ SKIPPED_ITEMS = frozenset(
         "tool_search_output",
     }
 )
-"""Items that say nothing to a model that has not got the tool in question."""
+"""Items that are useless to a model without the tool that they belong to."""
 
 
 class McpApproval(Struct, frozen=True):
@@ -590,7 +590,7 @@ def result_output(part: FunctionResponse) -> str | list[JsonObject]:
 
 
 def is_custom_call(part: AnyPart) -> bool:
-    """Whether the model called a custom tool, whose result has an item type of its own."""
+    """Whether the model called a custom tool, whose result has its own item type."""
     return (
         isinstance(part, FunctionCall)
         and bool(part.extra)
