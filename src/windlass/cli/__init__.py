@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tools": ("windlass.cli.tools", "list tools, show their schemas, or call one"),
     "models": ("windlass.cli.models", "list models, and why some are not usable"),
     "demo": ("windlass.cli.demo", "serve a local model with a few tools, without a key"),
-    "serve": ("windlass.cli.serve", "serve models and tools over OpenAI's API"),
+    "serve": ("windlass.cli.serve", "serve models and tools over HTTP"),
     "connect": ("windlass.cli.connect", "set up Codex and other clients for a gateway"),
     "runs": ("windlass.cli.runs", "list, follow, export and resume stored runs"),
     "worker": ("windlass.cli.worker", "offer tools to gateways on other machines, over NATS"),

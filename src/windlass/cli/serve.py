@@ -12,8 +12,8 @@ from windlass.gateway.config import CONFIG_NAME, WorkersConfig, find_config, loa
 from windlass.gateway.observe.access_log import configure_logging
 
 DESCRIPTION = """\
-Serves the configured models to clients of OpenAI's chat completions, and executes the configured
-tools. Without a file, the environment configures the gateway."""
+Serves the configured models to clients of OpenAI's, Anthropic's and Gemini's APIs, and executes the
+configured tools. Without a file, the environment configures the gateway."""
 
 EPILOG = """\
 examples:

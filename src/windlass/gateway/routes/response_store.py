@@ -128,7 +128,7 @@ class ResponseStore:
         return {item: found[item] for item in ids if item in found}
 
     async def input_items(self, run: FoundRun, place: ResponsePlace) -> list[JsonObject]:
-        """The items that the response was asked with, oldest first."""
+        """The input items of the response, oldest first."""
         history = History(await run.recorded())
         messages = history.started.messages if history.started else ()
         names = tool_names(self.view(run, place).options.echo.get("tools", ()))

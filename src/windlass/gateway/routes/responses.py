@@ -183,7 +183,7 @@ PATHS: Paths = {
     f"{PATH}/{{response_id}}/input_items": {
         "get": Operation(
             id="listInputItems",
-            summary="Lists the items that a response was asked with.",
+            summary="Lists the input items of a response.",
             parameters=(_RESPONSE_ID, *ITEM_PARAMETERS),
             answer=ItemList,
             problems=(400, 404, *GUARDED),
