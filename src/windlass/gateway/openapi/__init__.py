@@ -17,7 +17,7 @@ from windlass.wires.fields import JsonObject
 INFO: JsonObject = {
     "title": "Windlass gateway",
     "version": "1",
-    "description": "Models with tools that run on the server, over several APIs, and the runs behind them.",
+    "description": "Models with server tools, over several APIs, and the runs behind them.",
 }
 SECURITY_SCHEMES: JsonObject = {
     "bearer": {"type": "http", "scheme": "bearer"},
