@@ -186,7 +186,7 @@ def test_thoughts_are_folded_into_one_line_when_they_end() -> None:
     assert len(drawn(draw_block(folded, 0.0)).splitlines()) == 1
 
 
-def test_usage_is_told_with_what_was_cached_and_thought() -> None:
+def test_usage_is_reported_with_what_was_cached_and_thought() -> None:
     assert token_summary(Usage(20, 10, 30)) == "20 in, 10 out"
     assert token_summary(Usage(20, 10, 30, 8, 4)) == "20 in, 10 out (8 cached, 4 thought)"
 
@@ -202,7 +202,7 @@ def test_the_line_under_a_run_says_round_time_and_how_to_stop() -> None:
     assert drawn(draw_ending(view)) == "round 1 of 5 · 20 in, 10 out · 2.0 s · openai/gpt\n"
 
 
-def test_what_is_drawn_anew_never_grows_over_the_screen() -> None:
+def test_what_is_drawn_again_never_grows_over_the_screen() -> None:
     """A line that has left the screen cannot be changed."""
     written = io.StringIO()
     screen = Screen(Console(file=written, force_terminal=True, width=40, height=10))

@@ -177,7 +177,7 @@ async def test_all_of_the_arguments_can_be_read_before_they_are_agreed_to() -> N
 # Stopping and failing.
 
 
-async def test_ctrl_c_stops_the_run_and_the_chat_goes_on() -> None:
+async def test_ctrl_c_stops_the_run_and_the_chat_continues() -> None:
     gate = Gate()
     script = [slow("One two three.", gate, after=1), "Hello."]
     loop = asyncio.get_running_loop()
@@ -212,7 +212,7 @@ def _twice_the_same_tool(conversation: TerminalChat) -> None:
     conversation._client._tools = (get_weather, get_weather.function, get_weather.function)
 
 
-async def test_a_tool_that_fails_says_why_only_when_asked() -> None:
+async def test_a_tool_that_fails_reports_why_only_when_asked() -> None:
     journal_home = logging.getLogger()
     journal = LogRecorder()
     journal_home.addHandler(journal)
@@ -244,7 +244,7 @@ async def test_ctrl_c_twice_at_the_prompt_leaves() -> None:
     assert chat.shown.count("Ctrl-C again, or Ctrl-D, exits.") == 1
 
 
-async def test_ctrl_c_clears_the_line_and_a_line_in_between_starts_the_count_anew() -> None:
+async def test_ctrl_c_clears_the_line_and_a_line_in_between_starts_the_count_again() -> None:
     keys = f"wrong{CTRL_C}Hi\r{CTRL_C}more{CTRL_C}{CTRL_C}"
     chat = await talk(["Hello."], keys)
     assert [m["content"] for m in chat.asked(0)] == ["Hi"]
@@ -336,7 +336,7 @@ async def test_last_shows_thoughts_and_tools_in_full() -> None:
     assert "no tools and no thoughts" in (await talk([], "/last\r/quit\r")).shown
 
 
-async def test_a_saved_chat_is_gone_on_with(tmp_path: Path) -> None:
+async def test_a_saved_chat_is_continued(tmp_path: Path) -> None:
     file = tmp_path / "chat.json"
     script = [call("get_weather", city="Paris"), "Sunny."]
     keys = f"Weather?\r/save {file}\r/quit\r"

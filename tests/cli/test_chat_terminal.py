@@ -147,7 +147,7 @@ def test_keys_from_before_the_question_do_not_answer_it(home: Path) -> None:
         terminal.wait_for("⊘ delete_file")
 
 
-def test_ctrl_c_stops_a_run_that_may_have_had_an_effect_and_the_chat_goes_on(home: Path) -> None:
+def test_ctrl_c_stops_a_run_that_may_have_had_an_effect_and_the_chat_continues(home: Path) -> None:
     with chatting(home, [call("send_mail", to="ada"), "Hello."]) as terminal:
         terminal.type("Write to Ada", "Enter")
         terminal.wait_for("● send_mail", "connected to the server of ada", "50%", "running ·")
@@ -197,7 +197,7 @@ def test_typing_during_a_run_does_not_show_and_is_not_lost(home: Path) -> None:
         terminal.wait_for("Hello.")
 
 
-def test_a_saved_chat_is_gone_on_with(home: Path) -> None:
+def test_a_saved_chat_is_continued(home: Path) -> None:
     with chatting(home, ["Hello Ada."]) as terminal:
         terminal.type("I am Ada", "Enter")
         terminal.wait_for("Hello Ada.", PROMPT)
@@ -239,7 +239,7 @@ def test_sequences_of_a_tool_are_shown_and_not_obeyed(home: Path) -> None:
         terminal.wait_for("> Read it", "→ ␛[2J␛]0;owned␇␛[31mred", "Model: ␛[2J␛[8mhidden")
 
 
-def test_a_model_error_is_a_line_and_the_chat_goes_on(home: Path) -> None:
+def test_a_model_error_is_a_line_and_the_chat_continues(home: Path) -> None:
     with chatting(home, [refuse(400, "no such thing"), "Hello."]) as terminal:
         terminal.type("Hi", "Enter")
         terminal.wait_for("\nno such thing (HTTP 400)\n", PROMPT)

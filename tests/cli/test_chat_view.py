@@ -172,7 +172,7 @@ def test_a_stop_before_any_tool_is_one_word() -> None:
     assert view.blocks == [Speech("One", done=True), Notice("Stopped.", "warning")]
 
 
-def test_a_call_that_was_cut_off_ends_with_the_run() -> None:
+def test_a_call_that_was_interrupted_ends_with_the_run() -> None:
     view = view_of(*asked(0, PARIS)[:2], RunEnded("error", error="the stream was cut"))
     assert only_card(view).state == "not run"
     assert all(block.done for block in view.blocks)

@@ -123,7 +123,7 @@ def test_lines_are_answered_one_by_one(program: Program) -> None:
     assert all(answer["errors"] == [] for answer in answers)
 
 
-def test_a_line_that_cannot_be_read_gets_its_error_and_the_rest_go_on(program: Program) -> None:
+def test_a_line_that_cannot_be_read_gets_its_error_and_the_rest_continue(program: Program) -> None:
     stdin = jsonl(
         "not json",
         "[1]",

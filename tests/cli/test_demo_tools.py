@@ -34,7 +34,7 @@ async def test_arithmetic_is_right(expression: str, value: float) -> None:
     "expression",
     ["1 / 0", "2 +", "__import__('os')", "9 ** 9 ** 9", "True + 1", "1 << 9", "1" * 201, "'a' * 3"],
 )
-async def test_what_is_not_arithmetic_is_refused_in_words(expression: str) -> None:
+async def test_what_is_not_arithmetic_is_refused_with_a_message(expression: str) -> None:
     said = await answer_of("calculate", f'{{"expression": "{expression}"}}')
     assert said.startswith(("Cannot calculate this", "The expression is too long"))
 
@@ -78,6 +78,6 @@ async def test_the_weather_of_a_city_is_the_same_each_time_and_in_both_units() -
     assert other["temperature"] == round(warm["temperature"] * 9 / 5 + 32)
 
 
-async def test_the_test_tool_repeats_what_it_is_told() -> None:
+async def test_the_test_tool_repeats_what_it_receives() -> None:
     assert await answer_of("test_tool", '{"message": "Hello", "count": 2}') == "Hello Hello"
     assert await answer_of("test_tool", '{"message": "Hello"}') == "Hello"

@@ -217,7 +217,7 @@ def test_a_cache_that_cannot_be_written_to_is_a_problem(
     assert (check["state"], "cannot write to" in check["detail"]) == ("problem", True)
 
 
-def test_the_problems_of_the_configuration_are_told_with_their_lines(
+def test_the_problems_of_the_configuration_are_reported_with_their_lines(
     doctor: Doctor, here: Path
 ) -> None:
     (here / "windlass.toml").write_text('[models.fast]\ntarget = "gemeni/flash"\n')

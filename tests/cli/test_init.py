@@ -75,7 +75,7 @@ def test_the_model_is_one_that_can_be_used(
     assert f'\ntarget = "{target}"\n' in (here / "windlass.toml").read_text()
 
 
-def test_without_any_model_the_ways_to_one_are_told(
+def test_without_any_model_the_ways_to_one_are_reported(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hide(monkeypatch, *EMBEDDED)

@@ -87,7 +87,7 @@ def test_a_command_like_no_other_is_answered_with_all_of_them(
         ("demo --port 70000", "--port"),
     ],
 )
-def test_a_wrong_value_is_told_with_the_name_of_the_option(
+def test_a_wrong_value_is_reported_with_the_name_of_the_option(
     words: str, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = refusal(capsys, *words.split())

@@ -84,7 +84,7 @@ def test_options_reach_the_model(upstream: Upstream, run: Run, here: Path) -> No
     assert text["text"] == "What is it?"
 
 
-def test_emulated_mode_brings_tools_in_words(upstream: Upstream, run: Run) -> None:
+def test_emulated_mode_brings_tools_as_text(upstream: Upstream, run: Run) -> None:
     fake = upstream("Fine.")
     run("Weather?", "--tools", "tools.py", "--mode", "emulated")
     assert "tools" not in fake.requests[0].body
@@ -99,7 +99,7 @@ def test_emulated_mode_brings_tools_in_words(upstream: Upstream, run: Run) -> No
         (call("get_weather", city="Paris"), ["--max-rounds", "0"], "max_rounds"),
     ],
 )
-def test_a_run_without_a_full_answer_exits_with_3_and_says_why(
+def test_a_run_without_a_full_answer_exits_with_3_and_reports_why(
     upstream: Upstream, run: Run, turn: Turn, words: list[str], reason: str
 ) -> None:
     upstream(turn)
@@ -209,7 +209,7 @@ def test_a_tool_that_crashes_says_where_its_traceback_is(
     assert "crash failed with an internal error. (failed, see the traceback above, " in ran.error
 
 
-def test_a_failure_at_once_is_told_without_a_count_of_no_tokens(
+def test_a_failure_at_once_is_reported_without_a_count_of_no_tokens(
     upstream: Upstream, run: Run
 ) -> None:
     upstream(refuse(400, "too hot today"))
@@ -250,7 +250,7 @@ def test_runs_are_kept_where_the_file_here_says(
     assert [path.name for path in here.glob("*.db")] == []
 
 
-def test_a_key_that_is_missing_is_told_in_the_words_of_the_command_line(
+def test_a_key_that_is_missing_is_reported_in_the_words_of_the_command_line(
     here: Path, run: Run
 ) -> None:
     ran = run("Hi", "--model", "openai/gpt-test", "-q")

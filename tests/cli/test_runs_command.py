@@ -79,14 +79,14 @@ def test_a_configuration_without_runs_leaves_the_file_here(runs: Runs) -> None:
     assert ids(runs("list", "--json")) == [made]
 
 
-def test_a_configuration_that_cannot_be_read_is_told(runs: Runs) -> None:
+def test_a_configuration_that_cannot_be_read_is_reported(runs: Runs) -> None:
     Path("windlass.toml").write_text("[runs")
     ran = runs("list")
     assert ran.code == 2
     assert "cannot read windlass.toml" in ran.error
 
 
-def test_a_file_that_is_no_log_is_told(runs: Runs) -> None:
+def test_a_file_that_is_no_log_is_reported(runs: Runs) -> None:
     Path("notes.db").write_text("not a database, and long enough to be read as none " * 20)
     ran = runs("list", "--log", "notes.db")
     assert ran.code == 1
@@ -99,14 +99,14 @@ def test_a_run_is_found_by_the_beginning_of_its_id(runs: Runs) -> None:
         assert runs("show", given).out.startswith(f"{made}\n")
 
 
-def test_a_run_that_is_not_there_is_told(runs: Runs) -> None:
+def test_a_run_that_is_not_there_is_reported(runs: Runs) -> None:
     keep(["Hi."])
     ran = runs("show", "nobody")
     assert (ran.code, ran.out) == (1, "")
     assert "unknown run 'nobody'; `windlass runs list` lists all runs" in ran.error
 
 
-def test_a_beginning_that_many_ids_have_is_told_with_them(runs: Runs) -> None:
+def test_a_beginning_that_many_ids_have_is_reported_with_them(runs: Runs) -> None:
     made = [keep(["Hi."], prompt=f"Hi \x1b{number}") for number in range(2)]
     ran = runs("show", "run_")
     assert ran.code == 1
@@ -195,7 +195,7 @@ def test_an_export_goes_to_stdout_without_a_file(runs: Runs) -> None:
     ]
 
 
-def test_a_place_that_cannot_be_written_is_told(runs: Runs) -> None:
+def test_a_place_that_cannot_be_written_is_reported(runs: Runs) -> None:
     made = keep(["Hi."])
     ran = runs("export", made, "-o", "nowhere/run.json")
     assert ran.code == 2
@@ -206,7 +206,7 @@ def test_a_place_that_cannot_be_written_is_told(runs: Runs) -> None:
     ("content", "said"),
     [(None, "cannot read run.json: No such"), ("{}", "run.json: not a run export")],
 )
-def test_what_cannot_be_played_is_told(runs: Runs, content: str | None, said: str) -> None:
+def test_what_cannot_be_played_is_reported(runs: Runs, content: str | None, said: str) -> None:
     if content is not None:
         Path("run.json").write_text(content)
     ran = runs("replay", "run.json")
@@ -405,7 +405,7 @@ def test_a_call_that_does_not_wait_cannot_be_decided(runs: Runs) -> None:
         (["expire", "--max-bytes", "much"], "must be like 4096, 500k, 20M or 1G, not 'much'"),
     ],
 )
-def test_what_is_given_wrongly_is_told(runs: Runs, words: list[str], said: str) -> None:
+def test_what_is_given_wrongly_is_reported(runs: Runs, words: list[str], said: str) -> None:
     keep(["Hi."])
     ran = runs(*words)
     assert ran.code == 2

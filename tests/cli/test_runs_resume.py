@@ -62,7 +62,7 @@ def test_all_interrupted_runs_resume_oldest_first(upstream: Upstream, resume: Re
     assert resume().error == "windlass: no interrupted runs\n"
 
 
-def test_only_the_runs_that_are_named_go_on(upstream: Upstream, resume: Resume) -> None:
+def test_only_the_named_runs_are_resumed(upstream: Upstream, resume: Resume) -> None:
     first = half_said()
     second = half_said()
     upstream("I am second.")

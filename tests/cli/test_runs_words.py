@@ -236,7 +236,7 @@ def test_a_run_that_stands_still_says_what_can_be_done() -> None:
     assert f"Its process has exited: windlass runs resume {RUN}" in text
 
 
-def test_a_failed_run_says_why() -> None:
+def test_a_failed_run_reports_why() -> None:
     record = msgspec.structs.replace(RECORD, reason="error", ended=RECORD.created, error="it broke")
     assert described(record, STARTED).endswith("\nthe run failed: it broke\n")
 

@@ -77,7 +77,7 @@ def test_a_system_text_comes_first_unless_the_conversation_has_its_own() -> None
 
 
 @pytest.mark.parametrize("prompt", [{"role": "user"}, {"role": "wizard", "content": "x"}, [{}]])
-def test_a_wrong_message_is_refused_in_words(prompt: Any) -> None:
+def test_a_wrong_message_is_refused_with_a_message(prompt: Any) -> None:
     with pytest.raises(ConfigError):
         messages_from(prompt, None)
 

@@ -33,7 +33,7 @@ async def test_every_reader_gets_every_event_live_or_late(client_of: MakeClient)
     assert await collect(client, run.id, after=len(first)) == []
 
 
-async def test_a_run_goes_on_without_readers(client_of: MakeClient) -> None:
+async def test_a_run_continues_without_readers(client_of: MakeClient) -> None:
     client = client_of(["a b c"])
     run = await client.start("?")
     async for event in client.subscribe(run.id):

@@ -186,7 +186,7 @@ async def test_nothing_overtakes_a_serial_call_in_a_stream(client_of: MakeClient
 
 @pytest.mark.no_page("its calls are told when the turn has settled")
 @pytest.mark.native  # it counts the pieces of a native stream
-async def test_an_early_start_is_called_off_when_the_stream_is_cut(client_of: MakeClient) -> None:
+async def test_an_early_start_is_cancelled_when_the_stream_is_cut(client_of: MakeClient) -> None:
     started = asyncio.Event()
 
     @tool(idempotent=True)

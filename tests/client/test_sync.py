@@ -107,7 +107,7 @@ def test_runs_start_are_followed_and_stopped() -> None:
         assert run.phase == "ended"
 
 
-def test_approvals_can_be_given_by_hand() -> None:
+def test_approvals_can_be_given_manually() -> None:
     @tool(approve=True)
     def pay() -> str:
         return "paid"
@@ -286,6 +286,6 @@ with FakeOpenAI(["hello"]) as fake:
         (lambda: client([], base_url="http://x"), "base_url"),
     ],
 )
-def test_what_cannot_work_is_said_in_words(make: Callable[[], Any], said: str) -> None:
+def test_what_cannot_work_is_reported_with_a_message(make: Callable[[], Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         make()

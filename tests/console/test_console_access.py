@@ -61,7 +61,7 @@ async def test_the_first_tab_skips_to_the_content(stage_of: StageOf) -> None:
     await expect(page.get_by_role("main")).to_be_focused()
 
 
-async def test_a_listener_hears_boundaries_and_never_the_words_as_they_come(
+async def test_a_listener_hears_boundaries_and_never_the_words_as_they_arrive(
     stage_of: StageOf,
 ) -> None:
     words = " ".join(f"word{number}" for number in range(300))

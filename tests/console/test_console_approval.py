@@ -141,7 +141,7 @@ async def test_nobody_who_types_is_interrupted_and_letters_in_a_field_decide_not
     assert stage.tools.ran == ["get_weather", "pay"]
 
 
-async def test_a_decision_that_comes_too_late_says_so(stage_of: StageOf) -> None:
+async def test_a_decision_that_comes_too_late_reports_it(stage_of: StageOf) -> None:
     stage = await stage_of([call("pay", amount=5, id="call_pay"), "It is paid."])
     run_id = await stage.start()
     page = await stage.open(f"/runs/{run_id}")

@@ -63,7 +63,7 @@ async def test_progress_is_a_bar_with_what_the_tool_says(stage_of: StageOf) -> N
     await expect(bar).to_have_count(0)
 
 
-async def test_a_call_that_fails_says_why_and_a_bug_keeps_its_secret(stage_of: StageOf) -> None:
+async def test_a_call_that_fails_reports_why_and_a_bug_keeps_its_secret(stage_of: StageOf) -> None:
     wrong = raw_call("get_weather", '{"town": ')
     turn = calls(call("divide", dividend=1, divisor=0), call("crash"), call("fly"), wrong)
     stage = await stage_of([turn, "I give up."])
@@ -85,7 +85,9 @@ async def test_a_call_that_fails_says_why_and_a_bug_keeps_its_secret(stage_of: S
     await expect(page.locator("body")).not_to_contain_text("only the operator")
 
 
-async def test_a_tool_is_run_again_from_its_card_and_the_model_is_told(stage_of: StageOf) -> None:
+async def test_a_tool_is_run_again_from_its_card_and_the_model_gets_the_result(
+    stage_of: StageOf,
+) -> None:
     stage = await stage_of([call("get_weather", city="Rome"), "It is sunny."])
     await stage.start(chat_id="weather")
     page = await stage.open("/chats/weather")

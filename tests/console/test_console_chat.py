@@ -95,7 +95,7 @@ async def test_an_edited_message_takes_the_place_of_all_that_came_after(stage_of
     await expect(turns(page).nth(1)).to_contain_text("another")
 
 
-async def test_a_failed_run_says_why_and_can_be_tried_again(stage_of: StageOf) -> None:
+async def test_a_failed_run_reports_why_and_can_be_tried_again(stage_of: StageOf) -> None:
     model = Listening(refuse(400, "The model is confused."), "Now it works.")
     stage = await stage_of(model)
     page = await stage.open("/")
@@ -143,7 +143,7 @@ async def test_a_run_is_stopped_by_its_button_and_by_escape(stage_of: StageOf) -
     await state_of(card(page, "get_weather").nth(1), "cancelled")
 
 
-async def test_what_a_tool_says_by_hand_can_be_told_to_the_model(stage_of: StageOf) -> None:
+async def test_the_result_of_a_manual_call_can_be_sent_to_the_model(stage_of: StageOf) -> None:
     model = Listening(call("get_weather", city="Rome"), "Sunny.", "Still sunny.")
     stage = await stage_of(model)
     page = await stage.open("/")

@@ -60,7 +60,9 @@ async def test_what_was_written_is_there_again_when_one_comes_back(stage_of: Sta
     await expect(turns(page)).to_contain_text("Sunny.")
 
 
-async def test_a_chat_that_goes_cannot_be_deleted_and_says_why(stage_of: StageOf) -> None:
+async def test_a_chat_with_an_active_run_cannot_be_deleted_and_reports_why(
+    stage_of: StageOf,
+) -> None:
     stage = await stage_of(Listening(call("get_weather", city="Rome"), "Sunny."))
     stage.watch.expects("409")
     rome = stage.tools.hold("Rome")

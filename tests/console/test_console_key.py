@@ -37,7 +37,7 @@ async def test_a_wrong_key_is_called_wrong(stage_of: StageOf) -> None:
     await ended(page)
 
 
-async def test_a_key_that_expires_is_asked_for_again_and_the_run_goes_on(
+async def test_a_key_that_expires_is_asked_for_again_and_the_run_continues(
     stage_of: StageOf,
 ) -> None:
     key, kept = new_key()

@@ -32,7 +32,7 @@ async def started(gateway: GatewayProcess) -> str:
         return (await client.post("/v1/runs", json=asking("Go.", model=MODEL))).json()["id"]
 
 
-async def test_a_page_goes_on_by_itself_when_its_gateway_is_killed_while_tools_run(
+async def test_a_page_continues_by_itself_when_its_gateway_is_killed_while_tools_run(
     browser: Browser, tmp_path: Path
 ) -> None:
     with FakeOpenAI([BOTH, "The sea is there."]) as model:

@@ -93,7 +93,7 @@ async def test_a_replay_takes_the_time_that_the_run_took_or_a_part_of_it(
         assert 1.5 <= moved <= 2.5, speed
 
 
-async def test_a_file_that_is_no_export_is_refused_in_words_and_leaves_the_page_as_it_was(
+async def test_a_file_that_is_no_export_is_refused_with_a_message_and_leaves_the_page_as_it_was(
     stage_of: StageOf,
 ) -> None:
     page = await (await stage_of()).open("/replay")

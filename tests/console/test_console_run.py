@@ -81,7 +81,7 @@ async def test_the_last_round_says_that_tools_are_off_and_the_run_why_it_ended(
         (cut("Half an ans", after=1), "error", "The run failed."),
     ],
 )
-async def test_a_run_that_did_not_end_well_says_why(
+async def test_a_run_that_did_not_end_well_reports_why(
     stage_of: StageOf, step: Step, reason: str, words: str
 ) -> None:
     stage = await stage_of([step])

@@ -49,7 +49,7 @@ async def fits(page: Page) -> None:
     assert wide <= window
 
 
-async def test_an_address_that_was_cut_off_leads_to_a_page_that_says_so(stage_of: StageOf) -> None:
+async def test_a_truncated_address_leads_to_a_page_that_reports_it(stage_of: StageOf) -> None:
     stage = await stage_of()
     page = await stage.open("/tools/%E0%A4")
     await expect(page.get_by_role("heading", name="Page not found")).to_be_visible()

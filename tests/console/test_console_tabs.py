@@ -66,7 +66,7 @@ async def test_a_page_that_is_left_gives_its_connection_back(stage_of: StageOf) 
     await ended(page)
 
 
-async def test_a_connection_that_says_nothing_for_long_is_made_anew(stage_of: StageOf) -> None:
+async def test_a_connection_that_says_nothing_for_long_is_made_again(stage_of: StageOf) -> None:
     stage = await stage_of([call("get_weather", city="Rome"), "It is sunny."])
     rome = stage.tools.hold("Rome")
     context = await stage.context()

@@ -72,7 +72,7 @@ async def test_a_tool_says_what_it_is(stage_of: StageOf) -> None:
     await axe(page)
 
 
-async def test_a_tool_is_called_by_hand_and_its_call_is_listed(stage_of: StageOf) -> None:
+async def test_a_tool_is_called_manually_and_its_call_is_listed(stage_of: StageOf) -> None:
     stage = await stage_of()
     page = await stage.open("/tools/get_weather")
     await page.get_by_label("city").fill("Oslo")

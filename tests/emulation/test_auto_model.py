@@ -237,7 +237,7 @@ async def test_a_call_that_a_server_left_in_the_text_is_noticed(text: str, piece
     assert modes_of(inner) == ["native", "emulated"]
 
 
-async def test_text_that_does_not_begin_like_a_call_passes_as_it_comes() -> None:
+async def test_text_that_does_not_begin_like_a_call_passes_as_it_arrives() -> None:
     text = f"To call a function, write {PARIS}"
     model, inner = auto([say(text, pieces="words"), "x"])
     events = await events_of(model, asked())

@@ -42,7 +42,7 @@ async def test_a_call_in_the_text_is_a_call() -> None:
     assert inner.requests[0].tool_choice == AUTO
 
 
-async def test_text_passes_as_it_comes() -> None:
+async def test_text_passes_as_it_arrives() -> None:
     model, _ = emulated([say("One two three.", pieces="words")])
     events = await events_of(model, asked())
     assert [e.text.strip() for e in events if isinstance(e, TextDelta)] == ["One", "two", "three."]

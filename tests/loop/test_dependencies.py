@@ -131,7 +131,7 @@ async def test_teardown_is_in_reverse_order_at_the_end_of_the_run():
     assert said == ["outer up", "inner up", "inner down", "outer down"]
 
 
-async def test_teardown_errors_are_logged_and_the_others_go_on(caplog: pytest.LogCaptureFixture):
+async def test_teardown_errors_are_logged_and_the_others_continue(caplog: pytest.LogCaptureFixture):
     down: list[str] = []
 
     def good() -> Iterator[int]:

@@ -206,7 +206,7 @@ async def test_five_rounds_is_the_default(client_of: MakeClient) -> None:
     assert (len(reply.results), reply.text) == (5, "final")
 
 
-async def test_an_empty_forced_answer_is_replaced_by_a_text_that_says_so(
+async def test_an_empty_forced_answer_is_replaced_by_a_text_that_reports_it(
     client_of: MakeClient,
 ) -> None:
     client = client_of([call("get_weather", city="x"), say("")])
@@ -310,7 +310,7 @@ async def test_no_tools_means_no_tools(client_of: MakeClient) -> None:
 # Repetition
 
 
-async def test_a_call_that_keeps_failing_is_stopped_and_everybody_is_told(
+async def test_a_call_that_keeps_failing_is_stopped_and_reported(
     client_of: MakeClient,
 ) -> None:
     ran: list[str] = []
@@ -362,7 +362,7 @@ async def test_a_truncated_turn_never_runs_its_calls(client_of: MakeClient) -> N
 
 
 @pytest.mark.no_page("it shows no finish reason")
-async def test_a_truncated_answer_says_so(client_of: MakeClient) -> None:
+async def test_a_truncated_answer_reports_it(client_of: MakeClient) -> None:
     reply = await client_of([say("The answer is", finish="length")]).generate("?")
     assert (reply.text, reply.stop_reason) == ("The answer is", "length")
 
@@ -427,7 +427,7 @@ async def test_log_lines_tell_the_rounds_without_their_content(
     assert "secret-city" not in str([r.__dict__ for r in caplog.records])
 
 
-async def test_debug_logs_show_the_arguments_and_streams_say_so(
+async def test_debug_logs_show_the_arguments_and_streams_report_it(
     client_of: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "windlass")
@@ -468,7 +468,7 @@ async def test_a_follow_up_needs_a_result_for_every_pending_call(client_of: Make
     )
 
 
-async def test_manual_control_calls_by_hand_and_goes_on(client_of: MakeClient) -> None:
+async def test_manual_control_calls_manually_and_continues(client_of: MakeClient) -> None:
     client = client_of([calls(call("get_weather", city="Rome"), call("get_weather")), "done"])
     turn = await client.generate("?", tools=[get_weather], execute_tools=False)
     assert (turn.stop_reason, len(turn.calls)) == ("calls", 2)

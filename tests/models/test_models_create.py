@@ -215,7 +215,9 @@ async def test_a_tool_round_with_openai(live: bool) -> None:
 
 
 @pytest.mark.parametrize("signatures", [True, False])
-async def test_a_conversation_that_began_elsewhere_goes_on_with_gemini_3(signatures: bool) -> None:
+async def test_a_conversation_that_began_elsewhere_continues_with_gemini_3(
+    signatures: bool,
+) -> None:
     foreign = FunctionCall("get_weather", '{"city":"Paris"}', "call_openai_id")
     messages = (
         *HELLO.messages,

@@ -51,7 +51,7 @@ def quiet_run(main: Any) -> None:
     assert trouble == []
 
 
-def test_a_model_that_nobody_closed_closes_with_its_loop() -> None:
+def test_a_model_that_is_not_closed_closes_with_its_loop() -> None:
     with FakeOpenAI("Hi") as fake:
         model = OpenAIModel("m", base_url=fake.base_url)
 
@@ -181,7 +181,7 @@ async def test_a_host_that_is_not_there_is_tried_again_and_then_named() -> None:
     await model.aclose()
 
 
-def test_what_went_wrong_below_is_told_in_words() -> None:
+def test_what_went_wrong_below_is_reported_with_a_message() -> None:
     url = URL("https://host.example/v1")
     key: Any = type("Key", (), {"ssl": True, "host": "host.example", "port": 443})()
     refused = ConnectionRefusedError(111, "Connection refused")

@@ -283,7 +283,7 @@ async def test_one_connection_serves_turn_after_turn(wire: Any, request_: ModelR
         await model.aclose()
 
 
-async def test_a_page_under_200_is_an_error_that_says_so() -> None:
+async def test_a_page_under_200_is_an_error_that_reports_it() -> None:
     async with raw_server(http(b"<html>Welcome!</html>", "text/html")) as server:
         model = OpenAIModel("m", base_url=server.base_url)
         with pytest.raises(ModelError, match="check base_url"):

@@ -109,7 +109,7 @@ async def test_runs_are_told_oldest_first_those_that_go_and_those_that_are_kept(
     assert (await second.runs())[1] is two
 
 
-async def test_a_run_that_failed_says_why_when_it_is_found_again(client_on: MakeClient) -> None:
+async def test_a_run_that_failed_reports_why_when_it_is_found_again(client_on: MakeClient) -> None:
     first = client_on([refuse(400, "no such model")])
     with pytest.raises(ModelError):
         await first.generate("Hello?")
@@ -129,7 +129,7 @@ async def test_an_unknown_run_is_unknown(client_on: MakeClient) -> None:
             await events_of(client, "run_x", after)
 
 
-async def test_a_chat_goes_on_after_a_restart(client_on: MakeClient) -> None:
+async def test_a_chat_continues_after_a_restart(client_on: MakeClient) -> None:
     first = client_on([*ASK, "You are welcome."])
     chat = first.chat(messages=[Message.system("Be brief.")])
     await chat.send("Weather?")
@@ -147,7 +147,7 @@ async def test_a_chat_goes_on_after_a_restart(client_on: MakeClient) -> None:
     assert third.messages == reply.messages
 
 
-async def test_a_chat_goes_on_from_before_what_failed(client_on: MakeClient) -> None:
+async def test_a_chat_continues_from_before_what_failed(client_on: MakeClient) -> None:
     first = client_on(["Hello.", refuse(400, "broken")])
     chat = first.chat()
     await chat.send("Hi")
@@ -158,7 +158,7 @@ async def test_a_chat_goes_on_from_before_what_failed(client_on: MakeClient) -> 
     assert [message.text for message in reply.messages] == ["Hi", "Hello.", "Hm", "Well?"]
 
 
-async def test_a_chat_whose_run_still_goes_is_not_gone_on_with(client_on: MakeClient) -> None:
+async def test_a_chat_whose_run_is_active_is_not_continued(client_on: MakeClient) -> None:
     gate = Gate()
     first, second = client_on([slow("Hello.", gate)]), client_on()
     chat = first.chat()
@@ -192,7 +192,7 @@ async def test_a_log_in_memory_serves_a_client_too() -> None:
         assert await client.resume() == []
 
 
-async def test_what_needs_a_log_says_so() -> None:
+async def test_what_needs_a_log_reports_it() -> None:
     async with AsyncClient(ScriptedModel([])) as client:
         with pytest.raises(ConfigError, match=r"log=\.\.\."):
             await client.resume()

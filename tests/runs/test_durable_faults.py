@@ -74,7 +74,9 @@ async def test_a_durable_run_whose_disk_is_full_ends_with_that(path: Path, verb:
 
 
 @pytest.mark.parametrize("verb", ["generate", "stream", "start"])
-def test_a_sync_client_whose_disk_is_full_says_so_and_does_not_hang(path: Path, verb: str) -> None:
+def test_a_sync_client_whose_disk_is_full_reports_it_and_does_not_hang(
+    path: Path, verb: str
+) -> None:
     faulty = Faulty(path)
     with Client(faulty.model, log=faulty.log) as client:
         if verb == "stream":

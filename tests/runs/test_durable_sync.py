@@ -77,7 +77,7 @@ def test_a_sync_call_is_decided_about_from_elsewhere(path: Path, second: Client)
         assert run.result().results[0].output == "paid 2"
 
 
-def test_a_sync_chat_goes_on_after_a_restart(path: Path) -> None:
+def test_a_sync_chat_continues_after_a_restart(path: Path) -> None:
     with client_on(path, "Hello.") as client:
         chat = client.chat()
         chat.send("Hi")
@@ -88,7 +88,7 @@ def test_a_sync_chat_goes_on_after_a_restart(path: Path) -> None:
         assert again.send("And now?").messages[:2] == before
 
 
-def test_a_sync_client_finds_nothing_to_go_on_with_and_no_unknown_run(second: Client) -> None:
+def test_a_sync_client_finds_nothing_to_resume_and_no_unknown_run(second: Client) -> None:
     assert second.resume() == []
     with pytest.raises(RunNotFound):
         list(second.subscribe("run_x"))
@@ -141,7 +141,7 @@ FORK = """
 
 @pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
-def test_a_fork_of_a_program_that_has_the_file_open_is_told_and_ends(path: Path) -> None:
+def test_a_fork_of_a_program_that_has_the_file_open_gets_an_error_and_exits(path: Path) -> None:
     ran = program(FORK.format(between=""), path)
     said = f"{path} was opened before this process was forked: create a new client here"
     assert (ran.returncode, ran.stdout.splitlines()) == (0, [said, said])

@@ -160,7 +160,7 @@ async def test_arguments_that_are_no_json_stay_the_models_text() -> None:
     assert told.outcome == "invalid_arguments"
 
 
-def test_a_round_that_was_cut_off_is_there_and_says_so() -> None:
+def test_a_round_that_was_interrupted_is_there_and_reports_it() -> None:
     events = numbered(
         RunStarted("run_1", "scripted/model", (Message.user("Pay."),)),
         RoundStarted(1, "awaiting_model_call"),
@@ -260,7 +260,7 @@ def changed(**fields: Any) -> bytes:
         (changed(run={}), "damaged: Object missing required field `id` - at `$.run`"),
     ],
 )
-def test_what_is_no_export_is_told(data: bytes, said: str) -> None:
+def test_what_is_no_export_is_reported(data: bytes, said: str) -> None:
     with pytest.raises(ConfigError) as error:
         read_export(data)
     assert said in str(error.value)

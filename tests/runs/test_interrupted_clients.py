@@ -64,7 +64,7 @@ async def test_a_reader_gets_every_event_of_an_interrupted_run_and_then_the_erro
 
 
 @pytest.mark.usefixtures("soon")
-async def test_the_blocking_client_is_told_as_well(path: Path, killed: str) -> None:
+async def test_the_blocking_client_gets_the_error_too(path: Path, killed: str) -> None:
     def ask() -> None:
         with Client(ScriptedModel([]), log=path) as client:
             with pytest.raises(RunInterrupted):

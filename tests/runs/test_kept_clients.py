@@ -32,7 +32,7 @@ async def test_a_stream_left_at_once_is_found_again(client_on: MakeClient) -> No
     assert await run.result() == stream.reply
 
 
-async def test_a_chat_goes_on_after_a_stream_that_was_left_at_once(client_on: MakeClient) -> None:
+async def test_a_chat_continues_after_a_stream_that_was_left_at_once(client_on: MakeClient) -> None:
     client = client_on(["hi"])
     chat = client.chat()
     async with chat.stream("go"):

@@ -54,7 +54,7 @@ def begun(ledger: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("when_cut", ["idempotent", "retry", "tell_model", "fail"])
-async def test_a_run_whose_process_was_killed_goes_on_and_no_finished_call_runs_twice(
+async def test_a_run_whose_process_was_killed_continues_and_no_finished_call_runs_twice(
     client_on: MakeClient, path: Path, tmp_path: Path, when_cut: str
 ) -> None:
     ledger = tmp_path / "ledger"
@@ -87,7 +87,7 @@ async def test_a_run_whose_process_was_killed_goes_on_and_no_finished_call_runs_
     assert not any(isinstance(event, RoundRestarted) for event in seen)
 
 
-async def test_a_run_whose_tools_are_gone_ends_and_says_so(
+async def test_a_run_whose_tools_are_gone_ends_and_reports_it(
     client_on: MakeClient, path: Path, tmp_path: Path
 ) -> None:
     with Child("client", path, tmp_path / "ledger", "retry") as process:

@@ -147,7 +147,7 @@ async def test_the_reply_is_read_from_the_log_as_the_run_gave_it() -> None:
     assert History(events).reply() == replace(run.reply)
 
 
-async def test_a_run_cut_off_after_any_event_ends_with_the_same_answer() -> None:
+async def test_a_run_interrupted_after_any_event_ends_with_the_same_answer() -> None:
     events, whole = await whole_run()
     for kept in range(1, len(events)):
         ledger = Ledger(on_interrupt="retry")
@@ -173,7 +173,7 @@ async def test_a_finished_call_is_never_run_again() -> None:
         assert all(count == 1 for count in answered(list(run.log.recorded())).values())
 
 
-async def test_an_interrupted_call_is_told_to_the_model_and_not_run_again() -> None:
+async def test_an_interrupted_call_is_reported_to_the_model_and_not_run_again() -> None:
     events, _ = await whole_run()
     kept = next(
         n for n, e in enumerate(events, 1) if isinstance(e, ToolRunStarted) and e.call.name == "pay"
@@ -194,7 +194,7 @@ async def test_an_interrupted_call_is_told_to_the_model_and_not_run_again() -> N
     assert run.stop_reason == "answer"
 
 
-async def test_an_interrupted_call_ends_the_run_where_the_policy_says_so() -> None:
+async def test_an_interrupted_call_ends_the_run_if_the_policy_demands_it() -> None:
     events, _ = await whole_run()
     kept = next(
         n for n, e in enumerate(events, 1) if isinstance(e, ToolRunStarted) and e.call.name == "pay"
@@ -345,7 +345,7 @@ async def test_a_decision_that_was_logged_is_not_asked_for_again() -> None:
     assert ledger.begun == {"pay 7": 1}
 
 
-async def test_a_run_that_may_not_go_on_answers_its_calls_and_says_why() -> None:
+async def test_a_run_that_may_not_continue_answers_its_calls_and_reports_why() -> None:
     events, _ = await whole_run()
     for kept in range(1, len(events)):
         prefix = events[:kept]

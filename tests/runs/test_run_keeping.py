@@ -170,7 +170,7 @@ async def test_a_deleted_run_is_known_no_more(logs: Logs) -> None:
     assert len(await logs.other.read("run_2")) == 3
 
 
-async def test_a_run_that_goes_is_not_deleted(logs: Logs) -> None:
+async def test_a_run_that_is_active_is_not_deleted(logs: Logs) -> None:
     run = begin(logs.log)
     await kept(run, STARTED)
     for log in logs:

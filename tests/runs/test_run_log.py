@@ -145,7 +145,7 @@ async def test_reading_on_with_a_limit_gets_every_event_once(logs: Logs) -> None
     assert numbers(got) == list(range(1, 18))
 
 
-async def test_a_reader_gets_each_event_as_it_comes(logs: Logs) -> None:
+async def test_a_reader_gets_each_event_as_it_arrives(logs: Logs) -> None:
     run = begin(logs.log)
     await kept(run, STARTED)
     readers = [logs.log.follow("run_1"), logs.other.follow("run_1")]

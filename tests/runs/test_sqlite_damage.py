@@ -186,7 +186,7 @@ async def test_an_end_that_fails_ends_all_the_same(
             thread.join()
 
 
-async def test_a_connection_that_is_stuck_in_a_transaction_is_made_anew(path: Path) -> None:
+async def test_a_connection_that_is_stuck_in_a_transaction_is_made_again(path: Path) -> None:
     writer = Writer(path, "normal")
 
     def leave_open(connection: sqlite3.Connection) -> None:

@@ -93,7 +93,7 @@ async def test_nothing_of_a_deleted_run_is_in_any_file(
         assert rows(path, "SELECT id FROM runs") == [("stays",)]
 
 
-async def test_a_deletion_that_a_reader_keeps_from_being_complete_says_so(
+async def test_a_deletion_that_a_reader_keeps_from_being_complete_reports_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.01)

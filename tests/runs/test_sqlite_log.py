@@ -210,7 +210,7 @@ async def test_a_result_that_cannot_be_written_ends_its_run_and_no_other(log: SQ
     assert [len(await log.read(run_id)) for run_id in ("good", "bad")] == [2, 1]
 
 
-async def test_whoever_follows_a_deleted_run_is_told(path: Path, log: SQLiteLog) -> None:
+async def test_a_follower_of_a_deleted_run_gets_an_error(path: Path, log: SQLiteLog) -> None:
     await ended_run(log)
     other = SQLiteLog(path)
     reader = other.follow("run_1")

@@ -46,7 +46,7 @@ async def test_one_process_runs_and_another_follows_live(path: Path) -> None:
             assert await reader.hear() == "over"
 
 
-async def test_a_reader_in_another_process_goes_on_from_its_last_number(path: Path) -> None:
+async def test_a_reader_in_another_process_continues_from_its_last_number(path: Path) -> None:
     with Child("write", path) as writer:
         await writer.hear()
         with Child("follow", path) as reader:

@@ -320,7 +320,7 @@ def test_a_refusal_is_the_sdks_error(status: int, stream: bool):
     assert details["error"]["details"][0]["retryDelay"] == "2s"
 
 
-def test_the_sdk_retries_as_it_is_told():
+def test_the_sdk_retries_as_instructed():
     retry = types.HttpRetryOptions(attempts=3, initial_delay=0.001, max_delay=0.002, jitter=0.001)
     with (
         FakeGemini([refuse(429), refuse(503), "Hi"]) as fake,

@@ -153,7 +153,7 @@ def test_parse_reads_a_structured_answer():
     assert parsed.choices[0].message.parsed == Weather(city="Paris")
 
 
-def test_a_whole_tool_loop_by_hand(fake: FakeOpenAI, client: Any):
+def test_a_whole_tool_loop_manually(fake: FakeOpenAI, client: Any):
     messages = [*HELLO]
     first = client.chat.completions.create(model="m", messages=messages, tools=[WEATHER_TOOL])
     message = first.choices[0].message
@@ -284,7 +284,7 @@ def test_a_refusal_is_the_sdks_error(status: int, stream: bool):
     assert (caught.value.status_code, caught.value.code) == (status, "why")
 
 
-def test_the_sdk_retries_as_it_is_told():
+def test_the_sdk_retries_as_instructed():
     script = [disconnect(), refuse(429, retry_after=0.001), refuse(500, retry_after=0.001), "Hi"]
     with FakeOpenAI(script) as fake, sdk(fake, max_retries=3) as client:
         raw = client.chat.completions.with_raw_response.create(model="m", messages=HELLO)
@@ -357,7 +357,7 @@ async def test_a_slow_answer_waits_for_its_gate():
         assert (await anext(texts)).choices[0].delta.content == "two"
 
 
-def test_a_script_that_is_over_or_fails_says_so_to_the_client():
+def test_a_script_that_is_over_or_fails_reports_it_to_the_client():
     def broken(_: dict) -> str:
         raise LookupError("no such thing")
 

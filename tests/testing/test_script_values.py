@@ -179,7 +179,7 @@ async def test_a_gate_says_when_it_is_reached_and_opens_from_any_thread():
     assert gate.is_open
 
 
-async def test_a_latch_that_is_not_set_in_time_says_so():
+async def test_a_latch_that_is_not_set_in_time_reports_it():
     with pytest.raises(TimeoutError):
         Gate().reached.block(timeout=0.001)
 

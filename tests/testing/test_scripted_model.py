@@ -89,7 +89,7 @@ async def test_other_parts_come_whole_and_signatures_stay_where_they_are():
     assert (await said_by(model))[:-1] == [TextDelta("signed text", "c2ln"), PartReceived(image)]
 
 
-async def test_a_finish_of_the_providers_own_is_told_as_detail():
+async def test_a_finish_of_the_providers_own_is_reported_as_detail():
     [end] = await said_by(ScriptedModel([Turn(finish="RECITATION")]))
     assert end == TurnEnded("other", Usage(10, 5, 15), detail="RECITATION")
 

@@ -176,7 +176,7 @@ async def test_an_agent_hands_over_to_another(stage: Stage, agent_of: AgentOf) -
     assert stage.results[0] == "4"
 
 
-async def test_a_conversation_goes_on_from_the_stored_response(
+async def test_a_conversation_continues_from_the_stored_response(
     stage: Stage, agent_of: AgentOf
 ) -> None:
     from agents import Runner

@@ -29,7 +29,7 @@ def answer_of(config: ModelConfig) -> str:
     return body["choices"][0]["message"]["content"]
 
 
-def test_a_model_reads_the_texts_of_exceptions_only_if_its_table_says_so() -> None:
+def test_a_model_reads_the_texts_of_exceptions_only_if_its_table_allows_it() -> None:
     closed = ModelConfig(name="m", target="scripted/m", tools=("query",))
     assert answer_of(closed) == '{"error":"query failed with an internal error."}'
     opened = ModelConfig(name="m", target="scripted/m", tools=("query",), expose_errors=True)

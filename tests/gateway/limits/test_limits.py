@@ -45,7 +45,7 @@ async def test_a_body_may_have_its_full_size_and_no_byte_more() -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/runs"])
-async def test_a_body_without_a_length_is_counted_as_it_comes(path: str) -> None:
+async def test_a_body_without_a_length_is_counted_as_it_arrives(path: str) -> None:
     async with app_of(max_body_bytes=1000) as app:
         whole = padded(1000)
         pieces = [whole[at : at + 100] for at in range(0, 1000, 100)]
@@ -145,7 +145,7 @@ def serving() -> Iterator[Serving]:
         yield serving
 
 
-def test_headers_that_do_not_end_are_cut_off(serving: Serving) -> None:
+def test_headers_that_do_not_end_close_the_connection(serving: Serving) -> None:
     with RawConnection(serving) as connection:
         connection.socket.sendall(b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n")
         answer = sent_until_refused(connection.socket, b"X-More: " + b"x" * 500 + b"\r\n")

@@ -480,7 +480,7 @@ async def test_the_mode_header_chooses_and_the_answer_says_the_mode(
     assert declared_names(upstream.bodies[0]) == ([] if emulated else ["get_weather"])
 
 
-async def test_a_mode_that_nobody_knows_is_a_bad_request(stage: Stage, upstream: Upstream):
+async def test_a_mode_that_is_unknown_is_a_bad_request(stage: Stage, upstream: Upstream):
     headers = {"X-Function-Calling-Mode": "psychic"}
     async with asked(stage, upstream.model, headers=headers, tools=[WEATHER]) as answer:
         assert answer.status == 400

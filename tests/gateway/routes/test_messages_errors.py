@@ -68,7 +68,7 @@ async def test_an_invalid_request_names_its_field(change: Any, said: str, stream
 @pytest.mark.parametrize(
     "thread", [{"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}]
 )
-async def test_a_thread_is_refused_in_the_way_that_makes_clients_go_on_without_it(
+async def test_a_thread_is_refused_in_the_way_that_makes_clients_continue_without_it(
     thread: Any,
 ) -> None:
     answer = await MessagesGateway().post(asking(thread=thread))
@@ -113,7 +113,7 @@ async def test_a_key_of_another_model_is_not_told_of_this_one() -> None:
         error_of(answer, 404, "not_found_error")
 
 
-async def test_a_body_that_is_too_large_says_so() -> None:
+async def test_a_body_that_is_too_large_reports_it() -> None:
     gateway = MessagesGateway(limits=LimitsConfig(max_body_bytes=1024))
     error_of(await gateway.post(asking("x" * 2000)), 413, "request_too_large")
 

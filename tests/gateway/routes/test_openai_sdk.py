@@ -320,7 +320,7 @@ def test_fields_that_gemini_would_refuse_are_left_out(client: OpenAI, stage: Sta
     assert upstream.bodies[0].keys() == {"contents"}
 
 
-def test_a_conversation_with_a_tool_goes_on_from_the_message_that_was_returned(
+def test_a_conversation_with_a_tool_continues_from_the_message_that_was_returned(
     client: OpenAI, upstream: Upstream
 ):
     upstream.plays(call("get_weather", city="Paris"), "It is sunny.")

@@ -80,7 +80,7 @@ async def test_a_run_is_read_and_listed_at_every_gateway(open_gateway: Open) -> 
     assert listed["id"] == run_id
 
 
-async def test_a_reader_follows_a_run_that_goes_at_another_gateway(open_gateway: Open) -> None:
+async def test_a_reader_follows_a_run_that_is_active_at_another_gateway(open_gateway: Open) -> None:
     gate = Gate()
     one, other = open_gateway([slow("One two three.", gate, after=1)]), open_gateway([])
     run_id = await start(one)
@@ -218,7 +218,7 @@ async def test_stop_and_approve_reach_the_gateway_that_has_the_run(open_gateway:
     assert stopped.json["stop_reason"] == "stopped"
 
 
-async def test_who_waits_for_a_stop_at_a_gateway_that_ends_is_told_to_come_back(
+async def test_a_stop_at_a_gateway_that_shuts_down_asks_its_client_to_retry(
     open_gateway: Open,
 ) -> None:
     one, other = open_gateway([slow("Never.", Gate())]), open_gateway([])

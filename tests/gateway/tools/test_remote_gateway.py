@@ -84,7 +84,7 @@ async def test_a_session_that_cannot_be_one_is_refused(nats: str, name: str) -> 
     assert answer.json["error"]["param"] == "X-Windlass-Session"
 
 
-async def test_a_gateway_without_workers_says_so() -> None:
+async def test_a_gateway_without_workers_reports_it() -> None:
     gateway = Gateway(GatewayConfig(), models={"m": ScriptedModel(["Fine."])})
     answer = await post(App(gateway), ASK, headers=[in_session("s")])
     assert (answer.status, answer.json["error"]["param"]) == (404, "X-Windlass-Session")

@@ -23,7 +23,7 @@ async def tools_of(app: App, *headers: tuple[bytes, bytes]) -> dict[str, Any]:
     return {each["name"]: each for each in answer.json["data"]}
 
 
-async def test_a_worker_s_tool_is_told_with_its_session(nats: str, session: str) -> None:
+async def test_a_worker_s_tool_is_reported_with_its_session(nats: str, session: str) -> None:
     async with (
         Worker([get_weather], nats=nats, session=session),
         serving(nats, "Fine.", sessions=(session,)) as app,

@@ -121,7 +121,7 @@ async def test_answers_of_parallel_calls_reach_their_own_calls(model_on: MakeMod
         ]
 
 
-async def test_a_page_that_goes_on_after_each_answer_gets_all_of_them(
+async def test_a_page_that_continues_after_each_answer_gets_all_of_them(
     model_on: MakeModel,
 ) -> None:
     script = [calls(PARIS, call("get_weather", city="Rome")), "One. ", "Two."]
@@ -158,7 +158,7 @@ async def test_a_definition_that_the_editor_refuses_is_refused_with_its_words(
         assert (e.value.status, fake.saves, fake.requests) == (400, [], [])
 
 
-async def test_auto_goes_on_emulated_on_the_same_page_when_the_controls_fail(
+async def test_auto_continues_emulated_on_the_same_page_when_the_controls_fail(
     model_on: MakeModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     written = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
@@ -210,7 +210,7 @@ async def test_a_streamed_call_comes_in_the_order_of_every_other_model(
 # Mistakes of other tools.
 
 
-async def test_a_call_in_words_is_a_call_and_none_of_it_is_said(model_on: MakeModel) -> None:
+async def test_a_call_as_text_is_a_call_and_none_of_it_is_said(model_on: MakeModel) -> None:
     """Also with arguments in arguments, where a search for the first brace leaks the rest."""
     step = written_call("get_weather", city="Paris", options={"units": {"t": "}"}})
     with replica([step]) as fake:
@@ -220,7 +220,7 @@ async def test_a_call_in_words_is_a_call_and_none_of_it_is_said(model_on: MakeMo
         assert text_in(events) == ""
 
 
-async def test_a_call_in_words_is_answered_in_a_new_chat(model_on: MakeModel) -> None:
+async def test_a_call_as_text_is_answered_in_a_new_chat(model_on: MakeModel) -> None:
     """The page has no field for its answer."""
     with replica([written_call("get_weather", city="Paris"), "Sunny."]) as fake:
         client = AsyncClient(model_on(fake.url), mode="native")
@@ -302,7 +302,7 @@ async def test_a_chat_that_the_page_holds_is_never_told_again(model_on: MakeMode
         assert len(fake.requests[1].body["contents"]) == 3
 
 
-async def test_a_history_that_the_page_does_not_hold_is_told_in_a_new_chat(
+async def test_a_history_that_the_page_does_not_hold_is_reported_in_a_new_chat(
     model_on: MakeModel,
 ) -> None:
     with replica(["Hello.", "Later."]) as fake:

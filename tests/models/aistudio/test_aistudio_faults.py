@@ -354,7 +354,7 @@ async def test_the_model_that_is_named_is_the_one_that_answers(model_on: MakeMod
         assert models == ["gemini-2.5-pro", "gemini-2.5-flash"]
 
 
-async def test_a_page_that_cannot_be_reached_says_so(model_on: MakeModel) -> None:
+async def test_a_page_that_cannot_be_reached_reports_it(model_on: MakeModel) -> None:
     with FakeAIStudio([]) as fake:
         url = fake.url
     with pytest.raises(ModelError, match="cannot open the page") as caught:

@@ -182,7 +182,7 @@ def test_a_call_and_its_result_go_through_the_page(ask: Any, studio: Studio) -> 
     ]
 
 
-def test_a_model_that_declines_answers_in_words(ask: Any) -> None:
+def test_a_model_that_declines_answers_with_text(ask: Any) -> None:
     answer = ask(["I know: sunny."], tools=[WEATHER])
     assert answer.choices[0].message.content == "I know: sunny."
     assert answer.choices[0].message.tool_calls is None
@@ -235,7 +235,7 @@ def test_native_mode_on_a_page_that_cannot_is_an_error_of_its_own_kind(
     }
 
 
-def test_auto_mode_on_a_changed_page_goes_on_emulated(
+def test_auto_mode_on_a_changed_page_continues_emulated(
     ask: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     written = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
@@ -277,7 +277,7 @@ def test_a_call_is_a_call_however_the_page_shows_it(ask: Any, step: Any, cities:
 
 
 @WITHOUT_A_GATEWAY
-def test_a_call_in_words_is_a_call(ask: Any) -> None:
+def test_a_call_as_text_is_a_call(ask: Any) -> None:
     answer = ask([written_call("get_weather", city="Paris")], tools=[WEATHER])
     assert (cities_in(answer), answer.choices[0].message.content) == (["Paris"], None)
 

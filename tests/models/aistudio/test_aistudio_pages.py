@@ -114,7 +114,7 @@ async def test_conversations_at_once_have_a_page_each_and_find_it_again(
         assert all(len(request.body["contents"]) == 3 for request in later)
 
 
-async def test_a_reader_that_leaves_at_the_turn_s_end_goes_on_in_the_same_chat(
+async def test_a_reader_that_leaves_at_the_turn_s_end_continues_in_the_same_chat(
     model_on: MakeModel,
 ) -> None:
     with FakeAIStudio(["One.", "Two."]) as fake:

@@ -87,7 +87,7 @@ async def test_text_grows_and_the_run_button_tells_what_it_would_do(opened: Open
         await is_idle(page)
 
 
-async def test_a_call_is_answered_in_its_field_and_the_model_goes_on(opened: Opened) -> None:
+async def test_a_call_is_answered_in_its_field_and_the_model_continues(opened: Opened) -> None:
     async with opened([PARIS, "Sunny."]) as (fake, page):
         await edit(page, WEATHER)
         await ask(page, "Weather?")
@@ -121,7 +121,7 @@ async def test_the_model_waits_for_all_answers_to_identical_calls(opened: Opened
     assert [a["response"] for a in fake.requests[1].body["answers"]] == ["first", "second"]
 
 
-async def test_the_model_goes_on_after_each_answer_if_told_to(opened: Opened) -> None:
+async def test_the_model_continues_after_each_answer_if_told_to(opened: Opened) -> None:
     gate = Gate()
     script = [calls(PARIS, PARIS), slow("One.", gate), "Two."]
     async with opened(script, resume="each") as (fake, page):

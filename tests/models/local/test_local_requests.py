@@ -71,7 +71,7 @@ async def test_an_answer_has_an_end_and_no_chance_unless_they_are_given(
     assert said == [(0.0, 512), (0.7, 5)]
 
 
-async def test_a_turn_is_read_as_it_is_told(
+async def test_a_turn_is_read_as_it_is_shown(
     model: LocalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_engine(monkeypatch, HELLO)

@@ -158,7 +158,7 @@ async def test_an_answer_is_held_to_its_schema(model: LocalModel) -> None:
     assert end_of(events).finish == "stop"
 
 
-async def test_a_request_that_is_left_stops_and_the_next_goes_on(
+async def test_a_request_that_is_left_stops_and_the_next_continues(
     server: Watched, model: LocalModel
 ) -> None:
     request = ModelRequest(

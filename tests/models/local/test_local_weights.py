@@ -104,7 +104,7 @@ def test_a_join_that_breaks_off_leaves_no_weights(weights: Weights, tmp_path: Pa
     assert weights_file(weights, cache).read_bytes() == b"".join(CONTENT)
 
 
-def test_a_file_of_another_size_is_joined_anew(weights: Weights, tmp_path: Path) -> None:
+def test_a_file_of_another_size_is_joined_again(weights: Weights, tmp_path: Path) -> None:
     path = weights_file(weights, tmp_path)
     path.write_bytes(b"GGUF cut")
     assert weights_file(weights, tmp_path).read_bytes() == b"".join(CONTENT)

@@ -188,7 +188,7 @@ async def test_a_run_and_its_readers_outlive_their_server(
     assert await claimed(other) == []
 
 
-async def test_a_run_whose_server_was_away_for_too_long_is_taken_up_again(
+async def test_a_run_whose_server_was_away_for_too_long_is_resumed(
     mortal: MortalNats, open_log: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = open_log()
@@ -232,7 +232,7 @@ async def test_an_order_that_came_too_late_is_taken_away(open_log: Open) -> None
     assert [key.partition(".")[0] for key in left] == ["run_1"]
 
 
-async def test_a_server_that_is_too_old_is_an_error_that_says_so(
+async def test_a_server_that_is_too_old_is_an_error_that_reports_it(
     open_log: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Connection, "version", (2, 10))
@@ -240,7 +240,7 @@ async def test_a_server_that_is_too_old_is_an_error_that_says_so(
         await open_log().list()
 
 
-async def test_a_run_that_was_taken_up_again_is_not_forgotten_with_its_predecessor() -> None:
+async def test_a_run_that_was_resumed_is_not_forgotten_with_its_predecessor() -> None:
     class Going:
         def __init__(self) -> None:
             self.id = "run_1"

@@ -122,7 +122,7 @@ async def test_a_server_may_have_no_tools_for_now(tmp_path: Path) -> None:
         assert gateway.offered == {}
 
 
-async def test_a_description_that_changes_is_told_after_somebodys_yes(tmp_path: Path) -> None:
+async def test_a_description_that_changes_is_reported_after_an_approval(tmp_path: Path) -> None:
     first, second = become(it="Is harmless."), become(it="Is another.")
     runs = (first, "1", second, "2", call("tiny__it"), "3", "4")
     async with serving(tmp_path, *runs) as gateway:

@@ -134,7 +134,7 @@ async def test_a_question_waits_for_whoever_follows_the_run(sample: McpToolset) 
     assert reply.results[0].output == "4 seats for Ada"
 
 
-async def test_a_no_is_told_to_the_server_and_by_it_to_the_model(sample: McpToolset) -> None:
+async def test_a_no_is_reported_to_the_server_and_by_it_to_the_model(sample: McpToolset) -> None:
     async with scripted(call(f"{PREFIX}books"), approve=lambda question: False) as client:
         reply = await client.generate("go", tools=[sample])
     assert "decline" in (reply.results[0].error or "")

@@ -67,7 +67,7 @@ def test_a_server_that_cannot_start_is_a_problem_of_its_section(tmp_path: Path) 
         ('[mcp.x]\nurl = "http://x"\ntoken_env = "NOT_SET"\n', "NOT_SET"),
     ],
 )
-def test_a_mistake_is_said_in_words(tmp_path: Path, more: str, said: str) -> None:
+def test_a_mistake_is_reported_with_a_message(tmp_path: Path, more: str, said: str) -> None:
     (problem,) = problems(tmp_path, [], more)
     assert said in problem
 

@@ -82,7 +82,7 @@ async def test_whoever_approves_sees_both_descriptions_and_a_yes_is_kept(tmp_pat
     assert said(tmp_path, EVIL)["tiny__add"] == EVIL
 
 
-async def test_a_no_is_told_to_the_model_with_its_reason(tmp_path: Path) -> None:
+async def test_a_no_is_reported_to_the_model_with_its_reason(tmp_path: Path) -> None:
     said(tmp_path)
     reply = await run(tmp_path, EVIL, lambda question: Approval(False, reason="ask Ada first"))
     assert (reply.results[0].error or "").endswith("is not approved: ask Ada first.")

@@ -147,7 +147,7 @@ async def test_the_words_of_a_crash_stay_here(era: str, caplog: pytest.LogCaptur
     assert "hunter2" in caplog.text
 
 
-async def test_wrong_arguments_are_said_in_words(era: str) -> None:
+async def test_wrong_arguments_are_reported_with_a_message(era: str) -> None:
     def count(number: int) -> int:
         return number
 

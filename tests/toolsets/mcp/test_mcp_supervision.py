@@ -46,7 +46,7 @@ def is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
 
 
-async def test_a_dead_server_is_started_again_and_its_tools_go_on(
+async def test_a_dead_server_is_started_again_and_its_tools_continue(
     toolset: McpToolset, tmp_path: Path
 ) -> None:
     died = await response(toolset, "dies")
@@ -55,7 +55,7 @@ async def test_a_dead_server_is_started_again_and_its_tools_go_on(
     assert len(starts(tmp_path)) == 2
 
 
-async def test_while_a_server_is_down_calls_say_so_at_once(
+async def test_while_a_server_is_down_calls_report_it_at_once(
     toolset: McpToolset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolset._calls.supervisor, "_delay", lambda failures: 3600.0)
@@ -67,7 +67,7 @@ async def test_while_a_server_is_down_calls_say_so_at_once(
     assert "tiny__add" in {tool.name for tool in await toolset.list_tools()}
 
 
-async def test_a_server_that_was_started_anew_is_joined_anew(tmp_path: Path) -> None:
+async def test_a_server_that_was_started_again_is_joined_again(tmp_path: Path) -> None:
     with over_http(tmp_path) as address:
         toolset = windlass.mcp(address, name="s", protocol="2025-11-25")
         assert (await response(toolset, "add", prefix="s__", a=1, b=2)).output == "3"
@@ -87,7 +87,7 @@ async def test_a_call_without_a_word_is_given_up(tmp_path: Path) -> None:
     assert appearing(tmp_path / "cancelled")
 
 
-async def test_progress_begins_the_time_anew(tmp_path: Path) -> None:
+async def test_progress_begins_the_time_again(tmp_path: Path) -> None:
     """The call takes longer than the timeout without progress."""
     async with windlass.mcp(tiny(tmp_path), timeout=1.0) as toolset:
         script = [call(f"{PREFIX}ticks", times=15), "done"]

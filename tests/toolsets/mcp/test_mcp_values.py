@@ -81,7 +81,9 @@ def test_a_target_is_a_command_or_an_address() -> None:
         ("run", {"tiemout": 3}, "unknown option tiemout; supported: approve, auth"),
     ],
 )
-def test_what_cannot_be_right_is_said_in_words(target: Any, options: Any, said: str) -> None:
+def test_what_cannot_be_right_is_reported_with_a_message(
+    target: Any, options: Any, said: str
+) -> None:
     with pytest.raises(ConfigError, match=f"mcp: .*{said}"):
         windlass.mcp(target, **options)
 
@@ -93,7 +95,7 @@ def test_nothing_of_a_server_but_its_label_is_shown() -> None:
 
 
 @pytest.mark.process
-def test_the_sdk_is_loaded_with_the_first_toolset_and_missed_in_words() -> None:
+def test_the_sdk_is_loaded_with_the_first_toolset_and_missed_with_a_message() -> None:
     program = """
 import sys, windlass
 assert windlass.mcp and "mcp" not in sys.modules, "the SDK is imported"

@@ -227,7 +227,7 @@ async def test_a_malformed_registration_is_answered_with_the_reason(
     "data",
     [b"", b"{", b'{"type": "call"}', b'{"type": "call", "v": 9, "key": "k", "name": "n"}'],
 )
-async def test_a_malformed_call_is_refused_and_the_worker_goes_on(
+async def test_a_malformed_call_is_refused_and_the_worker_continues(
     nats: str, session: str, wire: Connection, bridge_of: MakeBridge, data: bytes
 ) -> None:
     bridge = bridge_of()

@@ -288,7 +288,9 @@ async def test_arguments_of_sixteen_megabytes_arrive(nats: str, session: str) ->
             await execute_in_session(session, "measure", {"text": text * 2}, nats=nats)
 
 
-async def test_a_result_that_is_too_large_is_an_error_that_says_so(nats: str, session: str) -> None:
+async def test_a_result_that_is_too_large_is_an_error_that_reports_it(
+    nats: str, session: str
+) -> None:
     @tool
     def much() -> str:
         """Returns a long text."""

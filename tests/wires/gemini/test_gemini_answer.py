@@ -184,7 +184,7 @@ def test_a_stream_without_a_finish_reason_is_cut() -> None:
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"candidates": []}', b"[]"])
-def test_a_body_without_an_answer_says_so(body: bytes) -> None:
+def test_a_body_without_an_answer_reports_it(body: bytes) -> None:
     found = end(from_body(body))
     assert (found.finish, found.detail) == ("other", "the model gave no answer")
 
@@ -212,7 +212,7 @@ def test_a_part_that_cannot_be_read_is_no_success() -> None:
         streamed(b'{"candidates": [{"content": {"parts": [{"functionCall": {}}]}}]}')
 
 
-def test_a_page_is_an_error_that_says_so() -> None:
+def test_a_page_is_an_error_that_reports_it() -> None:
     with pytest.raises(ModelError, match="base_url"):
         from_body(b"<html>")
 

@@ -73,7 +73,7 @@ def content(role: str, *parts: Any, **more: Any) -> dict[str, Any]:
         content("user", {"text": "a"}, unknown=[1]),
     ],
 )
-def test_a_message_comes_back_as_it_was(message: dict[str, Any]) -> None:
+def test_a_message_comes_back_unchanged(message: dict[str, Any]) -> None:
     assert encode_message(decode_message(message)) == message
 
 

@@ -188,13 +188,13 @@ def test_every_stop_reason_of_the_sdk_is_known() -> None:
     assert set(StopReason.__args__) == set(FINISH)
 
 
-def test_a_refusal_says_why() -> None:
+def test_a_refusal_reports_why() -> None:
     details = {"type": "refusal", "category": "cyber", "explanation": "Not that."}
     events = answered(reason="refusal", stop_details=details)
     assert end(events).detail == "Not that."
 
 
-def test_the_stop_sequence_is_told() -> None:
+def test_the_stop_sequence_is_reported() -> None:
     events = answered(reason="stop_sequence", stop_sequence="END")
     assert end(events).about == {"stop_sequence": "END"}
 

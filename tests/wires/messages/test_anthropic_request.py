@@ -293,7 +293,7 @@ def test_the_schema_is_one_that_the_sdk_would_send() -> None:
     assert ours.keys() == theirs.keys()
 
 
-def test_any_json_object_is_asked_for_in_words() -> None:
+def test_any_json_object_is_asked_for_in_the_prompt() -> None:
     sent = asked((Message.system("Be kind."), *HELLO), settings={"response_schema": {}})
     assert [block["text"] for block in sent["system"]] == [
         "Be kind.",

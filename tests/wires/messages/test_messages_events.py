@@ -203,7 +203,7 @@ async def test_thoughts_of_another_model_have_our_own_signature() -> None:
     assert kinds[-2] == "signature_delta"
 
 
-async def test_a_foreign_signature_comes_back_as_it_was() -> None:
+async def test_a_foreign_signature_comes_back_unchanged() -> None:
     answer = await written([Turn(parts=(Thought("Hm.", "gemini-signature"), Text("Yes.")))])
     sent = [{"role": "assistant", "content": answer.read["content"]}]
     (turn,) = decode_messages(sent)
@@ -407,7 +407,7 @@ def test_an_error_in_the_stream_is_raised_by_the_sdk() -> None:
     assert raised.value.type == "overloaded_error"
 
 
-def test_a_prompt_that_is_too_long_says_so_in_the_words_that_claude_code_knows() -> None:
+def test_a_prompt_that_is_too_long_reports_it_in_the_words_that_claude_code_knows() -> None:
     problem = Problem(400, "the model's context is 8192 tokens", code="context_length_exceeded")
     assert b'"message":"prompt is too long: the model' in error_body(problem)
 
