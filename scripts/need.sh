@@ -1,6 +1,6 @@
 #!/bin/sh
-# need.sh NAME:PACKAGE ...   makes sure that the system has each program or library NAME.
-# As root on Debian it installs the packages of those that are missing; elsewhere it says which.
+# need.sh NAME:PACKAGE ...   checks that the system has each program or library NAME.
+# Installs missing packages as root on Debian; prints their names elsewhere.
 missing=""
 for need in "$@"; do
     name=${need%%:*}
