@@ -142,7 +142,7 @@ def usage_fields(usage: Usage) -> JsonObject:
     }
 
 
-class ResponseWriter:
+class ResponseObject:
     """Writes the response object. The fields that never change are encoded once."""
 
     __slots__ = ("_after", "_before")

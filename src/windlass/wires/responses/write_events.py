@@ -40,7 +40,7 @@ from windlass.wires.responses.response import (
     RESPONSE_ENDS,
     ResponseEnd,
     ResponseHead,
-    ResponseWriter,
+    ResponseObject,
     Status,
     error_event_fields,
 )
@@ -70,7 +70,7 @@ class ResponseEncoder:
         after: int = -1,
     ) -> None:
         self._head = head
-        self._writer = ResponseWriter(head)
+        self._writer = ResponseObject(head)
         self._output = Output(head.id, after)
         self._texts = TextItems(self._output, encrypted_reasoning=form.encrypted_reasoning)
         self._calls = CallItems(self._output, self._texts, tools, ids, form)
@@ -130,7 +130,7 @@ class ResponseEncoder:
         the tools and instructions, which may be long.
         """
         short: JsonObject = {**self._head.echo, "instructions": None, "tools": []}
-        now = ResponseWriter(replace(self._head, echo=short)).write("in_progress", b"")
+        now = ResponseObject(replace(self._head, echo=short)).write("in_progress", b"")
         return (
             b'event: response.in_progress\ndata: {"type":"response.in_progress","response":%s,'
             b'"sequence_number":%d}\n\n' % (now, self.last_number)
