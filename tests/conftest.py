@@ -41,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "no_page(reason): what the AI Studio page cannot carry")
     if QUICK:
         config.pluginmanager.register(needs.Guard())
+    gc.disable()  # until all tests are collected: nearly everything that is imported stays
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -62,6 +63,7 @@ def pytest_collection_finish() -> None:
     """What is imported now stays: the garbage collector need not look through it again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

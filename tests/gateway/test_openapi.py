@@ -39,7 +39,7 @@ from windlass.tool import tool
 from windlass.wires.json_types import Json
 
 DOCUMENT = msgspec.json.decode(encode_json(openapi_document()))
-SECONDS = 20
+SECONDS = 60
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
