@@ -6,6 +6,7 @@ UV := $(TOOLS)/bin/uv
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 NEED := sh scripts/need.sh
+SHELL_OF_CHROMIUM := chromium-headless-shell:chromium-headless-shell
 CONSOLE := $(BIN)/python scripts/console_project.py
 TSC := node_modules/typescript/bin/tsc
 # Some tests wait for a browser, a server or another process: a few more than there are cores.
@@ -67,6 +68,7 @@ quick: $(INSTALLED)
 # A file's tests share a gateway or a browser. By their number, the few and slow ones would come last.
 test: $(INSTALLED)
 	@$(NEED) libgomp.so.1:libgomp1 tmux:tmux chromium:chromium
+	@$(NEED) $(SHELL_OF_CHROMIUM) || echo "Testing with chromium instead, which takes longer" >&2
 	@WINDLASS_TEST_WHOLE=$(WHOLE) $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 --durations-min=1 $(if $(COVERAGE),$(MEASURED)) $(ARGS)
 
 mutants: $(INSTALLED)
