@@ -22,7 +22,7 @@ pytest_plugins = ["tests.support.nats_servers"]
 # A machine that is busy is no reason for a test to fail.
 settings.register_profile(
     "windlass",
-    max_examples=200 if WHOLE else examples(40),
+    max_examples=examples(40),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

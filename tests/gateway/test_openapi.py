@@ -25,6 +25,7 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 from starlette.routing import Route
 from tests.support.serving import Serving, config_of
+from tests.support.thoroughness import examples
 
 from windlass.events import RunEvent, TextDelta
 from windlass.gateway.app import create_app
@@ -261,7 +262,7 @@ def check(
     operation = schema[path][method]
 
     @settings(
-        max_examples=10,
+        max_examples=examples(5),
         derandomize=True,
         database=None,
         deadline=None,
