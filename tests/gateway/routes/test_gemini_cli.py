@@ -20,7 +20,7 @@ from windlass.testing import ScriptedModel, Step, call, calls, cut, refuse, say,
 
 PACKAGES = ("@google/gemini-cli@0.61.0",)
 KEY, HASH = new_key()
-SECONDS = 120
+SECONDS = 240
 ELSEWHERE = "tests/gateway/routes/test_gemini_api.py and test_genai_sdk.py"
 
 
