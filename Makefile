@@ -6,6 +6,7 @@ UV := $(TOOLS)/bin/uv
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 NEED := sh scripts/need.sh
+SHELL_OF_CHROMIUM := chromium-headless-shell:chromium-headless-shell
 CONSOLE := $(BIN)/python scripts/console_project.py
 TSC := node_modules/typescript/bin/tsc
 # More workers than cores, because some tests wait for a browser, a server or another process.
@@ -67,6 +68,7 @@ quick: $(INSTALLED)
 # The tests of a file share a gateway or a browser. Sorted by size, small slow files would run last.
 test: $(INSTALLED)
 	@$(NEED) libgomp.so.1:libgomp1 tmux:tmux chromium:chromium
+	@$(NEED) $(SHELL_OF_CHROMIUM) || echo "Testing with chromium instead, which takes longer" >&2
 	@WINDLASS_TEST_WHOLE=$(WHOLE) $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 --durations-min=1 $(if $(COVERAGE),$(MEASURED)) $(ARGS)
 
 mutants: $(INSTALLED)

@@ -22,7 +22,7 @@ pytest_plugins = ["tests.support.nats_servers"]
 # A test must not fail because the machine is busy.
 settings.register_profile(
     "windlass",
-    max_examples=200 if WHOLE else examples(40),
+    max_examples=examples(40),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -41,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "no_page(reason): what the AI Studio page cannot carry")
     if QUICK:
         config.pluginmanager.register(needs.Guard())
+    gc.disable()  # until all tests are collected: nearly everything that is imported stays
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -62,6 +63,7 @@ def pytest_collection_finish() -> None:
     """Freezes all imported objects, so that the garbage collector does not visit them again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

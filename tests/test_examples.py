@@ -40,7 +40,7 @@ def outputs() -> dict[str, str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=50,
+        timeout=240,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     _, *parts = re.split(r"^--- examples/(\w+)\.py\n", done.stdout, flags=re.MULTILINE)

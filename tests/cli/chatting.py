@@ -76,6 +76,6 @@ async def talk(
             before(conversation)
             prompt = InputPrompt(SlashCommands.TABLE, pipe, DummyOutput())
             pipe.send_bytes(keys.encode("utf-8", "surrogateescape"))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await Shell(conversation, console, prompt, LogRecorder()).converse()
             return Talk(conversation, fake, written.getvalue())

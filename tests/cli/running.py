@@ -67,7 +67,7 @@ def windlass(*words: str, input: str) -> subprocess.CompletedProcess[str]:
         input=input,
         capture_output=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=120,
     )
 
 

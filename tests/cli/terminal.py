@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds that an expected text may take; a machine under load is slow, and a test is not timed."""
 
 

@@ -77,7 +77,7 @@ ANY_TEXT = st.text(st.characters(), max_size=60) | st.sampled_from(
 )
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(ANY_TEXT, ANY_TEXT, any_json)
 def test_no_text_of_models_or_tools_steers_the_terminal(
     text: str, other: str, value: object

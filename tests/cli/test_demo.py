@@ -19,7 +19,7 @@ from tests.support.thoroughness import WHOLE
 from windlass import ConfigError
 from windlass.cli import demo
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 CODEX_TOOLS = (
     "apps",
@@ -91,7 +91,7 @@ async def test_the_printed_curl_line_is_answered_with_the_help_of_a_tool(banner:
     line = banner[banner.index("curl ") : banner.index("Or with")].replace("\\\n", " ")
     _, url, _, header, _, body = shlex.split(line)
     name, value = header.split(": ")
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=800)) as session:
         async with session.post(url, data=body, headers={name: value}) as response:
             answer: dict[str, Any] = await response.json()
             run_id = response.headers["X-Windlass-Run-Id"]

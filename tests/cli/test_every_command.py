@@ -22,7 +22,7 @@ from windlass.cli import main, whole_parser
 from windlass.testing import call
 from windlass.testing.aistudio import FakeAIStudio
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.process]
+pytestmark = pytest.mark.process
 
 Test = TypeVar("Test", bound=Callable[..., object])
 MODEL = ("--model", "openai/gpt-5-mini")
@@ -80,7 +80,7 @@ def serving(*words: str, until: str) -> Iterator[str]:
             assert line, "".join(lines)
         yield line
         process.send_signal(signal.SIGTERM)
-        _, rest = process.communicate(timeout=60)
+        _, rest = process.communicate(timeout=120)
         assert process.returncode in (0, -signal.SIGTERM), rest
         assert "Traceback" not in rest
     finally:
@@ -89,7 +89,7 @@ def serving(*words: str, until: str) -> Iterator[str]:
 
 
 def fetched(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=30) as response:
+    with urllib.request.urlopen(address, timeout=120) as response:
         return response.read().decode()
 
 
@@ -207,7 +207,7 @@ def test_mcp_answers_on_stdin_and_stdout(here: Path) -> None:
         process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=120)
     assert answer["result"]["serverInfo"]["name"] == "windlass"
     assert (process.returncode, "Traceback" in told) == (0, False)
 

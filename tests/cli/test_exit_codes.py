@@ -66,6 +66,6 @@ def test_a_stopped_run_has_one_exit_code_in_every_command(upstream: Upstream, he
         assert any("Executing wait_for_ever" in line for line in process.stderr)
         [run] = json.loads(windlass("runs", "list", "--json", input="").stdout)
         assert windlass("runs", "stop", run["id"], input="").returncode == 0
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     followed = windlass("runs", "follow", run["id"], input="")
     assert process.returncode == followed.returncode == ENDINGS["stopped"].code

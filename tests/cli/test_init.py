@@ -96,7 +96,7 @@ def test_the_three_commands_that_are_printed_work(
         call_one, run, serve = commands(init(capfd, "my project"))
         assert call_one.startswith("cd 'my project' && windlass tools call get_weather ")
         program = f'windlass() {{ {sys.executable} -m windlass "$@"; }}\n{call_one}\n{run}\n'
-        done = subprocess.run(["bash", "-ec", program], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["bash", "-ec", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     weather, answer = done.stdout.splitlines()
     assert '"sky":"sunny"' in weather

@@ -45,7 +45,7 @@ class Command:
     def end(self, number: signal.Signals) -> int:
         """The exit code after that signal."""
         self._process.send_signal(number)
-        _, rest = self._process.communicate(timeout=30)
+        _, rest = self._process.communicate(timeout=120)
         self.said += rest
         return self._process.returncode
 
@@ -97,7 +97,7 @@ async def test_a_gateway_and_a_worker_wait_for_nats_and_then_serve(tmp_path: Pat
         worker = stack.enter_context(running(home, *worker_words(address)))
         assert address in await worker.hear("no NATS server answers at ")
         url = (await gateway.hear("Windlass listens on ")).split()[-1]
-        async with httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False) as client:
+        async with httpx2.AsyncClient(base_url=url, timeout=120, trust_env=False) as client:
             for path in ("/health/live", "/v1/models", "/", "/openapi.json", "/metrics"):
                 assert (await client.get(path)).status_code == 200, path
             for path in ("/health", "/health/ready"):

@@ -37,7 +37,7 @@ def test_a_person_at_a_terminal_is_asked(upstream: Upstream, answer: str, seen: 
         shown = read_to(screen, b"[y/N] ")
         screen.write(f"{answer}\n".encode())
         read_to(screen, b"2 rounds")
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
     assert b'Run pay {"amount":5}?' in shown
     assert (process.returncode, out) == (0, b"Done.\n")
     assert seen in fake.requests[1].body["messages"][-1]["content"]
@@ -53,7 +53,7 @@ def test_a_person_is_asked_at_the_terminal_when_stdin_is_the_prompt(upstream: Up
         read_to(screen, b"[y/N] ")
         screen.write(b"yes\n")
         read_to(screen, b"2 rounds")
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
     assert fake.requests[1].body["messages"][-1]["content"] == "paid 5"
 
 
@@ -62,7 +62,7 @@ def test_a_terminal_is_not_steered_by_the_model(upstream: Upstream) -> None:
     process, terminal = on_a_terminal("run", "Hi", "-q", stdout=None)
     with process, os.fdopen(terminal, "r+b", buffering=0) as screen:
         shown = read_to(screen, b"\n")
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
     assert b"red" in shown
     assert b"\x1b" not in shown
     assert b"\x07" not in shown
@@ -78,7 +78,7 @@ def test_an_interruption_stops_the_run_and_says_what_became_of_its_tools(
             if "Executing wait_for_ever" in line:
                 break
         process.send_signal(signal.SIGINT)
-        out, rest = process.communicate(timeout=30)
+        out, rest = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "stopped, may have had an effect" in rest
     assert "Traceback" not in rest
@@ -105,5 +105,5 @@ def test_it_needs_no_rich(upstream: Upstream) -> None:
         "import sys; sys.modules.update(dict.fromkeys(('rich', 'prompt_toolkit', 'shtab')));"
         "from windlass.cli import main; sys.exit(main(['run', 'Hi']))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120)
     assert done.stdout == b"Hello.\n", done.stderr

@@ -91,8 +91,8 @@ def test_a_run_is_followed_live_while_another_process_runs_it(upstream: Upstream
         assert follower.stdout is not None
         assert follower.stdout.read(4) == "One "
         gate.open()
-        out, told = follower.communicate(timeout=30)
-        assert process.wait(30) == 0
+        out, told = follower.communicate(timeout=120)
+        assert process.wait(120) == 0
     assert (follower.returncode, out) == (0, "two three.\n")
     assert 'get_weather {"city":"Paris"} -> sunny in Paris (ok' in told
     late = runs("follow", run_id)
@@ -107,12 +107,12 @@ def test_ctrl_c_in_follow_does_not_stop_the_run(upstream: Upstream) -> None:
             assert follower.stdout is not None
             assert follower.stdout.read(4) == "One "
             follower.send_signal(signal.SIGINT)
-            _, told = follower.communicate(timeout=30)
+            _, told = follower.communicate(timeout=120)
         assert follower.returncode == 130
         assert f"stopped following {run_id}" in told
         assert "Traceback" not in told
         gate.open()
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
     assert listed()[0]["state"] == "answer"
 
 
@@ -122,8 +122,8 @@ def test_another_process_stops_a_run(upstream: Upstream) -> None:
         with beginning("follow", run_id) as follower:
             wait_for_tool(run_id)
             stopped = runs("stop", run_id)
-            _, told = follower.communicate(timeout=30)
-        process.communicate(timeout=30)
+            _, told = follower.communicate(timeout=120)
+        process.communicate(timeout=120)
     assert (stopped.returncode, stopped.stderr) == (0, f"windlass: stopped {run_id}\n")
     assert follower.returncode == 3
     assert "wait_for_ever {} -> " in told
@@ -139,7 +139,7 @@ def test_a_killed_process_is_reported_and_its_run_resumes(upstream: Upstream) ->
         read_lines_to(follower.stderr, f"`windlass runs resume {run_id}`")
         assert listed()[0]["state"] == "cut off"
         resumed = runs("resume", *TOOLS)
-        out, told = follower.communicate(timeout=30)
+        out, told = follower.communicate(timeout=120)
     assert (resumed.returncode, resumed.stdout) == (0, "All is well.\n")
     assert "interrupted, may have had an effect" in resumed.stderr
     assert (follower.returncode, out) == (0, "All is well.\n")
@@ -156,7 +156,7 @@ def test_an_interrupted_resume_leaves_the_run_interrupted(upstream: Upstream) ->
         assert process.stdout is not None
         assert process.stdout.read(4) == "One "
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=30)
+        _, told = process.communicate(timeout=120)
     gate.open()
     assert process.returncode == 130
     assert f"`windlass runs resume {run_id}` resumes it" in told
@@ -172,14 +172,14 @@ def test_an_approval_waits_for_another_process_where_nobody_can_be_asked(
     with client() as (process, run_id), beginning("follow", run_id) as follower:
         read_lines_to(follower.stderr, "needs approval: windlass runs approve")
         process.kill()
-        process.wait(30)
+        process.wait(120)
         follower.kill()
         follower.communicate()
     assert runs("approve", run_id).returncode == 1
     with beginning("resume", *TOOLS) as resumed:
         read_lines_to(resumed.stderr, "Another process resumed the run.")
         approved = runs("approve", run_id)
-        out, _ = resumed.communicate(timeout=30)
+        out, _ = resumed.communicate(timeout=120)
     assert approved.stderr == 'windlass: pay {"amount":5}: approved\n'
     assert (approved.returncode, resumed.returncode, out) == (0, 0, "Done.\n")
     assert fake.requests[1].body["messages"][-1]["content"] == "paid 5"
@@ -208,12 +208,12 @@ def test_a_gateways_run_resumes_with_its_configuration(upstream: Upstream) -> No
         request = urllib.request.Request(
             f"{address}/v1/runs", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             run_id = json.load(answer)["id"]
         wait_for_tool(run_id)
         assert [(each["id"], each["state"]) for each in listed()] == [(run_id, "running")]
         process.kill()
-        process.wait(30)
+        process.wait(120)
     Path("other.toml").write_text(Path("windlass.toml").read_text().replace("fast", "slow"))
     missing = runs("resume", "--config", "other.toml")
     assert missing.returncode == 2
@@ -237,7 +237,7 @@ def test_a_terminal_gets_colours_and_is_not_steered(here: Path) -> None:
         with process, os.fdopen(terminal, "r+b", buffering=0) as screen:
             shown = read_to(screen, b"2 rounds" if words[0] == "follow" else b"Sunny." if
                             words[0] == "show" else b"Paris?")  # fmt: skip
-            assert process.wait(timeout=30) == 0
+            assert process.wait(timeout=120) == 0
         assert b"\x1b[1m" in shown or b"\x1b[2m" in shown
         assert b"\x1b[7m" not in shown
         assert b"\x1b]" not in shown

@@ -67,7 +67,7 @@ class Process:
 
     def end(self) -> int:
         """The exit code, when it has ended."""
-        out, rest = self._process.communicate(timeout=30)
+        out, rest = self._process.communicate(timeout=120)
         assert out == ""
         self.log += rest
         return self._process.returncode
@@ -85,7 +85,7 @@ def serving(home: Path, fake: FakeOpenAI) -> Iterator[tuple[Process, httpx2.Clie
     process = Process(home)
     try:
         address = process.read_to("Windlass listens on ").split()[-1]
-        with httpx2.Client(base_url=address, timeout=30, verify=False, trust_env=False) as client:
+        with httpx2.Client(base_url=address, timeout=120, verify=False, trust_env=False) as client:
             yield process, client
     finally:
         process.kill()
@@ -202,7 +202,7 @@ def failed(home: Path, *words: str) -> str:
         env={"PATH": "", "KEY": KEY},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, ""), done.stderr

@@ -201,7 +201,7 @@ def test_a_reader_that_has_gone_away_is_no_error(words: list[str]) -> None:
             stdout=pipe,
             stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONUNBUFFERED": ""},
-            timeout=60,
+            timeout=120,
         )
     assert done.stderr == b""
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 from tests.console.stage import Stage
-from tests.support.browsing import CHROMIUM, FLAGS
+from tests.support.browsing import FLAGS, HEADLESS
 
 from windlass.testing import Script
 
@@ -20,7 +20,7 @@ StageOf = Callable[..., Awaitable[Stage]]
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         flags = [*FLAGS, "--js-flags=--expose-gc", "--enable-precise-memory-info"]
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        browser = await playwright.chromium.launch(executable_path=HEADLESS, args=flags)
         yield browser
         await browser.close()
 

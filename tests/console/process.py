@@ -2,13 +2,13 @@
 
 import asyncio
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.console.stage import MODEL
+from tests.support.ports import free_port
 
 __all__ = ["GatewayProcess", "gateway_process"]
 
@@ -60,8 +60,7 @@ class GatewayProcess:
 
     def __init__(self, home: Path, base_url: str) -> None:
         self.home = home
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         (home / "windlass.toml").write_text(
             CONFIG.format(port=port, model=MODEL, base_url=base_url)

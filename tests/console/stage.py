@@ -48,7 +48,7 @@ IN_ONE_BROWSER = pytest.mark.asyncio(loop_scope="session")
 MODEL = "scripted"
 PHONE: ViewportSize = {"width": 390, "height": 844}
 DESK: ViewportSize = {"width": 1280, "height": 800}
-PATIENCE = 20_000
+PATIENCE = 60_000
 """Milliseconds to wait for the page: long enough for a busy machine."""
 
 expect.set_options(timeout=PATIENCE)

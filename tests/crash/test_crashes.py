@@ -79,13 +79,13 @@ async def drilled(home: Path, kills: int, make: Drilling, gateways: int = 1) -> 
     return drill
 
 
-@pytest.mark.timeout(60 + 20 * KILLS)
+@pytest.mark.timeout(300 + 20 * KILLS)
 async def test_every_run_ends_rightly_however_often_the_gateway_is_killed(tmp_path: Path) -> None:
     await drilled(tmp_path, KILLS, partial(plain, 0.0))
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs Linux")
-@pytest.mark.timeout(60 + 30 * KILLS)
+@pytest.mark.timeout(300 + 30 * KILLS)
 async def test_every_run_ends_rightly_however_often_its_log_cannot_be_written(
     tmp_path: Path,
 ) -> None:
@@ -93,7 +93,7 @@ async def test_every_run_ends_rightly_however_often_its_log_cannot_be_written(
     assert drill.faults["times that the disk was full"]
 
 
-@pytest.mark.timeout(60 + 30 * KILLS)
+@pytest.mark.timeout(300 + 30 * KILLS)
 async def test_every_run_ends_rightly_however_often_one_of_two_gateways_is_paused(
     tmp_path: Path,
 ) -> None:
@@ -102,7 +102,7 @@ async def test_every_run_ends_rightly_however_often_one_of_two_gateways_is_pause
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.timeout(60 + 10 * KILLS)
+@pytest.mark.timeout(300 + 10 * KILLS)
 async def test_no_run_is_lost_however_often_its_program_forks(tmp_path: Path) -> None:
     print(f"WINDLASS_CRASH_SEED={SEED}")
     file = tmp_path / "runs.db"

@@ -96,7 +96,7 @@ class Family:
         return rest
 
 
-@pytest.mark.timeout(120 + 20 * KILLS)
+@pytest.mark.timeout(300 + 20 * KILLS)
 async def test_a_family_of_forked_clients_loses_nothing_however_many_are_killed(
     tmp_path: Path,
 ) -> None:

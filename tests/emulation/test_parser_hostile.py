@@ -146,13 +146,13 @@ FRAGMENTS = [
 ]
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=20).map("".join), st.booleans())
 def test_random_markers_parse_the_same_whole_and_by_character(text: str, truncated: bool) -> None:
     assert read(text, truncated=truncated) == read(iter(text), truncated=truncated)
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.text(max_size=60))
 def test_text_without_markers_passes_unchanged(text: str) -> None:
     plain = text.translate(str.maketrans("", "", "<[{`"))

@@ -85,7 +85,7 @@ def test_text_and_calls_together_lose_nothing(format: str, calls: list[Any]) -> 
     assert [(c.name, c.arguments) for c in parsed.calls] == calls
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(text=st.text("<>{}[]|\"'`\n toolcalnmeaguis:_=/", max_size=120))
 def test_any_text_at_all_is_read_without_an_error_and_in_any_split(text: str) -> None:
     whole = shown(parse(text, TOOLS))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.emulation.parsing import TOOLS, declared, read
+from tests.support.thoroughness import examples
 
 from windlass.emulation.parse import parse
 from windlass.emulation.parser.python_calls import NotPython, python_value
@@ -367,7 +368,7 @@ class Renderer:
         return '"""' + text.replace("\\", "\\\\").replace('"', '\\"') + '"""'
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(value=values, seed=st.integers(0, 10**6))
 def test_any_literal_is_read_as_python_reads_it_whole_and_by_the_character(
     value: Any, seed: int
@@ -381,7 +382,7 @@ def test_any_literal_is_read_as_python_reads_it_whole_and_by_the_character(
         assert same(call.arguments["a"], wanted)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(
         st.sampled_from(

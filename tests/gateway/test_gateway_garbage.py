@@ -11,6 +11,7 @@ import pytest
 import uvloop
 from tests.support.asgi import Answer, post, request
 from tests.support.garbage import garbage_of, garbage_of_sync
+from tests.support.ports import free_port
 from tests.support.serving import Serving, config_of
 from tests.support.talking import SECONDS, asking, function
 
@@ -297,10 +298,8 @@ async def test_an_upstream_that_fails_leaves_no_garbage(
 
 
 async def test_an_upstream_that_is_not_there_leaves_no_garbage() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
     model = create_model(
-        "openai/gpt-test", base_url=f"http://127.0.0.1:{port}", api_key="key", retry=Retry(1)
+        "openai/gpt-test", base_url=f"http://127.0.0.1:{free_port()}", api_key="key", retry=Retry(1)
     )
     gateway = Gateway(
         config_of(ModelConfig(name="m", target="openai/gpt-test")), models={"m": model}, tools=()

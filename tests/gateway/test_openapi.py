@@ -25,6 +25,7 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 from starlette.routing import Route
 from tests.support.serving import Serving, config_of
+from tests.support.thoroughness import examples
 
 from windlass.events import RunEvent, TextDelta
 from windlass.gateway.app import create_app
@@ -39,7 +40,7 @@ from windlass.tool import tool
 from windlass.wires.json_types import Json
 
 DOCUMENT = msgspec.json.decode(encode_json(openapi_document()))
-SECONDS = 20
+SECONDS = 60
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -261,7 +262,7 @@ def check(
     operation = schema[path][method]
 
     @settings(
-        max_examples=10,
+        max_examples=examples(5),
         derandomize=True,
         database=None,
         deadline=None,

@@ -283,7 +283,7 @@ async def test_a_set_up_in_a_thread_is_abandoned_with_the_run_and_closed_when_it
 
     def slow() -> Iterator[int]:
         started.set()
-        release.wait(20)
+        release.wait(60)
         try:
             yield 1
         finally:

@@ -158,7 +158,7 @@ async def test_a_sync_tool_that_hangs_is_left_behind(client_of: MakeClient) -> N
 
     @tool(timeout=0.01)
     def stuck() -> None:
-        release.wait(20)
+        release.wait(60)
 
     reply = await client_of([call("stuck"), "done"]).generate("?", tools=[stuck])
     release.set()
@@ -182,7 +182,7 @@ async def test_the_runs_deadline_stops_its_tools_and_is_a_reason(client_of: Make
         await asyncio.Event().wait()
 
     client = client_of([calls(call("forever"), text="Let me see."), "never"])
-    reply = await client.generate("?", tools=[forever], timeout=0.02)
+    reply = await client.generate("?", tools=[forever], timeout=0.5)
     assert (reply.stop_reason, reply.text) == ("deadline", "Let me see.")
     assert reply.results[0].error == "stopped, effect unknown"
     assert [m.role for m in reply.messages] == ["user", "assistant", "tool"]
@@ -367,7 +367,7 @@ async def test_failures_are_not_cached(client_of: MakeClient) -> None:
 async def test_a_time_out_is_not_cached(client_of: MakeClient) -> None:
     ran = 0
 
-    @tool(cache=60, timeout=0.01)
+    @tool(cache=60, timeout=0.5)
     async def rate() -> str:
         nonlocal ran
         ran += 1

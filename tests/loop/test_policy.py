@@ -100,39 +100,32 @@ def test_a_demand_is_met_by_a_call_of_its_tools_that_ran(outcome: Outcome, name:
     assert not demand.is_met([])
 
 
-every_limit = pytest.mark.parametrize(
-    ("on_limit", "max_rounds", "rounds_run", "repeating"),
-    list(product(get_args(OnLimit), (0, 1, 3), (0, 1, 2, 3), (False, True))),
+EVERY_LIMIT: list[tuple[OnLimit, int, int, bool]] = list(
+    product(get_args(OnLimit), (0, 1, 3), (0, 1, 2, 3), (False, True))
 )
+"""`on_limit` and `max_rounds` of a policy, the rounds that have run, and whether calls repeat."""
 
 
-@every_limit
 @pytest.mark.parametrize(
     ("choice", "open_names"),
     [(REQUIRED, ("c", "d")), (named("c"), ("c",)), (named("s", "d", only=True), ("d",))],
 )
 def test_a_demand_for_the_caller_holds_to_the_end_of_the_run(
-    choice: ToolChoice,
-    open_names: tuple[str, ...],
-    on_limit: OnLimit,
-    max_rounds: int,
-    rounds_run: int,
-    repeating: bool,
+    choice: ToolChoice, open_names: tuple[str, ...]
 ) -> None:
-    """Whatever ran before, the model must make a call; after the limit, a call of the caller's
-    tools."""
-    policy = Policy(tool_choice=choice, on_limit=on_limit, max_rounds=max_rounds)
-    rounds = [ran("s")] * rounds_run
-    terms = terms_of(policy, demand_of(policy, TOOLS), rounds, rounds_run, repeating=repeating)
-    if repeating or rounds_run >= max_rounds:
-        assert terms == Terms(ToolChoice("required", open_names), open_names)
-        assert (terms.is_last, terms.tools_off) == (True, False)
-    else:
-        assert terms == Terms(choice)
-        assert (terms.is_last, terms.tools_off) == (False, False)
+    """The model must make a call; after the limit, a call of the caller's tools."""
+    for on_limit, max_rounds, rounds_run, repeating in EVERY_LIMIT:
+        policy = Policy(tool_choice=choice, on_limit=on_limit, max_rounds=max_rounds)
+        rounds = [ran("s")] * rounds_run
+        terms = terms_of(policy, demand_of(policy, TOOLS), rounds, rounds_run, repeating=repeating)
+        if repeating or rounds_run >= max_rounds:
+            assert terms == Terms(ToolChoice("required", open_names), open_names)
+            assert (terms.is_last, terms.tools_off) == (True, False)
+        else:
+            assert terms == Terms(choice)
+            assert (terms.is_last, terms.tools_off) == (False, False)
 
 
-@every_limit
 @pytest.mark.parametrize(
     ("choice", "others", "then"),
     [
@@ -145,37 +138,29 @@ def test_a_demand_for_the_caller_holds_to_the_end_of_the_run(
 )
 @pytest.mark.parametrize("called", ["s", "other"])
 def test_a_demand_for_a_tool_that_runs_here_holds_until_it_ran(
-    choice: ToolChoice,
-    others: str,
-    then: ToolChoice,
-    called: str,
-    on_limit: OnLimit,
-    max_rounds: int,
-    rounds_run: int,
-    repeating: bool,
+    choice: ToolChoice, others: str, then: ToolChoice, called: str
 ) -> None:
-    policy = Policy(tool_choice=choice, on_limit=on_limit, max_rounds=max_rounds)
-    demand = demand_of(policy, {name: TOOLS[name] for name in f"st{others}"})
-    rounds = [ran(called)] * rounds_run
-    terms = terms_of(policy, demand, rounds, rounds_run, repeating=repeating)
-    if repeating or (on_limit == "final_answer" and rounds_run >= max_rounds):
-        assert terms == Terms(NONE, ())
-        assert (terms.is_last, terms.tools_off) == (True, True)
-    else:
-        assert terms == Terms(then if rounds_run and called == "s" else choice)
-        assert (terms.is_last, terms.tools_off) == (False, False)
+    for on_limit, max_rounds, rounds_run, repeating in EVERY_LIMIT:
+        policy = Policy(tool_choice=choice, on_limit=on_limit, max_rounds=max_rounds)
+        demand = demand_of(policy, {name: TOOLS[name] for name in f"st{others}"})
+        rounds = [ran(called)] * rounds_run
+        terms = terms_of(policy, demand, rounds, rounds_run, repeating=repeating)
+        if repeating or (on_limit == "final_answer" and rounds_run >= max_rounds):
+            assert terms == Terms(NONE, ())
+            assert (terms.is_last, terms.tools_off) == (True, True)
+        else:
+            assert terms == Terms(then if rounds_run and called == "s" else choice)
+            assert (terms.is_last, terms.tools_off) == (False, False)
 
 
-@every_limit
 @pytest.mark.parametrize("choice", [AUTO, NONE, ToolChoice("auto", ("s", "c"))])
-def test_a_choice_that_demands_nothing_stays_as_it_is(
-    choice: ToolChoice, on_limit: OnLimit, max_rounds: int, rounds_run: int, repeating: bool
-) -> None:
-    policy = Policy(tool_choice=choice, on_limit=on_limit, max_rounds=max_rounds)
-    rounds = [ran("s")] * rounds_run
-    terms = terms_of(policy, demand_of(policy, TOOLS), rounds, rounds_run, repeating=repeating)
-    off = repeating or (on_limit == "final_answer" and rounds_run >= max_rounds)
-    assert terms == (Terms(NONE, ()) if off else Terms(choice))
+def test_a_choice_that_demands_nothing_stays_as_it_is(choice: ToolChoice) -> None:
+    for on_limit, max_rounds, rounds_run, repeating in EVERY_LIMIT:
+        policy = Policy(tool_choice=choice, on_limit=on_limit, max_rounds=max_rounds)
+        rounds = [ran("s")] * rounds_run
+        terms = terms_of(policy, demand_of(policy, TOOLS), rounds, rounds_run, repeating=repeating)
+        off = repeating or (on_limit == "final_answer" and rounds_run >= max_rounds)
+        assert terms == (Terms(NONE, ()) if off else Terms(choice))
 
 
 def turn_of(names: str, finish: FinishReason = "tool_calls") -> Turn:

@@ -20,7 +20,7 @@ from windlass.runs.sqlite import SQLiteLog, database, process_locks
 from windlass.runs.sqlite.writer import Writer
 
 FILES = 400 if WHOLE else 60
-GUARD = 30.0
+GUARD = 60.0
 """Seconds; far more than any test needs unless it hangs."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from windlass.gateway import App
 
 JSON_TYPE = (b"content-type", b"application/json")
-SECONDS = 10
+SECONDS = 60
 
 
 class Answer(NamedTuple):

@@ -33,12 +33,12 @@ class Serving:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._started.wait(20), "the gateway did not start"
+        assert self._started.wait(60), "the gateway did not start"
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        self._thread.join(20)
+        self._thread.join(60)
         self._listener.close()
 
     async def __aenter__(self) -> Self:

@@ -14,7 +14,7 @@ from windlass.testing import Step, last_prompt
 
 Body = dict[str, Any]
 
-SECONDS = 10
+SECONDS = 60
 """The time limit of every wait."""
 
 

@@ -456,7 +456,7 @@ DECLARED = [
 ]
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(value=any_json)
 def test_random_json_against_a_declared_schema_is_accepted_or_refused(value: Any):
     for tool in DECLARED:

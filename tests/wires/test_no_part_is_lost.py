@@ -159,10 +159,15 @@ WIRES: dict[str, Callable[[list[Message]], Any]] = {
 
 
 @pytest.mark.parametrize("kind", PARTS)
-@pytest.mark.parametrize("role", get_args(Role))
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("beside", [(), (Text("words"),)], ids=["alone", "with words"])
-async def test_a_part_is_in_the_request_or_refused(
+async def test_a_part_is_in_the_request_or_refused(wire: str, kind: str) -> None:
+    """In a message of every role, alone and with words beside it."""
+    for role in get_args(Role):
+        await is_in_the_request_or_refused(wire, role, kind, ())
+        await is_in_the_request_or_refused(wire, role, kind, (Text("words"),))
+
+
+async def is_in_the_request_or_refused(
     wire: str, role: Role, kind: str, beside: tuple[AnyPart, ...]
 ) -> None:
     messages = [

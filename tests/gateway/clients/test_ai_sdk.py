@@ -18,10 +18,7 @@ from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, Step, call, calls
 from windlass.testing.script import Stepper
 
-pytestmark = [
-    pytest.mark.timeout(700),
-    pytest.mark.whole("tests/gateway/clients/test_openai_agents, with the same wire"),
-]
+pytestmark = [pytest.mark.timeout(700), pytest.mark.process]
 
 PACKAGES = (
     "@ai-sdk/open-responses@2.0.36",
@@ -73,12 +70,12 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield stage
 
 
-PROVIDERS = pytest.mark.parametrize("provider", ["openai", "open-responses"])
-TASKS = pytest.mark.parametrize("task", ["generate", "stream"])
+ELSEWHERE = pytest.mark.whole("the test below with one of them, test_openai_agents")
+FORMS = [("openai", "generate"), ("open-responses", "generate"), ("open-responses", "stream")]
 
 
-@PROVIDERS
-@TASKS
+@ELSEWHERE
+@pytest.mark.parametrize(("provider", "task"), [("openai", "stream"), *FORMS])
 def test_it_answers(stage: Stage, provider: str, task: str) -> None:
     done = stage.does(provider, task, "Paris is warmer.")
     assert (done["text"], done["reason"]) == ("Paris is warmer.", "stop")
@@ -87,8 +84,10 @@ def test_it_answers(stage: Stage, provider: str, task: str) -> None:
     assert done.get("pieces", 3) == 3
 
 
-@PROVIDERS
-@TASKS
+@pytest.mark.parametrize(
+    ("provider", "task"),
+    [("openai", "stream"), *(pytest.param(*form, marks=ELSEWHERE) for form in FORMS)],
+)
 def test_its_own_tool_runs_beside_the_server_s(stage: Stage, provider: str, task: str) -> None:
     done = stage.does(
         provider,

@@ -23,7 +23,7 @@ from windlass.runs.jetstream.streams import LEASES
 
 pytestmark = pytest.mark.process
 
-SECONDS = 20
+SECONDS = 60
 
 
 class Leases:

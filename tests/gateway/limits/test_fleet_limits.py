@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[3]
 SECRET, _ = new_key()
-SECONDS = 30
+SECONDS = 60
 Open = Callable[..., App]
 
 

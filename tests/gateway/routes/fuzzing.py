@@ -5,13 +5,13 @@ import json
 
 from hypothesis import HealthCheck, settings
 from tests.support.asgi import Answer, post, request
-from tests.support.thoroughness import WHOLE, examples
+from tests.support.thoroughness import examples
 
 from windlass.gateway import App
 
 SHORT = {"model": "scripted", "messages": [{"role": "user", "content": "Hi"}]}
 FUZZ = settings(
-    max_examples=200 if WHOLE else examples(40),
+    max_examples=examples(40),
     derandomize=True,
     database=None,
     deadline=None,

@@ -18,9 +18,11 @@ from windlass.loop.policy import EMPTY_ANSWER
 from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, Step, call, calls, cut, refuse, say, think
 
+pytestmark = pytest.mark.process
+
 PACKAGES = ("@google/gemini-cli@0.61.0",)
 KEY, HASH = new_key()
-SECONDS = 120
+SECONDS = 240
 ELSEWHERE = "tests/gateway/routes/test_gemini_api.py and test_genai_sdk.py"
 
 

@@ -41,7 +41,6 @@ async def read_until(answer: aiohttp.ClientResponse, marker: bytes) -> bytes:
 
 @pytest.mark.parametrize("when", BEFORE)
 @pytest.mark.process
-@pytest.mark.timeout(90)
 async def test_a_reader_ends_with_the_identical_sequence(tmp_path: Path, when: str) -> None:
     model = Upstream(BEFORE[when])
     async with FakeOpenAI(model) as upstream, Forks(tmp_path) as forks, client_session() as session:

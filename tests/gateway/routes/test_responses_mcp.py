@@ -81,7 +81,7 @@ class Remote:
 
     def stop(self) -> None:
         self.server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(60)
         self._listener.close()
 
     def tool(self, **fields: Any) -> Body:

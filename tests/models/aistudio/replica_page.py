@@ -10,7 +10,7 @@ from tests.support.browsing import Chromium
 from windlass.testing import Script
 from windlass.testing.aistudio import FakeAIStudio
 
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 
 WEATHER = '[{"name": "get_weather", "parameters": {"type": "object"}}]'
 RUN = "footer ms-run-button button"

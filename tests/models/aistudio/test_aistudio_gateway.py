@@ -370,5 +370,5 @@ async def test_a_client_that_goes_away_stops_the_page(studio: Studio) -> None:
             if chunk.choices and chunk.choices[0].delta.content:
                 break
         await stream.close()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await studio.fake.stopped.wait()

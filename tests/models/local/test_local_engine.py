@@ -147,7 +147,7 @@ def test_several_event_loops_share_one_engine(server: FakeServer) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert answers == [ANSWER] * 3
     engine.close()
 
@@ -164,7 +164,7 @@ def test_an_event_loop_that_is_gone_stops_its_request(server: FakeServer) -> Non
     loop.run_until_complete(abandon())
     loop.close()
     gate.release()
-    assert server.stopped.wait(10)
+    assert server.stopped.wait(60)
     engine.close()
 
 

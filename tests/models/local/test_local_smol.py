@@ -290,7 +290,7 @@ def test_nobody_can_come_in_and_leaving_in_the_middle_is_clean() -> None:
         [sys.executable, "-c", ALONE],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=120,
         env={**os.environ, "WINDLASS_LOCAL_CONTEXT": "512"},
     )
     assert (done.stdout, done.returncode) == ("nobody can come in\n", 7), done.stderr

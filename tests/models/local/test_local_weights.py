@@ -115,14 +115,14 @@ def test_two_that_join_at_once_join_once(weights: Weights, tmp_path: Path) -> No
     barrier = threading.Barrier(2)
 
     def join() -> None:
-        barrier.wait(10)
+        barrier.wait(60)
         weights_file(weights, tmp_path, joins.append)
 
     threads = [threading.Thread(target=join) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert len(joins) == len(CONTENT)
 
 
@@ -137,7 +137,7 @@ def test_the_lock_keeps_another_out_until_it_is_let_go(tmp_path: Path) -> None:
         thread = threading.Thread(target=second)
         thread.start()
         order.append("first")
-    thread.join(10)
+    thread.join(60)
     assert order == ["first", "second"]
 
 

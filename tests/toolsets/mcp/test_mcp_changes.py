@@ -18,7 +18,7 @@ from windlass.testing import ScriptedModel, call
 
 pytestmark = pytest.mark.process
 
-SECONDS = 30
+SECONDS = 60
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Go."}]}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.ports import free_port
 from tests.toolsets.mcp.serving import TINY, appearing, over_http, starts, tiny
 
 import windlass
@@ -68,10 +69,10 @@ async def test_while_a_server_is_down_calls_report_it_at_once(
 
 
 async def test_a_server_that_was_started_again_is_joined_again(tmp_path: Path) -> None:
-    with over_http(tmp_path) as address:
+    port = str(free_port())
+    with over_http(tmp_path, port) as address:
         toolset = windlass.mcp(address, name="s", protocol="2025-11-25")
         assert (await response(toolset, "add", prefix="s__", a=1, b=2)).output == "3"
-    port = address.rpartition(":")[2].partition("/")[0]
     with over_http(tmp_path, port):
         assert (await response(toolset, "add", prefix="s__", a=1, b=2)).output == "3"
         await toolset.aclose()
@@ -89,15 +90,15 @@ async def test_a_call_without_a_word_is_given_up(tmp_path: Path) -> None:
 
 async def test_progress_begins_the_time_again(tmp_path: Path) -> None:
     """The call takes longer than the timeout without progress."""
-    async with windlass.mcp(tiny(tmp_path), timeout=1.0) as toolset:
-        script = [call(f"{PREFIX}ticks", times=15), "done"]
+    async with windlass.mcp(tiny(tmp_path), timeout=3.0) as toolset:
+        script = [call(f"{PREFIX}ticks", times=35), "done"]
         async with (
             AsyncClient(ScriptedModel(script)) as client,
             client.stream("go", tools=[toolset]) as stream,
         ):
             ticks = [event async for event in stream if isinstance(event, ToolRunProgress)]
     assert stream.reply.results[0].output == "ticked"
-    assert len(ticks) == 15
+    assert len(ticks) == 35
 
 
 def test_a_command_that_is_not_there_is_named() -> None:
