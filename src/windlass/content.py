@@ -4,10 +4,12 @@ A `Part` is a member of the `AnyPart` union. Fields of a provider that Windlass 
 stored in `extra` under the provider's name, and are sent back to that provider unchanged.
 """
 
+import decimal
 import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -352,6 +354,10 @@ class ProviderTool(Struct, frozen=True):
 Declaration: TypeAlias = FunctionDeclaration | GoogleSearch | ProviderTool
 
 
+_COSTS = decimal.Context(prec=200)
+"""Sums of costs are exact, whatever the program's own decimal context is."""
+
+
 class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
     """Token counts from the provider. `input_tokens` include the cached tokens."""
 
@@ -360,14 +366,25 @@ class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
     total_tokens: int = 0
     cached_tokens: int = 0
     thought_tokens: int = 0
+    cost: Decimal | None = None
+    """The exact cost, if the price of the model is known. JSON has it as a string."""
+
+    @property
+    def all_tokens(self) -> int:
+        """The total, also of a provider that counts only input and output."""
+        return max(self.total_tokens, self.input_tokens + self.output_tokens)
 
     def __add__(self, other: "Usage") -> "Usage":
+        cost = self.cost if other.cost is None else other.cost
+        if self.cost is not None and other.cost is not None:
+            cost = _COSTS.add(self.cost, other.cost)
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.total_tokens + other.total_tokens,
             self.cached_tokens + other.cached_tokens,
             self.thought_tokens + other.thought_tokens,
+            cost,
         )
 
 

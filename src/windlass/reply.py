@@ -1,6 +1,7 @@
 """The reply of a run, its rounds, and the answers to its calls. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, cast
 
 import msgspec
@@ -206,6 +207,11 @@ class Reply(Struct, frozen=True):
             f"Reply({start!r}, stop_reason={self.stop_reason!r},"
             f" tokens={self.usage.total_tokens}, rounds={len(self.rounds)})"
         )
+
+    @property
+    def cost(self) -> Decimal | None:
+        """The exact cost of the whole run; None if the price of its model is not known."""
+        return self.usage.cost
 
     @property
     def mode(self) -> str | None:

@@ -4,6 +4,7 @@ import math
 import re
 
 from windlass.errors import (
+    BudgetExceeded,
     ConfigError,
     ModelError,
     NativeModeUnavailable,
@@ -74,6 +75,9 @@ def problem_of(error: BaseException) -> Problem:
             return _upstream(error)
         case RoundLimitExceeded():
             return Problem(500, str(error), "max_rounds_exceeded", type="tool_error")
+        case BudgetExceeded():
+            # Not 500 or 429: clients repeat those on their own, which spends more.
+            return Problem(402, str(error), "run_budget_exceeded", type="tool_error")
         case RunNotFound():
             return Problem(404, str(error), "run_not_found")
         case RunInterrupted():

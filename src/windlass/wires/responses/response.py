@@ -38,6 +38,7 @@ ENDINGS: dict[StopReason, Ending] = {
     "answer": Ending("completed"),
     "calls": Ending("completed"),
     "max_rounds": Ending("completed"),
+    "budget": Ending("completed"),  # Codex repeats an incomplete response, which spends more
     "repetition": Ending("completed"),
     "length": Ending("incomplete", "max_output_tokens"),
     "content_filter": Ending("incomplete", "content_filter"),
