@@ -56,9 +56,9 @@ class Price(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Accepts numbers and texts. Raises `ConfigError` for anything else."""
         for name in self.__struct_fields__:
-            value: Any = getattr(self, name)
-            if value is not None or name != "cached_input":
-                msgspec.structs.force_setattr(self, name, exact(value, f"the price of {name}"))
+            if name != "cached_input" or self.cached_input is not None:
+                number = exact(getattr(self, name), f"the price of {name}")
+                msgspec.structs.force_setattr(self, name, number)
 
     def cost(self, usage: Usage) -> Decimal:
         """The exact cost of the tokens."""
@@ -90,7 +90,10 @@ def price_of(model: str, prices: Prices | None) -> Price | None:
         raise ConfigError(f"prices must be a table of models or a file, not {table!r:.60}")
     for name in (model, model.partition("/")[2]):
         if name and name in table:
-            return _price(name, table[name])
+            try:
+                return price_from(table[name])
+            except ConfigError as error:
+                raise ConfigError(f"prices: {name!r}: {error}") from None
     return None
 
 
@@ -103,29 +106,24 @@ def no_price(model: str) -> str:
     )
 
 
-def _price(name: str, value: Any) -> Price:
+def price_from(value: Any) -> Price:
+    """A price, or a table with its fields. Raises `ConfigError`."""
     if isinstance(value, Price):
         return value
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"the price of {name!r} must be a Price, not {value!r:.60}")
-    fields = cast("Mapping[str, Any]", value)
     known = Price.__struct_fields__
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"must be a table with {', '.join(known)}, not {value!r:.60}")
+    fields = cast("Mapping[str, Any]", value)
     if unknown := [each for each in fields if each not in known]:
-        raise ConfigError(
-            f"the price of {name!r} has no field {unknown[0]!r} (known: {', '.join(known)})"
-        )
+        raise ConfigError(f"a price has no field {unknown[0]!r} (known: {', '.join(known)})")
     if missing := [each for each in ("input", "output") if each not in fields]:
-        raise ConfigError(f"the price of {name!r} has no {missing[0]!r}")
-    try:
-        return Price(**fields)
-    except ConfigError as error:
-        raise ConfigError(f"{name!r}: {error}") from None
+        raise ConfigError(f"the price of {missing[0]} is missing")
+    return Price(**fields)
 
 
 def _from_file(path: "str | os.PathLike[str]") -> Mapping[str, Any]:
     try:
-        changed = os.stat(path).st_mtime_ns
-        return _read(Path(path), changed)
+        return _read(Path(path), Path(path).stat().st_mtime_ns)
     except OSError as error:
         raise ConfigError(f"cannot read the prices in {path}: {error.strerror or error}") from error
 

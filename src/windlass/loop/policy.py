@@ -111,7 +111,6 @@ class Policy(Struct, frozen=True, kw_only=True):
             self.execute_tools and self.on_limit == "final_answer" and rounds_run >= self.max_rounds
         )
 
-
     def used_up(self, spent: Usage, last: Usage) -> BudgetName | None:
         """The budget that is used up by now, or that another round like the `last` would exceed.
 

@@ -14,7 +14,6 @@ from windlass.models.http import TRANSPORT_ERRORS, Http, Response, cut
 from windlass.models.retry import Waiting
 from windlass.wires.sse import SseDecoder
 
-
 _NO_USAGE = Usage()
 
 
