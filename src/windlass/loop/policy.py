@@ -99,6 +99,8 @@ class Policy(Struct, frozen=True, kw_only=True):
         limit = self.max_tokens_total
         if limit is not None and limit < 1:
             raise ConfigError(f"max_tokens_total must be at least 1, not {limit}")
+        if self.max_cost is not None and self.max_cost <= 0:
+            raise ConfigError(f"max_cost must be above 0, not {self.max_cost}")
         for name, words in _WORDS:
             if getattr(self, name) not in words:
                 first, second, third = words
