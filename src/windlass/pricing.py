@@ -136,7 +136,7 @@ def _read(path: Path, changed: int) -> Mapping[str, Any]:
     data = path.read_bytes()
     try:
         if path.suffix.lower() == ".json":
-            return msgspec.json.decode(data, type=dict[str, dict[str, Decimal | str | None]])
+            return msgspec.json.decode(data, type=dict[str, dict[str, Decimal | None]])
         return tomllib.loads(data.decode(), parse_float=Decimal)
     except (msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the prices in {path}: {error}") from error
