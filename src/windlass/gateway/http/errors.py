@@ -23,6 +23,8 @@ from windlass.wires.errors import InvalidRequest, Problem
 INTERNAL = "internal"
 _PASSED_ON = frozenset({400, 404, 408, 409, 413, 422, 429, 503, 504})
 """Statuses of an upstream that the client receives too. 401 and 403 are about our own key."""
+MAX_RETRY_SECONDS = 600.0
+"""A client that must wait longer is told not to repeat the request on its own."""
 OVERLOADED = 529
 """Anthropic's own status; other clients know it as 503."""
 
@@ -55,6 +57,9 @@ def problem_headers(problem: Problem) -> list[tuple[bytes, bytes]]:
         headers.append((b"www-authenticate", b"Bearer"))
     if problem.retry_after is not None:
         headers.append((b"retry-after", str(max(1, math.ceil(problem.retry_after))).encode()))
+        if problem.retry_after > MAX_RETRY_SECONDS:
+            # The SDKs of OpenAI and Anthropic would ask again at once.
+            headers.append((b"x-should-retry", b"false"))
     return headers
 
 
