@@ -40,8 +40,6 @@ L = TypeVar("L", int, float, Decimal)
 _NO_TOOLS = Offer()
 NO_CLIENT_TOOLS = ClientTools()
 
-_RESULT_PARTS = ("anthropic", "responses")
-"""The providers that support parts besides text in the results of tools."""
 _MAX_CACHED_BYTES = 256 * 1024
 _MAX_CACHED_LISTS = 128
 _REFERENCES = re.compile(rb"\$ref|\\u")
@@ -204,9 +202,10 @@ def check_parts(parts: Sequence[PartPlace], provider: str, model: str) -> None:
     if supported is None:
         return
     for part in parts:
-        misplaced = part.in_result and provider not in _RESULT_PARTS
-        if misplaced or part.kind not in supported:
-            where = " in a tool result" if misplaced else ""
+        if part.in_result and part.kind in _MEDIA:
+            continue  # every wire has a place for it, or a text in its place
+        if part.kind not in supported:
+            where = " in a tool result" if part.in_result else ""
             reason = f"the model {model!r} does not support parts of type {part.type!r}{where}"
             raise InvalidRequest(f"{part.place}: {reason}", part.place, "unsupported_content")
 

@@ -21,6 +21,7 @@ from windlass.content import (
     Opaque,
     Role,
     Thought,
+    without_media,
 )
 from windlass.errors import ModelError
 from windlass.jsontext import compact_json
@@ -104,6 +105,7 @@ def _answers(asked: Message, rest: Sequence[Message]) -> CallAnswers | None:
 
 def _answer_text(response: FunctionResponse) -> str:
     """The result as JSON, because the field is a single line."""
+    response = without_media(response)
     fields = {"output": response.output} if response.error is None else {"error": response.error}
     return compact_json(fields)
 
@@ -195,8 +197,7 @@ def check_request(request: ModelRequest) -> None:
                     f"a {type(part).__name__} is not allowed in a message of the role"
                     f" {message.role!r}"
                 )
-            media = part.parts if isinstance(part, FunctionResponse) else (part,)
-            if any(isinstance(item, (InlineData, FileData, Opaque)) for item in media):
+            if isinstance(part, InlineData | FileData | Opaque):
                 raise _refused("only text is supported: leave out images and other media")
 
 
