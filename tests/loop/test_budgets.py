@@ -58,7 +58,7 @@ async def test_a_budget_of_tokens_ends_a_run_with_an_answer_after_at_most_one_mo
     async with AsyncClient(endless(), tools=[step], max_rounds=50) as client:
         reply = await client.generate("Go", max_tokens_total=budget)
     assert (reply.stop_reason, reply.text) == ("budget", "That is all.")
-    before = [record for record in reply.rounds[:-1]]
+    before = reply.rounds[:-1]
     assert sum(record.usage.total_tokens for record in before[:-1]) < budget
     assert all(answer.ok for record in before for answer in record.answers)
     if budget >= 100:  # the first round fits, so that the others are as expected

@@ -25,6 +25,7 @@ from windlass.testing.script import Turn
 
 SECRET, _ = new_key()
 ROUND = Usage(80, 20, 100)
+IN_MEMORY = RunsConfig()
 PRICE = Price(input=10, output=40)
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
 BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
@@ -48,7 +49,7 @@ def key_of(name: str = "web", secret: str = SECRET, **limits: Any) -> KeyConfig:
     return KeyConfig(name=name, hash=key_hash(secret), **limits)
 
 
-def gateway_of(script: Any, *keys: KeyConfig, runs: RunsConfig = RunsConfig(), **model: Any) -> App:
+def gateway_of(script: Any, *keys: KeyConfig, runs: RunsConfig = IN_MEMORY, **model: Any) -> App:
     model = {"tools": ("step",), "max_rounds": 50, "prices": PRICE, **model}
     served = ModelConfig(name="m", target="scripted/m", **model)
     config = GatewayConfig(models={"m": served}, keys=keys, runs=runs)

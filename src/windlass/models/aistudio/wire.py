@@ -69,7 +69,7 @@ def said_turns(messages: Sequence[Message]) -> tuple[SaidTurn, ...]:
             message.role,
             message.text.strip(),
             tuple(_call_key(call) for call in message.calls),
-            tuple(response.text for response in message.responses),
+            tuple(without_media(response).text for response in message.responses),
         )
         for message in messages
     )
@@ -156,7 +156,8 @@ def _line(message: Message) -> str:
         ]
     if message.responses:
         fields["results"] = [
-            {"name": response.name, "response": response.response} for response in message.responses
+            {"name": response.name, "response": without_media(response).response}
+            for response in message.responses
         ]
     return compact_json(fields)
 

@@ -406,13 +406,15 @@ def _encode_content(message: Message) -> str | list[JsonObject] | None:
         # Null for a turn that has only calls, or fields specific to the provider.
         no_content = not parts and (message.calls or message.extra)
         return None if no_content else "".join(plain)
-    return [_encode_part(part) for part in parts]
+    is_result = message.extra.get("windlass", {}).get("results") is True
+    return [_encode_part(part, is_result) for part in parts]
 
 
-def _encode_part(part: AnyPart) -> JsonObject:
+def _encode_part(part: AnyPart, is_result: bool) -> JsonObject:
+    """`is_result`: whether the message has the results of tools, as text, and their media."""
     match part:
         case InlineData() | FileData():
-            return encode_media(part)
+            return _encode_result_media(part) if is_result else encode_media(part)
         case Opaque():
             return part.data
         case _:

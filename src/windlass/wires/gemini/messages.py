@@ -53,8 +53,10 @@ def encode_parts(
 
     `ids`: whether the service supports call ids. `signed`: whether it requires a signature on the
     first call of every turn. `nested`: whether media may be in a result (Gemini 3 and later);
-    other media follow the results, as parts of the same content. In an assistant message, parts of another provider become text; in
-    other messages they raise `ConfigError`.
+    other media follow the results, as parts of the same content.
+
+    In an assistant message, parts of another provider become text; in other messages they raise
+    `ConfigError`.
     """
     encoded: list[JsonObject] = []
     following: list[InlineData | FileData] = []
