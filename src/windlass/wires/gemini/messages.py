@@ -47,7 +47,7 @@ NESTED_TYPES = ("image/png", "image/jpeg", "image/webp", "application/pdf", "tex
 
 
 def encode_parts(
-    message: Message, *, ids: bool = True, signed: bool = False, nested: bool = False
+    message: Message, *, ids: bool = True, signed: bool = False, nested: bool = True
 ) -> list[JsonObject]:
     """The message's parts in the wire's format, without empty texts.
 
