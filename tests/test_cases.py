@@ -4,6 +4,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -16,6 +17,7 @@ from tests.support.talking import asking, client_of, function
 import windlass
 from windlass import (
     AsyncClient,
+    BudgetExceeded,
     Client,
     ConfigError,
     Depends,
@@ -27,6 +29,7 @@ from windlass import (
     Message,
     NativeModeUnavailable,
     Part,
+    Price,
     RoundLimitExceeded,
     RunEnded,
     Schema,
@@ -867,6 +870,52 @@ def test_search_by_the_name_of_a_function(name: str) -> None:
 
 
 # LiteLLM
+
+
+@covers(
+    '`max_budget` with `budget_duration: "1d"` or `"1mo"` of a key',
+    "`input_cost_per_token`, `output_cost_per_token` of a model",
+)
+def test_a_key_has_a_budget_of_cost() -> None:
+    key, hashed = new_key()
+    price = Price(input=1_000_000, output=0)
+    served = ModelConfig(name="m", target="scripted/m", prices=price)
+    limited = KeyConfig(name="web", hash=hashed, max_cost_per_day=Decimal(10))
+    models = {"m": ScriptedModel(["Hello.", "Never."])}
+    with (
+        Serving(config_of(served, keys=(limited,)), models=models) as serving,
+        client_of(serving) as http,
+    ):
+        headers, body = {"authorization": f"Bearer {key}"}, asking("Hi.", model="m")
+        assert http.post("/v1/chat/completions", json=body, headers=headers).status_code == 200
+        refused = http.post("/v1/chat/completions", json=body, headers=headers)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (
+            429,
+            "key_budget_exceeded",
+        )
+
+
+@covers(
+    "`UsageLimits(total_tokens_limit=...)`",
+    "`UsageLimitExceeded`",
+    "`completion_cost(response)`",
+    "`BinaryContent(data=..., media_type=...)` as the result of a tool",
+)
+def test_a_run_has_a_budget_and_a_cost_and_its_tools_return_media() -> None:
+    @tool
+    def draw() -> InlineData:
+        """Draws a picture."""
+        return Part.from_bytes(b"png", "image/png")
+
+    model = ScriptedModel(lambda request: call("draw") if request.tools else say("Done."))
+    prices = {"model": Price(input=1, output=2)}
+    with Client(model, tools=[draw], prices=prices) as client:
+        reply = client.generate("Draw", max_tokens_total=20)
+        assert (reply.stop_reason, reply.text) == ("budget", "Done.")
+        assert reply.cost == Decimal("0.00004")
+        assert reply.results[0].parts == (Part.from_bytes(b"png", "image/png"),)
+        with pytest.raises(BudgetExceeded):
+            client.generate("Draw", max_tokens_total=1, on_limit="error")
 
 
 @covers(

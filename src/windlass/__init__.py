@@ -21,6 +21,7 @@ from windlass.content import (
     Usage,
 )
 from windlass.errors import (
+    BudgetExceeded,
     ConfigError,
     DuplicateTool,
     InvalidArguments,
@@ -59,6 +60,7 @@ from windlass.events import (
 from windlass.loop.approval import Approval
 from windlass.loop.executor import ToolExecutor, ToolJob
 from windlass.model import Model, ModelRequest, Settings, ToolChoice, Toolset
+from windlass.pricing import Price
 from windlass.reply import Reply, ToolAnswer
 from windlass.tool import Depends, Tool, ToolContext, tool
 from windlass.toolsets.registry import ToolRegistry, registry
@@ -110,6 +112,7 @@ __all__ = [
     "Message",
     "Opaque",
     "Part",
+    "Price",
     "ProviderTool",
     "Schema",
     "Text",
@@ -141,6 +144,7 @@ __all__ = [
     "ToolRunStarted",
     "TurnEnded",
     # errors
+    "BudgetExceeded",
     "ConfigError",
     "DuplicateTool",
     "InvalidArguments",

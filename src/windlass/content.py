@@ -4,10 +4,12 @@ A `Part` is a member of the `AnyPart` union. Fields of a provider that Windlass 
 stored in `extra` under the provider's name, and are sent back to that provider unchanged.
 """
 
+import decimal
 import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -42,9 +44,11 @@ __all__ = [
     "guessed_type",
     "image_type",
     "is_own_call_id",
+    "media_label",
     "new_call_id",
     "paired",
     "size_of_part",
+    "without_media",
 ]
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -156,6 +160,19 @@ class InlineData(Part, frozen=True, omit_defaults=True, tag="inline_data"):
 
     data: bytes
     mime_type: str
+
+    def save(self, path: "str | os.PathLike[str]") -> Path:
+        """Writes the bytes to a file, and returns its path.
+
+        A name without a suffix gets that of the type: `chart` becomes `chart.png`. Replaces an
+        existing file, and creates missing folders.
+        """
+        file = Path(path)
+        if not file.suffix:
+            file = file.with_name(f"{file.name}{_suffix(self.mime_type)}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(self.data)
+        return file
 
 
 class FileData(Part, frozen=True, omit_defaults=True, tag="file_data"):
@@ -352,6 +369,10 @@ class ProviderTool(Struct, frozen=True):
 Declaration: TypeAlias = FunctionDeclaration | GoogleSearch | ProviderTool
 
 
+_COSTS = decimal.Context(prec=200)
+"""Sums of costs are exact, whatever the program's own decimal context is."""
+
+
 class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
     """Token counts from the provider. `input_tokens` include the cached tokens."""
 
@@ -360,14 +381,25 @@ class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
     total_tokens: int = 0
     cached_tokens: int = 0
     thought_tokens: int = 0
+    cost: Decimal | None = None
+    """The exact cost, if the price of the model is known. JSON has it as a string."""
+
+    @property
+    def all_tokens(self) -> int:
+        """The total, also of a provider that counts only input and output."""
+        return max(self.total_tokens, self.input_tokens + self.output_tokens)
 
     def __add__(self, other: "Usage") -> "Usage":
+        cost = self.cost if other.cost is None else other.cost
+        if self.cost is not None and other.cost is not None:
+            cost = _COSTS.add(self.cost, other.cost)
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.total_tokens + other.total_tokens,
             self.cached_tokens + other.cached_tokens,
             self.thought_tokens + other.thought_tokens,
+            cost,
         )
 
 
@@ -478,6 +510,15 @@ _MORE_TYPES = {
     ".webp": "image/webp",
 }
 """Types that the standard library does not know."""
+_USUAL_SUFFIXES = {
+    "audio/mpeg": ".mp3",
+    "audio/mp3": ".mp3",
+    "audio/ogg": ".ogg",
+    "audio/wav": ".wav",
+    "audio/x-wav": ".wav",
+    "image/jpeg": ".jpg",
+    "text/plain": ".txt",
+}
 _TEXT_TYPES = ("text/", "application/json", "application/javascript", "application/xml")
 _IMAGE_STARTS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -496,6 +537,35 @@ def guessed_type(name: str) -> str | None:
 
     found = MimeTypes().guess_type(name, strict=False)[0]
     return found or _MORE_TYPES.get(Path(name).suffix.lower())
+
+
+def _suffix(mime_type: str) -> str:
+    """The usual suffix of a file of this type, the same on every machine; empty if unknown."""
+    from mimetypes import MimeTypes
+
+    kind = mime_type.partition(";")[0].strip().lower()
+    known = {kind: suffix for suffix, kind in _MORE_TYPES.items()} | _USUAL_SUFFIXES
+    return known.get(kind) or MimeTypes().guess_extension(kind, strict=False) or ""
+
+
+def media_label(part: "InlineData | FileData") -> str:
+    """A text in place of media: its type, and its size or its address."""
+    kind = part.mime_type or "file"
+    if isinstance(part, InlineData):
+        return f"[{kind}, {len(part.data)} bytes]"
+    return f"[{kind} at {part.uri}]"
+
+
+def without_media(response: FunctionResponse) -> FunctionResponse:
+    """The result for a model that reads only text: a label in place of each of its media."""
+    if not response.parts:
+        return response
+    labels = [media_label(part) for part in response.parts]
+    missing = [label for label in labels if label not in response.text]
+    if response.error is not None or not missing:
+        return msgspec.structs.replace(response, parts=())
+    text = "\n".join(filter(None, (response.text, *missing)))
+    return msgspec.structs.replace(response, response={"output": text}, parts=())
 
 
 def image_type(data: bytes) -> str | None:

@@ -7,6 +7,7 @@ WindlassError
 ├── ToolError               raised by a tool to send its text to the model
 │   └── InvalidArguments    the model's arguments do not match the tool; names the field
 ├── RoundLimitExceeded      `on_limit="error"`: the model still calls tools after the last round
+├── BudgetExceeded          `on_limit="error"`: the model still calls tools after the budget
 ├── RunInterrupted          the process of a run exited; the message says what to do
 ├── StorageError            the log of runs cannot be read or written
 ├── RunNotFound             the run id is unknown, or the run was forgotten
@@ -23,9 +24,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from windlass.content import FunctionCall, Message
+    from windlass.content import FunctionCall, Message, Usage
 
 __all__ = [
+    "BudgetExceeded",
     "ConfigError",
     "DuplicateTool",
     "InvalidArguments",
@@ -101,6 +103,8 @@ class ModelError(WindlassError):
         self.retryable = retryable
         self.retry_after = retry_after
         self.code = code
+        self.usage: Usage | None = None
+        """The tokens that the service reported before it failed."""
 
     def __str__(self) -> str:
         named = (f"HTTP {self.status}", f"HTTP status {self.status}")
@@ -142,6 +146,7 @@ class NativeModeUnavailable(ModelError):
             status=status,
             code="native_mode_unavailable",
         )
+        self.usage = problem.usage if problem else None
 
     def __str__(self) -> str:
         """Returns the message only, because its form is fixed."""
@@ -173,6 +178,24 @@ class RoundLimitExceeded(WindlassError):
     ) -> None:
         super().__init__(f"the model still calls tools after {max_rounds} rounds")
         self.max_rounds = max_rounds
+        self.messages = tuple(messages)
+        self.calls = tuple(calls)
+
+
+class BudgetExceeded(WindlassError):
+    """The model still calls tools, but a budget of the run is used up."""
+
+    def __init__(
+        self,
+        budget: str,
+        usage: "Usage",
+        messages: "Sequence[Message]",
+        calls: "Sequence[FunctionCall]",
+    ) -> None:
+        """`budget` is the option that set it; `messages` is the conversation so far."""
+        super().__init__(f"the model still calls tools, but the run has used up its {budget}")
+        self.budget = budget
+        self.usage = usage
         self.messages = tuple(messages)
         self.calls = tuple(calls)
 

@@ -17,6 +17,7 @@ from windlass.jsontext import encode_json
 __all__ = [
     "ApprovalRequested",
     "ApprovalResolved",
+    "BudgetName",
     "Event",
     "EventType",
     "FinishReason",
@@ -67,6 +68,7 @@ StopReason = Literal[
     "answer",  # the model answered without further calls
     "calls",  # calls were returned to the caller, who runs them
     "max_rounds",  # the round limit was reached
+    "budget",  # a budget of tokens or cost was used up
     "repetition",  # the model repeated a failing call too often
     "length",  # the output limit truncated the answer
     "content_filter",  # the provider withheld the answer
@@ -75,6 +77,9 @@ StopReason = Literal[
     "stopped",  # a client stopped the run
     "error",  # the run failed; `error` has the reason
 ]
+
+BudgetName = Literal["max_tokens_total", "max_cost", "key"]
+"""The budget that ended a run: one of its own, or that of its key in a gateway."""
 
 Phase = Literal["awaiting_model_call", "executing_tools", "awaiting_final_response", "ended"]
 
@@ -281,6 +286,8 @@ class RunEnded(Event, frozen=True, omit_defaults=True, tag="run_ended"):
     usage: Usage = Usage()
     rounds: int = 0
     error: str | None = None
+    budget: BudgetName | None = None
+    """The budget that was used up, if the reason is `budget`."""
 
 
 RunEvent: TypeAlias = (

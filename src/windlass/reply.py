@@ -1,6 +1,7 @@
 """The reply of a run, its rounds, and the answers to its calls. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, cast
 
 import msgspec
@@ -12,7 +13,9 @@ from windlass.content import (
     FunctionResponse,
     InlineData,
     Message,
+    Text,
     Usage,
+    media_label,
     paired,
 )
 from windlass.errors import ConfigError
@@ -56,15 +59,16 @@ def answer(call: FunctionCall, value: object) -> FunctionResponse:
     if isinstance(value, FunctionResponse):
         return msgspec.structs.replace(value, id=call.id, name=call.name)
     if isinstance(value, InlineData | FileData):
-        return FunctionResponse(call.name, {"output": _label(value)}, call.id, (value,))
+        return FunctionResponse(call.name, {"output": media_label(value)}, call.id, (value,))
     media = _media_in(value)
     if not media:
-        return FunctionResponse(call.name, {"output": jsonable(value)}, call.id)
-    labelled = [
-        _label(item) if isinstance(item, InlineData | FileData) else jsonable(item)
-        for item in cast("Sequence[object]", value)
-    ]
-    return FunctionResponse(call.name, {"output": labelled}, call.id, media)
+        return FunctionResponse(call.name, {"output": _output(value)}, call.id)
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        labelled: object = dict(zip(fields, map(_output, fields.values()), strict=True))
+    else:
+        labelled = [_output(item) for item in cast("Sequence[object]", value)]
+    return FunctionResponse(call.name, {"output": jsonable(labelled)}, call.id, media)
 
 
 def failure(call: FunctionCall, text: str, outcome: Outcome) -> ToolAnswer:
@@ -132,15 +136,20 @@ def _plain(value: object) -> object:
 
 
 def _media_in(value: object) -> tuple[InlineData | FileData, ...]:
+    """The media in a list, or in the values of an object."""
+    if isinstance(value, dict):
+        value = tuple(cast("dict[object, object]", value).values())
     if not isinstance(value, list | tuple):
         return ()
     items = cast("Sequence[object]", value)
     return tuple(item for item in items if isinstance(item, InlineData | FileData))
 
 
-def _label(part: InlineData | FileData) -> str:
-    size = f", {len(part.data)} bytes" if isinstance(part, InlineData) else ""
-    return f"[{part.mime_type or 'file'}{size}]"
+def _output(value: object) -> Any:
+    """The value in JSON's types: a text part as its text, media as a label."""
+    if isinstance(value, Text):
+        return value.text
+    return media_label(value) if isinstance(value, InlineData | FileData) else jsonable(value)
 
 
 _MAX_REPR_CHARS = 60
@@ -206,6 +215,24 @@ class Reply(Struct, frozen=True):
             f"Reply({start!r}, stop_reason={self.stop_reason!r},"
             f" tokens={self.usage.total_tokens}, rounds={len(self.rounds)})"
         )
+
+    @property
+    def parts(self) -> tuple[InlineData | FileData, ...]:
+        """The images, audio and files that the model made, in order.
+
+        Those of tools are in the `parts` of their `results`.
+        """
+        return tuple(
+            part
+            for record in self.rounds
+            for part in record.message.parts
+            if isinstance(part, InlineData | FileData)
+        )
+
+    @property
+    def cost(self) -> Decimal | None:
+        """The exact cost of the whole run; None if the price of its model is not known."""
+        return self.usage.cost
 
     @property
     def mode(self) -> str | None:

@@ -1,6 +1,7 @@
 """What a client asks of a run, in no protocol's terms. Wires read it; the run service plans it."""
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
@@ -61,6 +62,17 @@ class ClientTools(Struct, frozen=True):
     """Raises `InvalidRequest`, which names the field."""
 
 
+class RequestBudget(Struct, frozen=True):
+    """The budgets that a client sets for its run."""
+
+    max_tokens_total: int | None = None
+    max_cost: Decimal | None = None
+    timeout: float | None = None
+
+
+NO_BUDGET = RequestBudget()
+
+
 class RunRequest(Struct, frozen=True, kw_only=True):
     """A request for a run."""
 
@@ -98,3 +110,4 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     """What the wire needs to write the answer, as JSON values. It is stored with the run."""
     size: int = 0
     """The size of the body in bytes."""
+    budget: RequestBudget = NO_BUDGET

@@ -177,8 +177,11 @@ async def unprivileged(path: str) -> None:
     await log.aclose()
 
 
-async def client(path: str, ledger: str, when_cut: str) -> None:
-    """A client whose run is in the middle of a tool; reports it, and waits to be killed."""
+async def client(path: str, ledger: str, when_cut: str, budget: str = "") -> None:
+    """A client whose run is in the middle of a tool; reports it, and waits to be killed.
+
+    `budget` is the run's `max_tokens_total`.
+    """
 
     @tool
     async def quick(n: int) -> str:
@@ -199,7 +202,7 @@ async def client(path: str, ledger: str, when_cut: str) -> None:
     ]
     model = ScriptedModel(script)
     asking = AsyncClient(model, tools=[quick, slow], log=path, parallel_tool_calls=False)
-    run = await asking.start("go")
+    run = await asking.start("go", max_tokens_total=int(budget) if budget else None)
     say(run.id)
     await run.result()
 

@@ -20,6 +20,7 @@ from windlass.events import (
     ToolRunStarted,
 )
 from windlass.runs.event_log import Follower
+from windlass.testing import call
 
 pytestmark = pytest.mark.process
 
@@ -119,3 +120,26 @@ async def test_the_runs_of_another_model_and_of_another_kind_are_left_alone(
     assert run.id == run_id
     await run.result()
     assert [each.id for each in await client.runs() if each.stop_reason is None] == ["of_a_gateway"]
+
+
+@pytest.mark.parametrize(("budget", "rounds"), [(15, 2), (31, 3), (46, 4), (60, 5)])
+async def test_a_resumed_run_counts_what_it_spent_before_its_process_was_killed(
+    client_on: MakeClient, path: Path, tmp_path: Path, budget: int, rounds: int
+) -> None:
+    """Each round uses 15 tokens, and two of them were before the kill."""
+    ledger = tmp_path / "ledger"
+    model = [call("quick", n=number) for number in range(9)]
+    client = client_on(lambda request: model.pop(0), tools=tools_after(ledger, "tell_model"))
+    with Child("client", path, ledger, "tell_model", budget) as process:
+        run_id = await process.hear()
+        assert await process.hear() == ("in the middle" if budget > 30 else "")
+    resumed = await client.resume()
+    if budget > 30:
+        assert (await resumed[0].result()).stop_reason == "budget"
+    else:  # it ended before the kill
+        assert resumed == []
+    [*_, ended] = await events_of(client, run_id)
+    assert isinstance(ended, RunEnded)
+    assert (ended.reason, ended.budget) == ("budget", "max_tokens_total")
+    assert (ended.rounds, ended.usage.total_tokens) == (rounds, 15 * rounds)
+    assert ended.usage.total_tokens <= budget + 15

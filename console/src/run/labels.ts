@@ -32,6 +32,7 @@ export const ENDING_LABELS: Record<StopReason, string> = {
   answer: "The model answered.",
   calls: "The client has to run the remaining calls.",
   max_rounds: "The run reached its limit of tool rounds, so the model answered without tools.",
+  budget: "The budget of tokens or cost was used up.",
   repetition: "The same call kept failing, so tools were turned off.",
   length: "The answer reached the model's output limit.",
   content_filter: "The provider's content filter blocked the answer.",

@@ -893,7 +893,7 @@ export type Run = {
   title: string;
   /** The stored chat that the run belongs to. */
   chat_id: string | null;
-  stop_reason?: ("answer" | "calls" | "max_rounds" | "repetition" | "length" | "content_filter" | "malformed_call" | "deadline" | "stopped" | "error") | null;
+  stop_reason?: ("answer" | "calls" | "max_rounds" | "budget" | "repetition" | "length" | "content_filter" | "malformed_call" | "deadline" | "stopped" | "error") | null;
   error?: RunError;
   response?: ChatCompletion;
   summary?: RunSummary;
@@ -1227,6 +1227,7 @@ export type Usage = {
   total_tokens?: number;
   cached_tokens?: number;
   thought_tokens?: number;
+  cost?: string | null;
 };
 
 export type RunStarted = {
@@ -1357,10 +1358,11 @@ export type ApprovalResolved = {
 /** The last event of every run. */
 export type RunEnded = {
   event: "run_ended";
-  reason: "answer" | "calls" | "content_filter" | "deadline" | "error" | "length" | "malformed_call" | "max_rounds" | "repetition" | "stopped";
+  reason: "answer" | "budget" | "calls" | "content_filter" | "deadline" | "error" | "length" | "malformed_call" | "max_rounds" | "repetition" | "stopped";
   usage?: Usage;
   rounds?: number;
   error?: string | null;
+  budget?: ("key" | "max_cost" | "max_tokens_total") | null;
   seq: number;
   time: number;
   type: "control";
@@ -1398,7 +1400,7 @@ export type RunRecord = {
   title?: string;
   origin?: Record<string, unknown>;
   ended?: number | null;
-  reason?: ("answer" | "calls" | "content_filter" | "deadline" | "error" | "length" | "malformed_call" | "max_rounds" | "repetition" | "stopped") | null;
+  reason?: ("answer" | "budget" | "calls" | "content_filter" | "deadline" | "error" | "length" | "malformed_call" | "max_rounds" | "repetition" | "stopped") | null;
   error?: string | null;
   events?: number;
   size?: number;

@@ -25,6 +25,7 @@ ENDINGS: dict[StopReason, Ending] = {
     "answer": Ending(ANSWERED),
     "calls": Ending(INCOMPLETE, "the model called a tool that only the caller can run"),
     "max_rounds": Ending(INCOMPLETE, "the round limit was reached", "--max-rounds"),
+    "budget": Ending(INCOMPLETE, "a budget of tokens or cost was used up", "--max-tokens-total"),
     "repetition": Ending(INCOMPLETE, "the model kept repeating a call that keeps failing"),
     "length": Ending(INCOMPLETE, "the model's output limit cut the answer"),
     "content_filter": Ending(INCOMPLETE, "the provider withheld the answer"),

@@ -86,7 +86,8 @@ def duration(seconds: float) -> str:
 
 
 def tokens(usage: Usage) -> str:
-    return f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
+    cost = "" if usage.cost is None else f", cost {usage.cost.normalize():f}"
+    return f"{usage.input_tokens} tokens in, {usage.output_tokens} out{cost}"
 
 
 def arguments_text(arguments: dict[str, Any] | str) -> str:

@@ -37,7 +37,7 @@ from windlass.cli.model_selection import (
 from windlass.cli.output import CommandOutput, own_stdout, visible
 from windlass.client import AsyncRun
 from windlass.content import FunctionCall, FunctionResponse, Part, Usage, guessed_type
-from windlass.errors import ConfigError, RoundLimitExceeded
+from windlass.errors import BudgetExceeded, ConfigError, RoundLimitExceeded
 from windlass.events import (
     ApprovalResolved,
     RoundStarted,
@@ -78,10 +78,10 @@ exit codes:
   0    an answer
   1    the model or the run failed
   2    the command or the configuration is wrong
-  3    the run ended without a full answer; stderr shows why (length, max_rounds, deadline, ...)
+  3    the run ended without a full answer; stderr shows why (length, max_rounds, budget, ...)
   130  Ctrl-C: the run was stopped"""
 
-LIMIT_OPTIONS = ("--max-rounds", "--timeout")
+LIMIT_OPTIONS = ("--max-rounds", "--timeout", "--max-tokens-total")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -114,6 +114,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=seconds, metavar="S", help="time limit of the whole run in seconds"
     )
+    parser.add_argument(
+        "--max-tokens-total",
+        type=whole_number(1),
+        metavar="N",
+        help="budget of tokens of the run, input and output",
+    )
+    parser.add_argument(
+        "--max-cost", metavar="COST", help="budget of the cost of the run; it needs prices"
+    )
+    prices = parser.add_argument(
+        "--prices", metavar="FILE", help="a TOML or JSON file with the prices of models"
+    )
+    completes_files(prices)
     completes_files(
         parser.add_argument(
             "--image",
@@ -276,6 +289,9 @@ async def _answer(
         mode=options.mode,
         max_rounds=options.max_rounds,
         timeout=options.timeout,
+        max_tokens_total=options.max_tokens_total,
+        max_cost=options.max_cost,
+        prices=options.prices,
         approve=approval_hook(options.approve),
     )
     async with client:
@@ -313,9 +329,11 @@ def _report(run: AsyncRun) -> int:
 
 
 def stop_reason_of(run: AsyncRun) -> StopReason:
-    """Why the run ended. An exceeded round limit is `max_rounds`, also with `on_limit="error"`."""
+    """Why the run ended. A limit is its own reason, also with `on_limit="error"`."""
     if isinstance(run.error, RoundLimitExceeded):
         return "max_rounds"
+    if isinstance(run.error, BudgetExceeded):
+        return "budget"
     return run.stop_reason or "stopped"
 
 

@@ -130,7 +130,8 @@ class AsyncClient:
         """Sends the prompt, runs the tools that the model calls, and returns the reply.
 
         `images` follow the prompt: files (`Path`), bytes or URLs.
-        Raises `ModelError`, and `RoundLimitExceeded` with `on_limit="error"`.
+        Raises `ModelError`; with `on_limit="error"` also `RoundLimitExceeded` and
+        `BudgetExceeded`.
         """
         return await self.answer(with_images(prompt, images), tools, options)
 
@@ -278,7 +279,7 @@ class AsyncClient:
         those of its registry.
         """
         options = checked({**self._defaults, **options})
-        policy = policy_from(options)
+        policy = policy_from(options, self.model.name)
         if tools is None and isinstance(calls, Calls):
             known = self._offers.runnable(calls.tools)
         elif tools is None and not self._tools:
@@ -341,7 +342,7 @@ class AsyncClient:
     ) -> tuple[RunPlan, Origin]:
         options = checked(cast("RunOptions", {**self._defaults, **options}))
         origin = Origin(
-            policy=policy_from(options),
+            policy=policy_from(options, self.model.name),
             settings=settings_from(options),
             extra=options.get("extra", {}),
             mode=options.get("mode"),

@@ -18,6 +18,7 @@ from windlass.loop.executor import ToolExecutor
 from windlass.loop.policy import OnLimit, Policy
 from windlass.model import Settings, ToolChoice, Toolset, tool_choice_from
 from windlass.models import Key, Retry
+from windlass.pricing import Number, Prices, exact, no_price, price_of
 from windlass.runs.origin import Offer
 from windlass.runs.protocol import RunLog
 from windlass.settings import Mode
@@ -36,6 +37,9 @@ class RunOptions(TypedDict, total=False):
     mode: Mode | None
     max_rounds: int
     on_limit: OnLimit
+    max_tokens_total: int | None
+    max_cost: Number | None
+    prices: Prices | None
     execute_tools: bool
     tool_choice: ToolChoice | str | dict[str, Any]
     parallel_tool_calls: bool | None
@@ -81,7 +85,7 @@ class ClientOptions(RunOptions, total=False):
     keep_finished: float
 
 
-_POLICY = frozenset(Policy.__struct_fields__)
+_POLICY = frozenset(Policy.__struct_fields__) - {"price"}
 _SETTINGS = frozenset(Settings.__struct_fields__)
 
 
@@ -111,6 +115,13 @@ RENAMED: dict[str, str] = {
     "recursion_limit": "max_rounds",
     "round_limit": "max_rounds",
     "tool_rounds": "max_rounds",
+    "token_budget": "max_tokens_total",
+    "max_total_tokens": "max_tokens_total",
+    "total_tokens_limit": "max_tokens_total",
+    "cost_limit": "max_cost",
+    "max_budget": "max_cost",
+    "max_budget_usd": "max_cost",
+    "price": "prices",
     "auto_execute_tools": "execute_tools",
     "auto_execute": "execute_tools",
     "automatic_function_calling": "execute_tools",
@@ -209,10 +220,16 @@ def _hint(name: str, *, of_client: bool) -> str:
     return f"; did you mean {meant!r}{where}?"
 
 
-def policy_from(options: RunOptions) -> Policy:
+def policy_from(options: RunOptions, model: str) -> Policy:
+    """The policy of a run of this model. Raises `ConfigError`, also for a cost without a price."""
     values: dict[str, Any] = {name: options[name] for name in options if name in _POLICY}
     if "tool_choice" in options:
         values["tool_choice"] = tool_choice_from(options["tool_choice"])
+    values["price"] = price_of(model, options.get("prices"))
+    if (most := options.get("max_cost")) is not None:
+        values["max_cost"] = exact(most, "max_cost")
+        if values["price"] is None:
+            raise ConfigError(no_price(model))
     return Policy(**values)
 
 

@@ -192,7 +192,9 @@ class AutoModel:
                 failure = None if yielded else self._failure_in(reader)
             except ModelError as error:
                 failure = None if yielded else native_failure(error)
+                spent += error.usage or Usage()
                 if failure is None:
+                    error.usage = spent if spent != Usage() else None
                     raise
                 problem = error
             if failure is None:

@@ -119,7 +119,9 @@ class EmulatedModel:
                         if reader.over and request.live:
                             break
             except ModelError as problem:
+                spent += problem.usage or Usage()
                 if yielded or not self._learned(problem, attempt):
+                    problem.usage = spent if spent != Usage() else None
                     raise
                 continue
             if not reader.breaks_choice or rejected is not None:

@@ -6,15 +6,26 @@ import logging
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
 
 from windlass.errors import ConfigError, RunNotFound, StorageError, WindlassError
-from windlass.gateway.config import GatewayConfig
+from windlass.gateway.config import GatewayConfig, KeyConfig
 from windlass.gateway.config.tool_loading import load_executor, made_executor
 from windlass.gateway.http.context import Exchange, Receive, disconnected
 from windlass.gateway.http.errors import NATS_UNREACHABLE, SHUTTING_DOWN, Refused
 from windlass.gateway.http.keys import KeyRing
 from windlass.gateway.limits.admission import Admission, LimitCounter, LocalCounter
+from windlass.gateway.limits.budgets import (
+    FileSpending,
+    KeyBudgets,
+    MemorySpending,
+    RunSpending,
+    SharedCounters,
+    SpendingStore,
+    has_cost_budget,
+)
 from windlass.gateway.models.registry import ModelRegistry
 from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.observe.access_log import AccessLog
@@ -40,6 +51,10 @@ from windlass.runs.protocol import RunLog
 from windlass.runs.records import DAMAGED
 from windlass.runs.service import ResumedRun, RunService
 from windlass.runs.stored_run import StoredRun
+from windlass.wires.errors import Problem
+
+if TYPE_CHECKING:
+    from windlass.gateway.limits.fleet import FleetCounter
 
 log = logging.getLogger("windlass.gateway")
 
@@ -109,6 +124,7 @@ class Gateway:
         self.summaries = Summaries()
         self._counter = self._limit_counter()
         self.admission = Admission(config.limits, self.metrics.refused, self._counter)
+        self.budgets = KeyBudgets(self._spending_store(), self.metrics.refused)
         self.access_log = AccessLog() if config.server.access_log else None
         content = config.server.log_content
         self._tracing = tracing or tracing_from(environ, content=content)
@@ -125,7 +141,11 @@ class Gateway:
         with ExitStack() as entered:
             if self.chats is not None and request.chat:
                 entered.enter_context(self.chats.only_run_of(exchange.owner, request.chat))
+            self._check_price(exchange.key, served)
+            await self.budgets.check(exchange.key)
             plan, origin = await self.planning.new(request, exchange, served)
+            budget = self.budgets.of(exchange.key, plan.run_id)
+            plan = replace(plan, shared_budget=budget)
             leaves = functools.partial(disconnected, receive)
             entered.callback(await self.admission.enter(exchange.key, served.config, leaves))
             if self.draining:  # the shutdown began while the run waited
@@ -149,6 +169,7 @@ class Gateway:
             )
             leave = entered.pop_all().close
         run.task.add_done_callback(lambda _: leave())
+        _forget_at_end(budget, run)
         self._observe(run, served, exchange)
         self.service.add(run)
         exchange.run_id = run.id
@@ -182,8 +203,10 @@ class Gateway:
         """Starts a resumed run. It counts, and is observed, like a new one."""
         record, origin = resumed.record, resumed.origin
         served = self.registry.find(record.model)
+        key = next((key for key in self.config.keys if key.name == record.owner), None)
+        budget = self.budgets.of(key, record.id)
         run = GatewayRun(
-            resumed.plan,
+            replace(resumed.plan, shared_budget=budget),
             record,
             origin,
             asked_mode=origin.mode or (served or self.registry.settings).mode,
@@ -192,9 +215,9 @@ class Gateway:
             history=resumed.history,
             orders=resumed.orders,
         )
+        _forget_at_end(budget, run)
         self._observe(run, served)
         if served is not None:
-            key = next((key for key in self.config.keys if key.name == run.owner), None)
             leave = self.admission.force_enter(key, served.config)
             run.task.add_done_callback(lambda _: leave())
         return run
@@ -281,6 +304,7 @@ class Gateway:
         await self.sessions.aclose()
         if self._tracing is not None:
             await self._tracing.aclose()
+        await self.budgets.aclose()
         await self._counter.aclose()
         await self.service.aclose()
 
@@ -298,11 +322,26 @@ class Gateway:
 
         return fleet_counter(runs, self.service.log)
 
+    def _spending_store(self) -> SpendingStore:
+        """Where the spending of keys is stored: with the runs."""
+        if not isinstance(self._counter, LocalCounter):
+            return cast("FleetCounter", self._counter)
+        log = self.service.log
+        return FileSpending(log) if isinstance(log, SharedCounters) else MemorySpending()
+
+    def _check_price(self, key: KeyConfig | None, served: ServedModel) -> None:
+        """Refuses a model without prices for a key with a budget of cost."""
+        if has_cost_budget(key) and served.config.prices is None:
+            message = f"model: this key has a budget of cost, and {served.name!r} has no prices"
+            raise Refused(Problem(403, message, "no_prices", "model"))
+
     def _observe(
         self, run: GatewayRun, served: ServedModel | None, exchange: Exchange | None = None
     ) -> None:
         """Records metrics and traces; the exchange may name the trace that the run belongs to."""
-        run.observe(self.metrics.run(model=run.record.model, live=run.plan.live))
+        run.observe(
+            self.metrics.run(model=run.record.model, live=run.plan.live, key=run.owner or None)
+        )
         if self._tracing is not None and served is not None:
             headers = exchange and {name: exchange.header(name.encode()) for name in TRACE_HEADERS}
             run.observe(
@@ -313,6 +352,16 @@ class Gateway:
                     traceparent=headers,
                 )
             )
+
+
+def _forget_at_end(budget: RunSpending | None, run: GatewayRun) -> None:
+    def forget(_: object) -> None:
+        # A run that was left to another process has not ended.
+        if budget is not None and run.log.ended and not run.log.closed:
+            budget.end()
+
+    if budget is not None:
+        run.task.add_done_callback(forget)
 
 
 def _executor(config: GatewayConfig) -> ToolExecutor:

@@ -43,7 +43,7 @@ class RecordedCall(Struct):
 
 
 _UNKNOWN = RecordedCall()
-_HANDS_BACK: tuple[StopReason, ...] = ("calls", "max_rounds", "error")
+_HANDS_BACK: tuple[StopReason, ...] = ("calls", "max_rounds", "budget", "error")
 """The stop reasons of runs that may leave calls to the caller."""
 
 

@@ -7,13 +7,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from windlass.content import Declaration, FunctionCall, Message
-from windlass.errors import RoundLimitExceeded
+from windlass.content import Declaration, FunctionCall, Message, Usage
+from windlass.errors import BudgetExceeded, ModelError, RoundLimitExceeded
 from windlass.events import (
+    BudgetName,
     Phase,
     RoundRestarted,
     RoundStarted,
@@ -26,6 +28,7 @@ from windlass.events import (
     TextDelta,
     ToolCallEnded,
     ToolCallStarted,
+    TurnEnded,
 )
 from windlass.loop.approval import Approvals
 from windlass.loop.dependencies import Dependencies
@@ -40,10 +43,14 @@ from windlass.loop.pace import (
     size_of,
 )
 from windlass.loop.policy import (
+    BUDGET_CALL_STATUS,
+    BUDGET_STATUS,
     EMPTY_ANSWER,
     END_REASONS,
     LIMIT_CALL_STATUS,
     LIMIT_STATUS,
+    NO_BUDGET_ANSWER,
+    NO_BUDGET_STATUS,
     REPETITION_CALL_STATUS,
     REPETITION_STATUS,
     Policy,
@@ -66,10 +73,21 @@ log = logging.getLogger("windlass.loop")
 TRUNCATED = "Not run: the output limit cut this turn, so the call may be incomplete. Be shorter."
 NO_HISTORY = History(())
 LAST_TURN = "Not run: this was the last turn of the run."
+NO_BUDGET = "Not run: the budget of this key is used up."
 
 
 def error_text(error: BaseException) -> str:
     return str(error) or type(error).__name__
+
+
+class SharedBudget(Protocol):
+    """A budget that several runs share, such as that of a key."""
+
+    async def spend(self, round: int, usage: Usage) -> bool:
+        """Counts the usage of a round, once. Returns whether the budget is used up."""
+        ...
+
+    async def is_used_up(self) -> bool: ...
 
 
 class RunPlan(Struct, frozen=True):
@@ -89,6 +107,8 @@ class RunPlan(Struct, frozen=True):
     live: bool = False
     error_text: Callable[[BaseException], str] = error_text
     """Turns the error that ended the run into the text of its last event."""
+    shared_budget: SharedBudget | None = None
+    """When it is used up, the run ends after its current round, without a final answer."""
 
 
 class Loop:
@@ -121,6 +141,8 @@ class Loop:
         self._rounds_run = 0
         self._repetition = Repetition(plan.policy.max_repeats)
         self._repeating = False
+        self._budget: BudgetName | None = None
+        """The budget that is used up."""
         self._demand = demand_of(plan.policy, plan.tools)
         self._unanswered: tuple[Round, Sequence[FunctionCall]] | None = None
         """Calls that must receive an answer, however the run ends."""
@@ -131,7 +153,8 @@ class Loop:
     async def run(self) -> Reply:
         """Repeats rounds until the run ends, and returns the reply.
 
-        Raises `ModelError` if the model fails, and `RoundLimitExceeded` with `on_limit="error"`.
+        Raises `ModelError` if the model fails; with `on_limit="error"` also `RoundLimitExceeded`
+        and `BudgetExceeded`.
         Deadlines and refusals are the reply's `stop_reason`. The last event is always `RunEnded`.
         """
         self._begin()
@@ -172,7 +195,9 @@ class Loop:
         self.stop_reason = reason
         self.phase = "ended"
         text = None if error is None else self.plan.error_text(error)
-        self.emit(RunEnded(reason, self._transcript.usage, len(self._transcript.rounds), text))
+        budget = self._budget if reason == "budget" else None
+        rounds = len(self._transcript.rounds)
+        self.emit(RunEnded(reason, self._transcript.usage, rounds, text, budget))
 
     def _begin(self) -> None:
         """Emits the first event."""
@@ -229,6 +254,8 @@ class Loop:
         while True:
             number = len(self._transcript.rounds) + 1
             recorded = self._history.rounds.get(number)
+            if await self._may_not_ask(number, recorded):
+                return self._end_without_budget()
             terms = self._terms(report=recorded is None)
             known = recorded.calls if recorded and recorded.turn else None
             async with self._round(number, context, known) as calls:
@@ -245,25 +272,81 @@ class Loop:
     def _terms(self, *, report: bool) -> Terms:
         """Returns the terms of the next request; with `report`, announces the last request."""
         rounds, repeating = self._transcript.rounds, self._repeating
+        policy, rounds_run = self.plan.policy, self._rounds_run
+        self._budget = self._used_up()
+        used_up = self._budget is not None
         terms = terms_of(
-            self.plan.policy, self._demand, rounds, self._rounds_run, repeating=repeating
+            policy, self._demand, rounds, rounds_run, repeating=repeating, used_up=used_up
         )
         if report and terms.is_last and repeating:
             self.emit(Status(REPETITION_STATUS if terms.tools_off else REPETITION_CALL_STATUS))
             log.warning("The same call keeps failing", extra={"run_id": self.plan.run_id})
+        elif report and terms.is_last and used_up and rounds_run < policy.max_rounds:
+            status = BUDGET_STATUS if terms.tools_off else BUDGET_CALL_STATUS
+            self.emit(Status(status.format(self._budget)))
+            log.warning("Budget used up", extra={"budget": self._budget, **_spent(self.usage)})
         elif report and terms.is_last:
             self.emit(Status(LIMIT_STATUS if terms.tools_off else LIMIT_CALL_STATUS))
             log.warning("Max tool execution rounds reached", extra={"rounds": self._rounds_run})
         return terms
+
+    @property
+    def usage(self) -> Usage:
+        """What the run has used so far."""
+        return self._transcript.usage
+
+    def _used_up(self) -> BudgetName | None:
+        policy = self.plan.policy
+        if policy.max_tokens_total is None and policy.max_cost is None:
+            return None
+        rounds = self._transcript.rounds
+        if not (rounds and policy.execute_tools):
+            return None
+        return policy.used_up(self.usage, rounds[-1].usage)
+
+    async def _may_not_ask(self, number: int, recorded: RecordedRound | None) -> bool:
+        """Whether a shared budget forbids another request. The first one was admitted."""
+        budget = self.plan.shared_budget
+        if budget is None or number == 1 or (recorded is not None and recorded.turn is not None):
+            return False
+        return await budget.is_used_up()
+
+    async def _spend(self, number: int, usage: Usage) -> bool:
+        """Counts a round for the shared budget. Returns whether that is used up."""
+        budget = self.plan.shared_budget
+        return budget is not None and await budget.spend(number, usage)
+
+    def _end_without_budget(self) -> StopReason:
+        """Ends the run because its shared budget is used up."""
+        self._budget = "key"
+        rounds = self._transcript.rounds
+        if rounds and not rounds[-1].message.text:
+            recorded = self._history.rounds.get(len(rounds))
+            if recorded is None or not recorded.added_text:
+                self.emit(TextDelta(NO_BUDGET_ANSWER))
+            self._transcript.add_text(NO_BUDGET_ANSWER)
+        self.emit(Status(NO_BUDGET_STATUS))
+        log.warning("Key budget used up", extra={"run_id": self.plan.run_id})
+        return "budget"
 
     async def _run_round(
         self, calls: Round, terms: Terms, recorded: RecordedRound | None
     ) -> StopReason | None:
         """Asks the model once and handles its turn. Returns a reason if the run ends here."""
         turn = await self._turn(calls, terms, recorded)
+        no_budget = await self._spend(calls.number, turn.usage)
         for_caller = self._calls_for_caller(turn)
-        policy, last = self.plan.policy, terms.is_last
-        match next_step(turn, policy, self._rounds_run, terms.tools_off, for_caller, is_last=last):
+        policy = self.plan.policy
+        step = next_step(
+            turn,
+            policy,
+            self._rounds_run,
+            terms.tools_off,
+            for_caller,
+            is_last=terms.is_last,
+            used_up=self._used_up() is not None,
+        )
+        match step:
             case Step.END:
                 await self._refuse(calls, turn, LAST_TURN)
                 return self._ending(turn, terms, recorded)
@@ -272,17 +355,28 @@ class Loop:
                 return "calls"
             case Step.LIMIT:
                 self._transcript.add_answers((), pending=turn.calls)
-                if policy.on_limit == "error":
-                    limit = policy.max_rounds
-                    raise RoundLimitExceeded(limit, self._transcript.messages, turn.calls)
-                return "max_rounds"
+                return self._limit_reached(turn)
             case Step.REFUSE_CALLS:
                 self._rounds_run += 1
                 await self._refuse(calls, turn, TRUNCATED)
                 # The caller has seen its own call start, so it must learn that the turn was cut.
                 return "length" if for_caller else None
+            case Step.RUN_TOOLS if no_budget and (recorded is None or recorded.turn is None):
+                await self._refuse(calls, turn, NO_BUDGET)
+                return self._end_without_budget()
             case Step.RUN_TOOLS:
                 return await self._run_tools(calls, turn, for_caller, recorded)
+
+    def _limit_reached(self, turn: Turn) -> StopReason:
+        """Ends a run that gives no final answer, at the limit of its rounds or of its budget."""
+        policy, messages = self.plan.policy, self._transcript.messages
+        is_rounds = self._rounds_run >= policy.max_rounds
+        self._budget = self._used_up()
+        if policy.on_limit == "error" and is_rounds:
+            raise RoundLimitExceeded(policy.max_rounds, messages, turn.calls)
+        if policy.on_limit == "error":
+            raise BudgetExceeded(self._budget or "budget", self.usage, messages, turn.calls)
+        return "max_rounds" if is_rounds else "budget"
 
     async def _turn(self, calls: Round, terms: Terms, recorded: RecordedRound | None) -> Turn:
         """Returns the recorded turn, or asks the model for one."""
@@ -313,7 +407,8 @@ class Loop:
             live=plan.live,
         )
         may_run = policy.execute_tools and not terms.is_last
-        may_run = may_run and self._rounds_run < policy.max_rounds
+        may_run = may_run and self._rounds_run < policy.max_rounds and not self._may_refuse()
+        price = policy.price
         builder, emit, steps = TurnBuilder(), self.emit, 0
         self._ids.begin_turn()
         try:
@@ -321,6 +416,8 @@ class Loop:
                 async for event in events:
                     if type(event) is ToolCallStarted or type(event) is ToolCallEnded:
                         event = self._ids.with_unique_id(event)
+                    elif price is not None and type(event) is TurnEnded:
+                        event = replace(event, usage=price.priced(event.usage))
                     size = size_of(event)
                     if size <= LONGEST_DELTA:
                         emit(event)
@@ -336,13 +433,24 @@ class Loop:
                     if may_run and type(event) is ToolCallEnded:
                         calls.offer(event.call)
             turn = builder.turn()
-        except BaseException:
+        except BaseException as error:
             # Text that arrived before the failure stays readable. Incomplete calls are left out.
             if message := builder.partial():
                 self._transcript.add_partial(message)
+            if isinstance(error, ModelError) and error.usage is not None:
+                usage = error.usage if price is None else price.priced(error.usage)
+                self._transcript.usage += usage
+                await self._spend(calls.number, usage)
             raise
         self._transcript.add_turn(turn)
         return turn
+
+    def _may_refuse(self) -> bool:
+        """Whether the end of a turn may refuse its calls, so that none may start before it."""
+        policy = self.plan.policy
+        has_budget = policy.max_tokens_total is not None or policy.max_cost is not None
+        is_strict = has_budget and policy.on_limit != "final_answer"
+        return is_strict or self.plan.shared_budget is not None
 
     def _offered(self, terms: Terms) -> tuple[Declaration, ...]:
         if terms.offered is None:
@@ -357,7 +465,10 @@ class Loop:
             if recorded is None or not recorded.added_text:
                 self.emit(TextDelta(EMPTY_ANSWER))
             self._transcript.add_text(EMPTY_ANSWER)
-        return "repetition" if self._repeating else "max_rounds"
+        if self._repeating:
+            return "repetition"
+        is_budget = self._budget is not None and self._rounds_run < self.plan.policy.max_rounds
+        return "budget" if is_budget else "max_rounds"
 
     async def _refuse(self, calls: Round, turn: Turn, why: str) -> None:
         """Answers the turn's calls without running them. Cancels those that started early."""
@@ -447,6 +558,11 @@ class Loop:
             log.info(
                 "Tool call parsed", extra={"tool": call.name, "tool_call_id": call.id, **shown}
             )
+
+
+def _spent(usage: Usage) -> dict[str, Any]:
+    cost = {} if usage.cost is None else {"cost": str(usage.cost)}
+    return {"tokens": usage.total_tokens, **cost}
 
 
 def _seconds_so_far(history: History) -> float:

@@ -1,18 +1,20 @@
 """The policy of a run: its limits, and pure functions that decide what happens next."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from enum import Enum
 from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct
 
-from windlass.content import FunctionCall, FunctionDeclaration
+from windlass.content import FunctionCall, FunctionDeclaration, Usage
 from windlass.errors import ConfigError
-from windlass.events import FinishReason, Outcome, StopReason
+from windlass.events import BudgetName, FinishReason, Outcome, StopReason
 from windlass.jsontext import LARGE
 from windlass.loop.turn import Turn
 from windlass.model import AUTO, NONE, ToolChoice
+from windlass.pricing import Price
 from windlass.reply import RoundRecord
 from windlass.tool import OnInterrupt, Tool
 
@@ -22,8 +24,12 @@ _WORDS = (("on_limit", get_args(OnLimit)), ("on_interrupt", get_args(OnInterrupt
 
 LIMIT_STATUS = "Maximum tool execution rounds reached. Generating final response..."
 LIMIT_CALL_STATUS = "Maximum tool execution rounds reached. Asking for the required call..."
+BUDGET_STATUS = "The budget ({}) is used up. Generating final response..."
+BUDGET_CALL_STATUS = "The budget ({}) is used up. Asking for the required call..."
 REPETITION_STATUS = "The same call keeps failing. Generating final response..."
 REPETITION_CALL_STATUS = "The same call keeps failing. Asking for the required call..."
+NO_BUDGET_STATUS = "The budget of this key is used up. The run ends here."
+NO_BUDGET_ANSWER = "The budget of this key was used up before the model had an answer."
 EMPTY_ANSWER = "The tools were switched off before the model had an answer, and it gave none."
 
 # A turn with calls needs tools, whatever its finish reason. This table covers turns without calls.
@@ -56,7 +62,14 @@ class Policy(Struct, frozen=True, kw_only=True):
     max_rounds: int = 5
     """The maximum number of tool rounds."""
     on_limit: OnLimit = "final_answer"
-    """After the last round: one more request with tools off, `RoundLimitExceeded`, or the calls."""
+    """After the last round: one more request with tools off, `RoundLimitExceeded`, or the calls.
+    The same for a used up budget, whose error is `BudgetExceeded`."""
+    max_tokens_total: int | None = None
+    """The budget of tokens of the whole run, input and output, as the provider counts them."""
+    max_cost: Decimal | None = None
+    """The budget of the whole run's cost. It needs a `price`."""
+    price: Price | None = None
+    """The price of the model; None if it is not known."""
     execute_tools: bool = True
     """False returns every call to the caller."""
     tool_choice: ToolChoice = AUTO
@@ -83,6 +96,11 @@ class Policy(Struct, frozen=True, kw_only=True):
         for name, least in (("max_rounds", 0), ("max_parallel", 1), ("max_repeats", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        limit = self.max_tokens_total
+        if limit is not None and limit < 1:
+            raise ConfigError(f"max_tokens_total must be at least 1, not {limit}")
+        if self.max_cost is not None and self.max_cost <= 0:
+            raise ConfigError(f"max_cost must be above 0, not {self.max_cost}")
         for name, words in _WORDS:
             if getattr(self, name) not in words:
                 first, second, third = words
@@ -94,6 +112,20 @@ class Policy(Struct, frozen=True, kw_only=True):
         return (
             self.execute_tools and self.on_limit == "final_answer" and rounds_run >= self.max_rounds
         )
+
+    def used_up(self, spent: Usage, last: Usage) -> BudgetName | None:
+        """The budget that is used up by now, or that another round like the `last` would exceed.
+
+        So the round that exceeds a budget is the one without tools. Only a run that gives a final
+        answer looks ahead.
+        """
+        ahead = spent + last if self.on_limit == "final_answer" else spent
+        tokens, cost = self.max_tokens_total, self.max_cost
+        if tokens is not None and (spent.all_tokens >= tokens or ahead.all_tokens > tokens):
+            return "max_tokens_total"
+        if cost is not None and ((spent.cost or 0) >= cost or (ahead.cost or 0) > cost):
+            return "max_cost"
+        return None
 
 
 class Demand(Struct, frozen=True):
@@ -155,16 +187,18 @@ def terms_of(
     rounds_run: int,
     *,
     repeating: bool = False,
+    used_up: bool = False,
 ) -> Terms:
     """Returns the terms of the next request.
 
     A forced choice holds until its demand is met. After the last tool round, if a call for the
-    caller is still demanded, the request offers only the caller's tools.
+    caller is still demanded, the request offers only the caller's tools. `used_up` means that a
+    budget is used up, which has the same effect as the last round.
     """
-    exhausted = repeating or (policy.execute_tools and rounds_run >= policy.max_rounds)
+    exhausted = repeating or used_up or (policy.execute_tools and rounds_run >= policy.max_rounds)
     if demand is not None and demand.is_for_caller and exhausted:
         return Terms(ToolChoice("required", demand.names), demand.names)
-    if repeating or policy.tools_off(rounds_run):
+    if repeating or used_up or policy.tools_off(rounds_run):
         return Terms(NONE, ())
     if demand is None or not demand.is_met(rounds):
         return Terms(policy.tool_choice)
@@ -179,7 +213,7 @@ class Step(Enum):
     RUN_TOOLS = "run the calls, then ask again"
     REFUSE_CALLS = "answer the calls without running them, then ask again"
     HAND_BACK = "the caller runs its calls; any others are answered without running them"
-    LIMIT = "the calls come after the last round"
+    LIMIT = "the calls come after the last round, or after the budget"
 
 
 def next_step(
@@ -190,17 +224,20 @@ def next_step(
     for_caller: Sequence[FunctionCall] = (),
     *,
     is_last: bool = False,
+    used_up: bool = False,
 ) -> Step:
     """What the loop does with the turn; `for_caller` are its calls of tools that the caller runs.
 
-    `tools_off` and `is_last` are those of the request's `Terms`.
+    `tools_off` and `is_last` are those of the request's `Terms`; `used_up` is whether a budget is
+    used up after the turn.
     """
     if not turn.calls or tools_off or turn.finish in ("content_filter", "malformed_call"):
         return Step.END
     if not policy.execute_tools:
         return Step.HAND_BACK
     hands_back = bool(for_caller) and (is_last or len(for_caller) == len(turn.calls))
-    if not hands_back and rounds_run >= policy.max_rounds and policy.on_limit != "final_answer":
+    exhausted = used_up or rounds_run >= policy.max_rounds
+    if not hands_back and exhausted and policy.on_limit != "final_answer":
         return Step.LIMIT
     if is_last and not for_caller:
         return Step.END

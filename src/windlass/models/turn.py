@@ -14,6 +14,8 @@ from windlass.models.http import TRANSPORT_ERRORS, Http, Response, cut
 from windlass.models.retry import Waiting
 from windlass.wires.sse import SseDecoder
 
+_NO_USAGE = Usage()
+
 
 class TurnDecoder(Protocol):
     """Decodes a wire's response into events."""
@@ -26,6 +28,11 @@ class TurnDecoder(Protocol):
     @property
     def finished(self) -> bool:
         """Whether the turn is complete. More payloads, such as usage, can follow."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens that the service has reported so far."""
         ...
 
     def feed(self, payload: bytes) -> list[ModelEvent]:
@@ -68,12 +75,14 @@ async def turn_events(
 ) -> AsyncGenerator[ModelEvent, None]:
     """The events of one turn. A failed attempt is retried only if it yielded no event.
 
-    `headers` are sent with this turn's requests only.
+    `headers` are sent with this turn's requests only. The usage of failed attempts is added to that
+    of the turn, or of the error that ends it.
     One flat generator, because it runs once per token.
     """
-    wasted: Usage | None = None
+    wasted, malformed = _NO_USAGE, False
     while True:
         yielded = complete = False
+        decoder: TurnDecoder | None = None
         try:
             url, body = await by_size(exchange.size, exchange.request)
             response = await http.post(url, body, headers)
@@ -92,10 +101,10 @@ async def turn_events(
                 end = events[-1]
                 assert isinstance(end, TurnEnded)
                 # The provider could not parse its own model's call: retry once.
-                if end.finish == "malformed_call" and not yielded and wasted is None:
-                    wasted = end.usage
+                if end.finish == "malformed_call" and not yielded and not malformed:
+                    wasted, malformed = wasted + end.usage, True
                     continue
-                if wasted is not None:
+                if wasted is not _NO_USAGE:
                     events[-1] = msgspec.structs.replace(end, usage=wasted + end.usage)
                 for event in events:
                     yielded = True
@@ -104,6 +113,10 @@ async def turn_events(
             finally:
                 await http.release(response, complete=complete)
         except ModelError as problem:
+            if decoder is not None and (reported := decoder.usage) != _NO_USAGE:
+                wasted += reported
+            if wasted is not _NO_USAGE:
+                problem.usage = wasted
             if yielded:
                 raise
             if not exchange.adapt(problem):

@@ -495,16 +495,18 @@ async def test_a_model_that_reads_text_alone_refuses_the_rest(provider: str, par
     await app.gateway.aclose()
 
 
-def test_a_picture_in_a_tools_result_is_refused_where_it_would_be_lost(stage: Stage) -> None:
+def test_a_picture_in_a_tools_result_reaches_the_model(stage: Stage) -> None:
     upstream = stage.upstreams["gemini"]
-    upstream.plays()
+    upstream.plays("I see.")
     made = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     turn: Body = {"role": "assistant", "content": None, "tool_calls": [made]}
     result: Body = {"role": "tool", "tool_call_id": "c1", "content": [IMAGE]}
     with client_of(stage.serving) as client:
         body = asking("Go.", turn, result, model=upstream.model)
-        answer = client.post("/v1/chat/completions", json=body)
-    assert answer.json()["error"]["param"] == "messages[2].content[0]"
+        assert client.post("/v1/chat/completions", json=body).status_code == 200
+    answered, picture = upstream.bodies[0]["contents"][-1]["parts"]
+    assert answered["functionResponse"]["response"] == {"output": ""}
+    assert picture["inlineData"]["data"] in IMAGE["image_url"]["url"]
 
 
 def test_a_refusal_in_the_history_is_text_for_gemini(stage: Stage) -> None:

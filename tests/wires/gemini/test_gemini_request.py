@@ -177,7 +177,7 @@ def test_media_in_a_response_go_with_it() -> None:
     )
     file = FileData("gs://b/a.pdf", "application/pdf")
     response = FunctionResponse("f", {"output": {"$ref": "a.png"}}, "i", (image, file))
-    (answered,) = contents(Message.tool([response]))
+    (answered,) = contents(Message.tool([response]), signed=True)
     blob = {"mimeType": "image/png", "data": "eA==", "displayName": "a.png"}
     assert answered["parts"][0]["functionResponse"]["parts"] == [
         {"inlineData": blob},

@@ -8,16 +8,31 @@ import ipaddress
 import re
 from collections import Counter
 from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
 from urllib.parse import urlsplit
 
+from windlass.errors import ConfigError
 from windlass.gateway.config.key_hashes import is_key_hash
 from windlass.gateway.config.problems import nearest
 from windlass.models import PROVIDERS
+from windlass.pricing import exact
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_.])?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SESSION_PATTERN = re.compile(r"[A-Za-z0-9_*?\[\]!-]+")
 _USUAL_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+
+
+def cost_from(value: Any) -> Decimal:
+    """A cost above 0. Raises `ConfigError`."""
+    try:
+        cost = exact(value, "")
+    except ConfigError:
+        cost = Decimal(0)
+    if not cost:
+        raise ConfigError(f"must be a number above 0, not {value!r:.60}")
+    return cost
 
 
 def target_problem(target: str) -> str | None:

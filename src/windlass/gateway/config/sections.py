@@ -92,6 +92,11 @@ class FileReader:
         if fields.get("tools") and not fields.get("function_calling", True):
             message = "the model gets none of these tools, because function_calling is false"
             report(("tools",), message, "warning")
+        if "max_cost" in fields and "prices" not in names:
+            report(
+                ("max_cost",),
+                "needs the model's prices: set prices = { input = ..., output = ... }",
+            )
 
     def check_mcp(self, fields: Fields, names: Set[str], report: Report) -> None:
         if not MCP_NAME.fullmatch(fields["name"]):
@@ -109,6 +114,13 @@ class FileReader:
         for entry, name in enumerate(fields.get("models", ())):
             if name not in known:
                 report(("models", entry), f"unknown model {name!r}{nearest(name, known)}")
+        if limit := next((name for name in names if name.startswith("max_cost_per_")), None):
+            for name in fields.get("models", known):
+                if isinstance(table := known.get(name), dict) and "prices" not in table:
+                    report(
+                        (limit,),
+                        f"needs the prices of every model of the key: set models.{name}.prices",
+                    )
         for field in ("name", "hash"):
             if (field, fields.get(field)) in self._seen:
                 report((field,), f"another key has this {field}")

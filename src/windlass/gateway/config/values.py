@@ -5,12 +5,14 @@ the documentation's tables have the same names, values, defaults and docstrings.
 """
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
 from windlass.gateway.config.checks import (
+    cost_from,
     hash_problem,
     header_problem,
     host_problem,
@@ -22,6 +24,7 @@ from windlass.gateway.config.checks import (
     url_problem,
 )
 from windlass.loop.executor import ToolExecutor
+from windlass.pricing import Price, price_from
 from windlass.settings import Mode, mode_from
 
 YEAR_SECONDS = 31_536_000
@@ -74,6 +77,10 @@ Seconds: TypeAlias = Annotated[
 SecondsOrZero: TypeAlias = Annotated[
     float,
     Meta(ge=0, le=YEAR_SECONDS, description="a number of seconds, 0 or more, at most one year"),
+]
+Cost: TypeAlias = Annotated[Decimal, Meta(description="a number above 0"), Parse(cost_from)]
+ModelPrice: TypeAlias = Annotated[
+    Price, Meta(description="a table with input and output"), Parse(price_from)
 ]
 Days: TypeAlias = Annotated[
     float, Meta(gt=0, le=36_500, description="a number of days above 0, at most 36,500")
@@ -130,6 +137,13 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     """How many rounds of tools a run may have."""
     on_limit: Literal["final_answer", "error"] = "final_answer"
     """After the last round: an answer without tools, or an error."""
+    prices: ModelPrice | None = None
+    """The price of one million tokens: `{ input = 1.25, output = 10, cached_input = 0.125 }`, see
+    budgets. Without `cached_input`, cached tokens cost as much as others."""
+    max_tokens_total: Count | None = None
+    """The budget of tokens of a run. A request can lower it."""
+    max_cost: Cost | None = None
+    """The budget of a run's cost, which needs `prices`. A request can lower it."""
     run_timeout: Seconds | None = None
     """Time for a whole run; without it, `limits.run_timeout`."""
     tool_timeout: Seconds = 300.0
@@ -176,6 +190,14 @@ class KeyConfig(Struct, frozen=True, kw_only=True):
     """How many requests this key may send in a minute."""
     max_running: Count | None = None
     """How many runs of this key may be active at the same time."""
+    max_tokens_per_day: Count | None = None
+    """How many tokens the runs of this key may use in a day (UTC), see budgets."""
+    max_tokens_per_month: Count | None = None
+    """How many tokens in a calendar month (UTC)."""
+    max_cost_per_day: Cost | None = None
+    """What the runs of this key may cost in a day (UTC). The key's models need `prices`."""
+    max_cost_per_month: Cost | None = None
+    """What they may cost in a calendar month (UTC)."""
 
 
 class LimitsConfig(Struct, frozen=True, kw_only=True):

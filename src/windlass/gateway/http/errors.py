@@ -4,6 +4,7 @@ import math
 import re
 
 from windlass.errors import (
+    BudgetExceeded,
     ConfigError,
     ModelError,
     NativeModeUnavailable,
@@ -22,6 +23,8 @@ from windlass.wires.errors import InvalidRequest, Problem
 INTERNAL = "internal"
 _PASSED_ON = frozenset({400, 404, 408, 409, 413, 422, 429, 503, 504})
 """Statuses of an upstream that the client receives too. 401 and 403 are about our own key."""
+MAX_RETRY_SECONDS = 600.0
+"""A client that must wait longer is told not to repeat the request on its own."""
 OVERLOADED = 529
 """Anthropic's own status; other clients know it as 503."""
 
@@ -54,6 +57,9 @@ def problem_headers(problem: Problem) -> list[tuple[bytes, bytes]]:
         headers.append((b"www-authenticate", b"Bearer"))
     if problem.retry_after is not None:
         headers.append((b"retry-after", str(max(1, math.ceil(problem.retry_after))).encode()))
+        if problem.retry_after > MAX_RETRY_SECONDS:
+            # The SDKs of OpenAI and Anthropic would ask again at once.
+            headers.append((b"x-should-retry", b"false"))
     return headers
 
 
@@ -74,6 +80,9 @@ def problem_of(error: BaseException) -> Problem:
             return _upstream(error)
         case RoundLimitExceeded():
             return Problem(500, str(error), "max_rounds_exceeded", type="tool_error")
+        case BudgetExceeded():
+            # Not 500 or 429: clients repeat those on their own, which spends more.
+            return Problem(402, str(error), "run_budget_exceeded", type="tool_error")
         case RunNotFound():
             return Problem(404, str(error), "run_not_found")
         case RunInterrupted():

@@ -18,9 +18,10 @@ import msgspec
 from nats.js.errors import BucketNotFoundError, KeyNotFoundError, KeyWrongLastSequenceError
 from nats.js.kv import KeyValue
 
-from windlass.errors import WindlassError
+from windlass.errors import StorageError, WindlassError
 from windlass.gateway.config import RunsConfig
 from windlass.gateway.limits.admission import LimitCounter, LocalCounter, TokenBucket
+from windlass.gateway.limits.budgets import Spending
 from windlass.jsontext import encode_json
 from windlass.messaging.connection import Connection, NatsError, connect
 from windlass.runs.jetstream import JetStreamLog
@@ -120,6 +121,41 @@ class FleetCounter:
     def release(self, name: str) -> None:
         self._local.release(name)
         self._write_soon(name)
+
+    async def update_spending(self, name: str, change: Callable[[Spending], Spending]) -> Spending:
+        """Changes the entry of a key, which all gateways share. Raises `StorageError`."""
+
+        async def update(entry: "SharedEntry") -> Spending:
+            while True:
+                changed = change(entry.value(Spending) or Spending())
+                if await entry.write(changed):
+                    return changed
+                await entry.read()
+
+        return await self._spending(name, update)
+
+    async def read_spending(self, name: str) -> Spending:
+        async def read(entry: "SharedEntry") -> Spending:
+            await entry.read()
+            return entry.value(Spending) or Spending()
+
+        return await self._spending(name, read)
+
+    async def _spending(
+        self, name: str, work: Callable[["SharedEntry"], Awaitable[Spending]]
+    ) -> Spending:
+        if self._away:
+            raise StorageError("NATS cannot be reached")
+        self._begin()
+        try:
+            async with asyncio.timeout(NATS_TIMEOUT):
+                await self._ready.wait()
+            entry = self._entry(f"budget {name}")
+            async with entry.lock:
+                return await work(entry)
+        except (NatsError, TimeoutError) as error:
+            self._disconnected(error)
+            raise StorageError("NATS cannot be reached") from error
 
     async def aclose(self) -> None:
         """Slots that are still held are released when the lease expires."""

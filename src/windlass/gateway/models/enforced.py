@@ -76,11 +76,19 @@ class EnforcedModel:
         if end.finish not in ("stop", "tool_calls", "other"):
             return
         if self.mode == "native":
-            raise NativeModeUnavailable("the model called no tool, but tool_choice requires a call")
-        raise ModelError(
-            "The model called no tool, even when asked again, but tool_choice requires a call.",
-            code="tool_choice_ignored",
-        )
+            problem: ModelError = NativeModeUnavailable(
+                "the model called no tool, but tool_choice requires a call"
+            )
+        else:
+            problem = ModelError(
+                "The model called no tool, even when asked again, but tool_choice requires a call.",
+                code="tool_choice_ignored",
+            )
+        problem.usage = end.usage
+        try:
+            raise problem
+        finally:
+            del problem  # its traceback holds this frame
 
     async def warm(self, request: ModelRequest) -> None:
         await warmed(self._model, request)

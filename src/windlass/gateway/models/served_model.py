@@ -4,7 +4,8 @@ import functools
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from decimal import Decimal
+from typing import TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -18,7 +19,15 @@ from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
 from windlass.model import AUTO, Model, ModelRequest
 from windlass.models import WIRES
-from windlass.request import ClientTools, PartKind, PartPlace, RequestLimits, RunRequest
+from windlass.request import (
+    NO_BUDGET,
+    ClientTools,
+    PartKind,
+    PartPlace,
+    RequestBudget,
+    RequestLimits,
+    RunRequest,
+)
 from windlass.runs.origin import Offer, Origin
 from windlass.runs.planning import Planner
 from windlass.settings import FunctionCallingSettings, Mode
@@ -27,11 +36,10 @@ from windlass.wires.errors import InvalidRequest
 
 log = logging.getLogger("windlass.gateway")
 
+L = TypeVar("L", int, float, Decimal)
 _NO_TOOLS = Offer()
 NO_CLIENT_TOOLS = ClientTools()
 
-_RESULT_PARTS = ("anthropic", "responses")
-"""The providers that support parts besides text in the results of tools."""
 _MAX_CACHED_BYTES = 256 * 1024
 _MAX_CACHED_LISTS = 128
 _REFERENCES = re.compile(rb"\$ref|\\u")
@@ -76,6 +84,9 @@ class ServedModel:
         self._policy = Policy(
             max_rounds=config.max_rounds,
             on_limit=config.on_limit,
+            max_tokens_total=config.max_tokens_total,
+            max_cost=config.max_cost,
+            price=config.prices,
             timeout=config.run_timeout or limits.run_timeout,
             tool_timeout=config.tool_timeout,
             approval_timeout=config.approval_timeout,
@@ -137,6 +148,8 @@ class ServedModel:
                 tool_choice=request.tool_choice,
                 parallel_tool_calls=request.parallel_tool_calls,
             )
+        if request.budget is not NO_BUDGET:
+            policy = self._with_budget(policy, request.budget)
         return Origin(
             kind="gateway",
             policy=policy,
@@ -149,6 +162,18 @@ class ServedModel:
             session=request.session,
             wire=request.wire,
             answer=request.answer,
+        )
+
+    def _with_budget(self, policy: Policy, budget: RequestBudget) -> Policy:
+        """The policy with the budgets of a request, which can only lower those of the model."""
+        if budget.max_cost is not None and policy.price is None:
+            message = f"max_cost: the gateway has no prices for the model {self.name!r}"
+            raise InvalidRequest(message, "max_cost", "no_prices")
+        return replace(
+            policy,
+            max_tokens_total=_least(policy.max_tokens_total, budget.max_tokens_total),
+            max_cost=_least(policy.max_cost, budget.max_cost),
+            timeout=_least(policy.timeout, budget.timeout),
         )
 
     def plan(
@@ -164,15 +189,23 @@ class ServedModel:
         return plan
 
 
+def _least(first: L | None, second: L | None) -> L | None:
+    """The lower limit; None means no limit."""
+    if first is None or second is None:
+        return first if second is None else second
+    return min(first, second)
+
+
 def check_parts(parts: Sequence[PartPlace], provider: str, model: str) -> None:
     """Raises `InvalidRequest` for the first part that this provider does not support."""
     supported = _SUPPORTED_PARTS.get(provider)
     if supported is None:
         return
     for part in parts:
-        misplaced = part.in_result and provider not in _RESULT_PARTS
-        if misplaced or part.kind not in supported:
-            where = " in a tool result" if misplaced else ""
+        if part.in_result and part.kind in _MEDIA:
+            continue  # every wire has a place for it, or a text in its place
+        if part.kind not in supported:
+            where = " in a tool result" if part.in_result else ""
             reason = f"the model {model!r} does not support parts of type {part.type!r}{where}"
             raise InvalidRequest(f"{part.place}: {reason}", part.place, "unsupported_content")
 

@@ -80,13 +80,14 @@ class Metrics:
         if key is not None:
             self._instruments.key_requests.labels(key).inc()
 
-    def run(self, *, model: str, live: bool) -> Callable[[RunEvent], None]:
-        """An observer for one run.
+    def run(self, *, model: str, live: bool, key: str | None = None) -> Callable[[RunEvent], None]:
+        """An observer for one run; `key` is the name of its configured key.
 
         The turns of a run that is not `live` are not streamed, so it has no first token.
         """
         series = self._models.get(model) or self._models[OTHER]
-        return _RunMeter(self._instruments.running, series, self._tools, live)
+        by_key = None if key is None else _KeySeries(self._instruments, key, series.model)
+        return _RunMeter(self._instruments.running, series, self._tools, live, by_key)
 
     def refused(self, reason: str) -> None:
         """Counts a refused request; `reason` is an error code of the gateway."""
@@ -158,6 +159,24 @@ class _Instruments(Collector):
             ("model", "kind"),
             registry=registry,
         )
+        self.cost = Counter(
+            "windlass_cost",
+            "Cost by the configured prices.",
+            ("model",),
+            registry=registry,
+        )
+        self.key_tokens = Counter(
+            "windlass_key_tokens",
+            "Tokens by key, as counted by the provider.",
+            ("key", "model", "kind"),
+            registry=registry,
+        )
+        self.key_cost = Counter(
+            "windlass_key_cost",
+            "Cost by key, by the configured prices.",
+            ("key", "model"),
+            registry=registry,
+        )
         self.tool_runs = Counter(
             "windlass_tool_runs", "Answered tool calls.", ("tool", "outcome"), registry=registry
         )
@@ -180,6 +199,8 @@ class _ModelSeries:
     """The series of one model, so that they are shown from the start."""
 
     def __init__(self, instruments: _Instruments, model: str) -> None:
+        self.model = model
+        self.cost = instruments.cost.labels(model)
         reasons: tuple[StopReason, ...] = get_args(StopReason)
         self.runs = {reason: instruments.runs.labels(model, reason) for reason in reasons}
         self.run_seconds = instruments.run_seconds.labels(model)
@@ -188,6 +209,17 @@ class _ModelSeries:
         self.first_token_seconds = instruments.first_token_seconds.labels(model)
         self.tokens = [
             (instruments.tokens.labels(model, kind), count) for kind, count in TOKENS.items()
+        ]
+
+
+class _KeySeries:
+    """The series of one key and model. They are shown from the key's first run."""
+
+    def __init__(self, instruments: _Instruments, key: str, model: str) -> None:
+        self.cost = instruments.key_cost.labels(key, model)
+        self.tokens = [
+            (instruments.key_tokens.labels(key, model, kind), count)
+            for kind, count in TOKENS.items()
         ]
 
 
@@ -209,6 +241,7 @@ class _RunMeter:
 
     __slots__ = (
         "_asked_at",
+        "_key",
         "_live",
         "_model",
         "_running",
@@ -218,8 +251,14 @@ class _RunMeter:
     )
 
     def __init__(
-        self, running: Gauge, model: _ModelSeries, tools: dict[str, _ToolSeries], live: bool
+        self,
+        running: Gauge,
+        model: _ModelSeries,
+        tools: dict[str, _ToolSeries],
+        live: bool,
+        key: _KeySeries | None = None,
     ) -> None:
+        self._key = key
         self._running = running
         self._model = model
         self._tools = tools
@@ -252,9 +291,14 @@ class _RunMeter:
     def turn_ended(self, event: TurnEnded) -> None:
         self.kinds -= _DELTAS
         _observe(self._model.model_seconds, self._asked_at, event.time)
-        for counter, count in self._model.tokens:
-            if (tokens := count(event.usage)) > 0:
-                counter.inc(tokens)
+        for series in (self._model, self._key):
+            if series is None:
+                continue
+            for counter, count in series.tokens:
+                if (tokens := count(event.usage)) > 0:
+                    counter.inc(tokens)
+            if event.usage.cost is not None:
+                series.cost.inc(float(event.usage.cost))
 
     def tool_run_ended(self, event: ToolRunEnded) -> None:
         series = self._tools.get(event.response.name) or self._tools[OTHER]

@@ -3,15 +3,18 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from decimal import Decimal
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 from starlette.routing import Route
 
 from windlass.errors import ConfigError, StorageError
 from windlass.events import RunEvent
+from windlass.gateway.config.values import YEAR_SECONDS
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import (
+    MAX_DIGITS,
     ClientGone,
     Exchange,
     Header,
@@ -28,8 +31,9 @@ from windlass.gateway.runs.run import GatewayRun
 from windlass.gateway.tools.sessions import HEADER as SESSION_HEADER
 from windlass.jsontext import LARGE, by_size
 from windlass.loop.pace import in_slices
+from windlass.pricing import exact
 from windlass.reply import Reply
-from windlass.request import RequestLimits, RunRequest
+from windlass.request import RequestBudget, RequestLimits, RunRequest
 from windlass.settings import Mode, mode_from
 from windlass.wires.errors import InvalidRequest, Problem
 
@@ -131,7 +135,70 @@ async def counted_body(gateway: Gateway, scope: Scope, receive: Receive) -> byte
 def with_headers(request: RunRequest, exchange: Exchange) -> RunRequest:
     """The request with what its headers choose. Raises `InvalidRequest`."""
     mode, session = _requested_mode(exchange), exchange.header(SESSION_HEADER)
-    return replace(request, mode=mode, session=session) if mode or session else request
+    if mode or session:
+        request = replace(request, mode=mode, session=session)
+    return with_budget(request, exchange)
+
+
+def with_budget(request: RunRequest, exchange: Exchange) -> RunRequest:
+    """The request with the budgets of its body or its headers. Raises `InvalidRequest`."""
+    given: dict[str, Any] = {}
+    sent = dict.fromkeys(BUDGET_FIELDS)
+    for name, (fields, header) in BUDGET_FIELDS.items():
+        found = next((field for field in fields if field in request.extra), None)
+        if found is not None:
+            sent[name], given[name] = found, request.extra[found]
+        elif value := exchange.header(header):
+            sent[name], given[name] = header.decode(), value
+    given = {name: value for name, value in given.items() if value is not None}
+    if not any(sent.values()):
+        return request
+    extra = {name: value for name, value in request.extra.items() if name not in sent.values()}
+    values = {
+        name: BUDGET_READERS[name](value, sent[name] or name) for name, value in given.items()
+    }
+    return replace(request, extra=extra, budget=RequestBudget(**values))
+
+
+def _count_from(value: Any, name: str) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= MAX_DIGITS:
+        value = int(value)
+    if type(value) is not int or value < 1:
+        raise InvalidRequest(f"{name}: must be a whole number, 1 or more", name)
+    return value
+
+
+def _cost_from(value: Any, name: str) -> Decimal:
+    try:
+        cost = exact(value, name)
+    except ConfigError:
+        cost = Decimal(0)
+    if not cost:
+        raise InvalidRequest(f"{name}: must be a number above 0", name)
+    return cost
+
+
+def _seconds_from(value: Any, name: str) -> float:
+    seconds = float(_cost_from(value, name))
+    if seconds > YEAR_SECONDS:
+        raise InvalidRequest(f"{name}: must be at most one year, in seconds", name)
+    return seconds
+
+
+BUDGET_FIELDS: dict[str, tuple[tuple[str, ...], bytes]] = {
+    "max_tokens_total": (
+        ("max_tokens_total", "maxTokensTotal"),
+        b"x-windlass-max-tokens-total",
+    ),
+    "max_cost": (("max_cost", "maxCost"), b"x-windlass-max-cost"),
+    "timeout": (("timeout",), b"x-windlass-timeout"),
+}
+"""The fields of a body, on any wire, and the header of each budget."""
+BUDGET_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "max_tokens_total": _count_from,
+    "max_cost": _cost_from,
+    "timeout": _seconds_from,
+}
 
 
 def _requested_mode(exchange: Exchange) -> Mode | None:

@@ -21,6 +21,7 @@ from windlass.content import (
     Opaque,
     Role,
     Thought,
+    without_media,
 )
 from windlass.errors import ModelError
 from windlass.jsontext import compact_json
@@ -68,7 +69,7 @@ def said_turns(messages: Sequence[Message]) -> tuple[SaidTurn, ...]:
             message.role,
             message.text.strip(),
             tuple(_call_key(call) for call in message.calls),
-            tuple(response.text for response in message.responses),
+            tuple(without_media(response).text for response in message.responses),
         )
         for message in messages
     )
@@ -104,6 +105,7 @@ def _answers(asked: Message, rest: Sequence[Message]) -> CallAnswers | None:
 
 def _answer_text(response: FunctionResponse) -> str:
     """The result as JSON, because the field is a single line."""
+    response = without_media(response)
     fields = {"output": response.output} if response.error is None else {"error": response.error}
     return compact_json(fields)
 
@@ -154,7 +156,8 @@ def _line(message: Message) -> str:
         ]
     if message.responses:
         fields["results"] = [
-            {"name": response.name, "response": response.response} for response in message.responses
+            {"name": response.name, "response": without_media(response).response}
+            for response in message.responses
         ]
     return compact_json(fields)
 
@@ -195,8 +198,7 @@ def check_request(request: ModelRequest) -> None:
                     f"a {type(part).__name__} is not allowed in a message of the role"
                     f" {message.role!r}"
                 )
-            media = part.parts if isinstance(part, FunctionResponse) else (part,)
-            if any(isinstance(item, (InlineData, FileData, Opaque)) for item in media):
+            if isinstance(part, InlineData | FileData | Opaque):
                 raise _refused("only text is supported: leave out images and other media")
 
 

@@ -13,7 +13,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.content import FunctionCall, FunctionDeclaration, FunctionResponse, Message, Text
+from windlass.content import (
+    FileData,
+    FunctionCall,
+    FunctionDeclaration,
+    FunctionResponse,
+    InlineData,
+    Message,
+    Text,
+    media_label,
+)
 from windlass.errors import ConfigError, ModelError
 from windlass.events import ModelEvent
 from windlass.model import ModelRequest
@@ -137,7 +146,7 @@ class LocalModel:
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         engine = await self._engine()
-        messages: Sequence[Message] = request.messages
+        messages: Sequence[Message] = [_as_text(message) for message in request.messages]
         while True:
             shorter, decoder = None, AnswerDecoder()
             async with aclosing(engine.chunks(self._body(request, messages))) as chunks:
@@ -207,6 +216,17 @@ def _uses_tools(request: ModelRequest) -> bool:
         for message in request.messages
         for part in message.parts
     )
+
+
+def _as_text(message: Message) -> Message:
+    """Results of tools with a label in place of their media: the model reads only text."""
+    media = [part for part in message.parts if isinstance(part, InlineData | FileData)]
+    if not media or not message.extra.get("windlass", {}).get("results"):
+        return message
+    labels = [label for label in map(media_label, media) if label not in message.text]
+    text = "\n".join((message.text, *labels))
+    others = (part for part in message.parts if not isinstance(part, Text | InlineData | FileData))
+    return Message(message.role, (Text(text), *others), message.extra)
 
 
 def _context_from_environment() -> int:

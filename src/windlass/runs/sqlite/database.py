@@ -146,6 +146,8 @@ MIGRATIONS = (
     CREATE INDEX runs_by_model ON runs (owner, model, number);
     CREATE INDEX runs_by_reason ON runs (owner, reason, number, model) WHERE reason IS NOT NULL;
     """,
+    # What keys of a gateway have used, by name.
+    "CREATE TABLE counters (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;",
 )
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _BROKEN = (

@@ -255,6 +255,21 @@ class SQLiteLog:
             await asyncio.sleep(STEP_PAUSE)
         return count
 
+    async def counter(self, name: str) -> bytes:
+        """Returns a value that processes share; empty if there is none."""
+        return await self._read(partial(queries.counter, name=name))
+
+    async def update_counter(self, name: str, change: Callable[[bytes], bytes]) -> bytes:
+        """Changes such a value in one step, and returns the new one."""
+
+        def update(connection: sqlite3.Connection) -> bytes:
+            with transaction(connection):
+                value = change(queries.counter(connection, name=name))
+                connection.execute("INSERT OR REPLACE INTO counters VALUES (?, ?)", (name, value))
+            return value
+
+        return await self._write(update)
+
     def _interrupted(self, connection: sqlite3.Connection) -> Sequence[RunRecord]:
         found = queries.open_runs(connection)
         own = self._writer.number

@@ -276,3 +276,9 @@ def _record(row: Sequence[Any]) -> RunRecord:
         events=events,
         size=size,
     )
+
+
+def counter(connection: sqlite3.Connection, name: str) -> bytes:
+    """Returns the value of a counter; empty if there is none."""
+    found = connection.execute("SELECT value FROM counters WHERE name = ?", (name,)).fetchone()
+    return bytes(found[0]) if found else b""

@@ -21,6 +21,7 @@ from windlass.content import (
     Role,
     Text,
     Thought,
+    media_label,
     new_call_id,
 )
 from windlass.errors import ConfigError
@@ -283,11 +284,13 @@ def _decode_response(
         extra = rest(fields, "role", "tool_call_id", "content")
     content = fields.get("content")
     parts = _decode_content(content, f"{place}.content", joined=False)
-    if not isinstance(content, str | None):
+    media = tuple(part for part in parts if isinstance(part, InlineData | FileData))
+    # Media follow the result in a user message: most services refuse them in a tool message.
+    if not isinstance(content, str | None) and not media:
         extra["content"] = content
     output = "".join(part.text for part in parts if isinstance(part, Text))
     return FunctionResponse(
-        name, {"output": output}, call_id, extra={PROVIDER: extra} if extra else {}
+        name, {"output": output}, call_id, media, extra={PROVIDER: extra} if extra else {}
     )
 
 
@@ -377,7 +380,7 @@ def _encode_tool(message: Message) -> list[JsonObject]:
         encoded.append(merged({"role": "tool", **to, "content": part.text}, extra))
         if part.parts:
             media.append({"type": "text", "text": f"Media from the tool {part.name} ({part.id}):"})
-            media += [encode_media(item) for item in part.parts]
+            media += [_encode_result_media(item) for item in part.parts]
     if media:
         encoded.append({"role": "user", "content": media})
     others = tuple(part for part in message.parts if not isinstance(part, FunctionResponse))
@@ -385,6 +388,14 @@ def _encode_tool(message: Message) -> list[JsonObject]:
         return encoded
     extra = message.extra if message.role == "user" else {}
     return [*encoded, *encode_message(Message("user", others, extra))]
+
+
+def _encode_result_media(part: InlineData | FileData) -> JsonObject:
+    """The media, or a text in its place if this wire does not support it."""
+    try:
+        return encode_media(part)
+    except ConfigError:
+        return {"type": "text", "text": media_label(part)}
 
 
 def _encode_content(message: Message) -> str | list[JsonObject] | None:
@@ -395,13 +406,15 @@ def _encode_content(message: Message) -> str | list[JsonObject] | None:
         # Null for a turn that has only calls, or fields specific to the provider.
         no_content = not parts and (message.calls or message.extra)
         return None if no_content else "".join(plain)
-    return [_encode_part(part) for part in parts]
+    is_result = message.extra.get("windlass", {}).get("results") is True
+    return [_encode_part(part, is_result) for part in parts]
 
 
-def _encode_part(part: AnyPart) -> JsonObject:
+def _encode_part(part: AnyPart, is_result: bool) -> JsonObject:
+    """`is_result`: whether the message has the results of tools, as text, and their media."""
     match part:
         case InlineData() | FileData():
-            return encode_media(part)
+            return _encode_result_media(part) if is_result else encode_media(part)
         case Opaque():
             return part.data
         case _:

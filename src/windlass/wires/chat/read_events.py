@@ -309,6 +309,11 @@ class AnswerDecoder:
     def finished(self) -> bool:
         return self._finish is not None
 
+    @property
+    def usage(self) -> Usage:
+        """The tokens that the service has reported so far."""
+        return _NO_USAGE if self._usage is None else usage_from(self._usage)
+
     def feed(self, payload: bytes) -> list[ModelEvent]:
         """The events of one chunk. Raises `ModelError` for an error or an unreadable chunk."""
         try:
@@ -360,7 +365,7 @@ class AnswerDecoder:
         """The last events. Raises `StreamCut` if the stream stopped before the turn ended."""
         if self._finish is None and not self.done:
             raise StreamCut
-        usage = _NO_USAGE if self._usage is None else usage_from(self._usage)
+        usage = self.usage
         finish, detail = self._ending()
         events: list[ModelEvent] = [] if self._calls is None else self._calls.end()
         about = None if self._sent_about is self._about else self._about

@@ -45,6 +45,7 @@ FINISH_REASONS: dict[StopReason, ChatFinishReason] = {
     "answer": "stop",
     "calls": "tool_calls",
     "max_rounds": "stop",
+    "budget": "length",
     "repetition": "stop",
     "length": "length",
     "content_filter": "content_filter",

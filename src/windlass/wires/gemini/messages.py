@@ -6,6 +6,8 @@ Fields that Windlass does not know are kept in `extra["gemini"]`.
 from collections.abc import Callable, Iterable
 from typing import cast
 
+from msgspec.structs import replace
+
 from windlass.content import (
     AnyPart,
     FileData,
@@ -40,15 +42,29 @@ PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
 """Google's placeholder for a call of another model, which has no signature."""
 
 
-def encode_parts(message: Message, *, ids: bool = True, signed: bool = False) -> list[JsonObject]:
+NESTED_TYPES = ("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain")
+"""The types of media that a `functionResponse` may have."""
+
+
+def encode_parts(
+    message: Message, *, ids: bool = True, signed: bool = False, nested: bool = True
+) -> list[JsonObject]:
     """The message's parts in the wire's format, without empty texts.
 
     `ids`: whether the service supports call ids. `signed`: whether it requires a signature on the
-    first call of every turn. In an assistant message, parts of another provider become text; in
-    other messages they raise `ConfigError`.
+    first call of every turn. `nested`: whether media may be in a result (Gemini 3 and later);
+    other media follow the results, as parts of the same content.
+
+    In an assistant message, parts of another provider become text; in other messages they raise
+    `ConfigError`.
     """
     encoded: list[JsonObject] = []
+    following: list[InlineData | FileData] = []
     for index, part in enumerate(message.parts):
+        if isinstance(part, FunctionResponse) and part.parts:
+            inside = tuple(each for each in part.parts if nested and each.mime_type in NESTED_TYPES)
+            following += [each for each in part.parts if each not in inside]
+            part = replace(part, parts=inside)
         if isinstance(part, Opaque) and part.provider != PROVIDER:
             if message.role != "assistant":
                 raise misplaced(message, index, "Gemini")
@@ -60,7 +76,7 @@ def encode_parts(message: Message, *, ids: bool = True, signed: bool = False) ->
             fields.setdefault("thoughtSignature", PLACEHOLDER_SIGNATURE)
             signed = False
         encoded.append(fields)
-    return encoded
+    return [*encoded, *filter(None, (encode_part(each, ids) for each in following))]
 
 
 def encode_part(part: AnyPart, ids: bool) -> JsonObject | None:

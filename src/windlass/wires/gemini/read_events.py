@@ -204,6 +204,13 @@ class AnswerDecoder:
     def finished(self) -> bool:
         return self._finish is not None or self._blocked is not None
 
+    @property
+    def usage(self) -> Usage:
+        """The tokens that the service has reported so far."""
+        if self._usage is None:
+            return Usage()
+        return usage_from(as_object(decode_json(bytes(self._usage))) or {})
+
     def feed(self, payload: bytes) -> list[ModelEvent]:
         """The events of one chunk. Raises `ModelError` for an error or invalid JSON."""
         try:
@@ -235,7 +242,7 @@ class AnswerDecoder:
         extra = {CANDIDATE: self._metadata} if self._metadata else None
         finish, detail = self._finish_reason()
         rest = joined_logprobs(self._logprobs)
-        return [*events, TurnEnded(finish, self._usage_total(), detail, extra, logprobs=rest)]
+        return [*events, TurnEnded(finish, self.usage, detail, extra, logprobs=rest)]
 
     def _finish_reason(self) -> tuple[FinishReason, str | None]:
         if self._finish is None and self._blocked is not None:
@@ -247,11 +254,6 @@ class AnswerDecoder:
         if finish == "stop":
             return ("tool_calls" if self._calls else "stop"), None
         return finish, self._finish_message or self._finish
-
-    def _usage_total(self) -> Usage:
-        if self._usage is None:
-            return Usage()
-        return usage_from(as_object(decode_json(bytes(self._usage))) or {})
 
     def _chunk(self, chunk: _GenerateChunk) -> list[ModelEvent]:
         if chunk.error:

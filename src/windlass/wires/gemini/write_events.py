@@ -48,6 +48,7 @@ FINISH_REASONS: dict[StopReason, str] = {
     "answer": "STOP",
     "calls": "STOP",
     "max_rounds": "STOP",
+    "budget": "MAX_TOKENS",
     "repetition": "STOP",
     "length": "MAX_TOKENS",
     "content_filter": "SAFETY",

@@ -99,7 +99,7 @@ class RequestEncoder:
 
     def _encode(self, message: Message) -> bytes:
         signed = self._signed and message.role == "assistant"
-        parts = encode_parts(message, ids=self._ids, signed=signed)
+        parts = encode_parts(message, ids=self._ids, signed=signed, nested=self._signed)
         return b",".join(map(encode_any_json, parts))
 
 

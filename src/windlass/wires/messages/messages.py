@@ -114,6 +114,8 @@ def _encode_part(part: AnyPart, message: Message, index: int) -> JsonObject:
             return merged(_encode_response(part), extra)
         case InlineData() | FileData() if message.role in ("user", "tool"):
             block = encode_media(part)
+            if block is None and message.extra.get("windlass", {}).get("results"):
+                return _named(part)  # media of a tool's result, which is text here
             if block is None:
                 raise ConfigError(
                     f"parts[{index}]: the Anthropic wire supports images, PDF and text, not"

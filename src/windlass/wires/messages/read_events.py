@@ -122,6 +122,11 @@ class AnswerDecoder:
     def finished(self) -> bool:
         return self._finish is not None
 
+    @property
+    def usage(self) -> Usage:
+        """The tokens that the service has reported so far."""
+        return usage_from(self._usage)
+
     def feed(self, payload: bytes) -> list[ModelEvent]:
         """The events of one payload. Raises `ModelError` for an error or an unreadable payload."""
         try:
@@ -191,7 +196,7 @@ class AnswerDecoder:
         else:
             detail = self._detail or reason
         about = None if self._stop_sequence is None else {STOP_SEQUENCE: self._stop_sequence}
-        return [*events, TurnEnded(finish, usage_from(self._usage), detail, about=about)]
+        return [*events, TurnEnded(finish, self.usage, detail, about=about)]
 
     def _whole(self, index: int, block: JsonObject) -> list[ModelEvent]:
         """The events of a block that is complete at its start."""

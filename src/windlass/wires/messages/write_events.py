@@ -51,6 +51,7 @@ STOP_REASONS: dict[StopReason, str] = {
     "answer": "end_turn",
     "calls": "tool_use",
     "max_rounds": "end_turn",
+    "budget": "end_turn",  # Claude Code continues an answer with `max_tokens`, which spends more
     "repetition": "end_turn",
     "length": "max_tokens",
     "content_filter": "refusal",
@@ -134,7 +135,7 @@ def message_fields(
 
 
 _WITHOUT_CALLS: frozenset[StopReason] = frozenset(
-    {"answer", "max_rounds", "repetition", "content_filter", "malformed_call"}
+    {"answer", "max_rounds", "budget", "repetition", "content_filter", "malformed_call"}
 )
 """When a run ends like this, the calls of its last turn were not run."""
 

@@ -38,6 +38,11 @@ def encode_media(part: InlineData | FileData) -> JsonObject:
     return merged(file, extra)
 
 
+def is_audio(part: InlineData | FileData) -> bool:
+    """Whether the part is audio as bytes, which only a message may have."""
+    return isinstance(part, InlineData) and part.mime_type.startswith("audio/")
+
+
 def decode_media(part: JsonObject, place: str) -> AnyPart:
     """A part that is not text. One that is given by a file id stays as it is.
 

@@ -38,7 +38,7 @@ from windlass.wires.fields import (
     rest,
 )
 from windlass.wires.responses.item_ids import item_id, response_of_item
-from windlass.wires.responses.media import KINDS, PROVIDER, decode_media, encode_media
+from windlass.wires.responses.media import KINDS, PROVIDER, decode_media, encode_media, is_audio
 from windlass.wires.responses.tool_names import NO_NAMES, ToolNames, flat_name
 
 OWN_SERVER = "windlass"
@@ -454,6 +454,7 @@ def encode_message(message: Message, custom_calls: frozenset[str] = NO_CALLS) ->
     if message.role == "assistant":
         return _encode_turn(message)
     results = [_encode_result(part, custom_calls) for part in message.responses]
+    results += _result_audio(message.responses)
     others = [part for part in message.parts if not isinstance(part, FunctionResponse)]
     if not others and message.role != "system":
         return results
@@ -582,11 +583,20 @@ def _encode_result(part: FunctionResponse, custom_calls: frozenset[str]) -> Json
     return {"type": kind, "call_id": part.id, "output": result_output(part)}
 
 
+def _result_audio(responses: Sequence[FunctionResponse]) -> list[JsonObject]:
+    """Audio of results as a user message: an `output` may have text, images and files only."""
+    content: list[JsonObject] = []
+    for part in responses:
+        if audio := [encode_media(each) for each in part.parts if is_audio(each)]:
+            text = f"Media from the tool {part.name} ({part.id}):"
+            content += [{"type": "input_text", "text": text}, *audio]
+    return [{"type": "message", "role": "user", "content": content}] if content else []
+
+
 def result_output(part: FunctionResponse) -> str | list[JsonObject]:
     """The `output` of a result: its text, or a list if it has images or files."""
-    if not part.parts:
-        return part.text
-    return [{"type": "input_text", "text": part.text}, *map(encode_media, part.parts)]
+    media = [encode_media(each) for each in part.parts if not is_audio(each)]
+    return [{"type": "input_text", "text": part.text}, *media] if media else part.text
 
 
 def is_custom_call(part: AnyPart) -> bool:

@@ -128,6 +128,11 @@ class AnswerDecoder:
     def finished(self) -> bool:
         return bool(self._status)
 
+    @property
+    def usage(self) -> Usage:
+        """The tokens that the service has reported so far."""
+        return _NO_USAGE if self._usage is None else usage_from(self._usage)
+
     def feed(self, payload: bytes) -> list[ModelEvent]:
         """The events of one payload. Raises `ModelError` for an error or an unreadable payload."""
         try:
@@ -181,7 +186,7 @@ class AnswerDecoder:
         """The last events. Raises `StreamCut` if the stream stopped before the turn ended."""
         if not self._status:
             raise StreamCut
-        usage = _NO_USAGE if self._usage is None else usage_from(self._usage)
+        usage = self.usage
         finish, detail = self._ending()
         events: list[ModelEvent] = []
         extra: JsonObject = {}
@@ -349,6 +354,7 @@ class AnswerDecoder:
 
     def _end(self, response: JsonObject, events: list[ModelEvent], status: str = "") -> None:
         status = as_text(response.get("status")) or status or "completed"
+        self._usage = as_object(response.get("usage"))
         if status in _FAILED:
             error = as_object(response.get("error")) or {"message": f"the response was {status}"}
             raise problem_in(error, self._secrets)
@@ -364,7 +370,6 @@ class AnswerDecoder:
         self._status = status
         details = as_object(response.get("incomplete_details")) or {}
         self._why = as_text(details.get("reason")) or ""
-        self._usage = as_object(response.get("usage"))
         self._id = as_text(response.get("id"))
         if tier := as_text(response.get("service_tier")):
             self._about = {"service_tier": tier}

@@ -38,6 +38,7 @@ RESPONSE_ENDS: dict[StopReason, ResponseEnd] = {
     "answer": ResponseEnd("completed"),
     "calls": ResponseEnd("completed"),
     "max_rounds": ResponseEnd("completed"),
+    "budget": ResponseEnd("completed"),  # Codex repeats an incomplete response, which spends more
     "repetition": ResponseEnd("completed"),
     "length": ResponseEnd("incomplete", "max_output_tokens"),
     "content_filter": ResponseEnd("incomplete", "content_filter"),
