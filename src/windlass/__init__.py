@@ -26,6 +26,7 @@ from windlass.errors import (
     InvalidArguments,
     ModelError,
     NativeModeUnavailable,
+    OutputInvalid,
     RoundLimitExceeded,
     RunInterrupted,
     RunNotFound,
@@ -38,6 +39,7 @@ from windlass.errors import (
 from windlass.events import (
     ApprovalRequested,
     ApprovalResolved,
+    OutputRejected,
     PartReceived,
     RoundRestarted,
     RoundStarted,
@@ -123,6 +125,7 @@ __all__ = [
     # events
     "ApprovalRequested",
     "ApprovalResolved",
+    "OutputRejected",
     "PartReceived",
     "RoundRestarted",
     "RoundStarted",
@@ -146,6 +149,7 @@ __all__ = [
     "InvalidArguments",
     "ModelError",
     "NativeModeUnavailable",
+    "OutputInvalid",
     "RoundLimitExceeded",
     "RunInterrupted",
     "RunNotFound",

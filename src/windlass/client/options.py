@@ -18,6 +18,7 @@ from windlass.loop.executor import ToolExecutor
 from windlass.loop.policy import OnLimit, Policy
 from windlass.model import Settings, ToolChoice, Toolset, tool_choice_from
 from windlass.models import Key, Retry
+from windlass.output import OutputMethod
 from windlass.runs.origin import Offer
 from windlass.runs.protocol import RunLog
 from windlass.settings import Mode
@@ -64,6 +65,8 @@ class RunOptions(TypedDict, total=False):
     response_strict: bool | None
     max_tokens_name: Literal["max_tokens", "max_completion_tokens"] | None
     extra: dict[str, Any]
+    output_method: OutputMethod
+    output_retries: int
 
 
 class ClientOptions(RunOptions, total=False):
@@ -135,11 +138,18 @@ RENAMED: dict[str, str] = {
     "max_output_tokens": "max_tokens",
     "max_new_tokens": "max_tokens",
     "stop_sequences": "stop",
-    "response_format": "response_schema",
-    "response_model": "response_schema",
+    "response_format": "output",
+    "response_model": "output",
+    "response_type": "output",
     "response_json_schema": "response_schema",
-    "output_schema": "response_schema",
-    "output_type": "response_schema",
+    "output_schema": "output",
+    "output_type": "output",
+    "result_type": "output",
+    "text_format": "output",
+    "output_mode": "output_method",
+    "max_output_retries": "output_retries",
+    "validation_retries": "output_retries",
+    "result_validator": "output_validator",
     "parallel_calls": "parallel_tool_calls",
     "max_concurrency": "max_parallel",
     "max_workers": "max_parallel",
@@ -188,6 +198,8 @@ ELSEWHERE: dict[str, str] = {
     "config": "give its fields as options: temperature=, max_tokens=, tool_choice=, ...",
     "generation_config": "give its fields as options: temperature=, max_tokens=, ...",
     "n": "a run has one answer",
+    "output": "pass it to generate, stream, start or send: each call has its own type",
+    "output_validator": "pass it to generate, stream, start or send, beside output=",
     "verbose": "set the level of the logger 'windlass'",
     "debug": "set the level of the logger 'windlass'",
 }
@@ -196,7 +208,8 @@ ELSEWHERE: dict[str, str] = {
 
 def _hint(name: str, *, of_client: bool) -> str:
     options = ClientOptions.__annotations__
-    allowed = {**options} if of_client else {**RunOptions.__annotations__, "tools": None}
+    typed: dict[str, None] = dict.fromkeys(("tools", "output", "output_validator"))
+    allowed = {**options} if of_client else {**RunOptions.__annotations__, **typed}
     written = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     meant = written if written in options else RENAMED.get(written)
     if meant is None and written in ELSEWHERE:
@@ -205,6 +218,8 @@ def _hint(name: str, *, of_client: bool) -> str:
         meant = RENAMED.get(near[0], near[0])
     if meant is None:
         return ""
+    if meant in ELSEWHERE and meant not in allowed:
+        return f": {ELSEWHERE[meant]}"
     where = "" if meant in allowed else " of the client: Client(model, ...)"
     return f"; did you mean {meant!r}{where}?"
 
