@@ -27,6 +27,7 @@ from windlass.client.output import (
     OutputForm,
     ResumedOutputs,
     check_of,
+    type_of,
 )
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
@@ -37,7 +38,6 @@ from windlass.loop.output import OutputValidator
 from windlass.loop.round import answers_to
 from windlass.model import Model
 from windlass.models import Key, Retry, create_model
-from windlass.output import output_type
 from windlass.reply import Calls, Reply
 from windlass.runs.active_runs import RunStore
 from windlass.runs.control import RunControl, StoredEvents
@@ -233,7 +233,7 @@ class AsyncClient:
     ) -> AsyncStream[Any]:
         """Does the same as a stream of events, for `async with`. Leaving it early stops the run."""
         shown, asked = with_images(prompt, images), Asked(output, output_validator)
-        kind = None if output is None else output_type(output)
+        kind = None if output is None else type_of(output)
         return AsyncStream(lambda: self.launch(shown, tools, options, asked=asked), kind)
 
     @overload

@@ -8,13 +8,12 @@ from typing import Any, Protocol, TypeGuard, TypeVar, Unpack, cast, overload
 
 from windlass.client.images import Image, with_images
 from windlass.client.options import Prompt, RunOptions, messages_from
-from windlass.client.output import Asked, JsonSchema, OutputForm, OutputOptions
+from windlass.client.output import Asked, JsonSchema, OutputForm, OutputOptions, type_of
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message, Part, Role, paired
 from windlass.errors import ConfigError, WindlassError
 from windlass.loop.history import History
 from windlass.loop.output import OutputValidator
-from windlass.output import output_type
 from windlass.reply import Reply
 from windlass.runs.origin import ADDED, shown_chars
 from windlass.runs.protocol import RunLog
@@ -176,7 +175,7 @@ class AsyncChat:
     ) -> AsyncStream[Any]:
         """Does the same as `send`, as a stream."""
         shown, asked = with_images(prompt, images), Asked(output, output_validator)
-        kind = None if output is None else output_type(output)
+        kind = None if output is None else type_of(output)
 
         async def start() -> AsyncRun:
             await self.load()

@@ -18,7 +18,7 @@ from windlass.loop.executor import ToolExecutor
 from windlass.loop.policy import OnLimit, Policy
 from windlass.model import Settings, ToolChoice, Toolset, tool_choice_from
 from windlass.models import Key, Retry
-from windlass.output import OutputMethod
+from windlass.output.spec import OutputMethod
 from windlass.runs.origin import Offer
 from windlass.runs.protocol import RunLog
 from windlass.settings import Mode
@@ -198,29 +198,30 @@ ELSEWHERE: dict[str, str] = {
     "config": "give its fields as options: temperature=, max_tokens=, tool_choice=, ...",
     "generation_config": "give its fields as options: temperature=, max_tokens=, ...",
     "n": "a run has one answer",
-    "output": "pass it to generate, stream, start or send: each call has its own type",
-    "output_validator": "pass it to generate, stream, start or send, beside output=",
     "verbose": "set the level of the logger 'windlass'",
     "debug": "set the level of the logger 'windlass'",
 }
 """Options of other libraries that are no options here, and what to use instead."""
 
 
+CALL_OPTIONS = ("output", "output_validator")
+"""The arguments of one call: a client or a chat has no type of answers for all its calls."""
+
+
 def _hint(name: str, *, of_client: bool) -> str:
     options = ClientOptions.__annotations__
-    typed: dict[str, None] = dict.fromkeys(("tools", "output", "output_validator"))
-    allowed = {**options} if of_client else {**RunOptions.__annotations__, **typed}
+    allowed = {**options} if of_client else {**RunOptions.__annotations__, "tools": None}
     written = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    meant = written if written in options else RENAMED.get(written)
+    meant = written if written in {*options, *CALL_OPTIONS} else RENAMED.get(written)
     if meant is None and written in ELSEWHERE:
         return f": {ELSEWHERE[written]}"
     if meant is None and (near := difflib.get_close_matches(written, [*allowed, *RENAMED], n=1)):
         meant = RENAMED.get(near[0], near[0])
     if meant is None:
         return ""
-    if meant in ELSEWHERE and meant not in allowed:
-        return f": {ELSEWHERE[meant]}"
     where = "" if meant in allowed else " of the client: Client(model, ...)"
+    if meant in CALL_OPTIONS:
+        where = " of generate, stream, start or send"
     return f"; did you mean {meant!r}{where}?"
 
 

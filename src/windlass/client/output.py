@@ -1,7 +1,7 @@
 """The options for an answer with a type, converted to its check."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 from typing_extensions import TypedDict, TypeForm
@@ -9,7 +9,10 @@ from typing_extensions import TypedDict, TypeForm
 from windlass.client.options import RunOptions
 from windlass.errors import ConfigError, RunInterrupted
 from windlass.loop.output import OutputCheck, OutputValidator
-from windlass.output import OutputMethod, OutputSpec, OutputType, output_type
+from windlass.output.spec import OutputMethod, OutputSpec
+
+if TYPE_CHECKING:
+    from windlass.output.value import OutputType
 
 T = TypeVar("T")
 
@@ -23,6 +26,14 @@ class OutputOptions(TypedDict, total=False):
 
     output_method: OutputMethod
     output_retries: int
+
+
+def type_of(output: Any) -> "OutputType":
+    """Returns the type of answers. Raises `ConfigError` if it has no JSON Schema."""
+    # Imported here, because clients without types start faster.
+    from windlass.output.value import output_type
+
+    return output_type(output)
 
 
 class Asked(NamedTuple):
@@ -44,7 +55,7 @@ def check_of(asked: Asked, options: RunOptions) -> OutputCheck | None:
         return None
     if options.get("response_schema") is not None:
         raise ConfigError("output and response_schema exclude each other")
-    kind = output_type(output)
+    kind = type_of(output)
     spec = replace(
         kind.spec,
         method=options.get("output_method", "auto"),
@@ -58,7 +69,7 @@ class ResumedOutputs:
     """The types and the validator that a resumed run finds its own in."""
 
     def __init__(self, outputs: Iterable[Any], validator: OutputValidator | None) -> None:
-        self._types: list[OutputType] = [output_type(each) for each in outputs]
+        self._types = [type_of(each) for each in outputs]
         self._validator = validator
 
     def check(self, spec: OutputSpec) -> OutputCheck:

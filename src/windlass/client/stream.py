@@ -3,15 +3,17 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from windlass.errors import ConfigError, WindlassError
 from windlass.events import Phase, RunEvent, TextDelta, event_to_sse
-from windlass.output import OutputType
-from windlass.output.partial import PartialReader
 from windlass.reply import OutputT, Reply
 from windlass.runs.event_log import Follower
 from windlass.runs.run import AsyncRun
+
+if TYPE_CHECKING:
+    from windlass.output.partial import PartialReader
+    from windlass.output.value import OutputType
 
 
 class AsyncStream(Generic[OutputT]):
@@ -20,7 +22,7 @@ class AsyncStream(Generic[OutputT]):
     def __init__(
         self,
         start: Callable[[], Awaitable[AsyncRun[OutputT]]],
-        output: OutputType | None = None,
+        output: "OutputType | None" = None,
     ) -> None:
         """`output` is the type of the answer, if it has one."""
         self._start, self._output = start, output
@@ -71,10 +73,12 @@ class AsyncStream(Generic[OutputT]):
         for value in reader.finish(self.reply):
             yield value
 
-    def partial_reader(self) -> PartialReader:
+    def partial_reader(self) -> "PartialReader":
         """Returns a reader of partial outputs. Raises `ConfigError` without `output=`."""
         if self._output is None:
             raise ConfigError("partial_outputs needs output=: client.stream(..., output=...)")
+        from windlass.output.partial import PartialReader
+
         return PartialReader(self._output)
 
     async def sse(self) -> AsyncGenerator[str, None]:

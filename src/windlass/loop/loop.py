@@ -62,7 +62,7 @@ from windlass.loop.round import Round
 from windlass.loop.transcript import Transcript
 from windlass.loop.turn import Turn, TurnBuilder, UniqueIds
 from windlass.model import Model, ModelRequest, Settings
-from windlass.output import Accepted
+from windlass.output.spec import Accepted
 from windlass.reply import NOT_BEGUN, Reply, ToolAnswer
 from windlass.tool import Tool
 

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
@@ -10,7 +10,10 @@ from windlass.content import Message
 from windlass.errors import ToolError, clear_frames
 from windlass.jsontext import by_size, compact_json
 from windlass.loop.threads import in_thread
-from windlass.output import Accepted, OutputSpec, OutputType, Rejected, stored_type
+from windlass.output.spec import Accepted, OutputSpec, Rejected
+
+if TYPE_CHECKING:
+    from windlass.output.value import OutputType
 
 OutputValidator: TypeAlias = Callable[[Any], Any | Awaitable[Any]]
 """A function of the caller that gets the value. It raises `ToolError` (or `ValueError`) to reject
@@ -25,12 +28,14 @@ class OutputCheck(Struct, frozen=True):
     """Checks the answers of one run."""
 
     spec: OutputSpec
-    type: OutputType
+    type: "OutputType"
     validator: OutputValidator | None = None
 
     @classmethod
     def of_schema(cls, spec: OutputSpec) -> "OutputCheck":
         """The check of a run whose Python type is unknown: its values are JSON values."""
+        from windlass.output.value import stored_type
+
         return cls(spec, stored_type(spec))
 
     async def check(self, text: str) -> Accepted[Any] | Rejected:

@@ -28,6 +28,9 @@ _OPEN_NUMBER = re.compile(r"(?<=[\s:,\[])-?\d[\d.eE+-]*\Z")
 class _Nothing:
     """There is no value yet."""
 
+    def __repr__(self) -> str:
+        return "NOTHING"
+
 
 NOTHING = _Nothing()
 

@@ -1,13 +1,15 @@
 """What a run must answer with: a schema, and how the model is asked for it. Pure."""
 
 import re
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
 from msgspec import Struct
 
 from windlass.content import Schema
 from windlass.errors import ConfigError
 from windlass.schema import mapped
+
+T = TypeVar("T")
 
 OutputMethod: TypeAlias = Literal["auto", "native", "tool", "prompt"]
 """How the model is asked for a value.
@@ -23,6 +25,18 @@ VALUE = "value"
 DEFAULT_RETRIES = 2
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
 _MAX_NAME_CHARS = 64
+
+
+class Accepted(Struct, Generic[T], frozen=True):
+    """A valid answer."""
+
+    value: T
+
+
+class Rejected(Struct, frozen=True):
+    """An invalid answer: what is wrong with it, in words that a model can act on."""
+
+    errors: tuple[str, ...]
 
 
 class OutputSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):

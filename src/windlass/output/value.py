@@ -2,18 +2,26 @@
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Protocol, cast
 
 import jsonschema_rs
 import msgspec
-from msgspec import Struct
 from pydantic import TypeAdapter
 from pydantic_core import SchemaValidator, ValidationError, from_json
 
 from windlass.content import Schema
 from windlass.errors import ConfigError
 from windlass.jsontext import encode_json
-from windlass.output.spec import VALUE, OutputSpec, closed, in_object, is_object, schema_name
+from windlass.output.spec import (
+    VALUE,
+    Accepted,
+    OutputSpec,
+    Rejected,
+    closed,
+    in_object,
+    is_object,
+    schema_name,
+)
 from windlass.schema import plain
 from windlass.tool.arguments.problems import problems_in
 from windlass.tool.arguments.schema_validation import schema_problems, validator_of
@@ -23,23 +31,9 @@ from windlass.tool.arguments.signature_validation import (
     forgiving_validator,
 )
 
-T = TypeVar("T")
-
 _MAX_CACHED_TYPES = 256
 _MAX_ERRORS = 10
 _NOT_JSON = "the answer is not valid JSON"
-
-
-class Accepted(Struct, Generic[T], frozen=True):
-    """A valid answer."""
-
-    value: T
-
-
-class Rejected(Struct, frozen=True):
-    """An invalid answer: what is wrong with it, in words that a model can act on."""
-
-    errors: tuple[str, ...]
 
 
 class InvalidValue(Exception):

@@ -11,7 +11,7 @@ from windlass.content import Declaration, FunctionDeclaration, GoogleSearch, Pro
 from windlass.errors import ConfigError, RunInterrupted
 from windlass.loop.policy import ANSWER_REASONS, Policy
 from windlass.model import Settings
-from windlass.output import OutputSpec, stored_type
+from windlass.output.spec import OutputSpec
 from windlass.reply import Reply
 from windlass.runs.records import RunRecord
 from windlass.settings import Mode
@@ -127,6 +127,8 @@ def with_stored_output(record: RunRecord, reply: Reply) -> Reply:
         return reply
     if reply.stop_reason not in ANSWER_REASONS:
         return replace(reply, has_output=False)
+    from windlass.output.value import stored_type
+
     return replace(reply, typed=stored_type(output).stored(reply.text))
 
 

@@ -1,10 +1,11 @@
 """Plans the runs of one model: new ones, and interrupted ones when they are resumed."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from windlass.content import Message
 from windlass.emulation.mode import Modes
-from windlass.emulation.output import OutputMethods, OutputModel
 from windlass.errors import RunInterrupted
 from windlass.loop.approval import ApprovalHook, Approvals
 from windlass.loop.executor import ToolExecutor
@@ -14,6 +15,9 @@ from windlass.loop.output import OutputCheck
 from windlass.model import Model
 from windlass.runs.origin import Offer, Origin
 from windlass.settings import FunctionCallingSettings, Mode, mode_from
+
+if TYPE_CHECKING:
+    from windlass.emulation.output import OutputMethods
 
 MAX_RESUMPTIONS = 20
 """The maximum number of resumptions in a row without progress: such a run crashes its process.
@@ -32,7 +36,6 @@ class Planner:
         self.modes = Modes(model, settings)
         self.mode: Mode = mode
         self._executor = executor
-        self.methods = OutputMethods(model)
 
     def plan(
         self,
@@ -68,11 +71,21 @@ class Planner:
             error_text=error_text,
         )
 
+    @cached_property
+    def output_methods(self) -> "OutputMethods":
+        """The ways in which the model can be asked for a value."""
+        from windlass.emulation.output import OutputMethods
+
+        return OutputMethods(self.modes.of("native"))
+
     def _model(self, origin: Origin, offer: Offer, messages: Sequence[Message]) -> Model:
         mode = self.mode if origin.mode is None else mode_from(origin.mode)
         has_tools = bool(offer.tools) or any(message.role == "tool" for message in messages)
         if origin.output is not None:
-            return OutputModel(self.modes.of(mode), origin.output, self.methods)
+            # Imported here, because a run without a type does not need it.
+            from windlass.emulation.output import OutputModel
+
+            return OutputModel(self.modes.of(mode), origin.output, self.output_methods)
         # Without tools, the automatic mode has nothing to fall back from.
         return self.modes.of("native" if mode == "auto" and not has_tools else mode)
 
