@@ -143,8 +143,8 @@ def _of_union(members: tuple[Any, ...], value: Any) -> Any:
 
 
 def _of_list(hint: Any, origin: Any, args: tuple[Any, ...], items: list[Any]) -> Any:
-    kind = origin or hint
-    if not isinstance(kind, type) or not issubclass(kind, Iterable) or issubclass(kind, str):
+    kind: Any = origin or hint
+    if _fields(kind) is not None or not isinstance(kind, type) or not issubclass(kind, Iterable):
         return NOTHING
     if issubclass(kind, tuple) and args and args[-1] is not Ellipsis:
         made = [filled(each, item) for each, item in zip(args, items, strict=False)]

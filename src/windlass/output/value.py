@@ -1,6 +1,7 @@
 """A type of answers: its JSON Schema, and the value of an answer's text."""
 
 import functools
+import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
@@ -174,7 +175,7 @@ def _of_hint(hint: Any) -> OutputType:
 
 def _validation_of(hint: Any) -> _Validation:
     """Uses msgspec for types that pydantic cannot read, such as its own structs."""
-    if isinstance(hint, str):
+    if isinstance(hint, str | types.FunctionType | types.MethodType):
         raise ConfigError(f"output: {hint!r} is not a type")
     try:
         return _PydanticValidation(hint)

@@ -7,6 +7,7 @@ from windlass.errors import (
     ConfigError,
     ModelError,
     NativeModeUnavailable,
+    OutputInvalid,
     RoundLimitExceeded,
     RunInterrupted,
     RunNotFound,
@@ -74,6 +75,8 @@ def problem_of(error: BaseException) -> Problem:
             return _upstream(error)
         case RoundLimitExceeded():
             return Problem(500, str(error), "max_rounds_exceeded", type="tool_error")
+        case OutputInvalid():
+            return Problem(502, str(error), "output_invalid", type="upstream_error")
         case RunNotFound():
             return Problem(404, str(error), "run_not_found")
         case RunInterrupted():
