@@ -59,7 +59,10 @@ sys.exit({heavy!r} in sys.modules)
 
 def test_every_limit_and_setting_is_an_option_of_every_verb() -> None:
     known = set(Policy.__struct_fields__) | set(Settings.__struct_fields__)
-    assert set(RunOptions.__annotations__) == known | {"system", "mode", "approve", "extra"}
+    assert set(RunOptions.__annotations__) == known | {
+        *("system", "mode", "approve", "extra"),
+        *("output_method", "output_retries"),
+    }
 
 
 def test_every_option_is_documented() -> None:

@@ -27,6 +27,7 @@ from windlass.errors import (
     InvalidArguments,
     ModelError,
     NativeModeUnavailable,
+    OutputInvalid,
     RoundLimitExceeded,
     RunInterrupted,
     RunNotFound,
@@ -39,6 +40,7 @@ from windlass.errors import (
 from windlass.events import (
     ApprovalRequested,
     ApprovalResolved,
+    OutputRejected,
     PartReceived,
     RoundRestarted,
     RoundStarted,
@@ -126,6 +128,7 @@ __all__ = [
     # events
     "ApprovalRequested",
     "ApprovalResolved",
+    "OutputRejected",
     "PartReceived",
     "RoundRestarted",
     "RoundStarted",
@@ -150,6 +153,7 @@ __all__ = [
     "InvalidArguments",
     "ModelError",
     "NativeModeUnavailable",
+    "OutputInvalid",
     "RoundLimitExceeded",
     "RunInterrupted",
     "RunNotFound",

@@ -8,6 +8,7 @@ WindlassError
 │   └── InvalidArguments    the model's arguments do not match the tool; names the field
 ├── RoundLimitExceeded      `on_limit="error"`: the model still calls tools after the last round
 ├── BudgetExceeded          `on_limit="error"`: the model still calls tools after the budget
+├── OutputInvalid           `output=`: the answer is not a valid value, also after the retries
 ├── RunInterrupted          the process of a run exited; the message says what to do
 ├── StorageError            the log of runs cannot be read or written
 ├── RunNotFound             the run id is unknown, or the run was forgotten
@@ -33,6 +34,7 @@ __all__ = [
     "InvalidArguments",
     "ModelError",
     "NativeModeUnavailable",
+    "OutputInvalid",
     "RoundLimitExceeded",
     "RunInterrupted",
     "RunNotFound",
@@ -198,6 +200,18 @@ class BudgetExceeded(WindlassError):
         self.usage = usage
         self.messages = tuple(messages)
         self.calls = tuple(calls)
+
+
+class OutputInvalid(WindlassError):
+    """The answer is not a valid value of the requested type; `text` is the last answer.
+
+    `errors` says what is wrong with it, one text for each field.
+    """
+
+    def __init__(self, message: str, *, text: str = "", errors: "Sequence[str]" = ()) -> None:
+        super().__init__(message)
+        self.text = text
+        self.errors = tuple(errors)
 
 
 class RunInterrupted(WindlassError):

@@ -23,6 +23,7 @@ __all__ = [
     "FinishReason",
     "ModelEvent",
     "Outcome",
+    "OutputRejected",
     "PartReceived",
     "Phase",
     "RoundRestarted",
@@ -278,6 +279,16 @@ class ApprovalResolved(Event, frozen=True, omit_defaults=True, tag="approval_res
     reason: str | None = None
 
 
+class OutputRejected(Event, frozen=True, omit_defaults=True, tag="output_rejected"):
+    """The answer of this round is not a valid value. The next round asks the model again."""
+
+    round: int
+    errors: tuple[str, ...]
+    """What is wrong with the answer, one text for each field."""
+    message: Message
+    """The message about it that the model gets."""
+
+
 class RunEnded(Event, frozen=True, omit_defaults=True, tag="run_ended"):
     """The last event of every run."""
 
@@ -302,6 +313,7 @@ RunEvent: TypeAlias = (
     | ToolRunEnded
     | ApprovalRequested
     | ApprovalResolved
+    | OutputRejected
     | RunEnded
 )
 

@@ -37,6 +37,8 @@ class ToolChoice(Struct, frozen=True):
     names: tuple[str, ...] = ()
     only: bool = False
     """With `required`: after the required call, too, the model may only call `names`."""
+    soft: bool = False
+    """With `required`: a turn without a call is accepted, too."""
 
 
 AUTO = ToolChoice()

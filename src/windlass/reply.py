@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, Generic, cast
 
 import msgspec
 from msgspec import Struct
+from typing_extensions import TypeVar
 
 from windlass.content import (
     FileData,
@@ -18,10 +19,13 @@ from windlass.content import (
     media_label,
     paired,
 )
-from windlass.errors import ConfigError
+from windlass.errors import ConfigError, OutputInvalid
 from windlass.events import FinishReason, Outcome, StopReason
 from windlass.jsontext import STEP, encode_any_json, is_larger
 from windlass.tool import Tool
+
+OutputT = TypeVar("OutputT", default=Any, covariant=True)
+"""The type of a reply's output: None for a run without `output=`."""
 
 NOT_BEGUN = "stopped before it began"
 INTERRUPTED = "interrupted, effect unknown: the process ended while the tool ran"
@@ -184,7 +188,7 @@ class RoundRecord(Struct, frozen=True):
     """The log probabilities of its text, if requested."""
 
 
-class Reply(Struct, frozen=True):
+class Reply(Struct, Generic[OutputT], frozen=True):
     """The result of a run: the answer, and the conversation that led to it."""
 
     text: str
@@ -203,6 +207,23 @@ class Reply(Struct, frozen=True):
     run_id: str = ""
     model: str = ""
     max_result_chars: int = 50_000
+    typed: Any = None
+    """The value that `output` returns."""
+    has_output: bool = True
+    """False for a run with `output=` that ended without a valid answer."""
+
+    @property
+    def output(self) -> OutputT:
+        """The validated value of a run with `output=`; None without it.
+
+        Raises `OutputInvalid` if the run ended without an answer: look at `stop_reason` first.
+        """
+        if not self.has_output:
+            raise OutputInvalid(
+                f"the run has no output: it ended with stop_reason {self.stop_reason!r}",
+                text=self.text,
+            )
+        return self.typed
 
     def __repr__(self) -> str:
         """Returns a short text, because messages may contain whole files."""

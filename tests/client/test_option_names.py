@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from windlass import AsyncClient, Client, ConfigError, tool
-from windlass.client.options import ELSEWHERE, RENAMED, ClientOptions, RunOptions
+from windlass.client.options import CALL_OPTIONS, ELSEWHERE, RENAMED, ClientOptions, RunOptions
 from windlass.testing import ScriptedModel
 
 any_tool: Any = tool
@@ -45,11 +45,22 @@ def test_every_word_for_the_limit_of_rounds_suggests_max_rounds(verb: str, name:
 
 @pytest.mark.parametrize("name", RENAMED)
 def test_every_renamed_option_exists_here(name: str) -> None:
-    known = {*ClientOptions.__annotations__, *RunOptions.__annotations__}
+    known = {*ClientOptions.__annotations__, *RunOptions.__annotations__, *CALL_OPTIONS}
     assert name not in known
     assert RENAMED[name] in known
     with pytest.raises(ConfigError, match=f"did you mean '{RENAMED[name]}'"):
         any_client("openai/m", api_key="k", **{name: 1})
+
+
+@pytest.mark.parametrize("name", CALL_OPTIONS)
+def test_the_type_of_an_answer_belongs_to_one_call(name: str) -> None:
+    said = f"there is no option {name!r}; did you mean {name!r} of generate, stream, start or send?"
+    with pytest.raises(ConfigError) as caught:
+        any_client(ScriptedModel([]), **{name: int})
+    assert str(caught.value) == said
+    with Client(ScriptedModel([])) as client, pytest.raises(ConfigError) as caught:
+        cast("Any", client).chat(**{name: int})
+    assert str(caught.value) == said
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)

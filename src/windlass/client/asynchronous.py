@@ -5,7 +5,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Unpack, cast
+from typing import Any, TypeVar, Unpack, cast, overload
 
 from windlass.client.chat import AsyncChat
 from windlass.client.chats import ChatRecord, chats_in
@@ -20,11 +20,21 @@ from windlass.client.options import (
     settings_from,
     tool_list,
 )
+from windlass.client.output import (
+    ANY_TEXT,
+    Asked,
+    JsonSchema,
+    OutputForm,
+    ResumedOutputs,
+    check_of,
+    type_of,
+)
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.errors import ConfigError, RunNotFound
 from windlass.loop.executor import ToolExecutor, outside_a_run
 from windlass.loop.loop import Loop, RunPlan
+from windlass.loop.output import OutputValidator
 from windlass.loop.round import answers_to
 from windlass.model import Model
 from windlass.models import Key, Retry, create_model
@@ -41,6 +51,8 @@ from windlass.runs.stored_run import StoredRun
 from windlass.settings import function_calling_settings, mode_from
 from windlass.toolsets.registry import ToolRegistry
 from windlass.toolsets.registry import registry as default_registry
+
+T = TypeVar("T")
 
 
 class AsyncClient:
@@ -119,21 +131,96 @@ class AsyncClient:
         await self._service.aclose()
         await self.model.aclose()
 
+    @overload
     async def generate(
         self,
         prompt: Prompt = (),
         *,
         images: Sequence[Image] | None = None,
         tools: Iterable[Any] | None = None,
+        output: None = None,
         **options: Unpack[RunOptions],
-    ) -> Reply:
+    ) -> Reply[None]: ...
+
+    @overload
+    async def generate(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: OutputForm[T],
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Reply[T]: ...
+
+    @overload
+    async def generate(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: JsonSchema,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Reply[Any]: ...
+
+    async def generate(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: Any = None,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Reply[Any]:
         """Sends the prompt, runs the tools that the model calls, and returns the reply.
 
-        `images` follow the prompt: files (`Path`), bytes or URLs.
-        Raises `ModelError`; with `on_limit="error"` also `RoundLimitExceeded` and
-        `BudgetExceeded`.
+        `images` follow the prompt: files (`Path`), bytes or URLs. `output` is the type of the
+        answer: a pydantic model, dataclass, TypedDict, Struct, enum, `list[X]`, `X | Y` or a JSON
+        Schema. The validated value is the reply's `output`; `output_validator` validates it, too.
+        Raises `ModelError` and `OutputInvalid`; with `on_limit="error"` also `RoundLimitExceeded`
+        and `BudgetExceeded`.
         """
-        return await self.answer(with_images(prompt, images), tools, options)
+        asked = Asked(output, output_validator)
+        return await self.answer(with_images(prompt, images), tools, options, asked=asked)
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: None = None,
+        **options: Unpack[RunOptions],
+    ) -> AsyncStream[None]: ...
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: OutputForm[T],
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AsyncStream[T]: ...
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: JsonSchema,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AsyncStream[Any]: ...
 
     def stream(
         self,
@@ -141,11 +228,49 @@ class AsyncClient:
         *,
         images: Sequence[Image] | None = None,
         tools: Iterable[Any] | None = None,
+        output: Any = None,
+        output_validator: OutputValidator | None = None,
         **options: Unpack[RunOptions],
-    ) -> AsyncStream:
+    ) -> AsyncStream[Any]:
         """Does the same as a stream of events, for `async with`. Leaving it early stops the run."""
-        asked = with_images(prompt, images)
-        return AsyncStream(lambda: self.launch(asked, tools, options))
+        shown, asked = with_images(prompt, images), Asked(output, output_validator)
+        kind = None if output is None else type_of(output)
+        return AsyncStream(lambda: self.launch(shown, tools, options, asked=asked), kind)
+
+    @overload
+    async def start(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: None = None,
+        **options: Unpack[RunOptions],
+    ) -> AsyncRun[None]: ...
+
+    @overload
+    async def start(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: OutputForm[T],
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AsyncRun[T]: ...
+
+    @overload
+    async def start(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: JsonSchema,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AsyncRun[Any]: ...
 
     async def start(
         self,
@@ -153,34 +278,48 @@ class AsyncClient:
         *,
         images: Sequence[Image] | None = None,
         tools: Iterable[Any] | None = None,
+        output: Any = None,
+        output_validator: OutputValidator | None = None,
         **options: Unpack[RunOptions],
-    ) -> AsyncRun:
+    ) -> AsyncRun[Any]:
         """Starts a run in the background. Raises `TooManyRuns`."""
         active = self._service.active
         active.admit()
-        asked = with_images(prompt, images)
-        run = await self.launch(asked, tools, options, admit=active.admit)
+        shown, asked = with_images(prompt, images), Asked(output, output_validator)
+        run = await self.launch(shown, tools, options, asked=asked, admit=active.admit)
         active.add(run)
         if run.log.settled is not None:
             await run.log.settled()  # a run whose id the caller knows must survive a crash
         return run
 
-    async def resume(self, *, tools: Iterable[Any] | None = None) -> list[AsyncRun]:
+    async def resume(
+        self,
+        *,
+        tools: Iterable[Any] | None = None,
+        outputs: Iterable[Any] = (),
+        output_validator: OutputValidator | None = None,
+    ) -> list[AsyncRun]:
         """Resumes the interrupted runs of this model: their processes have exited.
 
         Finds their tools by name in `tools`, by default the client's own. A run with a missing
-        tool ends with an error.
+        tool ends with an error. `outputs` are types of answers: a run with `output=` finds its type
+        by its schema; without it, `reply.output` is the JSON value. A run that was started with an
+        `output_validator` needs one here, too.
         """
         if self.log is None:
             raise ConfigError("cannot resume runs without a log: create the client with log=...")
         known, name = (await self._offer(tools)).tools, self.model.name
         approve = self._defaults.get("approve")
+        resumed = ResumedOutputs(outputs, output_validator)
 
         async def replan(run: InterruptedRun) -> RunPlan:
             assert run.history.started is not None
             offer, _ = run.origin.offer(known)
-            messages = run.history.started.messages
-            return self._planner.plan(run.record.id, run.origin, messages, offer, approve=approve)
+            messages, spec = run.history.started.messages, run.origin.output
+            check = None if spec is None else resumed.check(spec)
+            return self._planner.plan(
+                run.record.id, run.origin, messages, offer, approve=approve, output=check
+            )
 
         def revive(run: ResumedRun) -> AsyncRun:
             return AsyncRun(run.plan, log=run.log, history=run.history, orders=run.orders)
@@ -295,10 +434,16 @@ class AsyncClient:
         return await self._offers.read(self._tools if tools is None else tools)
 
     async def answer(
-        self, prompt: Prompt, tools: Iterable[Any] | None, options: RunOptions, chat: str = ""
+        self,
+        prompt: Prompt,
+        tools: Iterable[Any] | None,
+        options: RunOptions,
+        chat: str = "",
+        *,
+        asked: Asked = ANY_TEXT,
     ) -> Reply:
         """Runs a prompt to its end, in a chat if one is given."""
-        plan, origin = await self._plan(prompt, tools, options)
+        plan, origin = await self._plan(prompt, tools, options, asked)
         if self.log is None:
             return await Loop(plan, _ignore).run()
         run = AsyncRun(plan, log=self._new_log(plan, origin, chat))
@@ -314,11 +459,12 @@ class AsyncClient:
         options: RunOptions,
         *,
         chat: str = "",
+        asked: Asked = ANY_TEXT,
         on_reply: Callable[[Reply], None] | None = None,
         admit: Callable[[], None] = lambda: None,
     ) -> AsyncRun:
         """Starts a run whose events are read, in a chat if one is given."""
-        plan, origin = await self._plan(prompt, tools, options, live=True)
+        plan, origin = await self._plan(prompt, tools, options, asked, live=True)
         admit()
         run = AsyncRun(plan, on_reply, log=self._new_log(plan, origin, chat))
         self._launched.add(run)
@@ -338,20 +484,24 @@ class AsyncClient:
         prompt: Prompt,
         tools: Iterable[Any] | None,
         options: RunOptions,
+        asked: Asked,
         live: bool = False,
     ) -> tuple[RunPlan, Origin]:
         options = checked(cast("RunOptions", {**self._defaults, **options}))
+        check = check_of(asked, options)
         origin = Origin(
             policy=policy_from(options, self.model.name),
             settings=settings_from(options),
             extra=options.get("extra", {}),
             mode=options.get("mode"),
             live=live,
+            output=check and check.spec,
         )
         offer = await self._offer(tools)
         messages = messages_from(prompt, options.get("system"))
         approve = options.get("approve")
-        plan = self._planner.plan(new_run_id(), origin, messages, offer, approve=approve)
+        run_id = new_run_id()
+        plan = self._planner.plan(run_id, origin, messages, offer, approve=approve, output=check)
         return plan, origin
 
 

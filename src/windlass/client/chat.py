@@ -4,19 +4,23 @@ import itertools
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeGuard, cast
+from typing import Any, Protocol, TypeGuard, TypeVar, Unpack, cast, overload
 
 from windlass.client.images import Image, with_images
 from windlass.client.options import Prompt, RunOptions, messages_from
+from windlass.client.output import Asked, JsonSchema, OutputForm, OutputOptions, type_of
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message, Part, Role, paired
 from windlass.errors import ConfigError, WindlassError
 from windlass.loop.history import History
+from windlass.loop.output import OutputValidator
 from windlass.reply import Reply
 from windlass.runs.origin import ADDED, shown_chars
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord, title_of
 from windlass.runs.run import AsyncRun
+
+T = TypeVar("T")
 
 _numbers = itertools.count(1)
 """Numbers the runs of clients without a log."""
@@ -29,7 +33,13 @@ class ChatClient(Protocol):
     def log(self) -> RunLog | None: ...
 
     async def answer(
-        self, prompt: Prompt, tools: Iterable[Any] | None, options: RunOptions, chat: str
+        self,
+        prompt: Prompt,
+        tools: Iterable[Any] | None,
+        options: RunOptions,
+        chat: str,
+        *,
+        asked: Asked,
     ) -> Reply: ...
 
     async def launch(
@@ -39,6 +49,7 @@ class ChatClient(Protocol):
         options: RunOptions,
         *,
         chat: str,
+        asked: Asked,
         on_reply: Callable[[Reply], None] | None,
     ) -> AsyncRun: ...
 
@@ -67,34 +78,121 @@ class AsyncChat:
         self.records: list[RunRecord] = []
         """Its ended runs, if the client has no log."""
 
-    async def send(self, prompt: Prompt = (), *, images: Sequence[Image] | None = None) -> Reply:
+    @overload
+    async def send(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: None = None,
+        **options: Unpack[OutputOptions],
+    ) -> Reply[None]: ...
+
+    @overload
+    async def send(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: OutputForm[T],
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[OutputOptions],
+    ) -> Reply[T]: ...
+
+    @overload
+    async def send(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: JsonSchema,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[OutputOptions],
+    ) -> Reply[Any]: ...
+
+    async def send(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: Any = None,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[OutputOptions],
+    ) -> Reply[Any]:
         """Sends a prompt and returns the reply. Without a prompt, sends what was added.
 
         A failure does not change the conversation. Raises `ConfigError` if calls have no result.
         """
         await self.load()
-        asked = with_images(prompt, images)
+        shown, asked = with_images(prompt, images), Asked(output, output_validator)
         began = time.time()
-        reply = await self._client.answer(self._next(asked), self._tools, self._options, self.id)
+        reply = await self._client.answer(
+            self._next(shown), self._tools, self._with_options(options), self.id, asked=asked
+        )
         self._remember(reply, began)
         return reply
 
-    def stream(self, prompt: Prompt = (), *, images: Sequence[Image] | None = None) -> AsyncStream:
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: None = None,
+        **options: Unpack[OutputOptions],
+    ) -> AsyncStream[None]: ...
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: OutputForm[T],
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[OutputOptions],
+    ) -> AsyncStream[T]: ...
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: JsonSchema,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[OutputOptions],
+    ) -> AsyncStream[Any]: ...
+
+    def stream(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: Any = None,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[OutputOptions],
+    ) -> AsyncStream[Any]:
         """Does the same as `send`, as a stream."""
-        asked = with_images(prompt, images)
+        shown, asked = with_images(prompt, images), Asked(output, output_validator)
+        kind = None if output is None else type_of(output)
 
         async def start() -> AsyncRun:
             await self.load()
             began = time.time()
             return await self._client.launch(
-                self._next(asked),
+                self._next(shown),
                 self._tools,
-                self._options,
+                self._with_options(options),
                 chat=self.id,
+                asked=asked,
                 on_reply=lambda reply: self._remember(reply, began),
             )
 
-        return AsyncStream(start)
+        return AsyncStream(start, kind)
+
+    def _with_options(self, options: OutputOptions) -> RunOptions:
+        return cast("RunOptions", {**self._options, **options})
 
     async def add(self, item: Prompt, role: str | None = None) -> "AsyncChat":
         """Adds to the conversation without asking the model, and returns the chat.

@@ -18,6 +18,7 @@ from windlass.loop.executor import ToolExecutor
 from windlass.loop.policy import OnLimit, Policy
 from windlass.model import Settings, ToolChoice, Toolset, tool_choice_from
 from windlass.models import Key, Retry
+from windlass.output.spec import OutputMethod
 from windlass.pricing import Number, Prices, exact, no_price, price_of
 from windlass.runs.origin import Offer
 from windlass.runs.protocol import RunLog
@@ -68,6 +69,8 @@ class RunOptions(TypedDict, total=False):
     response_strict: bool | None
     max_tokens_name: Literal["max_tokens", "max_completion_tokens"] | None
     extra: dict[str, Any]
+    output_method: OutputMethod
+    output_retries: int
 
 
 class ClientOptions(RunOptions, total=False):
@@ -146,11 +149,18 @@ RENAMED: dict[str, str] = {
     "max_output_tokens": "max_tokens",
     "max_new_tokens": "max_tokens",
     "stop_sequences": "stop",
-    "response_format": "response_schema",
-    "response_model": "response_schema",
+    "response_format": "output",
+    "response_model": "output",
+    "response_type": "output",
     "response_json_schema": "response_schema",
-    "output_schema": "response_schema",
-    "output_type": "response_schema",
+    "output_schema": "output",
+    "output_type": "output",
+    "result_type": "output",
+    "text_format": "output",
+    "output_mode": "output_method",
+    "max_output_retries": "output_retries",
+    "validation_retries": "output_retries",
+    "result_validator": "output_validator",
     "parallel_calls": "parallel_tool_calls",
     "max_concurrency": "max_parallel",
     "max_workers": "max_parallel",
@@ -205,11 +215,15 @@ ELSEWHERE: dict[str, str] = {
 """Options of other libraries that are no options here, and what to use instead."""
 
 
+CALL_OPTIONS = ("output", "output_validator")
+"""The arguments of one call: a client or a chat has no type of answers for all its calls."""
+
+
 def _hint(name: str, *, of_client: bool) -> str:
     options = ClientOptions.__annotations__
     allowed = {**options} if of_client else {**RunOptions.__annotations__, "tools": None}
     written = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    meant = written if written in options else RENAMED.get(written)
+    meant = written if written in {*options, *CALL_OPTIONS} else RENAMED.get(written)
     if meant is None and written in ELSEWHERE:
         return f": {ELSEWHERE[written]}"
     if meant is None and (near := difflib.get_close_matches(written, [*allowed, *RENAMED], n=1)):
@@ -217,6 +231,8 @@ def _hint(name: str, *, of_client: bool) -> str:
     if meant is None:
         return ""
     where = "" if meant in allowed else " of the client: Client(model, ...)"
+    if meant in CALL_OPTIONS:
+        where = " of generate, stream, start or send"
     return f"; did you mean {meant!r}{where}?"
 
 

@@ -3,24 +3,33 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
-from windlass.errors import WindlassError
+from windlass.errors import ConfigError, WindlassError
 from windlass.events import Phase, RunEvent, TextDelta, event_to_sse
-from windlass.reply import Reply
+from windlass.reply import OutputT, Reply
 from windlass.runs.event_log import Follower
 from windlass.runs.run import AsyncRun
 
+if TYPE_CHECKING:
+    from windlass.output.partial import PartialReader
+    from windlass.output.value import OutputType
 
-class AsyncStream:
+
+class AsyncStream(Generic[OutputT]):
     """The live events of a run. After the last event, iterating raises the run's error, if any."""
 
-    def __init__(self, start: Callable[[], Awaitable[AsyncRun]]) -> None:
-        self._start = start
-        self._run: AsyncRun | None = None
+    def __init__(
+        self,
+        start: Callable[[], Awaitable[AsyncRun[OutputT]]],
+        output: "OutputType | None" = None,
+    ) -> None:
+        """`output` is the type of the answer, if it has one."""
+        self._start, self._output = start, output
+        self._run: AsyncRun[OutputT] | None = None
         self._events: Follower | None = None
 
-    async def __aenter__(self) -> "AsyncStream":
+    async def __aenter__(self) -> "AsyncStream[OutputT]":
         self._run = await self._start()
         self._events = self._run.events()
         return self
@@ -34,7 +43,7 @@ class AsyncStream:
         if not self.run.inherited:
             await self.run.stop()
 
-    def __aiter__(self) -> "AsyncStream":
+    def __aiter__(self) -> "AsyncStream[OutputT]":
         return self
 
     async def __anext__(self) -> RunEvent:
@@ -51,6 +60,26 @@ class AsyncStream:
         async for event in self:
             if type(event) is TextDelta and event.text:
                 yield event.text
+
+    async def partial_outputs(self) -> AsyncIterator[OutputT]:
+        """Yields the value of a run with `output=` while it is written; at last, the whole value.
+
+        Fields that are not written yet are None. Raises the run's error.
+        """
+        reader = self.partial_reader()
+        async for event in self:
+            for value in reader.read(event):
+                yield value
+        for value in reader.finish(self.reply):
+            yield value
+
+    def partial_reader(self) -> "PartialReader":
+        """Returns a reader of partial outputs. Raises `ConfigError` without `output=`."""
+        if self._output is None:
+            raise ConfigError("partial_outputs needs output=: client.stream(..., output=...)")
+        from windlass.output.partial import PartialReader
+
+        return PartialReader(self._output)
 
     async def sse(self) -> AsyncGenerator[str, None]:
         """Yields each event as a server-sent event, for a `text/event-stream` response.
@@ -73,7 +102,7 @@ class AsyncStream:
         return self._events is not None
 
     @property
-    def run(self) -> AsyncRun:
+    def run(self) -> AsyncRun[OutputT]:
         if self._run is None:
             raise WindlassError("the stream has not started: use `async with`")
         return self._run
@@ -87,7 +116,7 @@ class AsyncStream:
         return self.run.phase
 
     @property
-    def reply(self) -> Reply:
+    def reply(self) -> Reply[OutputT]:
         """The reply, once the stream has ended. Raises the run's error."""
         return self.run.reply
 

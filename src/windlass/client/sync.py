@@ -6,21 +6,25 @@ import queue
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, Generic, TypeVar, Unpack, overload
 
 from windlass.client.asynchronous import AsyncClient, decided
 from windlass.client.chat import AsyncChat
 from windlass.client.chats import ChatRecord
-from windlass.client.images import Image
+from windlass.client.images import Image, with_images
 from windlass.client.options import ClientOptions, Prompt, RunOptions
+from windlass.client.output import Asked, JsonSchema, OutputForm, OutputOptions
 from windlass.client.portal import close_at_exit, close_when_idle, portal
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.events import Phase, RunEvent, StopReason, TextDelta, event_to_sse
+from windlass.loop.output import OutputValidator
 from windlass.model import Model
-from windlass.reply import Reply
+from windlass.reply import OutputT, Reply
 from windlass.runs.run import AsyncRun
 from windlass.runs.stored_run import StoredRun
+
+T = TypeVar("T")
 
 
 class Client:
@@ -54,16 +58,90 @@ class Client:
     def model(self) -> Model:
         return self._client.model
 
+    @overload
     def generate(
         self,
         prompt: Prompt = (),
         *,
         images: Sequence[Image] | None = None,
         tools: Iterable[Any] | None = None,
+        output: None = None,
         **options: Unpack[RunOptions],
-    ) -> Reply:
+    ) -> Reply[None]: ...
+
+    @overload
+    def generate(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: OutputForm[T],
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Reply[T]: ...
+
+    @overload
+    def generate(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: JsonSchema,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Reply[Any]: ...
+
+    def generate(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: Any = None,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Reply[Any]:
         """Sends the prompt, runs the tools that the model calls, and returns the reply."""
-        return portal().run(self._client.generate(prompt, images=images, tools=tools, **options))
+        asked = Asked(output, output_validator)
+        shown = with_images(prompt, images)
+        return portal().run(self._client.answer(shown, tools, options, asked=asked))
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: None = None,
+        **options: Unpack[RunOptions],
+    ) -> "Stream[None]": ...
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: OutputForm[T],
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[RunOptions],
+    ) -> "Stream[T]": ...
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: JsonSchema,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[RunOptions],
+    ) -> "Stream[Any]": ...
 
     def stream(
         self,
@@ -71,10 +149,56 @@ class Client:
         *,
         images: Sequence[Image] | None = None,
         tools: Iterable[Any] | None = None,
+        output: Any = None,
+        output_validator: OutputValidator | None = None,
         **options: Unpack[RunOptions],
-    ) -> "Stream":
+    ) -> "Stream[Any]":
         """Does the same as a stream of events, for `with`. Leaving it early stops the run."""
-        return Stream(self._client.stream(prompt, images=images, tools=tools, **options))
+        return Stream(
+            self._client.stream(
+                prompt,
+                images=images,
+                tools=tools,
+                output=output,
+                output_validator=output_validator,
+                **options,
+            )
+        )
+
+    @overload
+    def start(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: None = None,
+        **options: Unpack[RunOptions],
+    ) -> "Run[None]": ...
+
+    @overload
+    def start(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: OutputForm[T],
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[RunOptions],
+    ) -> "Run[T]": ...
+
+    @overload
+    def start(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        tools: Iterable[Any] | None = None,
+        output: JsonSchema,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[RunOptions],
+    ) -> "Run[Any]": ...
 
     def start(
         self,
@@ -82,19 +206,37 @@ class Client:
         *,
         images: Sequence[Image] | None = None,
         tools: Iterable[Any] | None = None,
+        output: Any = None,
+        output_validator: OutputValidator | None = None,
         **options: Unpack[RunOptions],
-    ) -> "Run":
+    ) -> "Run[Any]":
         """Starts a run in the background."""
-        starting = self._client.start(prompt, images=images, tools=tools, **options)
+        starting = self._client.start(
+            prompt,
+            images=images,
+            tools=tools,
+            output=output,
+            output_validator=output_validator,
+            **options,
+        )
         return Run(portal().run(starting), self)
 
     def subscribe(self, run_id: str, after: int = 0) -> Iterator[RunEvent]:
         """Follows the run's events after number `after`, both past and future ones."""
         return _events(portal().run(self._client.run(run_id)), after)
 
-    def resume(self, *, tools: Iterable[Any] | None = None) -> "list[Run]":
+    def resume(
+        self,
+        *,
+        tools: Iterable[Any] | None = None,
+        outputs: Iterable[Any] = (),
+        output_validator: OutputValidator | None = None,
+    ) -> "list[Run]":
         """Resumes the interrupted runs of this model: their processes have exited."""
-        return [Run(run, self) for run in portal().run(self._client.resume(tools=tools))]
+        resuming = self._client.resume(
+            tools=tools, outputs=outputs, output_validator=output_validator
+        )
+        return [Run(run, self) for run in portal().run(resuming)]
 
     def stop(self, run_id: str) -> None:
         """Stops a run, if it has not ended."""
@@ -144,14 +286,14 @@ class Client:
         return portal().run(self._client.execute(calls, tools=tools, **options))
 
 
-class Stream:
+class Stream(Generic[OutputT]):
     """The live events of a run, as an iterator."""
 
-    def __init__(self, stream: AsyncStream) -> None:
+    def __init__(self, stream: AsyncStream[OutputT]) -> None:
         self._stream = stream
         self._events: Iterator[RunEvent] = iter(())
 
-    def __enter__(self) -> "Stream":
+    def __enter__(self) -> "Stream[OutputT]":
         portal().run(self._stream.__aenter__())
         self._events = _events(self._stream.run, 0)
         return self
@@ -164,7 +306,7 @@ class Stream:
     ) -> None:
         portal().run(self._stream.__aexit__(kind, error, trace))
 
-    def __iter__(self) -> "Stream":
+    def __iter__(self) -> "Stream[OutputT]":
         return self
 
     def __next__(self) -> RunEvent:
@@ -179,6 +321,16 @@ class Stream:
         for event in self:
             if type(event) is TextDelta and event.text:
                 yield event.text
+
+    def partial_outputs(self) -> Iterator[OutputT]:
+        """Yields the value of a run with `output=` while it is written; at last, the whole value.
+
+        Fields that are not written yet are None. Raises the run's error.
+        """
+        reader = self._stream.partial_reader()
+        for event in self:
+            yield from reader.read(event)
+        yield from reader.finish(self.reply)
 
     def sse(self) -> Iterator[str]:
         """Yields each event as a server-sent event, for a `text/event-stream` response.
@@ -201,7 +353,7 @@ class Stream:
         return self._stream.phase
 
     @property
-    def reply(self) -> Reply:
+    def reply(self) -> Reply[OutputT]:
         """The reply. Waits for the end of the run, and raises the run's error."""
         return portal().run(self._stream.run.result())
 
@@ -217,10 +369,10 @@ class Stream:
         return Run(self._stream.run).approve(call_id, approved, arguments=arguments, reason=reason)
 
 
-class Run:
+class Run(Generic[OutputT]):
     """A run in the background. It holds its client, which so is not garbage collected."""
 
-    def __init__(self, run: AsyncRun | StoredRun, client: Client | None = None) -> None:
+    def __init__(self, run: AsyncRun[OutputT] | StoredRun, client: Client | None = None) -> None:
         self._run = run
         self._client = client
 
@@ -237,7 +389,7 @@ class Run:
         """Why the run ended; None while it is running."""
         return self._run.stop_reason
 
-    def result(self) -> Reply:
+    def result(self) -> Reply[OutputT]:
         """Waits for the end of the run. Raises the run's error."""
         return portal().run(self._run.result())
 
@@ -278,13 +430,109 @@ class Chat:
         portal().run(self._chat.add(item, role))
         return self
 
-    def send(self, prompt: Prompt = (), *, images: Sequence[Image] | None = None) -> Reply:
-        """Sends a prompt and returns the reply. Without a prompt, sends what was added."""
-        return portal().run(self._chat.send(prompt, images=images))
+    @overload
+    def send(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: None = None,
+        **options: Unpack[OutputOptions],
+    ) -> Reply[None]: ...
 
-    def stream(self, prompt: Prompt = (), *, images: Sequence[Image] | None = None) -> Stream:
+    @overload
+    def send(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: OutputForm[T],
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[OutputOptions],
+    ) -> Reply[T]: ...
+
+    @overload
+    def send(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: JsonSchema,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[OutputOptions],
+    ) -> Reply[Any]: ...
+
+    def send(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: Any = None,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[OutputOptions],
+    ) -> Reply[Any]:
+        """Sends a prompt and returns the reply. Without a prompt, sends what was added."""
+        return portal().run(
+            self._chat.send(
+                prompt,
+                images=images,
+                output=output,
+                output_validator=output_validator,
+                **options,
+            )
+        )
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: None = None,
+        **options: Unpack[OutputOptions],
+    ) -> Stream[None]: ...
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: OutputForm[T],
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[OutputOptions],
+    ) -> Stream[T]: ...
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: JsonSchema,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[OutputOptions],
+    ) -> Stream[Any]: ...
+
+    def stream(
+        self,
+        prompt: Prompt = (),
+        *,
+        images: Sequence[Image] | None = None,
+        output: Any = None,
+        output_validator: OutputValidator | None = None,
+        **options: Unpack[OutputOptions],
+    ) -> Stream[Any]:
         """Does the same as `send`, as a stream."""
-        return Stream(self._chat.stream(prompt, images=images))
+        return Stream(
+            self._chat.stream(
+                prompt,
+                images=images,
+                output=output,
+                output_validator=output_validator,
+                **options,
+            )
+        )
 
 
 def _events(run: AsyncRun | StoredRun, after: int) -> Iterator[RunEvent]:

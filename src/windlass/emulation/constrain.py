@@ -25,7 +25,7 @@ Constrain = Literal["auto", "always", "never"]
 _DEFINITIONS = "#/$defs/"
 _REFUSED = re.compile(
     r"(?i)response_?format|response_?mime|json[ _]?(schema|mode|object)|response_?(json_?)?schema"
-    r"|structured[ _]output|guided|grammar"
+    r"|structured[ _]output|output_(config|format)|text\.format|guided|grammar"
 )
 
 

@@ -217,7 +217,9 @@ class AutoModel:
         tools = callable_functions(request)
         if not tools:
             return NativeReader(None)
-        required = request.tool_choice.mode == "required" and self._settings.fallback_on_failure
+        choice = request.tool_choice
+        required = choice.mode == "required" and not choice.soft
+        required = required and self._settings.fallback_on_failure
         wanted: Wanted = "call" if required else "anything"
         return NativeReader(lambda: self._parser(tools), wanted=wanted)
 

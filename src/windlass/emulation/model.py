@@ -162,7 +162,7 @@ class EmulatedModel:
         if not tools:
             # With the names of earlier calls, the parser recognises a call that is not allowed.
             wanted, tools = "text", named_functions(request)
-        elif request.tool_choice.mode == "required":
+        elif request.tool_choice.mode == "required" and not request.tool_choice.soft:
             wanted = "call"
         parser = self._parser(tools)
         if limits.answer == "call_or_answer_json":

@@ -9,6 +9,7 @@ from windlass.errors import WindlassError
 from windlass.events import (
     ApprovalRequested,
     ApprovalResolved,
+    OutputRejected,
     RoundRestarted,
     RoundStarted,
     RunEnded,
@@ -57,6 +58,7 @@ class RecordedRound(Struct):
     announced: bool = False
     added_text: str = ""
     """The text with which the run replaced an empty answer."""
+    rejected: OutputRejected | None = None
 
 
 class History:
@@ -130,6 +132,8 @@ class History:
                 transcript.add_answers(answers, pending)
             if record.added_text:
                 transcript.add_text(record.added_text)
+            if record.rejected is not None:
+                transcript.add_feedback(record.rejected.message)
         reason = self.ended.reason if self.ended else "stopped"
         return transcript.reply(reason, self.started.run_id, self.started.model)
 
@@ -185,6 +189,8 @@ class History:
                 self._call(event.call_id).decision = Approval(
                     event.approved, event.arguments, event.reason
                 )
+            case OutputRejected():
+                self._round.rejected = event
             case ToolRunProgress():
                 pass
             case _:

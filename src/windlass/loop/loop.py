@@ -13,9 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.content import Declaration, FunctionCall, Message, Usage
-from windlass.errors import BudgetExceeded, ModelError, RoundLimitExceeded
+from windlass.errors import BudgetExceeded, ModelError, OutputInvalid, RoundLimitExceeded
 from windlass.events import (
     BudgetName,
+    OutputRejected,
     Phase,
     RoundRestarted,
     RoundStarted,
@@ -34,6 +35,7 @@ from windlass.loop.approval import Approvals
 from windlass.loop.dependencies import Dependencies
 from windlass.loop.executor import RunContext, ToolExecutor
 from windlass.loop.history import History, RecordedCall, RecordedRound
+from windlass.loop.output import RETRY_STATUS, OutputCheck
 from windlass.loop.pace import (
     CHARACTERS_PER_STEP,
     ITEMS_AT_ONCE,
@@ -43,6 +45,7 @@ from windlass.loop.pace import (
     size_of,
 )
 from windlass.loop.policy import (
+    ANSWER_REASONS,
     BUDGET_CALL_STATUS,
     BUDGET_STATUS,
     EMPTY_ANSWER,
@@ -65,6 +68,7 @@ from windlass.loop.round import Round
 from windlass.loop.transcript import Transcript
 from windlass.loop.turn import Turn, TurnBuilder, UniqueIds
 from windlass.model import Model, ModelRequest, Settings
+from windlass.output.spec import Accepted
 from windlass.reply import NOT_BEGUN, Reply, ToolAnswer
 from windlass.tool import Tool
 
@@ -105,6 +109,8 @@ class RunPlan(Struct, frozen=True):
     settings: Settings = Settings()
     extra: dict[str, Any] = {}
     live: bool = False
+    output: OutputCheck | None = None
+    """The check of the answer, if it must be a value of a type."""
     error_text: Callable[[BaseException], str] = error_text
     """Turns the error that ended the run into the text of its last event."""
     shared_budget: SharedBudget | None = None
@@ -144,6 +150,9 @@ class Loop:
         self._budget: BudgetName | None = None
         """The budget that is used up."""
         self._demand = demand_of(plan.policy, plan.tools)
+        self._rejections = 0
+        self._limit_reported = False
+        self._accepted: Accepted[Any] | None = None
         self._unanswered: tuple[Round, Sequence[FunctionCall]] | None = None
         """Calls that must receive an answer, however the run ends."""
         self._began = time.monotonic() - _seconds_so_far(self._history)
@@ -180,7 +189,11 @@ class Loop:
     def reply(self) -> Reply:
         """Returns the reply of an ended run."""
         reason = self.stop_reason or "stopped"
-        return self._transcript.reply(reason, self.plan.run_id, self._model_name)
+        reply = self._transcript.reply(reason, self.plan.run_id, self._model_name)
+        if self.plan.output is None:
+            return reply
+        accepted = self._accepted
+        return replace(reply, typed=accepted and accepted.value, has_output=accepted is not None)
 
     def end(self, reason: StopReason, error: BaseException | None = None) -> None:
         """Ends the run at any time: answers all open calls, then emits `RunEnded`.
@@ -228,6 +241,8 @@ class Loop:
                     self._transcript.add_partial(recorded.partial)
             if recorded.added_text:
                 self._transcript.add_text(recorded.added_text)
+            if recorded.rejected is not None:
+                self._transcript.add_feedback(recorded.rejected.message)
 
     def _time_left(self) -> float | None:
         """Returns the rest of the time limit; a resumed run has already used part of it."""
@@ -278,6 +293,8 @@ class Loop:
         terms = terms_of(
             policy, self._demand, rounds, rounds_run, repeating=repeating, used_up=used_up
         )
+        report = report and not self._limit_reported
+        self._limit_reported = self._limit_reported or terms.is_last
         if report and terms.is_last and repeating:
             self.emit(Status(REPETITION_STATUS if terms.tools_off else REPETITION_CALL_STATUS))
             log.warning("The same call keeps failing", extra={"run_id": self.plan.run_id})
@@ -349,7 +366,8 @@ class Loop:
         match step:
             case Step.END:
                 await self._refuse(calls, turn, LAST_TURN)
-                return self._ending(turn, terms, recorded)
+                reason = self._ending(turn, terms, recorded)
+                return await self._checked(turn, calls.number, recorded, reason)
             case Step.HAND_BACK:
                 self._hand_back(calls, turn, for_caller)
                 return "calls"
@@ -461,7 +479,7 @@ class Loop:
         reason = END_REASONS[turn.finish]
         if not terms.is_last or reason in ("content_filter", "malformed_call"):
             return reason
-        if not turn.message.text:
+        if not turn.message.text and self.plan.output is None:
             if recorded is None or not recorded.added_text:
                 self.emit(TextDelta(EMPTY_ANSWER))
             self._transcript.add_text(EMPTY_ANSWER)
@@ -469,6 +487,33 @@ class Loop:
             return "repetition"
         is_budget = self._budget is not None and self._rounds_run < self.plan.policy.max_rounds
         return "budget" if is_budget else "max_rounds"
+
+    async def _checked(
+        self, turn: Turn, number: int, recorded: RecordedRound | None, reason: StopReason
+    ) -> StopReason | None:
+        """Validates the answer of a run with a type. None if the model is asked again.
+
+        Raises `OutputInvalid` after the last attempt.
+        """
+        output, text = self.plan.output, turn.message.text
+        if output is None or reason not in ANSWER_REASONS:
+            return reason
+        rejected = recorded.rejected if recorded else None
+        if rejected is None:
+            if self._history.refusal is not None:
+                raise self._history.refusal
+            outcome = await output.check(text)
+            if isinstance(outcome, Accepted):
+                self._accepted = outcome
+                return reason
+            if self._rejections >= output.spec.retries or self._budget is not None:
+                raise _invalid(text, outcome.errors, self._rejections + 1)
+            rejected = OutputRejected(number, outcome.errors, output.feedback(text, outcome.errors))
+            self.emit(rejected)
+            self.emit(Status(RETRY_STATUS))
+        self._rejections += 1
+        self._transcript.add_feedback(rejected.message)
+        return None
 
     async def _refuse(self, calls: Round, turn: Turn, why: str) -> None:
         """Answers the turn's calls without running them. Cancels those that started early."""
@@ -563,6 +608,12 @@ class Loop:
 def _spent(usage: Usage) -> dict[str, Any]:
     cost = {} if usage.cost is None else {"cost": str(usage.cost)}
     return {"tokens": usage.total_tokens, **cost}
+
+
+def _invalid(text: str, errors: tuple[str, ...], attempts: int) -> OutputInvalid:
+    times = f" after {attempts} attempts" if attempts > 1 else ""
+    message = f"the answer is not valid{times}: {'; '.join(errors)}"
+    return OutputInvalid(message, text=text, errors=errors)
 
 
 def _seconds_so_far(history: History) -> float:

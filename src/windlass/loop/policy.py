@@ -42,6 +42,11 @@ END_REASONS: dict[FinishReason, StopReason] = {
     "malformed_call": "malformed_call",
 }
 
+ANSWER_REASONS: frozenset[StopReason] = frozenset(
+    {"answer", "max_rounds", "budget", "repetition"}
+)
+"""The ends of a turn with an answer, which a run with a type validates."""
+
 MEETS_DEMAND: dict[Outcome, bool] = {
     "ok": True,
     "error": True,

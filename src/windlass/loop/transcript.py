@@ -27,6 +27,8 @@ class Transcript:
         self._max_result_chars = max_result_chars
         self._shortened: dict[int, tuple[FunctionResponse, FunctionResponse]] = {}
         self._text = ""
+        self._rejected: set[int] = set()
+        """The ids of the messages of rejected answers."""
         self._pending: Sequence[FunctionCall] = ()
 
     def add_turn(self, turn: Turn) -> None:
@@ -85,11 +87,20 @@ class Transcript:
         self.messages.append(Message.assistant(text))
         self._text = text
 
+    def add_feedback(self, message: Message) -> None:
+        """Adds the message about a rejected answer. The reply's messages have neither of them."""
+        self._rejected.add(id(message))
+        if not self.messages[-1].parts:
+            self.messages.pop()
+        elif not self.rounds[-1].answers:
+            self._rejected.add(id(self.messages[-1]))
+        self.messages.append(message)
+
     def reply(self, stop_reason: StopReason, run_id: str, model: str) -> Reply:
         calls = [call for record in self.rounds for call in record.message.calls]
         return Reply(
             text=self._text,
-            messages=tuple(self.messages),
+            messages=tuple(each for each in self.messages if id(each) not in self._rejected),
             rounds=tuple(self.rounds),
             usage=self.usage,
             stop_reason=stop_reason,

@@ -68,6 +68,11 @@ class AnthropicModel:
         self._waiting = partial(waiting, retry)
 
     @property
+    def structured_output(self) -> str:
+        """How it supports structured output: Claude 4.5 and later do, also with tools."""
+        return "always" if self._encoder.traits.structured_output else "never"
+
+    @property
     def name(self) -> str:
         return f"anthropic/{self._model}"
 

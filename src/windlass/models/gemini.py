@@ -41,6 +41,11 @@ class _GenerateContent:
         self._stream_url = http.address(f"{path}:streamGenerateContent", {"alt": "sse"})
 
     @property
+    def structured_output(self) -> str:
+        """How it supports structured output: models before Gemini 3 do not, beside tools."""
+        return "always" if is_signed_model(self._name) else "without_tools"
+
+    @property
     def name(self) -> str:
         return self._name
 

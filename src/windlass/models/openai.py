@@ -60,6 +60,9 @@ class OpenAIModel:
         self._encoder = RequestEncoder(model, official=official)
         self._waiting = partial(waiting, retry)
 
+    strict_schemas = True
+    """OpenAI enforces closed schemas with all fields required."""
+
     @property
     def name(self) -> str:
         return f"openai/{self._model}"

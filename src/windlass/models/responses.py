@@ -53,6 +53,9 @@ class ResponsesModel:
         self._encoder = RequestEncoder(model, official=official)
         self._waiting = partial(waiting, retry)
 
+    strict_schemas = True
+    """OpenAI enforces closed schemas with all fields required."""
+
     @property
     def name(self) -> str:
         return f"responses/{self._model}"

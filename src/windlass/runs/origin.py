@@ -9,8 +9,10 @@ from msgspec.structs import replace
 
 from windlass.content import Declaration, FunctionDeclaration, GoogleSearch, ProviderTool
 from windlass.errors import ConfigError, RunInterrupted
-from windlass.loop.policy import Policy
+from windlass.loop.policy import ANSWER_REASONS, Policy
 from windlass.model import Settings
+from windlass.output.spec import Accepted, OutputSpec
+from windlass.reply import Reply
 from windlass.runs.records import RunRecord
 from windlass.settings import Mode
 from windlass.tool import Tool, ToolOptions
@@ -55,6 +57,8 @@ class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The protocol of the request; empty for a run of a Python client."""
     answer: dict[str, Any] = {}
     """What that protocol needs to write the answer."""
+    output: OutputSpec | None = None
+    """What the answer must be; None means any text."""
     replaced_from: int = 0
     """The number of the first run that this run replaced; 0 if none, or if it has no number."""
     replaced_since: float = 0.0
@@ -114,6 +118,23 @@ def _runnable(name: str, approve: bool) -> Tool:
 
 def _nothing() -> None:
     """Replaces the function of a tool that only outlines a run."""
+
+
+def with_stored_output(record: RunRecord, reply: Reply) -> Reply:
+    """Returns the reply of an ended run with its output as a JSON value, if it has a type."""
+    output = Origin.read(record.origin).output if "output" in record.origin else None
+    if output is None:
+        return reply
+    if reply.stop_reason not in ANSWER_REASONS:
+        return replace(reply, has_output=False)
+    from windlass.output.value import stored_type
+
+    answer = stored_type(output)
+    if reply.stop_reason == "budget":  # the budget of a key ends a run before its answer
+        outcome = answer.read(reply.text)
+        if not isinstance(outcome, Accepted):
+            return replace(reply, has_output=False)
+    return replace(reply, typed=answer.stored(reply.text))
 
 
 def shown_chars(record: RunRecord) -> int:

@@ -1,6 +1,8 @@
 """Plans the runs of one model: new ones, and interrupted ones when they are resumed."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from windlass.content import Message
 from windlass.emulation.mode import Modes
@@ -9,9 +11,13 @@ from windlass.loop.approval import ApprovalHook, Approvals
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.history import History
 from windlass.loop.loop import RunPlan, error_text
+from windlass.loop.output import OutputCheck
 from windlass.model import Model
 from windlass.runs.origin import Offer, Origin
 from windlass.settings import FunctionCallingSettings, Mode, mode_from
+
+if TYPE_CHECKING:
+    from windlass.emulation.output import OutputMethods
 
 MAX_RESUMPTIONS = 20
 """The maximum number of resumptions in a row without progress: such a run crashes its process.
@@ -39,11 +45,15 @@ class Planner:
         offer: Offer,
         *,
         approve: ApprovalHook | None = None,
+        output: OutputCheck | None = None,
         error_text: Callable[[BaseException], str] = error_text,
     ) -> RunPlan:
+        """`output` checks the answer; by default, the schema of the origin does."""
+        if output is None and origin.output is not None:
+            output = OutputCheck.of_schema(origin.output)
         return RunPlan(
             run_id=run_id,
-            model=self._model(origin.mode, offer, messages),
+            model=self._model(origin, offer, messages),
             messages=messages,
             tools=offer.tools,
             declarations=offer.declarations,
@@ -57,12 +67,25 @@ class Planner:
             settings=origin.settings,
             extra=origin.extra,
             live=origin.live,
+            output=output,
             error_text=error_text,
         )
 
-    def _model(self, mode: Mode | None, offer: Offer, messages: Sequence[Message]) -> Model:
-        mode = self.mode if mode is None else mode_from(mode)
+    @cached_property
+    def output_methods(self) -> "OutputMethods":
+        """The ways in which the model can be asked for a value."""
+        from windlass.emulation.output import OutputMethods
+
+        return OutputMethods(self.modes.of("native"))
+
+    def _model(self, origin: Origin, offer: Offer, messages: Sequence[Message]) -> Model:
+        mode = self.mode if origin.mode is None else mode_from(origin.mode)
         has_tools = bool(offer.tools) or any(message.role == "tool" for message in messages)
+        if origin.output is not None:
+            # Imported here, because a run without a type does not need it.
+            from windlass.emulation.output import OutputModel
+
+            return OutputModel(self.modes.of(mode), origin.output, self.output_methods)
         # Without tools, the automatic mode has nothing to fall back from.
         return self.modes.of("native" if mode == "auto" and not has_tools else mode)
 
@@ -79,6 +102,7 @@ def ending_plan(run_id: str, origin: Origin, history: History) -> RunPlan:
         policy=origin.policy,
         executor=ToolExecutor(),
         approvals=Approvals(None, wait=False, timeout=1.0),
+        output=origin.output and OutputCheck.of_schema(origin.output),
     )
 
 

@@ -4,19 +4,19 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic
 
 from windlass.errors import StorageError, WindlassError, raisable
 from windlass.events import Phase, StopReason
 from windlass.loop.approval import Approval
 from windlass.loop.history import History
 from windlass.loop.loop import Loop, RunPlan
-from windlass.reply import Reply
+from windlass.reply import OutputT, Reply
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.records import Order
 
 
-class AsyncRun:
+class AsyncRun(Generic[OutputT]):
     """A run in the background. The constructor starts it. It does not need a reader.
 
     With a `history`, the run is resumed, and `log` is the log of that history.
@@ -38,7 +38,7 @@ class AsyncRun:
         self.log.on_order, self.log.on_failure = self._handle_order, self._give_up
         self.log.in_use = True
         self._loop = Loop(plan, self.log.append, self.log.settled, history)
-        self._reply: Reply | None = None
+        self._reply: Reply[OutputT] | None = None
         self._error: Exception | None = None
         self._stepped = self._stopping = False
         self._stop_tasks: set[asyncio.Task[None]] = set()
@@ -65,7 +65,7 @@ class AsyncRun:
         return self._error
 
     @property
-    def reply(self) -> Reply:
+    def reply(self) -> Reply[OutputT]:
         """The reply of an ended run. Raises the run's error, and `WindlassError` before the end."""
         if self._error is not None:
             raise raisable(self._error)
@@ -81,7 +81,7 @@ class AsyncRun:
     def events(self, after: int = 0) -> Follower:
         return self.log.follow(after)
 
-    async def result(self) -> Reply:
+    async def result(self) -> Reply[OutputT]:
         """Waits for the end of the run. Raises the run's error."""
         self._check_process()
         await asyncio.wait([self.task])

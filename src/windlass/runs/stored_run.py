@@ -9,7 +9,7 @@ from windlass.loop.history import History
 from windlass.reply import Reply
 from windlass.runs.control import INTERRUPTED, RunControl, StoredEvents
 from windlass.runs.event_log import Follower
-from windlass.runs.origin import shown_chars
+from windlass.runs.origin import shown_chars, with_stored_output
 from windlass.runs.records import Order, RunRecord
 
 
@@ -44,6 +44,7 @@ class StoredRun:
     async def result(self) -> Reply:
         """Waits for the end of the run. Raises `WindlassError` if the run failed.
 
+        The output of a run with a type is a JSON value.
         Raises `RunInterrupted` if the process of the run has exited and none resumes it.
         """
         history = History([event async for event in self.events()])
@@ -51,7 +52,8 @@ class StoredRun:
             raise WindlassError(history.ended.error or "the run failed")
         if history.ended is None:  # its process detached it and closed the log
             raise RunInterrupted(INTERRUPTED.format(run_id=self.id))
-        return history.reply(max_result_chars=shown_chars(self.record))
+        reply = history.reply(max_result_chars=shown_chars(self.record))
+        return with_stored_output(self.record, reply)
 
     async def stop(self) -> None:
         """Asks the process that owns the run to stop it, and waits for the end."""

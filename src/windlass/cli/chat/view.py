@@ -16,6 +16,7 @@ from windlass.events import (
     ApprovalRequested,
     ApprovalResolved,
     Outcome,
+    OutputRejected,
     PartReceived,
     RoundRestarted,
     RoundStarted,
@@ -245,6 +246,8 @@ class RunView:
                 # The cards of running tools show more than the status.
                 if all(card.ended for card in self.cards):
                     self.say(message)
+            case OutputRejected(errors=errors):
+                self.say(f"The answer is not valid: {'; '.join(errors)}", "warning")
             case TurnEnded():
                 self._end_turn()
             case RunEnded():

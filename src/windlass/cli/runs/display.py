@@ -39,6 +39,7 @@ from windlass.content import FileData, FunctionCall, InlineData, Message, Usage
 from windlass.events import (
     ApprovalRequested,
     ApprovalResolved,
+    OutputRejected,
     PartReceived,
     RoundRestarted,
     RoundStarted,
@@ -168,6 +169,9 @@ class EventFormatter:
                 return [_status_line(text, "warning")]
             case RoundRestarted():
                 return self._restarted(event)
+            case OutputRejected(errors=errors):
+                text = f"The answer of round {event.round} is not valid: {'; '.join(errors)}"
+                return [_status_line(shortened(text), "warning")]
             case Status():
                 return self._status_lines(event)
             case PartReceived():

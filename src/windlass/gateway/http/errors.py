@@ -8,6 +8,7 @@ from windlass.errors import (
     ConfigError,
     ModelError,
     NativeModeUnavailable,
+    OutputInvalid,
     RoundLimitExceeded,
     RunInterrupted,
     RunNotFound,
@@ -83,6 +84,8 @@ def problem_of(error: BaseException) -> Problem:
         case BudgetExceeded():
             # Not 500 or 429: clients repeat those on their own, which spends more.
             return Problem(402, str(error), "run_budget_exceeded", type="tool_error")
+        case OutputInvalid():
+            return Problem(502, str(error), "output_invalid", type="upstream_error")
         case RunNotFound():
             return Problem(404, str(error), "run_not_found")
         case RunInterrupted():

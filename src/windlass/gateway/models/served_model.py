@@ -5,11 +5,12 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
 
 from windlass.content import Message
+from windlass.errors import ConfigError
 from windlass.gateway.config import LimitsConfig, ModelConfig
 from windlass.gateway.models.enforced import EnforcedModel
 from windlass.gateway.models.upstream import Upstream, failure_text
@@ -19,6 +20,7 @@ from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
 from windlass.model import AUTO, Model, ModelRequest
 from windlass.models import WIRES
+from windlass.output.spec import OutputSpec, schema_name
 from windlass.request import (
     NO_BUDGET,
     ClientTools,
@@ -32,6 +34,7 @@ from windlass.runs.origin import Offer, Origin
 from windlass.runs.planning import Planner
 from windlass.settings import FunctionCallingSettings, Mode
 from windlass.tool import OnInterrupt, Tool
+from windlass.tool.declarations import InvalidSchema
 from windlass.wires.errors import InvalidRequest
 
 log = logging.getLogger("windlass.gateway")
@@ -45,6 +48,20 @@ _MAX_CACHED_LISTS = 128
 _REFERENCES = re.compile(rb"\$ref|\\u")
 """A possible reference: expanding it may make a small schema large."""
 _MEDIA: frozenset[PartKind] = frozenset({"image", "audio", "file"})
+SCHEMA_FIELDS = {
+    "chat": "response_format",
+    "responses": "text.format",
+    "messages": "output_config.format",
+    "gemini": "generationConfig.responseSchema",
+}
+"""The field of each wire with the schema of the answer."""
+_FORMAT_SECTIONS = frozenset({"output_config", "generationConfig", "text"})
+_FORMAT_FIELDS = frozenset(
+    {
+        *("format", "output_format", "response_format"),
+        *("responseMimeType", "responseSchema", "responseJsonSchema"),
+    }
+)
 _SUPPORTED_PARTS: Mapping[str, frozenset[PartKind]] = {
     "anthropic": frozenset({"image", "file"}),
     "gemini": _MEDIA,
@@ -150,11 +167,14 @@ class ServedModel:
             )
         if request.budget is not NO_BUDGET:
             policy = self._with_budget(policy, request.budget)
+        output = self._output(request, offer)
+        extra = request.extra if self.wire == request.wire else {}
         return Origin(
             kind="gateway",
             policy=policy,
             settings=request.settings,
-            extra=request.extra if self.wire == request.wire else {},
+            extra=extra if output is None else without_format(extra),
+            output=output,
             mode=request.mode,
             live=request.live,
             approvable=request.approvable,
@@ -176,6 +196,25 @@ class ServedModel:
             timeout=_least(policy.timeout, budget.timeout),
         )
 
+    def _output(self, request: RunRequest, offer: Offer) -> OutputSpec | None:
+        """What the answer must be. Raises `InvalidRequest` for an invalid schema.
+
+        An upstream that enforces the schema streams its answer at once. Any other answer is held
+        back until it is valid, and asked for again if it is not, unless `strict` is false.
+        """
+        settings = request.settings
+        if settings.response_schema is None:
+            return None
+        spec = OutputSpec(
+            schema=settings.response_schema, name=schema_name(settings.response_name or "answer")
+        )
+        check_schema(spec, SCHEMA_FIELDS.get(request.wire, "response_format"))
+        if not request.live:
+            return spec
+        methods = self._planner.output_methods.of(spec, self.mode, has_tools=bool(offer.tools))
+        streams = methods[0] == "native" or settings.response_strict is False
+        return replace(spec, retries=0) if streams else spec
+
     def plan(
         self, run_id: str, origin: Origin, messages: tuple[Message, ...], offer: Offer
     ) -> RunPlan:
@@ -194,6 +233,29 @@ def _least(first: L | None, second: L | None) -> L | None:
     if first is None or second is None:
         return first if second is None else second
     return min(first, second)
+
+
+def check_schema(spec: OutputSpec, field: str) -> None:
+    """Raises `InvalidRequest` if the schema cannot validate answers."""
+    # Imported here, because most requests have no schema.
+    from windlass.output.value import stored_type
+
+    try:
+        stored_type(spec)
+    except InvalidSchema as error:
+        place = f"{field}{error.place.removeprefix('parameters')}"
+        raise InvalidRequest(f"{place}: not a schema: {error.reason}", field) from None
+    except ConfigError as error:
+        raise InvalidRequest(f"{field}: {error}", field) from None
+
+
+def without_format(extra: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a request without those that ask for a schema: the output method sets them."""
+    kept = {name: value for name, value in extra.items() if name not in _FORMAT_FIELDS}
+    for name in _FORMAT_SECTIONS & kept.keys():
+        section = cast("dict[str, Any]", kept[name])
+        kept[name] = {key: value for key, value in section.items() if key not in _FORMAT_FIELDS}
+    return kept
 
 
 def check_parts(parts: Sequence[PartPlace], provider: str, model: str) -> None:

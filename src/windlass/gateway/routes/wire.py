@@ -27,6 +27,7 @@ from windlass.gateway.http.context import (
     respond_json,
 )
 from windlass.gateway.http.errors import Refused
+from windlass.gateway.runs.accepted_text import AcceptedText, holds_back
 from windlass.gateway.runs.run import GatewayRun
 from windlass.gateway.tools.sessions import HEADER as SESSION_HEADER
 from windlass.jsontext import LARGE, by_size
@@ -242,7 +243,9 @@ async def answer_run(
     try:
         if live:
             heartbeat = gateway.config.server.heartbeat
-            await _StreamedAnswer(run, writer.stream(run), send, watch, heartbeat).send()
+            stream = writer.stream(run)
+            stream = _ValidatedStream(stream) if holds_back(run.origin) else stream
+            await _StreamedAnswer(run, stream, send, watch, heartbeat).send()
         else:
             await _send_whole(run, writer, send, watch)
     finally:
@@ -250,6 +253,25 @@ async def answer_run(
         _record_outcome(run, exchange)
     if exchange.client_gone:
         raise ClientGone
+
+
+class _ValidatedStream:
+    """Writes an answer with a schema after it is known to be valid."""
+
+    def __init__(self, writer: StreamWriter) -> None:
+        self._writer, self._accepted = writer, AcceptedText()
+        self.begin, self.end, self.fail = writer.begin, writer.end, writer.fail
+
+    @property
+    def heartbeat(self) -> bytes:
+        return self._writer.heartbeat
+
+    @property
+    def paused(self) -> bool:
+        return self._writer.paused
+
+    def encode(self, events: Iterable[RunEvent]) -> bytes:
+        return self._writer.encode(self._accepted.passed(events))
 
 
 class DisconnectWatch:

@@ -22,6 +22,7 @@ from windlass.gateway.runs.hidden_turns import (
 from windlass.gateway.runs.lookup import FoundRun
 from windlass.gateway.runs.run import GatewayRun
 from windlass.gateway.tools.sessions import Sessions
+from windlass.jsontext import by_size
 from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.request import RunRequest
@@ -58,7 +59,9 @@ class RunPlanning:
         chat = await self._so_far(exchange.owner, request)
         remote = (*await self._sessions.tools(served, request.session), *request.brought)
         offer = await served.offer(request, remote)
-        origin = served.origin(request, offer)
+        # A schema is checked, which takes long if it is large.
+        size = 0 if request.settings.response_schema is None else request.size
+        origin = await by_size(size, served.origin, request, offer)
         if chat.replaced_since:
             origin = replace(
                 origin, replaced_from=chat.replaced_from, replaced_since=chat.replaced_since

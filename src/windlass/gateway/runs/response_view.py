@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from windlass.events import RunEvent
+from windlass.gateway.runs.accepted_text import AcceptedText, holds_back
 from windlass.runs.origin import Origin
 from windlass.runs.records import RunRecord
 from windlass.tool import Tool
@@ -57,6 +58,7 @@ class ResponseView:
         echo = self.options.echo or DEFAULT_ECHO
         self._head = ResponseHead(place.id, int(record.created), record.model, echo)
         self._ids = ids
+        self._holds_back = holds_back(origin)
         listings = msgspec.convert(origin.answer.get(MCP_SERVERS, ()), tuple[ToolListing, ...])
         self._form = OutputForm(
             server_tools=self.options.server_tools or server_tools,
@@ -77,7 +79,8 @@ class ResponseView:
         """Writes its events after that sequence number."""
         encoder = ResponseEncoder(self._head, self._tools, self._ids, self._form, after=after)
         pauses = PauseFinder(self._tools) if self.options.store else None
-        return ResponseStream(encoder, pauses, self.place.after)
+        accepted = AcceptedText() if self._holds_back else None
+        return ResponseStream(encoder, pauses, self.place.after, accepted)
 
     def body(
         self, events: Sequence[RunEvent], *, done: bool, problem: Problem | None = None
@@ -86,6 +89,8 @@ class ResponseView:
 
         `problem` is why a run that is done has no answer.
         """
+        if self._holds_back:
+            events = AcceptedText().passed(events)
         before, own, is_paused = split_at_pause(events, self._tools, self.place.after)
         encoder = ResponseEncoder(self._head, self._tools, self._ids, self._form, after=NO_EVENTS)
         encoder.remember(before)
@@ -102,8 +107,16 @@ class ResponseStream:
     calls are approved on another API while it waits.
     """
 
-    def __init__(self, encoder: ResponseEncoder, pauses: PauseFinder | None, start: int) -> None:
+    def __init__(
+        self,
+        encoder: ResponseEncoder,
+        pauses: PauseFinder | None,
+        start: int,
+        accepted: AcceptedText | None = None,
+    ) -> None:
+        """`accepted` holds back the text of an answer until it is valid."""
         self._encoder, self._pauses, self._start = encoder, pauses, start
+        self._accepted = accepted
         self.paused = False
 
     @property
@@ -115,7 +128,7 @@ class ResponseStream:
 
     def encode(self, events: Iterable[RunEvent]) -> bytes:
         own: list[RunEvent] = []
-        for event in events:
+        for event in events if self._accepted is None else self._accepted.passed(events):
             if self.paused:
                 break
             pauses = self._pauses is not None and self._pauses.add(event)

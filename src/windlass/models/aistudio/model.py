@@ -80,6 +80,8 @@ class AIStudioModel:
         self._browser: PageSource | None = None
         self._pool: PagePool | None = None
 
+    structured_output = "never"
+
     @property
     def name(self) -> str:
         return f"aistudio/{self._model}"

@@ -92,6 +92,9 @@ class LocalModel:
     def name(self) -> str:
         return f"local/{self._model}"
 
+    structured_output = "grammar"
+    """It can only write JSON of the schema, but does not see the schema."""
+
     @property
     def emulation_profile(self) -> str:
         """The emulation profile that works best with this model."""

@@ -216,7 +216,7 @@ class SchemaArguments:
         if not self._validator.is_valid(arguments):
             errors = self._validator.iter_errors(arguments)
             raise invalid_arguments(
-                problem for error in errors for problem in _problems(error, self._checked)
+                problem for error in errors for problem in schema_problems(error, self._checked)
             )
         return arguments
 
@@ -237,7 +237,7 @@ _TYPES = {
 }
 
 
-def _problems(error: ValidationError, schema: Schema) -> list[ArgumentProblem]:
+def schema_problems(error: ValidationError, schema: Schema) -> list[ArgumentProblem]:
     path: Path = tuple(error.instance_path)
     match error.kind:
         case Kind.Required(property=name):
@@ -248,7 +248,7 @@ def _problems(error: ValidationError, schema: Schema) -> list[ArgumentProblem]:
             return [unknown((*path, name), schema) for name in names]
         case Kind.AnyOf(context=context) | Kind.OneOfNotValid(context=context):
             branches = [
-                [problem for inner in branch for problem in _problems(inner, schema)]
+                [problem for inner in branch for problem in schema_problems(inner, schema)]
                 for branch in context
             ]
             return no_alternative(path, branches, error.instance)

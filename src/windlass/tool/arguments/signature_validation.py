@@ -228,7 +228,7 @@ _OPEN: ConfigDict = {
 }
 _CLOSED: ConfigDict = {**_OPEN, "extra": "forbid"}
 _TYPES_OF_DEFAULTS = (bool, int, float, str, list, dict, tuple, set, date, datetime)
-_NO_SCHEMA = (
+NO_SCHEMA = (
     PydanticInvalidForJsonSchema,
     PydanticSchemaGenerationError,
     PydanticUndefinedAnnotation,
@@ -245,7 +245,7 @@ class SignatureArguments:
         """Raises `ConfigError`, which names the parameter, if a type has no JSON Schema."""
         adapter, self.schema = _adapter_and_schema(name, signature)
         self._hidden = signature.hidden if signature.open else frozenset[str]()
-        self._validator = _validator(adapter)
+        self._validator = forgiving_validator(adapter)
 
     def validate(self, json_text: str) -> dict[str, Any]:
         """Returns the keyword arguments for the function. Raises `InvalidArguments`."""
@@ -279,7 +279,7 @@ def _adapter_and_schema(name: str, signature: Signature) -> tuple[TypeAdapter[An
     try:
         adapter = _fields_adapter(fields, signature.extras)
         return adapter, _schema(adapter, signature)
-    except _NO_SCHEMA as error:
+    except NO_SCHEMA as error:
         for parameter, hint in fields.items():
             _refuse_without_schema(name, parameter, hint)
         raise ConfigError(f"{name}: the signature has no JSON Schema: {error}") from error
@@ -288,7 +288,7 @@ def _adapter_and_schema(name: str, signature: Signature) -> tuple[TypeAdapter[An
 def _refuse_without_schema(name: str, parameter: str, hint: Any) -> None:
     try:
         _fields_adapter({parameter: hint}, MISSING).json_schema(schema_generator=SchemaGenerator)
-    except _NO_SCHEMA as error:
+    except NO_SCHEMA as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError(
             f"{name}: the parameter {parameter!r} has no JSON Schema: {reason}; to hide it from"
@@ -357,7 +357,8 @@ def _json_name(parameter: Parameter) -> str:
     return parameter.name
 
 
-def _validator(adapter: TypeAdapter[Any]) -> SchemaValidator:
+def forgiving_validator(adapter: TypeAdapter[Any]) -> SchemaValidator:
+    """Returns a validator that accepts enum members by value and by name."""
     schema = forgiving(adapter.core_schema)
     try:
         # Otherwise prebuilt validators of pydantic models would replace the forgiving ones.

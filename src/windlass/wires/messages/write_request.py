@@ -60,6 +60,8 @@ class ModelTraits(Struct, frozen=True):
     """Whether it accepts `temperature`, `top_p` and `top_k`."""
     system_turns: bool = False
     """Whether it accepts the role `system` after a user's message."""
+    structured_output: bool = False
+    """Whether it accepts `output_config.format`."""
     ceiling: int | None = None
     """The largest `max_tokens`, if a refusal has named it."""
 
@@ -76,6 +78,7 @@ def traits_of(model: str) -> ModelTraits:
         thinking="adaptive" if version >= (4, 6) else "budget",
         sampling=version < (4, 7),
         system_turns=version >= (4, 8),
+        structured_output=version >= (4, 5),
     )
 
 
