@@ -72,6 +72,10 @@ def error_text(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+def no_notice() -> str:
+    return ""
+
+
 class RunPlan(Struct, frozen=True):
     """Everything that a run needs at its start."""
 
@@ -89,6 +93,8 @@ class RunPlan(Struct, frozen=True):
     live: bool = False
     error_text: Callable[[BaseException], str] = error_text
     """Turns the error that ended the run into the text of its last event."""
+    notice: Callable[[], str] = no_notice
+    """Returns a sentence for the user about a model that cannot answer yet, or nothing."""
 
 
 class Loop:
@@ -312,6 +318,8 @@ class Loop:
             extra=plan.extra,
             live=plan.live,
         )
+        if notice := plan.notice():
+            self.emit(Status(notice))
         may_run = policy.execute_tools and not terms.is_last
         may_run = may_run and self._rounds_run < policy.max_rounds
         builder, emit, steps = TurnBuilder(), self.emit, 0
