@@ -134,8 +134,6 @@ def plain(name: str) -> str:
 class Weather(NamedTuple):
     celsius: int
     sky: str
-    humidity: int
-    """Percent."""
     wind: int
     """Kilometres per hour."""
 
@@ -159,8 +157,7 @@ def weather_of(city: str, day: date) -> Weather:
     sky = _SKIES[min(int(clouds * len(_SKIES)), len(_SKIES) - 1)]
     if celsius <= 0 and "rain" in sky:
         sky = sky.replace("rain", "snow")
-    humidity = round(35 + 40 * clouds + 15 * air)
-    return Weather(celsius, sky, humidity, round(3 + 25 * air * air + 6 * clouds))
+    return Weather(celsius, sky, round(3 + 25 * air * air + 6 * clouds))
 
 
 def _mean(place: Place, day: date) -> float:
@@ -168,9 +165,11 @@ def _mean(place: Place, day: date) -> float:
     from_midsummer = (day.timetuple().tm_yday - 193) / 365.25 * 2 * math.pi
     season = math.cos(from_midsummer) * (1 if place.latitude >= 0 else -1)
     distance = abs(place.latitude)
-    mild = (place.zone or "").startswith(_MILD) and distance > 45
-    mean = 27.5 - (0.0055 if mild else 0.0062) * distance**2
-    return mean + season * (0.16 if mild else 0.22) * distance
+    if place.latitude < 0 or (place.zone or "").startswith(_MILD):
+        cooling, swing = 0.0055, 0.16  # near an ocean
+    else:
+        cooling, swing = 0.007, 0.28
+    return 27.5 - cooling * distance**2 + season * swing * distance
 
 
 def _chances(city: str, day: date) -> tuple[float, float, float]:

@@ -39,7 +39,6 @@ def get_weather(
         "temperature": degrees,
         "unit": unit,
         "sky": weather.sky,
-        "humidity_percent": weather.humidity,
         "wind_kmh": weather.wind,
     }
 
@@ -199,6 +198,7 @@ _NAMES = {
     "ft2": "square foot",
     "sqft": "square foot",
     "square feet": "square foot",
+    "square ft": "square foot",
     "ha": "hectare",
     "b": "byte",
     "kilobyte": "kb",

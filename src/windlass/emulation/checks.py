@@ -1,0 +1,351 @@
+"""Checks of what a small model writes: needless calls, repeated calls, and made-up numbers.
+
+`CheckedModel` wraps the emulation of a small model. Before a first call it asks the model a small
+question, "can this function do what the request asks for?", which the model answers much better
+than it chooses. After a result, a number in the answer that no result and no request contains is
+one that the model made up, such as a conversion: the model must then call a function.
+"""
+
+import logging
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+
+import msgspec
+from msgspec.structs import replace
+
+from windlass.content import FunctionCall, FunctionDeclaration, Message, Usage
+from windlass.emulation.model import EmulatedModel
+from windlass.emulation.numbers import Numbers
+from windlass.emulation.prompt import quoted
+from windlass.events import (
+    ModelEvent,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    TurnEnded,
+)
+from windlass.model import (
+    NONE,
+    Model,
+    ModelRequest,
+    Settings,
+    ToolChoice,
+    callable_functions,
+    warmed,
+)
+
+log = logging.getLogger("windlass.emulation")
+
+_CALL_EVENTS = (ToolCallStarted, ToolCallDelta, ToolCallEnded)
+_SENTENCE_END = re.compile(r"[.!?]\s|\n")
+_REQUIRED = ToolChoice("required")
+
+_RELEVANCE = "You decide whether a function can do exactly what a request asks for. Answer Yes or No."
+_PAIR = "Request: {request}\nFunction: {function}\nCan this function do what the request asks for?"
+_PAIRS = (
+    ("Is it warm in Cairo today?", "get_weather(city, unit): Current weather of a city.", True),
+    (
+        "What is the volume of a cone with radius 3 and height 7?",
+        "calculate_discount(price, percent): The price after a discount.",
+        False,
+    ),
+    ("Who discovered penicillin?", "find_book(title): Finds a book by its title.", False),
+    (
+        "How far is it from Rome to Milan by car?",
+        "route_distance(start, end, unit): Distance between two cities by road.",
+        True,
+    ),
+    (
+        "Find the longest side of a triangle with sides 3, 4 and x.",
+        "triangle_area(base, height): The area of a triangle from its base and height.",
+        False,
+    ),
+    (
+        "Book a table for two in Lyon tonight.",
+        "reserve_restaurant(city, people, time): Reserves a table in a restaurant.",
+        True,
+    ),
+    (
+        "What will the share price of Tesla be next year?",
+        "get_stock_price(symbol): The current price of a share.",
+        False,
+    ),
+    (
+        "Look up how high Mont Blanc is and multiply it by 3.",
+        "mountain_facts(name): Facts about a mountain.",
+        True,
+    ),
+)
+_DOUBT = 1.5
+"""How much more likely than No the answer Yes must be, as a difference of logits."""
+_MAX_REQUEST_CHARS = 1000
+_MAX_FUNCTION_CHARS = 400
+_SHORT_REQUEST_WORDS = 6
+
+
+class CheckedModel:
+    """Drops needless and repeated calls of a small model, and has made-up numbers calculated."""
+
+    mode = "emulated"
+
+    def __init__(self, model: Model, emulated: EmulatedModel) -> None:
+        self._model, self._emulated = model, emulated
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        """Raises `ConfigError` if `tool_choice` names a tool that is not offered."""
+        tools = callable_functions(request)
+        free = request.tool_choice.mode == "auto" and request.settings.response_schema is None
+        if not tools or not free:
+            return self._emulated.stream(request)
+        if request.messages[-1].responses:
+            return aclosing(self._after_results(request))
+        return aclosing(self._first_turn(request, tools))
+
+    async def warm(self, request: ModelRequest) -> None:
+        """Makes the model read the start of its questions and of requests with these tools."""
+        if callable_functions(request):
+            await warmed(self._model, _asked_about("Hello", "hello()"))
+        await self._emulated.warm(request)
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+    def __repr__(self) -> str:
+        return f"CheckedModel({self._model!r})"
+
+    async def _first_turn(
+        self, request: ModelRequest, tools: Sequence[FunctionDeclaration]
+    ) -> AsyncGenerator[ModelEvent, None]:
+        draft = _Draft()
+        async with self._emulated.stream(request) as events:
+            async for event in events:
+                if draft.add(event):
+                    yield event
+        if not draft.calls:
+            for event in draft.rest():
+                yield event
+            return
+        known = _numbers(request)
+        now = _independent(draft.calls, known)
+        spent, kept = await self._relevant(request, tools, now)
+        if kept:
+            for event in draft.rest(kept, spent):
+                yield event
+            return
+        log.info("%s does not need the function that it called", self.name)
+        async with aclosing(self._answer(request, draft.usage + spent)) as answer:
+            async for event in answer:
+                yield event
+
+    async def _relevant(
+        self,
+        request: ModelRequest,
+        tools: Sequence[FunctionDeclaration],
+        calls: Sequence[FunctionCall],
+    ) -> tuple[Usage, list[FunctionCall]]:
+        """The calls of functions that can do what the request asks for."""
+        by_name = {tool.name: tool for tool in tools}
+        question, spent = _question(request), Usage()
+        verdicts: dict[str, bool] = {}
+        for name in dict.fromkeys(call.name for call in calls):
+            if name in by_name:
+                asked = _asked_about(question, _described(by_name[name]))
+                text, usage = await self._text(asked)
+                verdicts[name] = not text.strip().lower().startswith("no")
+                spent += usage
+        return spent, [call for call in calls if verdicts.get(call.name, True)]
+
+    async def _after_results(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        known, made = _numbers(request), _calls_made(request)
+        draft, sentences = _Draft(), _Sentences(known)
+        async with self._emulated.stream(request) as events:
+            async for event in events:
+                if not draft.add(event):
+                    continue
+                if not isinstance(event, TextDelta):
+                    yield event
+                elif text := sentences.feed(event.text):
+                    yield TextDelta(text)
+        new = [call for call in draft.calls if _key(call) not in made]
+        if new:
+            for event in draft.rest(_independent(new, known)):
+                yield event
+            return
+        if draft.calls:
+            async with aclosing(self._answer(request, draft.usage)) as answer:
+                async for event in answer:
+                    yield event
+            return
+        if sentences.doubtful:
+            forced = await self._forced(request)
+            calls = [call for call in forced.calls if _key(call) not in made]
+            if calls and known.explain(calls[0].arguments):
+                log.info("%s made up a number; it calls %s instead", self.name, calls[0].name)
+                for event in forced.rest(calls[:1], draft.usage):
+                    yield event
+                return
+        if text := sentences.finish():
+            yield TextDelta(text)
+        for event in draft.rest():
+            yield event
+
+    async def _forced(self, request: ModelRequest) -> "_Draft":
+        draft = _Draft()
+        asked = replace(request, tool_choice=_REQUIRED)
+        async with self._emulated.stream(asked) as events:
+            async for event in events:
+                draft.add(event)
+        return draft
+
+    async def _answer(
+        self, request: ModelRequest, spent: Usage
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """Answers in words, without functions."""
+        async with self._emulated.stream(replace(request, tool_choice=NONE)) as events:
+            async for event in events:
+                if isinstance(event, TurnEnded):
+                    extra = {**_MARK, **(event.message_extra or {})}
+                    event = replace(event, usage=spent + event.usage, message_extra=extra)
+                yield event
+
+    async def _text(self, request: ModelRequest) -> tuple[str, Usage]:
+        pieces: list[str] = []
+        usage = Usage()
+        async with self._model.stream(request) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    pieces.append(event.text)
+                elif isinstance(event, TurnEnded):
+                    usage = event.usage
+        return "".join(pieces), usage
+
+
+_MARK = {"windlass": {"mode": "emulated"}}
+
+
+class _Draft:
+    """A turn whose calls are held back until they are checked."""
+
+    def __init__(self) -> None:
+        self._held: list[ModelEvent] = []
+        self._end = TurnEnded("other")
+        self.calls: list[FunctionCall] = []
+
+    @property
+    def usage(self) -> Usage:
+        return self._end.usage
+
+    def add(self, event: ModelEvent) -> bool:
+        """Takes an event; False if it is held back."""
+        if isinstance(event, TurnEnded):
+            self._end = event
+            return False
+        if isinstance(event, ToolCallEnded):
+            self.calls.append(event.call)
+        if isinstance(event, _CALL_EVENTS) or self._held:
+            self._held.append(event)
+            return False
+        return True
+
+    def rest(
+        self, kept: Sequence[FunctionCall] | None = None, spent: Usage | None = None
+    ) -> list[ModelEvent]:
+        """What was held back, with the kept calls only, and the end of the turn."""
+        dropped = {
+            event.index
+            for event in self._held
+            if kept is not None and isinstance(event, ToolCallEnded) and event.call not in kept
+        }
+        events = [each for each in self._held if getattr(each, "index", None) not in dropped]
+        return [*events, replace(self._end, usage=self._end.usage + (spent or Usage()))]
+
+
+class _Sentences:
+    """Passes text sentence by sentence, up to the first one with a made-up number."""
+
+    def __init__(self, known: Numbers) -> None:
+        self._known, self._held = known, ""
+        self.doubtful = False
+
+    def feed(self, text: str) -> str:
+        self._held += text
+        if self.doubtful:
+            return ""
+        ends = [found.end() for found in _SENTENCE_END.finditer(self._held)]
+        whole = self._held[: ends[-1]] if ends else ""
+        if self._known.unknown(whole):
+            self.doubtful = True
+            return ""
+        self._held = self._held[len(whole) :]
+        return whole
+
+    def finish(self) -> str:
+        return self._held
+
+
+def _asked_about(request: str, function: str) -> ModelRequest:
+    """The question whether a function can do what a request asks for."""
+    messages = [Message.system(_RELEVANCE)]
+    for asked, offered, fits in _PAIRS:
+        text = _PAIR.format(request=asked, function=offered)
+        messages += [Message.user(text), Message.assistant("Yes" if fits else "No")]
+    messages.append(Message.user(_PAIR.format(request=request, function=function)))
+    settings = Settings(max_tokens=1, temperature=0.0)
+    return ModelRequest(
+        tuple(messages), settings=settings, extra={"logit_bias": [["Yes", -_DOUBT]]}
+    )
+
+
+def _described(tool: FunctionDeclaration) -> str:
+    names = ", ".join(tool.parameters.get("properties") or {})
+    text = " ".join(tool.description.split())
+    return quoted(f"{tool.name}({names}): {text}"[:_MAX_FUNCTION_CHARS])[1:-1]
+
+
+def _question(request: ModelRequest) -> str:
+    """The last question; a short one, such as "And in Rome?", with the one before it."""
+    questions = [each.text for each in request.messages if each.role == "user" and each.text]
+    if not questions:
+        return ""
+    last = questions[-1]
+    if len(last.split()) <= _SHORT_REQUEST_WORDS and len(questions) > 1:
+        last = f"{questions[-2]} {last}"
+    return quoted(last[-_MAX_REQUEST_CHARS:])[1:-1]
+
+
+def _numbers(request: ModelRequest) -> Numbers:
+    known = Numbers()
+    for message in request.messages:
+        if message.role != "system" and message.text:
+            known.add(message.text)
+        for response in message.responses:
+            known.add(response.output if response.error is None else response.error)
+    return known
+
+
+def _independent(calls: Sequence[FunctionCall], known: Numbers) -> list[FunctionCall]:
+    """The calls that need no other's result: all, if each has numbers from nowhere."""
+    explained = [call for call in calls if known.explain(call.arguments)]
+    return explained or list(calls)
+
+
+def _calls_made(request: ModelRequest) -> set[tuple[str, bytes]]:
+    """The calls since the last question."""
+    made: set[tuple[str, bytes]] = set()
+    for message in reversed(request.messages):
+        if message.role == "user" and not message.responses:
+            break
+        made |= {_key(part) for part in message.parts if isinstance(part, FunctionCall)}
+    return made
+
+
+def _key(call: FunctionCall) -> tuple[str, bytes]:
+    return call.name, msgspec.json.encode(call.arguments, order="deterministic")
