@@ -8,6 +8,7 @@ import time
 from typing import TextIO
 
 from windlass.cli.arguments import port_number
+from windlass.cli.model_selection import STAGES
 from windlass.errors import ConfigError, StorageError
 from windlass.gateway.config import GatewayConfig, ModelConfig, RunsConfig, ServerConfig
 from windlass.gateway.observe.access_log import configure_logging
@@ -113,12 +114,6 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-STAGES = {
-    "joining": "Joining the model's weights, only once",
-    "checking": "Checking the model's weights",
-    "loading": "Loading the model",
-    "reading": "Reading the instructions and tools",
-}
 _SHORT_STAGE = 2.0
 """Seconds of a stage before it reports more than its start."""
 _INTERVAL = 2.0
@@ -153,7 +148,12 @@ class ProgressLines:
             self._stage_began = self._written = now
             return f"{STAGES[progress.stage]}...\n"
         done, elapsed = progress.done - self._first, now - self._stage_began
-        if done <= 0 or elapsed < _SHORT_STAGE or now - self._written < _INTERVAL:
+        if (
+            done <= 0
+            or progress.done == progress.total
+            or elapsed < _SHORT_STAGE
+            or now - self._written < _INTERVAL
+        ):
             return ""
         self._written = now
         share = progress.done * 100 // progress.total

@@ -42,7 +42,9 @@ _CALL_EVENTS = (ToolCallStarted, ToolCallDelta, ToolCallEnded)
 _SENTENCE_END = re.compile(r"[.!?]\s|\n")
 _REQUIRED = ToolChoice("required")
 
-_RELEVANCE = "You decide whether a function can do exactly what a request asks for. Answer Yes or No."
+_RELEVANCE = (
+    "You decide whether a function can do exactly what a request asks for. Answer Yes or No."
+)
 _PAIR = "Request: {request}\nFunction: {function}\nCan this function do what the request asks for?"
 _PAIRS = (
     ("Is it warm in Cairo today?", "get_weather(city, unit): Current weather of a city.", True),

@@ -109,11 +109,14 @@ class LocalModel:
 
         `on_progress` is called in another thread. Raises `ConfigError` if loading fails.
         """
-        self.on_progress = on_progress or self.on_progress
-        engine = await self._engine()
-        self._report(WeightsProgress("loading", 0, 1))
-        await engine.load()
-        self._report(WeightsProgress("loading", 1, 1))
+        usual, self.on_progress = self.on_progress, on_progress or self.on_progress
+        try:
+            engine = await self._engine()
+            self._report(WeightsProgress("loading", 0, 1))
+            await engine.load()
+            self._report(WeightsProgress("loading", 1, 1))
+        finally:
+            self.on_progress = usual
 
     async def warm(self, request: ModelRequest) -> None:
         """Processes the prompt in advance: later prompts with the same beginning are faster.
