@@ -148,12 +148,8 @@ class ProgressLines:
             self._stage_began = self._written = now
             return f"{STAGES[progress.stage]}...\n"
         done, elapsed = progress.done - self._first, now - self._stage_began
-        if (
-            done <= 0
-            or progress.done == progress.total
-            or elapsed < _SHORT_STAGE
-            or now - self._written < _INTERVAL
-        ):
+        ended = progress.done == progress.total
+        if done <= 0 or ended or elapsed < _SHORT_STAGE or now - self._written < _INTERVAL:
             return ""
         self._written = now
         share = progress.done * 100 // progress.total

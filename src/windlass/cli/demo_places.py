@@ -161,7 +161,7 @@ def weather_of(city: str, day: date) -> Weather:
 
 
 def _mean(place: Place, day: date) -> float:
-    """The mean temperature of this day of the year, which is warmest three weeks after midsummer."""
+    """The mean temperature of this day of the year, warmest three weeks after midsummer."""
     from_midsummer = (day.timetuple().tm_yday - 193) / 365.25 * 2 * math.pi
     season = math.cos(from_midsummer) * (1 if place.latitude >= 0 else -1)
     distance = abs(place.latitude)
