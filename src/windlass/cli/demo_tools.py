@@ -20,7 +20,7 @@ _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 def get_weather(
     city: str, day: str = "today", unit: Literal["celsius", "fahrenheit"] = "celsius"
 ) -> dict[str, Any]:
-    """The weather in a city, today or on another day. (Simulated in this demo.)
+    """Weather in a city, today or on another day: temperature, sky and wind. (Simulated.)
 
     Args:
         city: The city's name, such as Paris.
@@ -89,7 +89,7 @@ def get_time(place: str = "UTC") -> dict[str, str]:
 
 @tool(idempotent=True)
 def calculate(expression: str) -> dict[str, Any]:
-    """The value of an arithmetic expression, with percentages and roots.
+    """Calculates an arithmetic expression: sums, products, percentages, roots.
 
     Args:
         expression: Such as (17 + 4) * 3, 15% of 80, or sqrt(2) * 3.
@@ -270,7 +270,7 @@ def _unit(name: str) -> str:
 
 @tool(approve=True)
 def add_to_shopping_list(item: str) -> dict[str, Any]:
-    """Adds one item to the user's shopping list. The user approves it first.
+    """Puts an item on the user's shopping list.
 
     Args:
         item: What to buy, such as two litres of milk.

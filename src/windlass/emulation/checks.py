@@ -75,13 +75,15 @@ _PAIRS = (
         False,
     ),
     (
-        "Look up how high Mont Blanc is and multiply it by 3.",
-        "mountain_facts(name): Facts about a mountain.",
+        "I want to hear something by Miles Davis.",
+        "play_music(artist, volume): Plays songs of an artist.",
         True,
     ),
 )
-_DOUBT = 1.5
-"""How much more likely than No the answer Yes must be, as a difference of logits."""
+_PARTS = re.compile(r"(?<=[.?!;])\s+|,?\s+(?:and|then|and then|also|plus)\s+", re.IGNORECASE)
+"""Between the parts of a request that asks for several things."""
+_MIN_PART_WORDS = 2
+_MAX_PARTS = 3
 _MAX_REQUEST_CHARS = 1000
 _MAX_FUNCTION_CHARS = 400
 _SHORT_REQUEST_WORDS = 6
@@ -156,14 +158,16 @@ class CheckedModel:
         """The calls of functions that can do what the request asks for."""
         by_name = {tool.name: tool for tool in tools}
         question, spent = _question(request), Usage()
-        verdicts: dict[str, bool] = {}
+        fitting: set[str] = set()
         for name in dict.fromkeys(call.name for call in calls):
-            if name in by_name:
-                asked = _asked_about(question, _described(by_name[name]))
-                text, usage = await self._text(asked)
-                verdicts[name] = not text.strip().lower().startswith("no")
+            # A function that does one part of a request does not seem to do the whole.
+            for part in (question, *_parts(question)):
+                text, usage = await self._text(_asked_about(part, _described(by_name[name])))
                 spent += usage
-        return spent, [call for call in calls if verdicts.get(call.name, True)]
+                if not text.strip().lower().startswith("no"):
+                    fitting.add(name)
+                    break
+        return spent, [call for call in calls if call.name in fitting]
 
     async def _after_results(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         known, made = _numbers(request), _calls_made(request)
@@ -300,10 +304,13 @@ def _asked_about(request: str, function: str) -> ModelRequest:
         text = _PAIR.format(request=asked, function=offered)
         messages += [Message.user(text), Message.assistant("Yes" if fits else "No")]
     messages.append(Message.user(_PAIR.format(request=request, function=function)))
-    settings = Settings(max_tokens=1, temperature=0.0)
-    return ModelRequest(
-        tuple(messages), settings=settings, extra={"logit_bias": [["Yes", -_DOUBT]]}
-    )
+    return ModelRequest(tuple(messages), settings=Settings(max_tokens=1, temperature=0.0))
+
+
+def _parts(question: str) -> list[str]:
+    """The parts of a request that asks for several things; none if it asks for one."""
+    parts = [part for part in _PARTS.split(question) if len(part.split()) >= _MIN_PART_WORDS]
+    return parts[:_MAX_PARTS] if len(parts) > 1 else []
 
 
 def _described(tool: FunctionDeclaration) -> str:

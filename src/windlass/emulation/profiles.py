@@ -61,7 +61,8 @@ class Profile(Struct, frozen=True):
     greeted: bool = False
     """Whether an example greeting comes before the conversation."""
     checked: bool = False
-    """Whether calls and numbers are checked before they pass."""
+    """Whether calls and numbers are checked before they pass, and requests are repeated after
+    their results."""
 
 
 PROFILES: dict[str, Profile] = {
@@ -87,7 +88,9 @@ def emulated_by_profile(model: Model, *, debug: bool = False) -> Model:
     profile = profile_of(model)
     parser = Parser if profile.repeats else parser_without_repeats
     kind = GreetedModel if profile.greeted else EmulatedModel
-    emulated = kind(model, format=profile.format, parser=parser, debug=debug)
+    emulated = kind(
+        model, format=profile.format, parser=parser, repeat=profile.checked, debug=debug
+    )
     if profile.steps:
         return StepsModel(model, emulated)
     return CheckedModel(model, emulated) if profile.checked else emulated
