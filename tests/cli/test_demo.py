@@ -263,17 +263,20 @@ def test_progress_lines_have_the_time_that_is_left(monkeypatch: pytest.MonkeyPat
         (1, WeightsProgress("reading", 100, 900)),
         (4, WeightsProgress("reading", 500, 900)),
         (4, WeightsProgress("reading", 900, 900)),
-        (1, WeightsProgress("reading", 100, 900)),
+        (1, WeightsProgress("reading", 100, 500)),
+        (4, WeightsProgress("reading", 300, 500)),
     ):
         now += seconds
         lines(progress)
+    lines.ready("qwen", 25.4)
     assert stream.getvalue().splitlines() == [
         "Joining the model's weights (only once)...",
         "Joining the model's weights (only once): 50 %, about 3 s left",
         "Loading the model...",
         "Reading the instructions and tools...",
         "Reading the instructions and tools: 55 %, about 4 s left",
-        "Ready after 21 s. The first answer takes a few seconds.",
+        "Reading the instructions and tools: 60 %, about 4 s left",
+        "Ready after 25 s. The first answer takes a few seconds.",
     ]
 
 

@@ -99,7 +99,8 @@ def run(options: argparse.Namespace) -> int:
     )
     app = create_app(config, models={name: model}, tools=TOOLS)
     # The page opens at once; the gateway loads the model and reports here what it does.
-    model.on_progress = ProgressLines(sys.stderr)
+    lines = ProgressLines(sys.stderr)
+    model.on_progress, app.gateway.registry.on_ready = lines, lines.ready
 
     def listening(address: str) -> None:
         values = {"model": name, "tools": ", ".join(names), "storage": storage, "prompt": PROMPT}
@@ -128,25 +129,27 @@ class ProgressLines:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._lock = stream, threading.Lock()
-        self._began = self._stage_began = self._written = time.monotonic()
-        self._stage, self._first, self._ready = "", 0, False
+        self._stage_began = self._written = time.monotonic()
+        self._stage, self._first, self._last = "", 0, 0
 
     def __call__(self, progress: WeightsProgress) -> None:
         """Can be called in any thread."""
         with self._lock:
-            if not self._ready:
-                self._stream.write(self._line(progress))
-                self._stream.flush()
+            self._stream.write(self._line(progress))
+            self._stream.flush()
+
+    def ready(self, _: str, seconds: float) -> None:
+        with self._lock:
+            self._stream.write(READY.format(seconds=round(seconds)))
+            self._stream.flush()
 
     def _line(self, progress: WeightsProgress) -> str:
         now = time.monotonic()
-        if progress.stage == "reading" and progress.done == progress.total:
-            self._ready = True
-            return READY.format(seconds=round(now - self._began))
-        if progress.stage != self._stage:
-            self._stage, self._first = progress.stage, progress.done
-            self._stage_began = self._written = now
-            return f"{STAGES[progress.stage]}...\n"
+        is_new, started_again = progress.stage != self._stage, progress.done < self._last
+        self._stage, self._last = progress.stage, progress.done
+        if is_new or started_again:
+            self._first, self._stage_began, self._written = progress.done, now, now
+            return f"{STAGES[progress.stage]}...\n" if is_new else ""
         done, elapsed = progress.done - self._first, now - self._stage_began
         ended = progress.done == progress.total
         if done <= 0 or ended or elapsed < _SHORT_STAGE or now - self._written < _INTERVAL:

@@ -190,7 +190,7 @@ class CheckedModel:
                 async for event in answer:
                     yield event
             return
-        if sentences.doubtful:
+        if sentences.end():
             forced = await self._forced(request)
             calls = [call for call in forced.calls if _key(call) not in made]
             if calls and known.explain(calls[0].arguments):
@@ -198,8 +198,8 @@ class CheckedModel:
                 for event in forced.rest(calls[:1], draft.usage):
                     yield event
                 return
-        if text := sentences.finish():
-            yield TextDelta(text)
+        if sentences.held:
+            yield TextDelta(sentences.held)
         for event in draft.rest():
             yield event
 
@@ -278,23 +278,25 @@ class _Sentences:
     """Passes text sentence by sentence, up to the first one with a made-up number."""
 
     def __init__(self, known: Numbers) -> None:
-        self._known, self._held = known, ""
-        self.doubtful = False
+        self._known, self._doubtful = known, False
+        self.held = ""
+        """What may not pass yet: the start of a sentence, or all from the made-up number on."""
 
     def feed(self, text: str) -> str:
-        self._held += text
-        if self.doubtful:
-            return ""
-        ends = [found.end() for found in _SENTENCE_END.finditer(self._held)]
-        whole = self._held[: ends[-1]] if ends else ""
-        if self._known.unknown(whole):
-            self.doubtful = True
-            return ""
-        self._held = self._held[len(whole) :]
-        return whole
+        """Takes text, and returns the sentences that may pass."""
+        self.held += text
+        passed = ""
+        while not self._doubtful and (end := _SENTENCE_END.search(self.held)):
+            sentence = self.held[: end.end()]
+            self._doubtful = bool(self._known.unknown(sentence))
+            if not self._doubtful:
+                passed += sentence
+                self.held = self.held[len(sentence) :]
+        return passed
 
-    def finish(self) -> str:
-        return self._held
+    def end(self) -> bool:
+        """Whether the text has a made-up number."""
+        return self._doubtful or bool(self._known.unknown(self.held))
 
 
 def _asked_about(request: str, function: str) -> ModelRequest:

@@ -73,9 +73,7 @@ async def test_the_list_of_models_says_when_a_model_will_be_ready(
 async def statuses(app: App, run_id: str) -> list[str]:
     answer = await request(app, "GET", f"/v1/runs/{run_id}/events")
     lines = answer.body.decode().splitlines()
-    return [
-        data for event, data in zip(lines, lines[1:], strict=False) if event == "event: status"
-    ]
+    return [data for event, data in zip(lines, lines[1:], strict=False) if event == "event: status"]
 
 
 @pytest.mark.parametrize(

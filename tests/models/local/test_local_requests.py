@@ -158,7 +158,6 @@ async def test_warming_reports_loading_and_reading_until_the_model_is_ready(
         (WeightsProgress("reading", 20, 100), Preparation("reading")),
         (WeightsProgress("reading", 60, 100), Preparation("reading", 4)),
         (WeightsProgress("reading", 100, 100), Preparation("reading", 0)),
-        (WeightsProgress("reading", 100, 100), None),
     ]
     assert model.preparation is None
 

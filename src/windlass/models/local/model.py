@@ -123,23 +123,24 @@ class LocalModel:
 
         Raises `ModelError` if the prompt is too long, and `ConfigError` if loading fails.
         """
+        self._ready = False
         await self.load()
         settings = replace(request.settings, max_tokens=1, response_schema=None)
         asked = replace(request, settings=settings)
-        total = 1
         async with aclosing(self._events(asked, self._report_reading)) as events:
             async for _ in events:
-                total = max(total, self._stage.progress.total)
-        self._report(WeightsProgress("reading", total, total))
+                pass
+        self._ready = True
 
     @property
     def preparation(self) -> Preparation | None:
-        """What the model does before its first answer; None as soon as it has written a token."""
+        """What the model does before it can answer; None when it is ready."""
         return None if self._ready else self._stage.preparation()
 
     def _report(self, progress: WeightsProgress) -> None:
         """Called in any thread."""
-        if progress.stage != self._stage.progress.stage:
+        last = self._stage.progress
+        if progress.stage != last.stage or progress.done < last.done:
             self._stage = _Stage(progress)
         self._stage.progress = progress
         if self.on_progress:
@@ -179,7 +180,7 @@ class LocalModel:
                     if shorter is not None:
                         break
                     for event in decoder.feed(chunk):
-                        self._ready = True
+                        self._ready = self._ready or on_size is None
                         yield event
             if shorter is None:
                 break
