@@ -17,6 +17,10 @@ SUPPORTED = (
 )
 
 
+_WORDS = re.compile(r"[a-z]+\s+[a-z]+", re.IGNORECASE)
+_WORDS_FOUND = "it has words; get their numbers with another function first, then use the numbers"
+
+
 class NotArithmetic(Exception):
     """The text cannot be calculated; the message says why."""
 
@@ -35,7 +39,7 @@ def value_of(text: str) -> int | float:
     except OverflowError:
         raise NotArithmetic("the number is too large") from None
     except SyntaxError:
-        raise NotArithmetic(SUPPORTED) from None
+        raise NotArithmetic(_WORDS_FOUND if _WORDS.search(text) else SUPPORTED) from None
     except (TypeError, ValueError) as error:
         raise NotArithmetic(str(error)) from None
 
@@ -131,7 +135,12 @@ def _value(node: ast.expr) -> Any:
                 raise ValueError(f"unknown function {name!r}; {SUPPORTED}")
             return _called(name, [_value(each) for each in args])
         case _:
-            raise ValueError(SUPPORTED)
+            raise ValueError(_unsupported(node))
+
+
+def _unsupported(node: ast.expr) -> str:
+    has_words = any(isinstance(each, ast.Name) for each in ast.walk(node))
+    return _WORDS_FOUND if has_words else SUPPORTED
 
 
 def _called(name: str, values: list[Any]) -> int | float:
