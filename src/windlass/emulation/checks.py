@@ -40,7 +40,6 @@ log = logging.getLogger("windlass.emulation")
 
 _CALL_EVENTS = (ToolCallStarted, ToolCallDelta, ToolCallEnded)
 _SENTENCE_END = re.compile(r"[.!?]\s|\n")
-_REQUIRED = ToolChoice("required")
 
 _RELEVANCE = (
     "You decide whether a function can do exactly what a request asks for. Answer Yes or No."
@@ -110,7 +109,7 @@ class CheckedModel:
         if not tools or not free:
             return self._emulated.stream(request)
         if request.messages[-1].responses:
-            return aclosing(self._after_results(request))
+            return aclosing(self._after_results(request, tools))
         return aclosing(self._first_turn(request, tools))
 
     async def warm(self, request: ModelRequest) -> None:
@@ -137,8 +136,13 @@ class CheckedModel:
             for event in draft.rest():
                 yield event
             return
-        known = _numbers(request)
-        now = _independent(draft.calls, known)
+        if (inner := _nested(draft.calls, tools)) is not None:
+            forced = await self._forced(request, inner)
+            if forced.calls:
+                for event in forced.rest(forced.calls[:1], draft.usage):
+                    yield event
+                return
+        now = _independent(draft.calls, tools, _numbers(request))
         spent, kept = await self._relevant(request, tools, now)
         if kept:
             for event in draft.rest(kept, spent):
@@ -169,7 +173,9 @@ class CheckedModel:
                     break
         return spent, [call for call in calls if call.name in fitting]
 
-    async def _after_results(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    async def _after_results(
+        self, request: ModelRequest, tools: Sequence[FunctionDeclaration]
+    ) -> AsyncGenerator[ModelEvent, None]:
         known, made = _numbers(request), _calls_made(request)
         draft, sentences = _Draft(), _Sentences(known)
         async with self._emulated.stream(request) as events:
@@ -182,7 +188,7 @@ class CheckedModel:
                     yield TextDelta(text)
         new = [call for call in draft.calls if _key(call) not in made]
         if new:
-            for event in draft.rest(_independent(new, known)):
+            for event in draft.rest(_independent(new, tools, known)):
                 yield event
             return
         if draft.calls:
@@ -203,9 +209,10 @@ class CheckedModel:
         for event in draft.rest():
             yield event
 
-    async def _forced(self, request: ModelRequest) -> "_Draft":
+    async def _forced(self, request: ModelRequest, *names: str) -> "_Draft":
+        """A turn that must call a function, or this one."""
         draft = _Draft()
-        asked = replace(request, tool_choice=_REQUIRED)
+        asked = replace(request, tool_choice=ToolChoice("required", names))
         async with self._emulated.stream(asked) as events:
             async for event in events:
                 draft.add(event)
@@ -342,10 +349,29 @@ def _numbers(request: ModelRequest) -> Numbers:
     return known
 
 
-def _independent(calls: Sequence[FunctionCall], known: Numbers) -> list[FunctionCall]:
-    """The calls that need no other's result: all, if each has numbers from nowhere."""
-    explained = [call for call in calls if known.explain(call.arguments)]
-    return explained or list(calls)
+def _independent(
+    calls: Sequence[FunctionCall], tools: Sequence[FunctionDeclaration], known: Numbers
+) -> list[FunctionCall]:
+    """The calls that need no other's result: all, if each seems to need one."""
+    now = [call for call in calls if not _called_inside(call, tools)]
+    explained = [call for call in now if known.explain(call.arguments)]
+    return explained or now or list(calls)
+
+
+def _nested(calls: Sequence[FunctionCall], tools: Sequence[FunctionDeclaration]) -> str | None:
+    """The function that is called inside an argument, if every call has such an argument."""
+    inner = [_called_inside(call, tools) for call in calls]
+    return inner[0] if all(inner) else None
+
+
+def _called_inside(call: FunctionCall, tools: Sequence[FunctionDeclaration]) -> str | None:
+    """The function in an argument such as `3 * get_weather("Cairo")`."""
+    for tool in tools:
+        # A name without an underscore may be an ordinary word.
+        end = r"\b" if "_" in tool.name else r"\s*\("
+        if tool.name != call.name and re.search(rf"\b{re.escape(tool.name)}{end}", call.json):
+            return tool.name
+    return None
 
 
 def _calls_made(request: ModelRequest) -> set[tuple[str, bytes]]:

@@ -300,6 +300,8 @@ Rules:
 could answer yourself. Never guess what a function can tell you, and never say how to call it.
 - Never call a function for greetings, thanks, writing, or general knowledge: answer those \
 yourself, in plain words.
+- Arguments are values, never calls. If you need the result of a function first, call only that \
+function, and wait for its result.
 - {data}
 
 Examples:
