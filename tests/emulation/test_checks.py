@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.asking import (
     PARIS,
     WEATHER,
@@ -124,7 +125,7 @@ async def test_a_call_that_needs_another_s_result_waits_for_it() -> None:
 async def test_a_call_inside_an_argument_is_made_first() -> None:
     nested = written("convert", '{"value":"get_weather(Paris)","to":"fahrenheit"}')
     call = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
-    model, inner = small(nested, call)
+    model, inner = small(nested, call, "Yes")
     events = await events_of(model, question("How warm is it in Paris, in fahrenheit?"))
     assert [(each.name, each.arguments) for each in calls_of(events)] == [
         ("get_weather", {"city": "Paris"})
@@ -173,16 +174,70 @@ async def test_a_made_up_number_becomes_a_call() -> None:
     assert inner.requests[1].settings.response_schema is not None
 
 
+async def test_a_call_with_made_up_numbers_is_replaced_by_the_step_before_it() -> None:
+    convert = written("convert", '{"value":21,"to":"fahrenheit"}')
+    call = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
+    model, inner = small(convert, call, "Yes")
+    events = await events_of(model, question("How warm is it in Paris, and what is that in °F?"))
+    assert [each.name for each in calls_of(events)] == ["get_weather"]
+    assert "you must call get_weather" in inner.requests[1].messages[0].text
+
+
+async def test_of_two_steps_only_the_first_is_made_in_the_first_turn() -> None:
+    other = written("convert", '{"value":26,"to":"km"}')
+    model, _ = small(f"{PARIS}\n{other}", "Yes")
+    events = await events_of(model, question("Find 26 Paris, then convert the result to km."))
+    assert [each.name for each in calls_of(events)] == ["get_weather"]
+
+
+async def test_a_text_that_tells_how_to_call_a_function_becomes_the_call() -> None:
+    call = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
+    model, _ = small("You can call get_weather for that.", call, "Yes")
+    events = await events_of(model, question("Weather in Paris?"))
+    assert [each.name for each in calls_of(events)] == ["get_weather"]
+
+
+async def test_a_text_about_functions_stays_if_none_is_needed() -> None:
+    call = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
+    model, _ = small("I can call get_weather.", call, "No")
+    events = await events_of(model, question("What can you do?"))
+    assert calls_of(events) == []
+    assert text_of(events) == "I can call get_weather."
+    assert end_of(events).finish == "stop"
+
+
+async def test_the_part_of_a_request_that_the_answer_leaves_out_becomes_a_call() -> None:
+    call = '{"name": "convert", "arguments": {"value": 18, "to": "kelvin"}}'
+    model, inner = small("It is 18 °C in Paris.", call, "No", "Yes")
+    request = after_result("How is Paris? Convert the temperature.", {"temperature": 18})
+    events = await events_of(model, request)
+    assert [each.name for each in calls_of(events)] == ["convert"]
+    assert text_of(events) == ""
+    assert "you must call convert" in inner.requests[1].messages[0].text
+
+
+async def test_an_answer_that_is_complete_passes() -> None:
+    call = '{"name": "convert", "arguments": {"value": 18, "to": "kelvin"}}'
+    model, _ = small("It is 18 °C and sunny in Paris.", call, "No", "No", "No")
+    request = after_result("Is Paris warm? Is it sunny?", {"temperature": 18})
+    events = await events_of(model, request)
+    assert calls_of(events) == []
+    assert text_of(events) == "It is 18 °C and sunny in Paris."
+
+
 @pytest.mark.parametrize(
-    "call",
+    ("tools", "call"),
     [
-        '{"name": "get_weather", "arguments": {"city": "Paris"}}',
-        '{"name": "convert", "arguments": {"value": 66.2, "to": "fahrenheit"}}',
+        ((WEATHER,), '{"name": "get_weather", "arguments": {"city": "Paris"}}'),
+        (TOOLS, '{"name": "convert", "arguments": {"value": 66.2, "to": "fahrenheit"}}'),
     ],
 )
-async def test_a_made_up_number_stays_if_no_call_can_replace_it(call: str) -> None:
+async def test_a_made_up_number_stays_if_no_call_can_replace_it(
+    tools: tuple[FunctionDeclaration, ...], call: str
+) -> None:
     model, _ = small("It is 66.2 °F.", call)
-    events = await events_of(model, after_result("Paris, in °F?", {"temperature": 18}))
+    request = replace(after_result("Paris, in °F?", {"temperature": 18}), tools=tools)
+    events = await events_of(model, request)
     assert calls_of(events) == []
     assert text_of(events) == "It is 66.2 °F."
     assert end_of(events).finish == "stop"

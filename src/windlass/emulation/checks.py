@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.content import FunctionCall, FunctionDeclaration, Message, Usage
@@ -81,6 +82,13 @@ _PAIRS = (
 )
 _PARTS = re.compile(r"(?<=[.?!;])\s+|,?\s+(?:and|then|and then|also|plus)\s+", re.IGNORECASE)
 """Between the parts of a request that asks for several things."""
+_IN_SEQUENCE = re.compile(
+    r"\bthen\b|\b(the|this|that|its) (result|answer|sum|product|value|number|total)s?\b"
+    r"|\b(add|change|convert|divide|double|express|halve|multiply|reduce|round|subtract|turn)"
+    r" (it|that|this)\b|\b(as|by|from|in|is|of|to) (it|that|this)\b|\bthat (many|much)\b",
+    re.IGNORECASE,
+)
+"""A request whose second step needs the result of the first."""
 _MIN_PART_WORDS = 2
 _MAX_PARTS = 3
 _MAX_REQUEST_CHARS = 1000
@@ -132,37 +140,57 @@ class CheckedModel:
             async for event in events:
                 if draft.add(event):
                     yield event
-        if not draft.calls:
-            for event in draft.rest():
-                yield event
-            return
-        if (inner := _nested(draft.calls, tools)) is not None:
-            forced = await self._forced(request, inner)
-            if forced.calls:
-                for event in forced.rest(forced.calls[:1], draft.usage):
-                    yield event
-                return
-        now = _independent(draft.calls, tools, _numbers(request))
-        spent, kept = await self._relevant(request, tools, now)
-        if kept:
-            for event in draft.rest(kept, spent):
+        question, known = _question(request), _numbers(request)
+        first = self._first_step(draft, question, tools, known)
+        checked = draft if first is None else await self._forced(request, *first)
+        if not checked.calls:
+            checked = draft
+        now = _independent(checked.calls, tools, known)
+        if first is not None or _IN_SEQUENCE.search(question):
+            now = now[:1]
+        verdict = await self._relevant(question, tools, now)
+        spent = verdict.usage if checked is draft else verdict.usage + draft.usage
+        if verdict.calls or not draft.calls:
+            kept = checked if verdict.calls else draft
+            for event in kept.rest(verdict.calls or None, spent):
                 yield event
             return
         log.info("%s does not need the function that it called", self.name)
-        async with aclosing(self._answer(request, draft.usage + spent)) as answer:
+        async with aclosing(self._answer(request, checked.usage + spent)) as answer:
             async for event in answer:
                 yield event
 
+    def _first_step(
+        self,
+        draft: "_Draft",
+        question: str,
+        tools: Sequence[FunctionDeclaration],
+        known: Numbers,
+    ) -> tuple[str, ...] | None:
+        """The functions of which one must be called in place of the draft; None to keep it."""
+        if not draft.calls:
+            mentioned = _mentioned(draft.text, tools)
+            return None if mentioned is None else (mentioned,)
+        inner = _nested(draft.calls, tools)
+        if inner is not None:
+            return (inner,)
+        several = bool(_IN_SEQUENCE.search(question) or _parts(question))
+        if several and not any(known.explain(call.arguments) for call in draft.calls):
+            # The model made up the result of a step that it left out.
+            called = {call.name for call in draft.calls}
+            return tuple(tool.name for tool in tools if tool.name not in called) or None
+        return None
+
     async def _relevant(
         self,
-        request: ModelRequest,
+        question: str,
         tools: Sequence[FunctionDeclaration],
         calls: Sequence[FunctionCall],
-    ) -> tuple[Usage, list[FunctionCall]]:
-        """The calls of functions that can do what the request asks for."""
+    ) -> "_Verdict":
+        """The calls of functions that can do what the request, or a part of it, asks for."""
         by_name = {tool.name: tool for tool in tools}
-        question, spent = _question(request), Usage()
         fitting: set[str] = set()
+        spent = Usage()
         for name in dict.fromkeys(call.name for call in calls):
             # A function that does one part of a request does not seem to do the whole.
             for part in (question, *_parts(question)):
@@ -171,13 +199,15 @@ class CheckedModel:
                 if not text.strip().lower().startswith("no"):
                     fitting.add(name)
                     break
-        return spent, [call for call in calls if call.name in fitting]
+        return _Verdict([call for call in calls if call.name in fitting], spent)
 
     async def _after_results(
         self, request: ModelRequest, tools: Sequence[FunctionDeclaration]
     ) -> AsyncGenerator[ModelEvent, None]:
         known, made = _numbers(request), _calls_made(request)
-        draft, sentences = _Draft(), _Sentences(known)
+        # A request of several parts may be answered only in part.
+        unfinished = len(_parts(_question(request))) > len(made)
+        draft, sentences = _Draft(), _Sentences(known, hold=unfinished)
         async with self._emulated.stream(request) as events:
             async for event in events:
                 if not draft.add(event):
@@ -191,23 +221,50 @@ class CheckedModel:
             for event in draft.rest(_independent(new, tools, known)):
                 yield event
             return
+        mentioned = _mentioned(draft.text, tools)
+        if unfinished or mentioned is not None or sentences.end():
+            forced = await self._next_step(request, tools, mentioned, sure=not unfinished)
+            if forced is not None:
+                for event in forced.rest(forced.calls[:1], draft.usage):
+                    yield event
+                return
         if draft.calls:
             async with aclosing(self._answer(request, draft.usage)) as answer:
                 async for event in answer:
                     yield event
             return
-        if sentences.end():
-            forced = await self._forced(request)
-            calls = [call for call in forced.calls if _key(call) not in made]
-            if calls and known.explain(calls[0].arguments):
-                log.info("%s made up a number; it calls %s instead", self.name, calls[0].name)
-                for event in forced.rest(calls[:1], draft.usage):
-                    yield event
-                return
         if sentences.held:
             yield TextDelta(sentences.held)
         for event in draft.rest():
             yield event
+
+    async def _next_step(
+        self,
+        request: ModelRequest,
+        tools: Sequence[FunctionDeclaration],
+        mentioned: str | None,
+        *,
+        sure: bool,
+    ) -> "_Draft | None":
+        """The call that the request still needs; None if there is none.
+
+        Unless it is `sure` that one is needed, the function must fit a part of the request.
+        """
+        made = _calls_made(request)
+        called = {name for name, _ in made}
+        names = (mentioned,) if mentioned else tuple(t.name for t in tools if t.name not in called)
+        forced = await self._forced(request, *names)
+        if not forced.calls:
+            return None
+        call = forced.calls[0]
+        if _key(call) in made or not _numbers(request).explain(call.arguments):
+            return None
+        if not sure and mentioned is None:
+            verdict = await self._relevant(_question(request), tools, [call])
+            if not verdict.calls:
+                return None
+        log.info("%s has not finished; it calls %s", self.name, call.name)
+        return forced
 
     async def _forced(self, request: ModelRequest, *names: str) -> "_Draft":
         """A turn that must call a function, or this one."""
@@ -244,6 +301,13 @@ class CheckedModel:
 _MARK = {"windlass": {"mode": "emulated"}}
 
 
+class _Verdict(Struct, frozen=True):
+    """The calls that may be made, and the usage of the questions about them."""
+
+    calls: list[FunctionCall]
+    usage: Usage
+
+
 class _Draft:
     """A turn whose calls are held back until they are checked."""
 
@@ -251,6 +315,7 @@ class _Draft:
         self._held: list[ModelEvent] = []
         self._end = TurnEnded("other")
         self.calls: list[FunctionCall] = []
+        self.text = ""
 
     @property
     def usage(self) -> Usage:
@@ -263,6 +328,8 @@ class _Draft:
             return False
         if isinstance(event, ToolCallEnded):
             self.calls.append(event.call)
+        if isinstance(event, TextDelta):
+            self.text += event.text
         if isinstance(event, _CALL_EVENTS) or self._held:
             self._held.append(event)
             return False
@@ -282,10 +349,13 @@ class _Draft:
 
 
 class _Sentences:
-    """Passes text sentence by sentence, up to the first one with a made-up number."""
+    """Passes text sentence by sentence, up to the first one with a made-up number.
 
-    def __init__(self, known: Numbers) -> None:
-        self._known, self._doubtful = known, False
+    With `hold`, nothing passes.
+    """
+
+    def __init__(self, known: Numbers, *, hold: bool = False) -> None:
+        self._known, self._doubtful, self._hold = known, False, hold
         self.held = ""
         """What may not pass yet: the start of a sentence, or all from the made-up number on."""
 
@@ -293,7 +363,7 @@ class _Sentences:
         """Takes text, and returns the sentences that may pass."""
         self.held += text
         passed = ""
-        while not self._doubtful and (end := _SENTENCE_END.search(self.held)):
+        while not self._doubtful and not self._hold and (end := _SENTENCE_END.search(self.held)):
             sentence = self.held[: end.end()]
             self._doubtful = bool(self._known.unknown(sentence))
             if not self._doubtful:
@@ -372,6 +442,12 @@ def _called_inside(call: FunctionCall, tools: Sequence[FunctionDeclaration]) -> 
         if tool.name != call.name and re.search(rf"\b{re.escape(tool.name)}{end}", call.json):
             return tool.name
     return None
+
+
+def _mentioned(text: str, tools: Sequence[FunctionDeclaration]) -> str | None:
+    """The function that a text tells the user to call."""
+    names = [tool.name for tool in tools if "_" in tool.name]
+    return next((name for name in names if re.search(rf"\b{re.escape(name)}\b", text)), None)
 
 
 def _calls_made(request: ModelRequest) -> set[tuple[str, bytes]]:
