@@ -89,6 +89,12 @@ _IN_SEQUENCE = re.compile(
     re.IGNORECASE,
 )
 """A request whose second step needs the result of the first."""
+_ASKS = re.compile(
+    r"\?|\d|\b(add|calculate|change|convert|count|divide|express|find|get|give|how|look|multiply|put"
+    r"|round|save|send|set|show|subtract|sum|tell|turn|what|when|where|which|who|write)\b",
+    re.IGNORECASE,
+)
+"""A part of a request that asks for something."""
 _MIN_PART_WORDS = 2
 _MAX_PARTS = 3
 _MAX_REQUEST_CHARS = 1000
@@ -206,7 +212,8 @@ class CheckedModel:
     ) -> AsyncGenerator[ModelEvent, None]:
         known, made = _numbers(request), _calls_made(request)
         # A request of several parts may be answered only in part.
-        unfinished = len(_parts(_question(request))) > len(made)
+        asked = [part for part in _parts(_last_question(request)) if _ASKS.search(part)]
+        unfinished = len(asked) > len(made)
         draft, sentences = _Draft(), _Sentences(known, hold=unfinished)
         async with self._emulated.stream(request) as events:
             async for event in events:
@@ -396,6 +403,10 @@ def _described(tool: FunctionDeclaration) -> str:
     names = ", ".join(tool.parameters.get("properties") or {})
     text = " ".join(tool.description.split())
     return quoted(f"{tool.name}({names}): {text}"[:_MAX_FUNCTION_CHARS])[1:-1]
+
+
+def _last_question(request: ModelRequest) -> str:
+    return next((each.text for each in reversed(request.messages) if each.role == "user"), "")
 
 
 def _question(request: ModelRequest) -> str:

@@ -55,6 +55,8 @@ _WORDS = {
     "billion": 1e9,
 }
 _WORD = re.compile(rf"\b({'|'.join(_WORDS)})\b", re.IGNORECASE)
+_MAX_CHARS = 20_000
+"""How much of a text is read: a small model reads no more of it."""
 _SMALL = 3
 """Whole numbers up to this one may count things."""
 
@@ -67,7 +69,7 @@ class Numbers:
 
     def add(self, value: object) -> None:
         """Adds the numbers of a text, or of any value as JSON."""
-        text = value if isinstance(value, str) else compact_json(value)
+        text = (value if isinstance(value, str) else compact_json(value))[:_MAX_CHARS]
         self._known.update(value for value, _ in numbers_in(text))
         self._known.update(_WORDS[word.lower()] for word in _WORD.findall(text))
         for hour, _ in _CLOCK.findall(text):
