@@ -40,7 +40,7 @@ CODEX_TOOLS = (
 
 
 class Demo:
-    """A demo that somebody started, and what it has printed so far."""
+    """A running demo, and what it has printed so far."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
         self._process, self._log = process, log
