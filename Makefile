@@ -47,7 +47,7 @@ install: $(INSTALLED)
 
 run: $(INSTALLED)
 	@$(NEED) libgomp.so.1:libgomp1
-	@MODEL=$(MODEL) $(BIN)/windlass demo --port $(PORT)
+	@trap : INT; MODEL=$(MODEL) $(BIN)/windlass demo --port $(PORT) || test $$? = 130  # Ctrl-C
 
 examples: $(INSTALLED)
 	@$(BIN)/python examples/run_all.py

@@ -5,6 +5,7 @@
     python bench/local.py qwen --method native     llama.cpp's own tools= in place of the profile
     python bench/local.py qwen --fresh mine.json   your own prompts
     python bench/local.py qwen --quick --show      eight offered tools only, and what went wrong
+    python bench/local.py qwen --only steps        only the tasks whose second call needs the first
 
 A file of your own has the parts `one_tool`, `no_tool` and `tasks`, as in `local_cases.Cases`:
 
@@ -26,7 +27,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TypeVar
 
-from local_cases import OWN, Asked, Cases, Looped, cases_from
+from local_cases import BEFORE, OWN, PARTS, Asked, Cases, Looped, cases_from, chosen
 from local_methods import METHODS
 from local_tools import TOOLS, is_right, offered
 from msgspec import Struct
@@ -60,9 +61,11 @@ class Bench:
         if cases.no_tool:
             what = "no call needed, 8 offered: none made"
             yield await self._row(what, cases.no_tool, self._leaves_tools_alone)
-        for calls in sorted({len(task.tools) for task in cases.tasks}):
-            tasks = [task for task in cases.tasks if len(task.tools) == calls]
+        for calls in sorted({len(task.tools) for task in cases.tasks if not task.chained}):
+            tasks = [task for task in cases.tasks if len(task.tools) == calls and not task.chained]
             yield await self._row(f"whole loop, calls: {calls}", tasks, self._does)
+        if chained := [task for task in cases.tasks if task.chained]:
+            yield await self._row("whole loop, two steps", chained, self._does)
 
     async def _choosing(self, count: int) -> Row:
         async def named(asked: Asked) -> tuple[bool, ...]:
@@ -122,18 +125,24 @@ def _is_done(task: Looped, reply: Reply) -> bool:
     return used == sorted(task.tools) and said
 
 
-async def measure(model: str, method: str, cases: Cases, counts: Sequence[int], show: bool) -> None:
+async def measure(
+    model: str, method: str, cases: Cases, counts: Sequence[int], *, own: bool, show: bool
+) -> None:
     """Prints the table for one model and one method, each line as soon as it is known."""
     kind, client_of = METHODS[method]
     local = kind(model)
     await local.load(_shown)
-    print("| | right | of | seconds each |\n|---|---|---|---|", flush=True)
+    before = BEFORE.get(model, {}) if method == "profile" and own else {}
+    print("| | right | before | of | seconds each |\n|---|---|---|---|---|", flush=True)
     async with (
         client_of(local) as client,
         aclosing(Bench(client, cases, show).rows(counts)) as rows,
     ):
         async for row in rows:
-            print(f"| {row.what} | {row.figure} | {row.of} | {row.seconds:.1f} |", flush=True)
+            was = before.get(row.what, "")
+            print(
+                f"| {row.what} | {row.figure} | {was} | {row.of} | {row.seconds:.1f} |", flush=True
+            )
 
 
 def _shown(progress: WeightsProgress) -> None:
@@ -152,11 +161,22 @@ def main() -> None:
     parser.add_argument("--method", choices=METHODS, default="profile", help="how it is asked")
     parser.add_argument("--fresh", type=Path, metavar="FILE", help="your own prompts, as JSON")
     parser.add_argument("--quick", action="store_true", help="only with eight offered tools")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="only these parts")
     parser.add_argument("--show", action="store_true", help="print what went wrong")
     options = parser.parse_args()
     cases = cases_from(options.fresh, [each.name for each in TOOLS]) if options.fresh else OWN
+    if options.only:
+        cases = chosen(cases, options.only)
     counts = (8,) if options.quick else (1, 3, 8)
-    asyncio.run(measure(options.model, options.method, cases, counts, options.show))
+    measured = measure(
+        options.model,
+        options.method,
+        cases,
+        counts,
+        own=options.fresh is None,
+        show=options.show,
+    )
+    asyncio.run(measured)
 
 
 if __name__ == "__main__":

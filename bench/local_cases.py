@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-__all__ = ["OWN", "Asked", "Cases", "Looped", "cases_from"]
+__all__ = ["BEFORE", "OWN", "PARTS", "Asked", "Cases", "Looped", "cases_from", "chosen"]
 
 
 class Asked(Struct, frozen=True, forbid_unknown_fields=True):
@@ -21,12 +21,14 @@ class Asked(Struct, frozen=True, forbid_unknown_fields=True):
 class Looped(Struct, frozen=True, forbid_unknown_fields=True):
     """A task for the whole loop: the tools that it needs, and what the answer must contain.
 
-    Each of `answer` is a regular expression. A tool that is needed twice is listed twice.
+    Each of `answer` is a regular expression; a tool that is needed twice is listed twice. In a
+    `chained` task, a call needs the result of the one before it.
     """
 
     prompt: str
     tools: tuple[str, ...]
     answer: tuple[str, ...]
+    chained: bool = False
 
 
 class Cases(Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,6 +113,16 @@ _NO_TOOL = (
     "Who painted The Starry Night?",
     "Translate 'thank you' into Italian.",
     "What should I name my goldfish?",
+    "How do thermometers work?",
+    "Why is the sky blue?",
+    "What is a prime number?",
+    "I love rainy days.",
+    "How long is a marathon, roughly?",
+    "Who invented the metric system?",
+    "Which is the hottest planet?",
+    "What does 'time flies' mean?",
+    "Suggest a title for a poem about snow.",
+    "What did people use before email?",
 )
 
 _TASKS = (
@@ -162,5 +174,49 @@ _TASKS = (
     ),
 )
 
-OWN = Cases(_ONE_TOOL, _NO_TOOL, _TASKS)
+
+def _steps(prompt: str, tools: tuple[str, str], answer: str) -> Looped:
+    return Looped(prompt, tools, (answer,), chained=True)
+
+
+_LOOKED_UP, _WORKED_OUT = ("get_weather", "convert_units"), ("get_weather", "calculate")
+_CONVERTED, _THEN_CONVERTED = ("convert_units", "calculate"), ("calculate", "convert_units")
+_CHAINED = (
+    _steps("What's the temperature in Oslo in Fahrenheit?", _LOOKED_UP, "37.4"),
+    _steps("Look up the temperature in Cairo and multiply it by 3.", _WORKED_OUT, "99"),
+    _steps("How warm is it in Madrid? Convert it to Fahrenheit.", _LOOKED_UP, "84.2"),
+    _steps("How warm is it in Tokyo, and what is that times 2?", _WORKED_OUT, "48"),
+    _steps("Convert 26 miles to km and then divide the result by 4.", _CONVERTED, "10.46"),
+    _steps("Convert 100 fahrenheit to celsius and add 10 to it.", _CONVERTED, "47.78|47.8"),
+    _steps("Convert 70 kg to pounds, then multiply that by 2.", _CONVERTED, "308.6"),
+    _steps("Calculate 12 * 8 and convert the result from feet to meters.", _THEN_CONVERTED, "29.2"),
+    _steps("What is 15 * 4 miles in km?", _THEN_CONVERTED, "96.5"),
+    _steps("Add 18 and 7, then convert that many kg to pounds.", _THEN_CONVERTED, "55.1"),
+)
+
+OWN = Cases(_ONE_TOOL, _NO_TOOL, (*_TASKS, *_CHAINED))
 """The built-in cases. The prompts of the emulation profiles were tuned with them."""
+
+PARTS = ("one_tool", "no_tool", "tasks", "steps")
+
+
+def chosen(cases: Cases, parts: Collection[str]) -> Cases:
+    """Only these of `PARTS`."""
+    tasks = [task for task in cases.tasks if ("steps" if task.chained else "tasks") in parts]
+    return Cases(
+        cases.one_tool if "one_tool" in parts else (),
+        cases.no_tool if "no_tool" in parts else (),
+        tuple(tasks),
+    )
+
+
+BEFORE = {
+    "qwen": {
+        "one call, 1 offered: name/arguments": "20/19",
+        "one call, 3 offered: name/arguments": "20/19",
+        "one call, 8 offered: name/arguments": "20/20",
+        "whole loop, calls: 1": "10",
+        "whole loop, calls: 2": "9",
+    }
+}
+"""The figures of the method before its calls and numbers were checked, for the same prompts."""

@@ -179,6 +179,15 @@ def is_about_tools(request: ModelRequest) -> bool:
     return bool(all_functions(request)) or has_calls(request.messages)
 
 
+class Preparation(Struct, frozen=True):
+    """What a model of this process does before it can answer, and about how long it will take."""
+
+    stage: Literal["loading", "reading"]
+    """`loading`: its weights. `reading`: the instructions and tools of its requests."""
+    seconds_left: int | None = None
+    """None if it is not known yet."""
+
+
 @runtime_checkable
 class WarmingModel(Protocol):
     """A model that can read a prompt in advance, so that requests with the same start are fast."""

@@ -1,13 +1,17 @@
-"""The first five minutes: `windlass demo`, and the real model on this machine using real tools."""
+"""The first five minutes: what README says, typed as it is written there, and `windlass demo`."""
 
 import asyncio
+import io
 import os
 import re
 import shlex
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +22,12 @@ from tests.support.thoroughness import WHOLE
 
 from windlass import ConfigError
 from windlass.cli import demo
+from windlass.models.local.weights import WeightsProgress
 
 pytestmark = pytest.mark.timeout(900)
 
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
 CODEX_TOOLS = (
     "apps",
     "goals",
@@ -30,88 +37,160 @@ CODEX_TOOLS = (
     "unified_exec",
     "view_image",
 )
-DEMO = ["-m", "windlass", "demo", "--port", "0"]
 
-WITH_TWO_TOOLS = """
-import sys
-from windlass.cli import demo_tools, main
 
-demo_tools.TOOLS = demo_tools.TOOLS[:2]
-sys.exit(main(["demo", "--port", "0"]))
-"""
-"""The demo without three of its tools: the model needs twice as long to read about five."""
+class Demo:
+    """A running demo, and what it has printed so far."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
+        self._process, self._log = process, log
+
+    @property
+    def text(self) -> str:
+        return self._log.read_text("utf-8")
+
+    def wait_for(self, text: str) -> str:
+        """Waits until it has printed this, and returns all that it has printed."""
+        while text not in self.text:
+            try:
+                self._process.wait(0.2)
+            except subprocess.TimeoutExpired:
+                continue
+            pytest.fail(self.text)
+        return self.text
+
+    @property
+    def address(self) -> str:
+        found = re.search(r"Open (http://[\d.:]+) in a browser", self.wait_for("Ctrl-C stops it"))
+        assert found
+        return found[1]
+
+    @property
+    def curl(self) -> list[str]:
+        """The printed command, as a shell reads it."""
+        text = self.wait_for("Or with")
+        return shlex.split(text[text.index("curl ") : text.index("Or with")].replace("\\\n", " "))
+
+    def interrupt(self) -> int:
+        """Presses Ctrl-C, which a terminal sends to the whole group; returns the exit code."""
+        os.killpg(self._process.pid, signal.SIGINT)
+        return self._process.wait(60)
 
 
 @pytest.fixture(scope="module")
-def banner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The output of a demo that runs on a free port."""
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """README's first command, with README's light model unless everything is tested."""
     folder = tmp_path_factory.mktemp("demo")
-    log = folder / "stderr"
-    command = [sys.executable, *(DEMO if WHOLE else ["-c", WITH_TWO_TOOLS])]
-    # Tests run in parallel: threads of one model that wait for each other would be slow.
+    command = _command("make run")
+    # Tests run side by side: threads of one model that wait for each other would be slow.
     environ = {
         **os.environ,
         "OMP_THREAD_LIMIT": "1",
+        "PORT": str(_free_port()),
         "WINDLASS_STATE_DIR": str(folder / "state"),
     }
-    with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr, env=environ) as process:
+    if not WHOLE:
+        light = re.search(r"`MODEL=(\w+) make run`", README)
+        assert light, "README names the light model"
+        environ["MODEL"] = light[1]
+    log = folder / "stderr"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            command, cwd=ROOT, stdout=output, stderr=output, env=environ, start_new_session=True
+        ) as process,
+    ):
+        demo = Demo(process, log)
         try:
-            yield _until_listening(process, log)
+            yield demo
         finally:
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0, log.read_text()
+            demo.interrupt()
 
 
-def _until_listening(process: "subprocess.Popen[bytes]", log: Path) -> str:
-    while "Ctrl-C stops it" not in (said := log.read_text()):
-        try:
-            process.wait(0.2)
-        except subprocess.TimeoutExpired:
-            continue
-        pytest.fail(said)
-    return said
+def _command(start: str) -> list[str]:
+    """The command of README's first block of code that starts like this."""
+    block = README.split("```")[1]
+    [line] = [line for line in block.splitlines() if line.startswith(start)]
+    return shlex.split(line, comments=True)
 
 
-def address_in(banner: str) -> str:
-    found = re.search(r"listens on (http://[\d.:]+)", banner)
-    assert found
-    return found[1]
+def _free_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        return listener.getsockname()[1]
 
 
-async def tools_run(session: aiohttp.ClientSession, address: str, run_id: str) -> list[str]:
+async def tool_events(session: aiohttp.ClientSession, address: str, run_id: str) -> list[str]:
     async with session.get(f"{address}/v1/runs/{run_id}/events") as response:
-        told = (await response.read()).decode()
+        text = (await response.read()).decode()
     return [
-        event for event in re.findall(r"^event: (.+)$", told, re.MULTILINE) if "tool_run" in event
+        event for event in re.findall(r"^event: (.+)$", text, re.MULTILINE) if "tool_run" in event
     ]
 
 
 @pytest.mark.process
-async def test_the_printed_curl_line_is_answered_with_the_help_of_a_tool(banner: str) -> None:
-    line = banner[banner.index("curl ") : banner.index("Or with")].replace("\\\n", " ")
-    _, url, _, header, _, body = shlex.split(line)
-    name, value = header.split(": ")
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=800)) as session:
-        async with session.post(url, data=body, headers={name: value}) as response:
-            answer: dict[str, Any] = await response.json()
-            run_id = response.headers["X-Windlass-Run-Id"]
-        assert answer["choices"][0]["message"]["content"]
-        assert answer["choices"][0]["finish_reason"] == "stop"
-        assert "tool_run_ended" in await tools_run(session, address_in(banner), run_id)
-
-
-@pytest.mark.process
-async def test_the_page_stands_first_and_the_runs_are_kept(banner: str) -> None:
-    address = address_in(banner)
-    assert banner.index(f"Open {address} in a browser.") < banner.index("curl ")
-    assert re.search(r"Runs are stored in .+demo\.db\.", banner)
+async def test_the_page_of_readme_s_first_command_opens_before_the_model_is_ready(
+    running: Demo,
+) -> None:
+    address = running.address
+    first, *_ = [line for line in running.text.splitlines() if line.strip()]
+    assert first == f"Open {address} in a browser."
+    assert re.search(r"Runs are stored in .+demo\.db\.", running.text)
     async with aiohttp.ClientSession() as session, session.get(address) as response:
         assert "<!doctype html>" in (await response.text()).lower()
 
 
+@pytest.mark.process
+async def test_the_terminal_and_the_api_report_the_preparation_until_the_model_is_ready(
+    running: Demo,
+) -> None:
+    text = running.wait_for("Ready after")
+    assert text.index("Loading the model...") < text.index("Reading the instructions and tools...")
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{running.address}/v1/models") as response,
+    ):
+        [model] = (await response.json())["data"]
+    assert (model["windlass"]["status"], model["windlass"]["ready_in"]) == ("ready", None)
+
+
+@pytest.mark.process
+async def test_the_printed_curl_command_is_answered_with_the_help_of_a_tool(running: Demo) -> None:
+    command = running.curl
+    if shutil.which("curl"):
+        done = await asyncio.to_thread(
+            subprocess.run, [*command, "--silent", "--include"], capture_output=True, check=True
+        )
+        head, _, body = done.stdout.decode().replace("\r", "").partition("\n\n")
+        assert " 200 " in head.splitlines()[0]
+        assert '"content":' in body
+        run_id = re.search(r"(?i)^x-windlass-run-id: (.+)$", head, re.MULTILINE)
+        assert run_id
+        async with aiohttp.ClientSession() as session:
+            events = await tool_events(session, running.address, run_id[1].strip())
+        assert "tool_run_ended" in events
+        return
+    _, url, _, header, _, body = command
+    name, value = header.split(": ")
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, data=body, headers={name: value}) as response,
+    ):
+        answer: dict[str, Any] = await response.json()
+    assert answer["choices"][0]["message"]["content"]
+
+
+@pytest.mark.process
+async def test_the_printed_address_works_with_the_openai_package(running: Demo) -> None:
+    printed = re.search(r'OpenAI\(base_url="(.+?)", api_key="(.+?)"\)', running.wait_for("Ready"))
+    assert printed
+    async with openai.AsyncOpenAI(base_url=printed[1], api_key=printed[2]) as client:
+        [model] = [model.id async for model in client.models.list()]
+    assert f"with the model {model}" in running.text
+
+
 @pytest.mark.whole("tests/gateway/routes/test_openai_sdk, with a scripted model")
-async def test_the_openai_sdk_gets_an_answer_that_used_a_tool(banner: str) -> None:
-    address = address_in(banner)
+async def test_the_openai_sdk_gets_an_answer_that_used_a_tool(running: Demo) -> None:
+    address = running.address
     # The question of the curl line: the model does not read the same beginning again.
     question: Any = [{"role": "user", "content": demo.PROMPT}]
     async with openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="none") as client:
@@ -122,7 +201,7 @@ async def test_the_openai_sdk_gets_an_answer_that_used_a_tool(banner: str) -> No
         pieces = [chunk.choices[0].delta.content or "" async for chunk in raw.parse()]
     assert "".join(pieces).strip()
     async with aiohttp.ClientSession() as session:
-        assert "tool_run_ended" in await tools_run(
+        assert "tool_run_ended" in await tool_events(
             session, address, raw.headers["X-Windlass-Run-Id"]
         )
 
@@ -130,7 +209,7 @@ async def test_the_openai_sdk_gets_an_answer_that_used_a_tool(banner: str) -> No
 @pytest.mark.timeout(1500)
 @pytest.mark.whole("tests/gateway/clients/test_codex, with a scripted model")
 async def test_codex_gets_an_answer_of_the_model_on_this_machine(
-    banner: str, tmp_path: Path
+    running: Demo, tmp_path: Path
 ) -> None:
     """Codex's own instructions and tools would fill the context of a small model."""
     from tests.support.codex import Codex
@@ -138,7 +217,7 @@ async def test_codex_gets_an_answer_of_the_model_on_this_machine(
     instructions = tmp_path / "instructions.md"
     instructions.write_text("You are a friendly assistant. Answer in one short sentence.")
     without = [word for name in CODEX_TOOLS for word in ("--disable", name)]
-    codex = Codex(tmp_path, f"{address_in(banner)}/v1", "qwen")
+    codex = Codex(tmp_path, f"{running.address}/v1", "qwen")
     done = await asyncio.to_thread(
         codex.does,
         "Say hello.",
@@ -149,6 +228,56 @@ async def test_codex_gets_an_answer_of_the_model_on_this_machine(
     )
     assert "".join(done.answers).strip()
     assert done.usage["output_tokens"] > 0
+
+
+@pytest.mark.process
+def test_ctrl_c_ends_the_demo_with_a_farewell_and_the_documented_exit_code(tmp_path: Path) -> None:
+    log = tmp_path / "stderr"
+    environ = {**os.environ, "WINDLASS_STATE_DIR": str(tmp_path), "OMP_THREAD_LIMIT": "1"}
+    command = [sys.executable, "-m", "windlass", "demo", "--port", "0", "--model", "smol"]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, stderr=output, env=environ, start_new_session=True) as process,
+    ):
+        demo = Demo(process, log)
+        demo.wait_for("Loading the model...")
+        assert demo.interrupt() == 130
+    text = log.read_text("utf-8")
+    assert text.endswith(f"\nWindlass has stopped. Runs are stored in {tmp_path / 'demo.db'}.\n")
+    assert "Traceback" not in text
+
+
+def test_progress_lines_have_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(demo.time, "monotonic", lambda: now)
+    stream = io.StringIO()
+    lines = demo.ProgressLines(stream)
+    for seconds, progress in (
+        (1, WeightsProgress("joining", 0, 1000)),
+        (1, WeightsProgress("joining", 100, 1000)),
+        (2, WeightsProgress("joining", 500, 1000)),
+        (1, WeightsProgress("joining", 600, 1000)),
+        (1, WeightsProgress("joining", 1000, 1000)),
+        (1, WeightsProgress("loading", 0, 1)),
+        (5, WeightsProgress("loading", 1, 1)),
+        (1, WeightsProgress("reading", 100, 900)),
+        (4, WeightsProgress("reading", 500, 900)),
+        (4, WeightsProgress("reading", 900, 900)),
+        (1, WeightsProgress("reading", 100, 500)),
+        (4, WeightsProgress("reading", 300, 500)),
+    ):
+        now += seconds
+        lines(progress)
+    lines.ready("qwen", 25.4)
+    assert stream.getvalue().splitlines() == [
+        "Joining the model's weights (only once)...",
+        "Joining the model's weights (only once): 50 %, about 3 s left",
+        "Loading the model...",
+        "Reading the instructions and tools...",
+        "Reading the instructions and tools: 55 %, about 4 s left",
+        "Reading the instructions and tools: 60 %, about 4 s left",
+        "Ready after 25 s. The first answer takes a few seconds.",
+    ]
 
 
 def test_the_demo_keeps_its_runs_where_a_user_s_programs_keep_such_files(

@@ -48,7 +48,35 @@ def test_the_examples_are_calls_of_the_declared_tools() -> None:
     assert [(call.name, call.arguments) for call in calls] == [
         ("get_weather", {"city": "Paris"}),
         ("get_time", {}),
+        ("get_weather", {"city": "Paris"}),
+        ("get_weather", {"city": "Tokyo"}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "values"),
+    [
+        ({"type": "integer"}, (2, 3)),
+        ({"type": "string"}, ("some n", "another n")),
+        ({"type": "string", "format": "date"}, ("2025-01-31", "2025-02-15")),
+    ],
+)
+def test_an_example_with_two_calls_has_two_values(
+    schema: dict[str, Any], values: tuple[Any, Any]
+) -> None:
+    tool = FunctionDeclaration("f", "", {"type": "object", "properties": {"n": schema}})
+    _, *both = parse(system(tool).split("Examples:\n")[1], [tool]).calls
+    assert tuple(call.arguments for call in both) == tuple({"n": value} for value in values)
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "string", "enum": ["a", "b"]}, {"type": "boolean"}, {"type": "array"}]
+)
+def test_a_tool_without_a_second_value_has_no_example_with_two_calls(
+    schema: dict[str, Any],
+) -> None:
+    tool = FunctionDeclaration("f", "", {"type": "object", "properties": {"n": schema}})
+    assert len(parse(system(tool).split("Examples:\n")[1], [tool]).calls) == 1
 
 
 def test_the_rules_come_with_counter_examples() -> None:

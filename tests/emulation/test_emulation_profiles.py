@@ -73,11 +73,10 @@ def test_every_embedded_model_names_a_known_profile(name: str) -> None:
 
 
 async def test_auto_emulates_a_model_without_function_calling_immediately() -> None:
-    inner = SmallModel([PARIS])
+    inner = SmallModel([PARIS, "Yes"])
     events = await events_of(Modes(inner).of("auto"), asked())
     assert names_of(events) == ["get_weather"]
-    assert len(inner.requests) == 1
-    assert inner.requests[0].tools == ()
+    assert [request.tools for request in inner.requests] == [(), ()]
 
 
 async def test_without_a_fallback_nothing_is_emulated() -> None:
@@ -116,16 +115,15 @@ async def test_a_small_model_reads_its_greeting_in_advance() -> None:
 
     warmed: list[ModelRequest] = []
     inner = Warming(["Hi."])
-    model = emulated_by_profile(inner)
-    assert isinstance(model, EmulatedModel)
-    await model.warm(asked("Hi"))
-    await events_of(model, asked("Hi"))
-    assert warmed[0].messages == inner.requests[0].messages
+    modes = Modes(inner)
+    await modes.warm(asked("Hi"))
+    await events_of(modes.of(), asked("Hi"))
+    assert warmed[-1].messages == inner.requests[0].messages
 
 
 async def test_a_small_model_that_repeats_its_call_makes_it_once() -> None:
     other = written("get_weather", '{"city":"Rome"}')
-    model = emulated_by_profile(SmallModel([f"{PARIS}\n{PARIS}\n{other}\n{PARIS}"]))
+    model = emulated_by_profile(SmallModel([f"{PARIS}\n{PARIS}\n{other}\n{PARIS}", "Yes"]))
     calls = calls_of(await events_of(model, asked()))
     assert [call.arguments for call in calls] == [{"city": "Paris"}, {"city": "Rome"}]
 
@@ -133,12 +131,12 @@ async def test_a_small_model_that_repeats_its_call_makes_it_once() -> None:
 async def test_the_order_of_arguments_does_not_make_another_call() -> None:
     one = written("get_weather", '{"city":"Paris","unit":"c"}')
     two = written("get_weather", '{"unit":"c","city":"Paris"}')
-    model = emulated_by_profile(SmallModel([f"{one}\n{two}"]))
+    model = emulated_by_profile(SmallModel([f"{one}\n{two}", "Yes"]))
     assert len(calls_of(await events_of(model, asked()))) == 1
 
 
 async def test_text_around_calls_passes_in_a_small_model_s_turn() -> None:
-    model = emulated_by_profile(SmallModel([f"Let me see.\n{PARIS}"]))
+    model = emulated_by_profile(SmallModel([f"Let me see.\n{PARIS}", "Yes"]))
     events = await events_of(model, asked())
     assert text_of(events).strip() == "Let me see."
     assert end_of(events).finish == "tool_calls"
@@ -275,11 +273,11 @@ async def test_warming_reads_the_start_of_a_request(kind: type[SmallModel]) -> N
             warmed.append(request)
 
     warmed: list[ModelRequest] = []
-    inner = Warming([PARIS if kind is SmallModel else WORDS, "Hello!"])
+    inner = Warming([PARIS, "Yes"] if kind is SmallModel else [WORDS, "Hello!"])
     modes = Modes(inner)
     await modes.warm(asked("Anything"))
     await events_of(modes.of(), asked("Weather in Paris?"))
-    assert warmed[0].messages[:-1] == inner.requests[0].messages[:-1]
+    assert warmed[-1].messages[:-1] == inner.requests[0].messages[:-1]
 
 
 async def test_a_model_that_keeps_nothing_is_not_warmed() -> None:

@@ -689,6 +689,10 @@ export type ModelSettings = {
   mode: Mode;
   max_rounds: number;
   sessions: Array<string>;
+  /** `loading`: the weights of a local model. `reading`: its instructions and tools. Requests are accepted in every status and wait for the model. */
+  status: "ready" | "loading" | "reading";
+  /** About how many seconds it takes until a model is ready; null if it is ready or unknown. */
+  ready_in: number | null;
 };
 
 export type NamedFunction = {

@@ -1,30 +1,48 @@
 """`windlass demo`: the gateway with a local model and a few tools, without a key or a network."""
 
 import argparse
-import asyncio
 import os
 import sys
+import threading
+import time
+from typing import TextIO
 
 from windlass.cli.arguments import port_number
-from windlass.cli.model_selection import show_progress
+from windlass.cli.model_selection import STAGES
 from windlass.errors import ConfigError, StorageError
 from windlass.gateway.config import GatewayConfig, ModelConfig, RunsConfig, ServerConfig
 from windlass.gateway.observe.access_log import configure_logging
 from windlass.models import create_model
 from windlass.models.local.model import LocalModel
+from windlass.models.local.weights import WeightsProgress
 from windlass.runs.sqlite.database import connect
 from windlass.settings import state_directory
 
 DESCRIPTION = """\
-Serves a small language model on this machine, with tools for the weather, the time, arithmetic and
-units: in the console in your browser, and over OpenAI's API. It needs no key and no network. Runs
-are stored and are available again after a restart."""
+Serves a small language model on this machine, with tools for the weather, the time, arithmetic,
+units and a shopping list: in the console in your browser, and over OpenAI's API. It needs no key
+and no network. Runs are stored and are available again after a restart."""
 
 EPILOG = """\
 examples:
   windlass demo
   windlass demo --model smol --port 8081      # the small model: faster, but less capable
   MODEL=smol windlass demo"""
+
+EXAMPLES = (
+    "What is the weather in Paris?",
+    "How warm is it in Oslo today, in Fahrenheit?",
+    "What is 15% of 80?",
+    "Put oat milk on my shopping list",
+)
+"""Prompts that work with this model and these tools: one call, two steps, arithmetic, approval."""
+
+SYSTEM = """\
+You are Windy, the assistant of the Windlass demo: a small language model that runs on the user's \
+own computer, without the internet. With your functions you can look up the weather (simulated) \
+and the time, calculate, convert units, and add to the user's shopping list. You know no news and \
+no private data, and you can be wrong: if you do not know something, say so. Answer in one or two \
+short sentences."""
 
 BANNER = """
 Open {address} in a browser.
@@ -39,9 +57,11 @@ Ask it something in a terminal:
 Or with the openai SDK:
   OpenAI(base_url="{address}/v1", api_key="none")
 
-Ctrl-C stops it. The model is reading its tool declarations, which makes the first answer faster.
+Ctrl-C stops it.
 """
-PROMPT = "What is the weather in Paris?"
+READY = "Ready after {seconds} s. The first answer takes a few seconds.\n"
+STOPPED = "\nWindlass has stopped. {storage}\n"
+PROMPT = EXAMPLES[0]
 DEFAULT, SMALL = "qwen", "smol"
 FILE = "demo.db"
 
@@ -74,20 +94,70 @@ def run(options: argparse.Namespace) -> int:
     runs, storage = _runs()
     config = GatewayConfig(
         server=ServerConfig(host=options.host, port=options.port),
-        models={name: ModelConfig(name=name, target=model.name, tools=names)},
+        models={name: ModelConfig(name=name, target=model.name, tools=names, system=SYSTEM)},
         runs=runs,
     )
     app = create_app(config, models={name: model}, tools=TOOLS)
-    with show_progress(sys.stderr) as on_progress:
-        asyncio.run(model.load(on_progress))
+    # The page opens at once; the gateway loads the model and reports here what it does.
+    lines = ProgressLines(sys.stderr)
+    model.on_progress, app.gateway.registry.on_ready = lines, lines.ready
 
     def listening(address: str) -> None:
         values = {"model": name, "tools": ", ".join(names), "storage": storage, "prompt": PROMPT}
         sys.stderr.write(BANNER.format(address=address, **values))
         sys.stderr.flush()
 
-    serve(app, listening)
+    try:
+        serve(app, listening)
+    except KeyboardInterrupt:
+        sys.stderr.write(STOPPED.format(storage=storage))
+        raise
     return 0
+
+
+_SHORT_STAGE = 2.0
+"""Seconds of a stage before it reports more than its start."""
+_INTERVAL = 2.0
+"""Seconds between two lines of one stage."""
+
+
+class ProgressLines:
+    """Writes a line when a stage begins and at intervals, with the time that is left.
+
+    They are the same lines on a terminal and in a file.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._lock = stream, threading.Lock()
+        self._stage_began = self._written = time.monotonic()
+        self._stage, self._first, self._last = "", 0, 0
+
+    def __call__(self, progress: WeightsProgress) -> None:
+        """Can be called in any thread."""
+        with self._lock:
+            self._stream.write(self._line(progress))
+            self._stream.flush()
+
+    def ready(self, _: str, seconds: float) -> None:
+        with self._lock:
+            self._stream.write(READY.format(seconds=round(seconds)))
+            self._stream.flush()
+
+    def _line(self, progress: WeightsProgress) -> str:
+        now = time.monotonic()
+        is_new, started_again = progress.stage != self._stage, progress.done < self._last
+        self._stage, self._last = progress.stage, progress.done
+        if is_new or started_again:
+            self._first, self._stage_began, self._written = progress.done, now, now
+            return f"{STAGES[progress.stage]}...\n" if is_new else ""
+        done, elapsed = progress.done - self._first, now - self._stage_began
+        ended = progress.done == progress.total
+        if done <= 0 or ended or elapsed < _SHORT_STAGE or now - self._written < _INTERVAL:
+            return ""
+        self._written = now
+        share = progress.done * 100 // progress.total
+        left = round(elapsed * (progress.total - progress.done) / done)
+        return f"{STAGES[progress.stage]}: {share} %, about {left} s left\n"
 
 
 def _runs() -> tuple[RunsConfig, str]:

@@ -225,6 +225,7 @@ STAGES = {
     "joining": "Joining the model's weights (only once)",
     "checking": "Checking the model's weights",
     "loading": "Loading the model",
+    "reading": "Reading the instructions and tools",
 }
 _STEPS = 10
 

@@ -26,6 +26,7 @@ from windlass.content import (
     Usage,
     new_call_id,
 )
+from windlass.emulation.checks import CheckedModel
 from windlass.emulation.constrain import is_refusal
 from windlass.emulation.model import EmulatedModel, check_names
 from windlass.emulation.parser import DEFAULT_FORMAT, Parser
@@ -59,12 +60,15 @@ class Profile(Struct, frozen=True):
     """Whether two identical calls in one turn are two calls."""
     greeted: bool = False
     """Whether an example greeting comes before the conversation."""
+    checked: bool = False
+    """Whether calls and numbers are checked before they pass, and requests are repeated after
+    their results."""
 
 
 PROFILES: dict[str, Profile] = {
     "default": Profile(),
     # Markers such as <tool_call> are single tokens, which these models are not trained to write.
-    "small": Profile(format="json-fence", repeats=False, greeted=True),
+    "small": Profile(format="json-fence", repeats=False, greeted=True, checked=True),
     "tiny": Profile(steps=True),
 }
 """`small`: about 1 to 8 billion parameters. `tiny`: fewer; follows no format without a schema."""
@@ -84,8 +88,12 @@ def emulated_by_profile(model: Model, *, debug: bool = False) -> Model:
     profile = profile_of(model)
     parser = Parser if profile.repeats else parser_without_repeats
     kind = GreetedModel if profile.greeted else EmulatedModel
-    emulated = kind(model, format=profile.format, parser=parser, debug=debug)
-    return StepsModel(model, emulated) if profile.steps else emulated
+    emulated = kind(
+        model, format=profile.format, parser=parser, repeat=profile.checked, debug=debug
+    )
+    if profile.steps:
+        return StepsModel(model, emulated)
+    return CheckedModel(model, emulated) if profile.checked else emulated
 
 
 _EXAMPLE = {"windlass": {"example": True}}

@@ -155,6 +155,23 @@ _SAMPLES_BY_NAME: dict[str, str] = {
     "url": "https://example.com",
     "username": "ada",
 }
+_OTHER_SAMPLES: dict[str, str] = {
+    "2 + 3": "7 * 8",
+    "2025-01-31": "2025-02-15",
+    "Ada": "Grace",
+    "EUR": "USD",
+    "Europe/Paris": "Asia/Tokyo",
+    "France": "Japan",
+    "French": "Spanish",
+    "Good morning": "Good night",
+    "Paris": "Tokyo",
+    "ada": "grace",
+    "ada@example.com": "grace@example.com",
+    "https://example.com": "https://example.org",
+    "notes.txt": "plan.txt",
+    "red pandas": "snow leopards",
+}
+"""A second value beside each sample, for an example with two calls."""
 _SAMPLES_BY_FORMAT: dict[str, str] = {
     "date": "2025-01-31",
     "date-time": "2025-01-31T09:30:00Z",
@@ -186,6 +203,21 @@ def sample_arguments(tool: FunctionDeclaration) -> dict[str, Any]:
         for name in names
         if _is_safe_sample(name)
     }
+
+
+def other_arguments(tool: FunctionDeclaration) -> dict[str, Any]:
+    """Returns another value for the first of the sample arguments that is text or a number."""
+    root = referenced(tool.parameters, tool.parameters)
+    properties = cast("dict[str, Any]", root.get("properties") or {})
+    for name, value in sample_arguments(tool).items():
+        schema = properties.get(name)
+        if isinstance(schema, dict) and ("enum" in schema or "const" in schema):
+            continue
+        if isinstance(value, str):
+            return {name: _OTHER_SAMPLES.get(value, f"another {name.replace('_', ' ')}")}
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return {name: value + 1}
+    return {}
 
 
 def _sample(name: str, schema: object, root: Schema, depth: int) -> Any:
@@ -268,6 +300,8 @@ Rules:
 could answer yourself. Never guess what a function can tell you, and never say how to call it.
 - Never call a function for greetings, thanks, writing, or general knowledge: answer those \
 yourself, in plain words.
+- Arguments are values, never calls. If you need the result of a function first, call only that \
+function, and wait for its result.
 - {data}
 
 Examples:
@@ -320,8 +354,22 @@ class PromptText(Struct, frozen=True):
             form=self._example(sample_tool(self.tools)),
             one="" if self.parallel else "\nCall at most one function at a time.",
             data=_DATA,
-            examples="\n".join(map(self._exchange, self.tools[:_MAX_EXAMPLES])),
+            examples="\n".join(self._examples()),
         )
+
+    def _examples(self) -> list[str]:
+        """An exchange for each tool, and one with two calls."""
+        examples = [self._exchange(tool) for tool in self.tools[:_MAX_EXAMPLES]]
+        tool = sample_tool(self.tools)
+        others = other_arguments(tool)
+        if self.parallel and others:
+            also = ", ".join(f"{name} {quoted(value)}" for name, value in others.items())
+            second = render_call(tool.name, {**sample_arguments(tool), **others}, self.format)
+            examples.append(
+                f"user: {sample_request(tool)}; and the same for {also}\n"
+                f"assistant: {self._example(tool)}\n{second}"
+            )
+        return examples
 
     def _exchange(self, tool: FunctionDeclaration) -> str:
         """Returns an example request and its call."""

@@ -94,6 +94,10 @@ class SharedBudget(Protocol):
     async def is_used_up(self) -> bool: ...
 
 
+def no_notice() -> str:
+    return ""
+
+
 class RunPlan(Struct, frozen=True):
     """Everything that a run needs at its start."""
 
@@ -115,6 +119,8 @@ class RunPlan(Struct, frozen=True):
     """Turns the error that ended the run into the text of its last event."""
     shared_budget: SharedBudget | None = None
     """When it is used up, the run ends after its current round, without a final answer."""
+    notice: Callable[[], str] = no_notice
+    """Returns a sentence for the user about a model that cannot answer yet, or nothing."""
 
 
 class Loop:
@@ -424,6 +430,8 @@ class Loop:
             extra=plan.extra,
             live=plan.live,
         )
+        if notice := plan.notice():
+            self.emit(Status(notice))
         may_run = policy.execute_tools and not terms.is_last
         may_run = may_run and self._rounds_run < policy.max_rounds and not self._may_refuse()
         price = policy.price

@@ -181,6 +181,8 @@ async def test_a_model_says_which_tools_it_offers(place: Place) -> None:
         "mode": "auto",
         "max_rounds": 5,
         "sessions": [],
+        "status": "ready",
+        "ready_in": None,
     }
     assert models["bare"]["windlass"]["tools"] == []
     assert (await place.get("/v1/models/two")).json == models["two"]

@@ -10,9 +10,10 @@ import pytest
 from windlass.content import Message
 from windlass.errors import ModelError
 from windlass.events import ModelEvent, TextDelta, TurnEnded
-from windlass.model import ModelRequest, Settings
+from windlass.model import ModelRequest, Preparation, Settings
 from windlass.models.local import model as local
 from windlass.models.local.model import LocalModel
+from windlass.models.local.weights import WeightsProgress
 
 HELLO = [
     {"prompt_progress": {"total": 10}, "choices": [{"index": 0, "delta": {"role": "assistant"}}]},
@@ -32,6 +33,9 @@ class FakeEngine:
     def __init__(self, *answers: list[dict[str, Any]]) -> None:
         self._answers = list(answers)
         self.asked: list[dict[str, Any]] = []
+
+    async def load(self) -> None:
+        pass
 
     async def chunks(self, body: bytes) -> AsyncGenerator[bytes, None]:
         self.asked.append(json.loads(body))
@@ -125,6 +129,55 @@ async def test_warming_asks_for_the_same_prompt_and_one_token(
     warmed, asked = engine.asked
     assert warmed["messages"] == asked["messages"]
     assert warmed["max_tokens"] == 1
+
+
+def reading(done: int, total: int = 100) -> dict[str, Any]:
+    progress = {"total": total, "processed": done}
+    return {"prompt_progress": progress, "choices": [{"index": 0, "delta": {}}]}
+
+
+async def test_warming_reports_loading_and_reading_until_the_model_is_ready(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(local.time, "monotonic", lambda: now)
+    with_engine(monkeypatch, [reading(20), reading(60), reading(100), *HELLO[1:]])
+    seen: list[tuple[WeightsProgress, Preparation | None]] = []
+
+    def on_progress(progress: WeightsProgress) -> None:
+        nonlocal now
+        seen.append((progress, model.preparation))
+        now += 4
+
+    model.on_progress = on_progress
+    assert model.preparation == Preparation("loading")
+    await model.warm(ModelRequest([Message.user("hi")]))
+    assert seen == [
+        (WeightsProgress("loading", 0, 1), Preparation("loading")),
+        (WeightsProgress("loading", 1, 1), Preparation("loading", 0)),
+        (WeightsProgress("reading", 20, 100), Preparation("reading")),
+        (WeightsProgress("reading", 60, 100), Preparation("reading", 4)),
+        (WeightsProgress("reading", 100, 100), Preparation("reading", 0)),
+    ]
+    assert model.preparation is None
+
+
+async def test_a_model_is_ready_after_its_first_token_without_warming_too(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_engine(monkeypatch, HELLO)
+    await events_of(model, Message.user("hi"))
+    assert model.preparation is None
+
+
+async def test_progress_of_one_load_is_reported_to_its_caller_only(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_engine(monkeypatch, HELLO)
+    loaded: list[WeightsProgress] = []
+    await model.load(loaded.append)
+    await model.warm(ModelRequest([Message.user("hi")]))
+    assert [each.done for each in loaded] == [0, 1]
 
 
 def test_a_file_of_one_s_own_is_taken_for_a_small_model(model: LocalModel) -> None:

@@ -30,6 +30,10 @@ MAX_OPEN_MODELS = 256
 """How many models that the configuration does not name are kept open at once."""
 
 
+def _log_ready(model: str, seconds: float) -> None:
+    log.info("Model ready", extra={"model": model, "seconds": round(seconds, 1)})
+
+
 class ModelRegistry:
     """Finds served models by name. `models` and `tools` replace those of the configuration."""
 
@@ -53,6 +57,8 @@ class ModelRegistry:
         self._own = box.own
         self.models = self._configured(models)
         self._opened: dict[str, ServedModel] = {}
+        self.on_ready: Callable[[str, float], None] = _log_ready
+        """Called with a local model's name when it can answer, and the seconds that it took."""
 
     def names(self, key: KeyConfig | None) -> list[str]:
         """The names of the models that this key may use."""
@@ -110,8 +116,7 @@ class ModelRegistry:
             started = time.monotonic()
             try:
                 if await served.warm(await self.mcp_tools(served)):
-                    seconds = round(time.monotonic() - started, 1)
-                    log.info("Model ready", extra={"model": served.name, "seconds": seconds})
+                    self.on_ready(served.name, time.monotonic() - started)
             except WindlassError as error:
                 log.warning("Model %s is not ready: %s", served.name, error)
 

@@ -18,7 +18,7 @@ from windlass.jsontext import LARGE, by_size
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
-from windlass.model import AUTO, Model, ModelRequest
+from windlass.model import AUTO, Model, ModelRequest, Preparation
 from windlass.models import WIRES
 from windlass.output.spec import OutputSpec, schema_name
 from windlass.request import (
@@ -43,6 +43,10 @@ L = TypeVar("L", int, float, Decimal)
 _NO_TOOLS = Offer()
 NO_CLIENT_TOOLS = ClientTools()
 
+_PREPARATIONS = {
+    "loading": "The model is loading",
+    "reading": "The model is reading its instructions and tools",
+}
 _MAX_CACHED_BYTES = 256 * 1024
 _MAX_CACHED_LISTS = 128
 _REFERENCES = re.compile(rb"\$ref|\\u")
@@ -120,6 +124,21 @@ class ServedModel:
         messages = self.with_system((Message.user("Hello"),))
         await self._planner.modes.warm(ModelRequest(messages=messages, tools=offer.declarations))
         return True
+
+    @property
+    def preparation(self) -> Preparation | None:
+        """What a local model does before it can answer; None if it is ready."""
+        preparation: object = getattr(self.model, "preparation", None)
+        return preparation if isinstance(preparation, Preparation) else None
+
+    def notice(self) -> str:
+        """A sentence for the client of a model that is not ready; empty otherwise."""
+        preparation = self.preparation
+        if preparation is None:
+            return ""
+        left = preparation.seconds_left
+        about = f" (about {left} s left)" if left else ""
+        return f"{_PREPARATIONS[preparation.stage]}{about}..."
 
     @property
     def mode(self) -> Mode:
@@ -221,6 +240,8 @@ class ServedModel:
         """The plan of a run with these tools."""
         error_text = functools.partial(failure_text, run_id)
         plan = self._planner.plan(run_id, origin, messages, offer, error_text=error_text)
+        if hasattr(self.model, "preparation"):
+            plan = replace(plan, notice=self.notice)
         # Enforced around emulation too: it reads calls from text and may end without one.
         insists = plan.policy.tool_choice.mode == "required"
         if plan.model and offer.tools and (insists or plan.policy.parallel_tool_calls is False):

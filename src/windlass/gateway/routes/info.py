@@ -38,6 +38,11 @@ class ModelSettingsJson(Json):
     mode: ModeJson
     max_rounds: Count
     sessions: list[str]
+    status: Literal["ready", "loading", "reading"]
+    """`loading`: the weights of a local model. `reading`: its instructions and tools. Requests
+    are accepted in every status and wait for the model."""
+    ready_in: Count | None
+    """About how many seconds it takes until a model is ready; null if it is ready or unknown."""
 
 
 class ModelJson(Json):
@@ -171,6 +176,7 @@ class InfoRoutes:
         """A model as OpenAI's clients expect it, with one more field, `windlass`."""
         config = served.config
         tools = await self._gateway.registry.tools_of(served)
+        preparation = served.preparation
         return {
             "id": served.name,
             "object": "model",
@@ -181,6 +187,8 @@ class InfoRoutes:
                 "mode": served.mode,
                 "max_rounds": config.max_rounds,
                 "sessions": list(config.sessions),
+                "status": preparation.stage if preparation else "ready",
+                "ready_in": preparation.seconds_left if preparation else None,
             },
         }
 

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from itertools import chain
 from math import ceil
@@ -25,7 +26,7 @@ from windlass.content import (
 )
 from windlass.errors import ConfigError, ModelError
 from windlass.events import ModelEvent
-from windlass.model import ModelRequest
+from windlass.model import ModelRequest, Preparation
 from windlass.models.keys import Key
 from windlass.models.local.engine import Engine, check_runtime, engine_of
 from windlass.models.local.weights import (
@@ -80,6 +81,10 @@ class LocalModel:
         self._model, self._context = model, context or _context_from_environment()
         self._limit = self._context  # the weights may support less
         self._path: Path | None = None
+        self._stage = _Stage(WeightsProgress("loading", 0, 1))
+        self._ready = False
+        self.on_progress: OnProgress | None = None
+        """Called during every stage of preparation, in any thread."""
         check_runtime()
         if (own := own_file(model)) is not None:
             self._weights, self._path = None, checked_gguf(own)
@@ -116,22 +121,46 @@ class LocalModel:
 
         `on_progress` is called in another thread. Raises `ConfigError` if loading fails.
         """
-        engine = await self._engine(on_progress)
-        if on_progress:
-            on_progress(WeightsProgress("loading", 0, 1))
-        await engine.load()
-        if on_progress:
-            on_progress(WeightsProgress("loading", 1, 1))
+        usual, self.on_progress = self.on_progress, on_progress or self.on_progress
+        try:
+            engine = await self._engine()
+            self._report(WeightsProgress("loading", 0, 1))
+            await engine.load()
+            self._report(WeightsProgress("loading", 1, 1))
+        finally:
+            self.on_progress = usual
 
     async def warm(self, request: ModelRequest) -> None:
         """Processes the prompt in advance: later prompts with the same beginning are faster.
 
-        Raises `ModelError` if the prompt is too long.
+        Raises `ModelError` if the prompt is too long, and `ConfigError` if loading fails.
         """
+        self._ready = False
+        await self.load()
         settings = replace(request.settings, max_tokens=1, response_schema=None)
-        async with self.stream(replace(request, settings=settings)) as events:
+        asked = replace(request, settings=settings)
+        async with aclosing(self._events(asked, self._report_reading)) as events:
             async for _ in events:
                 pass
+        self._ready = True
+
+    @property
+    def preparation(self) -> Preparation | None:
+        """What the model does before it can answer; None when it is ready."""
+        return None if self._ready else self._stage.preparation()
+
+    def _report(self, progress: WeightsProgress) -> None:
+        """Called in any thread."""
+        last = self._stage.progress
+        if progress.stage != last.stage or progress.done < last.done:
+            self._stage = _Stage(progress)
+        self._stage.progress = progress
+        if self.on_progress:
+            self.on_progress(progress)
+
+    def _report_reading(self, size: "PromptSize") -> None:
+        if size.tokens:
+            self._report(WeightsProgress("reading", min(size.read, size.tokens), size.tokens))
 
     async def aclose(self) -> None:
         """Does nothing: the weights stay loaded for other models. `engine.unload` frees them."""
@@ -139,25 +168,31 @@ class LocalModel:
     def __repr__(self) -> str:
         return f"LocalModel({self._model!r})"
 
-    async def _engine(self, on_progress: OnProgress | None = None) -> Engine:
+    async def _engine(self) -> Engine:
         if self._path is None:
             assert self._weights is not None
             self._path = await asyncio.to_thread(
-                weights_file, self._weights, on_progress=on_progress
+                weights_file, self._weights, on_progress=self._report
             )
         return engine_of(self._path, self._context)
 
-    async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    async def _events(
+        self, request: ModelRequest, on_size: "Callable[[PromptSize], None] | None" = None
+    ) -> AsyncGenerator[ModelEvent, None]:
         engine = await self._engine()
         messages: Sequence[Message] = [_as_text(message) for message in request.messages]
         while True:
             shorter, decoder = None, AnswerDecoder()
             async with aclosing(engine.chunks(self._body(request, messages))) as chunks:
                 async for chunk in chunks:
-                    shorter = self._shorter(messages, chunk, request)
+                    size = PromptSize.from_chunk(chunk)
+                    if on_size:
+                        on_size(size)
+                    shorter = self._shorter(messages, size, request)
                     if shorter is not None:
                         break
                     for event in decoder.feed(chunk):
+                        self._ready = self._ready or on_size is None
                         yield event
             if shorter is None:
                 break
@@ -184,13 +219,12 @@ class LocalModel:
         return request.settings.max_tokens or self._limit // _ANSWER_SHARE
 
     def _shorter(
-        self, messages: Sequence[Message], chunk: bytes, request: ModelRequest
+        self, messages: Sequence[Message], size: "PromptSize", request: ModelRequest
     ) -> tuple[Message, ...] | None:
-        """Fewer messages, if the chunk reports too little room for an answer; otherwise None.
+        """Fewer messages, if this size leaves too little room for an answer; otherwise None.
 
         Raises `ModelError` if no message can be dropped and the prompt does not fit.
         """
-        size = PromptSize.from_chunk(chunk)
         self._limit = size.context or self._limit
         room = self._limit - min(self._answer_tokens(request), self._limit // 2)
         if size.tokens <= room:
@@ -244,11 +278,29 @@ def _context_from_environment() -> int:
     return int(text)
 
 
+class _Stage:
+    """A stage of preparation: its last progress, and when it began."""
+
+    def __init__(self, progress: WeightsProgress) -> None:
+        self.progress, self._began, self._first = progress, time.monotonic(), progress.done
+
+    def preparation(self) -> Preparation:
+        """Expects the rest to take as long, for its size, as the stage took so far."""
+        progress = self.progress
+        stage = "reading" if progress.stage == "reading" else "loading"
+        done, rest = progress.done - self._first, progress.total - progress.done
+        if done <= 0:
+            return Preparation(stage)
+        seconds = (time.monotonic() - self._began) * rest / done
+        return Preparation(stage, ceil(seconds))
+
+
 class PromptSize(Struct, frozen=True):
-    """The prompt's size and the model's context, in tokens; 0 means unknown."""
+    """The prompt's size, what is read of it, and the model's context, in tokens; 0 is unknown."""
 
     tokens: int = 0
     context: int = 0
+    read: int = 0
 
     @classmethod
     def from_chunk(cls, chunk: bytes) -> "PromptSize":
@@ -256,11 +308,13 @@ class PromptSize(Struct, frozen=True):
         read = _decode(chunk)
         if read.error is not None:
             return cls(read.error.n_prompt_tokens, read.error.n_ctx)
-        return cls(read.prompt_progress.total) if read.prompt_progress else cls()
+        progress = read.prompt_progress
+        return cls(progress.total, read=progress.processed) if progress else cls()
 
 
 class _PromptProgress(Struct):
     total: int = 0
+    processed: int = 0
 
 
 class _RuntimeRefusal(Struct):

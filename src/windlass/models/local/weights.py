@@ -123,9 +123,12 @@ SPARE_BYTES = 64 * 1024 * 1024  # disk space to leave free
 
 
 class WeightsProgress(Struct, frozen=True):
-    """Progress in bytes. For `loading` it is 0 of 1 at the start and 1 of 1 at the end."""
+    """Progress in bytes, or in tokens for `reading`.
 
-    stage: Literal["joining", "checking", "loading"]
+    For `loading` it is 0 of 1 at the start and 1 of 1 at the end.
+    """
+
+    stage: Literal["joining", "checking", "loading", "reading"]
     done: int
     total: int
 

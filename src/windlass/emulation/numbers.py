@@ -1,0 +1,114 @@
+"""Numbers in texts, and where they come from: small models make up results of arithmetic. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from windlass.jsontext import compact_json
+
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)")
+_CLOCK = re.compile(r"\b([01]?\d|2[0-3]):([0-5]\d)")
+_ITEM = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
+"""The number of an item in a list."""
+_WORDS = {
+    word: float(value)
+    for value, word in enumerate(
+        [
+            "zero",
+            "one",
+            "two",
+            "three",
+            "four",
+            "five",
+            "six",
+            "seven",
+            "eight",
+            "nine",
+            "ten",
+            "eleven",
+            "twelve",
+            "thirteen",
+            "fourteen",
+            "fifteen",
+            "sixteen",
+            "seventeen",
+            "eighteen",
+            "nineteen",
+            "twenty",
+        ]
+    )
+} | {
+    "half": 0.5,
+    "twice": 2.0,
+    "double": 2.0,
+    "triple": 3.0,
+    "dozen": 12.0,
+    "thirty": 30.0,
+    "forty": 40.0,
+    "fifty": 50.0,
+    "sixty": 60.0,
+    "seventy": 70.0,
+    "eighty": 80.0,
+    "ninety": 90.0,
+    "hundred": 100.0,
+    "thousand": 1000.0,
+    "million": 1e6,
+    "billion": 1e9,
+}
+_WORD = re.compile(rf"\b({'|'.join(_WORDS)})\b", re.IGNORECASE)
+_MAX_CHARS = 20_000
+"""How much of a text is read: a small model reads no more of it."""
+_SMALL = 3
+"""Whole numbers up to this one may count things."""
+
+
+class Numbers:
+    """The numbers that texts and values contain."""
+
+    def __init__(self) -> None:
+        self._known: set[float] = set()
+
+    def add(self, value: object) -> None:
+        """Adds the numbers of a text, or of any value as JSON."""
+        text = (value if isinstance(value, str) else compact_json(value))[:_MAX_CHARS]
+        self._known.update(value for value, _ in numbers_in(text))
+        self._known.update(_WORDS[word.lower()] for word in _WORD.findall(text))
+        for hour, _ in _CLOCK.findall(text):
+            self._known |= {float(int(hour) % 12), float(int(hour) % 12 + 12), 12.0}
+        for value in [value for value, _ in numbers_in(text) if "million" in text.lower()]:
+            self._known.add(value * 1e6)
+
+    def has(self, value: float, decimals: int) -> bool:
+        """Whether the number is a known one, perhaps rounded, or as a percentage."""
+        if value == int(value) and value <= _SMALL:
+            return True
+        return any(
+            _same(value, known, decimals)
+            or _same(value, known * 100, decimals)
+            or _same(value * 100, known, 6)
+            for known in self._known
+        )
+
+    def unknown(self, text: str) -> list[float]:
+        """The numbers of the text that come from nowhere."""
+        found = numbers_in(_ITEM.sub(" ", text))
+        return [value for value, decimals in found if not self.has(value, decimals)]
+
+    def explain(self, arguments: object) -> bool:
+        """Whether all numbers in a call's arguments are known."""
+        return not any(self.unknown(text) for text in _texts(arguments))
+
+
+def numbers_in(text: str) -> Iterator[tuple[float, int]]:
+    """The numbers of a text without their signs, and how many decimals each has."""
+    for found in _NUMBER.finditer(text):
+        digits = found[1].replace(",", "")
+        yield float(digits), len(digits.partition(".")[2])
+
+
+def _same(value: float, known: float, decimals: int) -> bool:
+    """Whether `known` is `value` after rounding, or after cutting its decimals."""
+    return abs(value - known) < 1.0 * 10**-decimals if decimals or known % 1 else value == known
+
+
+def _texts(value: object) -> Iterable[str]:
+    return [value] if isinstance(value, str) else [compact_json(value)]

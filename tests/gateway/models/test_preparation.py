@@ -1,0 +1,103 @@
+"""A local model that is not ready yet, as clients see it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.support.asgi import post, request
+from tests.support.talking import asking
+
+from windlass.events import ModelEvent
+from windlass.gateway import App, GatewayConfig, create_app
+from windlass.model import ModelRequest, Preparation
+from windlass.testing import ScriptedModel
+
+
+class SlowModel:
+    """A model that waits for `ready` before it answers, as the embedded one does."""
+
+    name = "local/slow"
+
+    def __init__(self) -> None:
+        self.ready, self.asked = asyncio.Event(), asyncio.Event()
+        self.stage = Preparation("loading")
+        self._model = ScriptedModel(["Hello."])
+
+    @property
+    def preparation(self) -> Preparation | None:
+        return None if self.ready.is_set() else self.stage
+
+    async def warm(self, request: ModelRequest) -> None:
+        await self.ready.wait()
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ModelEvent]]:
+        self.asked.set()
+        await self.ready.wait()
+        async with self._model.stream(request) as events:
+            yield events
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.fixture
+def slow() -> SlowModel:
+    return SlowModel()
+
+
+@pytest.fixture
+async def app(slow: SlowModel) -> AsyncIterator[App]:
+    app = create_app(GatewayConfig(), models={"slow": slow}, tools=[])
+    yield app
+    await app.gateway.aclose()
+
+
+async def status_of(app: App) -> tuple[str, int | None]:
+    about: Any = (await request(app, "GET", "/v1/models/slow")).json["windlass"]
+    return about["status"], about["ready_in"]
+
+
+async def test_the_list_of_models_says_when_a_model_will_be_ready(
+    app: App, slow: SlowModel
+) -> None:
+    assert await status_of(app) == ("loading", None)
+    slow.stage = Preparation("reading", 12)
+    assert await status_of(app) == ("reading", 12)
+    slow.ready.set()
+    assert await status_of(app) == ("ready", None)
+
+
+async def statuses(app: App, run_id: str) -> list[str]:
+    answer = await request(app, "GET", f"/v1/runs/{run_id}/events")
+    lines = answer.body.decode().splitlines()
+    return [data for event, data in zip(lines, lines[1:], strict=False) if event == "event: status"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "text"),
+    [
+        (Preparation("loading"), "The model is loading..."),
+        (
+            Preparation("reading", 12),
+            "The model is reading its instructions and tools (about 12 s left)...",
+        ),
+    ],
+)
+async def test_a_run_that_waits_for_its_model_says_so(
+    app: App, slow: SlowModel, stage: Preparation, text: str
+) -> None:
+    slow.stage = stage
+    started = await post(app, asking("Hi", model="slow"), "/v1/runs")
+    await slow.asked.wait()
+    slow.ready.set()
+    [status] = await statuses(app, started.json["id"])
+    assert text in status
+
+
+async def test_a_run_of_a_model_that_is_ready_says_nothing(app: App, slow: SlowModel) -> None:
+    slow.ready.set()
+    started = await post(app, asking("Hi", model="slow"), "/v1/runs")
+    assert await statuses(app, started.json["id"]) == []
