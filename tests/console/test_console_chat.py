@@ -149,6 +149,7 @@ async def test_what_a_tool_says_by_hand_can_be_told_to_the_model(stage_of: Stage
     page = await stage.open("/")
     await ask(page, "Weather?")
     await answered(page, 1)
+    await page.locator(".toolfold > summary").click()
     await card(page, "get_weather").get_by_role("button", name="Run again").click()
     await page.get_by_role("button", name="Add to message").click()
     await expect(message_box(page)).to_be_focused()

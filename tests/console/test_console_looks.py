@@ -92,6 +92,7 @@ async def test_every_state_of_a_call_is_shown_to_everybody(stage_of: StageOf) ->
 
     await pays.nth(0).get_by_role("button", name="Approve").first.click()
     await pays.nth(1).get_by_role("button", name="Deny").click()
+    await pays.nth(1).get_by_role("button", name="Deny").click()
     await state_of(pays.nth(1), "denied")
     files.open()
     await state_of(card(page, "copy_files"), "output-available")
