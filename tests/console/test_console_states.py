@@ -3,14 +3,12 @@
 The pictures are in `build/screens`, which is not committed.
 """
 
-import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 from tests.console.conftest import StageOf
 from tests.console.pictures import show_tools
 from tests.console.stage import DESK, IN_ONE_BROWSER, PHONE, Stage, ask, card, ended
@@ -64,16 +62,12 @@ TITLES = (
 
 async def prepared(stage: Stage) -> None:
     """Some chats from earlier, which were asked without the page."""
-    body = {"model": "qwen", "messages": [{"role": "user", "content": ""}]}
     async with httpx2.AsyncClient(base_url=stage.origin, trust_env=False) as client:
         for number, title in enumerate(TITLES):
-            body = {"model": "m", "messages": [{"role": "user", "content": title}]}
-            await client.post(
-                "/v1/chat/completions", json={**body, "model": "plain", "chat_id": f"old{number}"}
-            )
-
-
-Shot = Callable[[str], Awaitable[None]]
+            messages = [{"role": "user", "content": title}]
+            body = {"model": "plain", "chat_id": f"old{number}", "messages": messages}
+            answer = await client.post("/v1/chat/completions", json=body)
+            assert answer.is_success
 
 
 @pytest.mark.parametrize("look", LOOKS)
