@@ -11,7 +11,9 @@ import { RunPage } from "./pages/run";
 import { RunsPage } from "./pages/runs";
 import { ToolsPage } from "./pages/tools";
 import { ErrorBoundary } from "./parts/boundary";
+import { Logo } from "./parts/logo";
 import { followLink, path } from "./router";
+import { HelpLink, HelpSheet, useShortcuts } from "./shortcuts";
 import { theme, type Theme } from "./theme";
 import { locked, useAccessKey } from "./wire/access";
 import { ApiError, refusal } from "./wire/api";
@@ -38,6 +40,7 @@ const PLACES = [
 export function App() {
   const main = useRef<HTMLElement>(null);
   useFocusKept(main);
+  useShortcuts();
   useEffect(() => {
     void loadModels().then(() => (asked.value = true));
   }, []);
@@ -47,8 +50,9 @@ export function App() {
         Skip to content
       </a>
       <header class="top">
-        <a class="brand" href="/">
-          Windlass
+        <a class="brand" href="/" aria-label="Windlass">
+          <Logo size={24} />
+          <span>Windlass</span>
         </a>
         <nav aria-label="Pages">
           {PLACES.map(([to, name, here]) => (
@@ -57,9 +61,11 @@ export function App() {
             </a>
           ))}
         </nav>
+        <HelpLink />
         <ThemePicker />
       </header>
       <Announcer />
+      <HelpSheet />
       <main id="main" ref={main} tabIndex={-1}>
         {locked.value && <KeyForm />}
         {asked.value && !locked.value && (
@@ -80,9 +86,13 @@ function keepFilesOut(event: DragEvent): void {
 const NOT_FOUND = (
   <section class="page">
     <h1>Page not found</h1>
-    <p>
-      There is no page at this address. <a href="/">Go to the chat.</a>
-    </p>
+    <p>There is no page at this address. The link may be incomplete, or the page was moved.</p>
+    <ul>
+      <li><a href="/">Chat</a></li>
+      <li><a href="/runs">Runs</a></li>
+      <li><a href="/tools">Tools</a></li>
+      <li><a href="/replay">Replay an exported run</a></li>
+    </ul>
   </section>
 );
 
@@ -143,15 +153,13 @@ function KeyForm() {
 
 function ThemePicker() {
   return (
-    <select
-      class="plain"
-      aria-label="Theme"
-      value={theme.value}
-      onChange={(event) => (theme.value = event.currentTarget.value as Theme)}
-    >
-      <option value="system">System</option>
-      <option value="light">Light</option>
-      <option value="dark">Dark</option>
-    </select>
+    <label class="theme">
+      Theme
+      <select value={theme.value} onChange={(event) => (theme.value = event.currentTarget.value as Theme)}>
+        <option value="system">System</option>
+        <option value="light">Light</option>
+        <option value="dark">Dark</option>
+      </select>
+    </label>
   );
 }

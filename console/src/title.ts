@@ -1,8 +1,28 @@
+// The title of the browser tab, with a badge while calls wait for approval.
+import { effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
-/** Sets the title of the browser tab. */
+const name = signal("");
+/** How many calls on this page wait for approval. */
+const waiting = signal(0);
+
+effect(() => {
+  const badge = waiting.value ? `(${waiting.value}) Approval needed · ` : "";
+  document.title = badge + (name.value ? `${name.value} · Windlass` : "Windlass");
+});
+
 export function useTitle(title: string): void {
   useEffect(() => {
-    document.title = title ? `${title} · Windlass` : "Windlass";
+    name.value = title;
   }, [title]);
+}
+
+/** Counts this component among the calls that wait for approval. */
+export function useBadge(): void {
+  useEffect(() => {
+    waiting.value++;
+    return () => {
+      waiting.value--;
+    };
+  }, []);
 }

@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { announcements } from "../src/run/announcements";
 import { firstWrong, numberOf, wrongWith } from "../src/chat/parameters";
-import { answerOf, asked, joined, messageOf, requestFor, toolChoice, turnsOf } from "../src/chat/request";
+import { NOTHING, answerOf, asked, joined, messageOf, requestFor, toolChoice, turnsOf, unfit } from "../src/chat/request";
 import { NO_SETTINGS, settingsIn, type Settings } from "../src/chat/settings";
 import { RunFold, folded } from "../src/run/fold";
+import { withDefaults } from "../src/tools/info";
+import { dateGroup } from "../src/chat/time";
 import type { Model } from "../src/wire/types";
 import { begun, called, numbered } from "./events";
 
@@ -14,7 +16,7 @@ const MODEL: Model = {
   object: "model",
   created: 0,
   owned_by: "windlass",
-  windlass: { tools: ["look", "pay"], mode: "native", max_rounds: 5, sessions: [] },
+  windlass: { tools: ["look", "pay"], mode: "native", max_rounds: 5, sessions: [], target: "openai/m", title: "m", approval_timeout: 300, attachments: ["image"], examples: [] },
 };
 const PIXEL = "data:image/png;base64,AAAA";
 
@@ -30,13 +32,13 @@ test("all tools are offered without a word, none is one, and some are named", ()
 });
 
 test("a request without settings says nothing but the model and the message", () => {
-  const said = messageOf({ text: "Hello", images: [] });
+  const said = messageOf({ text: "Hello", images: [], files: [] });
   assert.deepEqual(requestFor(MODEL, SETTINGS, [said]), { model: "m", messages: [{ role: "user", content: "Hello" }] });
 });
 
 test("a request carries the system prompt first, and each parameter that was typed", () => {
   const settings = { ...SETTINGS, system: "Be brief.", temperature: " 0 ", top_p: "0.5", max_tokens: "100", seed: "7", without: ["pay", "look"] };
-  assert.deepEqual(requestFor(MODEL, settings, [messageOf({ text: "Hello", images: [] })]), {
+  assert.deepEqual(requestFor(MODEL, settings, [messageOf({ text: "Hello", images: [], files: [] })]), {
     model: "m",
     messages: [
       { role: "system", content: "Be brief." },
@@ -59,7 +61,7 @@ test("a parameter that cannot be is named with what it may be", () => {
 });
 
 test("a message with pictures comes back out of a run as it was written", () => {
-  const draft = { text: "What is this?", images: [PIXEL] };
+  const draft = { text: "What is this?", images: [PIXEL], files: [] };
   assert.deepEqual(messageOf(draft).content, [
     { type: "text", text: "What is this?" },
     { type: "image_url", image_url: { url: PIXEL } },
@@ -77,6 +79,46 @@ test("a message with pictures comes back out of a run as it was written", () => 
     },
   ];
   assert.deepEqual(asked(began), draft);
+});
+
+test("a text file is text for the model, and a file again in the chat", () => {
+  const draft = { text: "Sum it.", images: [], files: [{ name: 'a "b".csv', text: "x,y\n1,2" }] };
+  const content = messageOf(draft).content as { type: string; text: string }[];
+  assert.deepEqual(content[1], { type: "text", text: '<file name="a _b_.csv">\nx,y\n1,2\n</file>' });
+  const parts = content.map(({ text }) => ({ type: "text" as const, text }));
+  assert.deepEqual(asked([{ role: "user", parts }]), { ...draft, files: [{ name: "a _b_.csv", text: "x,y\n1,2" }] });
+});
+
+test("a PDF is a file for the model, with its name", () => {
+  const draft = { text: "", images: [], files: [{ name: "a.pdf", url: "data:application/pdf;base64,AAAA" }] };
+  assert.deepEqual(messageOf(draft).content, [{ type: "file", file: { filename: "a.pdf", file_data: "data:application/pdf;base64,AAAA" } }]);
+  const part = { type: "inline_data" as const, data: "AAAA", mime_type: "application/pdf", extra: { openai: { file: { filename: "a.pdf" } } } };
+  assert.deepEqual(asked([{ role: "user", parts: [part] }]), draft);
+});
+
+test("a model that cannot take an attachment is named, and one that can is not", () => {
+  const draft = { ...NOTHING, images: [PIXEL], files: [{ name: "a.pdf", url: "data:application/pdf;base64,AAAA" }] };
+  assert.equal(unfit(draft, MODEL), "The model m cannot read PDF files. Remove the attachment or choose another model.");
+  assert.equal(unfit({ ...draft, files: [{ name: "a.txt", text: "a" }] }, MODEL), "");
+  const none: Model = { ...MODEL, windlass: { ...MODEL.windlass, attachments: [] } };
+  assert.match(unfit(draft, none), /cannot read images or PDF files/);
+  assert.equal(unfit(draft, undefined), "");
+});
+
+test("chats are listed under the day, the week or the month of their last run", () => {
+  const now = new Date(2026, 10, 17, 12).getTime() / 1000;
+  const day = 24 * 60 * 60;
+  const groups = [0, 1, 3, 20, 60].map((days) => dateGroup(now - days * day, now));
+  assert.deepEqual(groups, ["Today", "Yesterday", "Last 7 days", "Last 30 days", "September 2026"]);
+});
+
+test("the arguments of a call have the defaults of those that the model left out", () => {
+  const parameters = { properties: { city: { type: "string" }, nights: { type: "integer", default: 1, description: "How many." }, note: { type: "string" } } };
+  assert.deepEqual(withDefaults(parameters, { city: "Oslo", extra: true }), [
+    { name: "city", value: "Oslo", description: "", isDefault: false },
+    { name: "nights", value: 1, description: "How many.", isDefault: true },
+    { name: "extra", value: true, description: "", isDefault: false },
+  ]);
 });
 
 const RUN = numbered(
@@ -147,7 +189,7 @@ test("settings of another kind than these are left out", () => {
 });
 
 test("what was not sent stands before what was written since", () => {
-  const first = { text: "one", images: [PIXEL] };
-  assert.deepEqual(joined(first, { text: "two", images: [] }), { text: "one\n\ntwo", images: [PIXEL] });
-  assert.deepEqual(joined(first, { text: "", images: [] }), first);
+  const first = { text: "one", images: [PIXEL], files: [] };
+  assert.deepEqual(joined(first, { text: "two", images: [], files: [] }), { text: "one\n\ntwo", images: [PIXEL], files: [] });
+  assert.deepEqual(joined(first, { text: "", images: [], files: [] }), first);
 });

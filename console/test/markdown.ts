@@ -14,10 +14,11 @@ export function plainHtml(text: string): string {
   const code = /<figure class="code"><figcaption[^>]*><span class="grow">(.*?)<\/span>.*?<\/figcaption><pre tabindex="0"><code>(.*?)<\/code><\/pre><\/figure>/gs;
   return normal(
     inner
-      .replace(code, (_, language: string, lines: string) => `<pre><code${language && ` class="language-${language}"`}>${lines}</code></pre>`)
+      .replace(code, (_, language: string, lines: string) => `<pre><code${language && ` class="language-${language}"`}>${lines.replace(/<\/?span[^>]*>/g, "")}</code></pre>`)
       .replace(/<h\d class="md-h(\d)">(.*?)<\/h\d>/gs, "<h$1>$2</h$1>")
       .replace(/<p class="md-h4">(.*?)<\/p>/gs, "<h>$1</h>")
       .replaceAll(' target="_blank" rel="noopener noreferrer"', "")
+      .replaceAll(' dir="auto"', "")
       .replaceAll('<ol start="1">', "<ol>"),
   );
 }

@@ -34,7 +34,9 @@ DONE = calls(call("get_weather", city="Rome"), call("divide", dividend=1, diviso
 
 async def is_reached_by_tab(page: Page) -> None:
     await page.evaluate("() => document.activeElement.blur()")
-    for _ in range(await page.evaluate(FOCUSABLE) + 3):
+    # A date has four stops: month, day, year and calendar.
+    dates = await page.locator("input[type=date]").count()
+    for _ in range(await page.evaluate(FOCUSABLE) + 3 + 3 * dates):
         await page.keyboard.press("Tab")
         await page.evaluate(MARK)
     assert await page.evaluate(LEFT) == []

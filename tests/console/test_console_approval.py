@@ -1,6 +1,9 @@
 """Approving and rejecting a call by keyboard."""
 
+import re
+
 from playwright.async_api import Locator, Page, expect
+from tests.console.axe import axe
 from tests.console.chatting import Listening
 from tests.console.conftest import StageOf
 from tests.console.stage import IN_ONE_BROWSER, Stage, ask, card, ended, state_of
@@ -50,11 +53,14 @@ async def test_a_no_gives_the_model_its_reason(stage_of: StageOf) -> None:
     model = Listening(call("pay", amount=5), "Then not.")
     stage = await stage_of(model)
     page, pay = await asked(stage)
-    for _ in range(20):
-        await page.keyboard.press("Tab")
-        if await page.evaluate("document.activeElement.tagName") == "INPUT":
-            break
-    await page.keyboard.type("a day too early")
+    await page.keyboard.press("d")
+    reason = pay.get_by_label("Reason (optional)")
+    await expect(reason).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(pay).to_be_focused()
+    await listens(pay)
+    await page.keyboard.press("d")
+    await reason.press_sequentially("a day too early")
     await page.keyboard.press("Enter")
     await state_of(pay, "denied")
     await expect(pay).to_contain_text("The call was denied: a day too early.")
@@ -74,6 +80,7 @@ async def test_a_key_that_was_meant_for_something_else_decides_nothing(stage_of:
     await listens(pay)
     await state_of(pay, "approval-requested")
     await page.keyboard.press("d")
+    await page.keyboard.press("Enter")
     await state_of(pay, "denied")
     await ended(page)
     assert stage.tools.ran == []
@@ -112,6 +119,7 @@ async def test_calls_that_wait_are_gone_through_one_after_the_other(stage_of: St
     await expect(second).to_be_focused()
     await listens(second)
     await page.keyboard.press("d")
+    await page.keyboard.press("Enter")
     await ended(page)
     await state_of(first, "output-available")
     await state_of(second, "denied")
@@ -132,10 +140,11 @@ async def test_nobody_who_types_is_interrupted_and_letters_in_a_field_decide_not
     await state_of(pay, "approval-requested")
     await expect(message).to_be_focused()
     await message.press_sequentially("dad")
-    await pay.get_by_label("Reason for denying").focus()
-    await listens(pay)
+    await pay.get_by_role("button", name="Deny").click()
+    await expect(pay.get_by_label("Reason (optional)")).to_be_focused()
     await page.keyboard.type("dad")
     await state_of(pay, "approval-requested")
+    await pay.get_by_role("button", name="Cancel").click()
     await pay.get_by_role("button", name="Approve").click()
     await ended(page)
     assert stage.tools.ran == ["get_weather", "pay"]
@@ -159,3 +168,46 @@ async def test_a_decision_that_comes_too_late_reports_it(stage_of: StageOf) -> N
     landlord.open()
     await page.unroute("**/events*")
     await ended(page)
+
+
+async def test_a_call_that_waits_says_what_it_would_do_and_for_how_long_it_waits(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of([call("pay", amount=5), "It is paid."], approval_timeout=1000)
+    page, pay = await asked(stage)
+    await expect(pay).to_contain_text("Pays somebody, once a person has said yes.")
+    arguments = pay.locator(".arguments > div")
+    await expect(arguments).to_have_text(["amount5", 'payee"the landlord" default'])
+    await expect(pay.locator(".countdown")).to_have_text(
+        re.compile(r"Without a decision, the call is denied in 1[56] min \d+ s\.")
+    )
+    await expect(page).to_have_title(re.compile(r"^\(1\) Approval needed · "))
+    await expect(pay.get_by_role("button", name="Always allow")).to_have_count(0)  # no chat
+    await axe(page)
+    await page.keyboard.press("d")
+    await expect(pay.get_by_label("Reason (optional)")).to_be_focused()
+    await axe(page)
+    await page.keyboard.press("Enter")
+    await ended(page)
+    await expect(page).not_to_have_title(re.compile("Approval needed"))
+
+
+async def test_a_tool_that_is_always_allowed_is_not_asked_about_again_in_this_chat(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of(Listening(*[call("pay", amount=5), "Paid."] * 2, call("pay", amount=6)))
+    page = await stage.open("/")
+    await ask(page, "Pay.")
+    await card(page, "pay").get_by_role("button", name="Always allow in this chat").click()
+    await ended(page)
+    await ask(page, "Again.")
+    await expect(page.locator('.run[data-reason="answer"]')).to_have_count(2)
+    assert stage.tools.ran == ["pay", "pay"]
+    await page.locator(".toolfold > summary").last.click()
+    await page.get_by_role("button", name="Ask again").last.click()
+    await ask(page, "And again.")
+    await state_of(card(page, "pay").last, "approval-requested")
+
+    other = await stage.open("/", context=page.context)
+    await ask(other, "Pay.")
+    await state_of(card(other, "pay"), "approval-requested")

@@ -149,6 +149,7 @@ async def test_the_result_of_a_manual_call_can_be_sent_to_the_model(stage_of: St
     page = await stage.open("/")
     await ask(page, "Weather?")
     await answered(page, 1)
+    await page.locator(".toolfold > summary").click()
     await card(page, "get_weather").get_by_role("button", name="Run again").click()
     await page.get_by_role("button", name="Add to message").click()
     await expect(message_box(page)).to_be_focused()

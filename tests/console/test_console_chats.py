@@ -4,7 +4,7 @@ from playwright.async_api import expect
 from tests.console.axe import axe
 from tests.console.chatting import Listening, answered, ask, message_box, turns
 from tests.console.conftest import StageOf
-from tests.console.stage import IN_ONE_BROWSER, PHONE, card, state_of
+from tests.console.stage import IN_ONE_BROWSER, MODEL, PHONE, Stage, card, state_of
 
 from windlass.testing import call
 
@@ -27,12 +27,14 @@ async def test_chats_are_listed_opened_and_deleted_after_a_question(stage_of: St
     tab = await stage.open(page.url, context=page.context)
     await answered(tab, 1)
     await expect(page.get_by_role("heading", name="Apples")).to_be_visible()
-    remove = chats.get_by_role("button", name="Delete Apples")
-    await remove.click()
+    actions = chats.get_by_role("button", name="Actions for Apples")
+    await actions.click()
+    await chats.get_by_role("button", name="Delete Apples").click()
     await axe(page)
     await page.keyboard.press("Escape")
-    await expect(remove).to_be_focused()
-    await remove.click()
+    await expect(actions).to_be_focused()
+    await actions.click()
+    await chats.get_by_role("button", name="Delete Apples").click()
     await chats.get_by_role("button", name="Delete", exact=True).click()
     await expect(chats.locator(".chats-title")).to_have_text(["Pears"])
     await expect(page).to_have_url(stage.origin + "/")
@@ -49,14 +51,12 @@ async def test_what_was_written_is_there_again_when_one_comes_back(stage_of: Sta
     await ask(page, "Weather")
     await page.get_by_role("button", name="Stop", exact=True).wait_for()
     await message_box(page).fill("Half a sen")
-    await expect(page.get_by_text("Wait for the answer or stop the run.")).to_be_visible()
-    await message_box(page).press("Enter")
     await page.get_by_role("link", name="New chat").click()
     await expect(message_box(page)).to_have_value("")
-    await page.get_by_role("link", name="Weather running").click()
+    await expect(page.get_by_role("img", name="running")).to_be_visible()
+    await page.get_by_role("link", name="Weather").click()
     await expect(message_box(page)).to_have_value("Half a sen")
     rome.open()
-    await answered(page, 1)
     await expect(turns(page)).to_contain_text("Sunny.")
 
 
@@ -69,6 +69,7 @@ async def test_a_chat_with_an_active_run_cannot_be_deleted_and_reports_why(
     page = await stage.open("/")
     await ask(page, "Weather")
     await expect(page.locator(".chats-entry[data-status=running]")).to_be_visible()
+    await page.get_by_role("button", name="Actions for Weather").click()
     await page.get_by_role("button", name="Delete Weather").click()
     await page.get_by_role("button", name="Delete", exact=True).click()
     await expect(page.get_by_role("alert").filter(has_text="still active")).to_be_visible()
@@ -124,3 +125,119 @@ async def test_on_a_phone_the_list_is_a_drawer(stage_of: StageOf) -> None:
     await answered(page, 1)
     await expect(chats).to_be_hidden()
     assert await page.locator(".chat").evaluate("chat => chat.scrollWidth <= chat.clientWidth")
+
+
+async def talked(stage: Stage, chat: str, text: str) -> None:
+    """A chat that was begun without the page."""
+    body = {"model": MODEL, "chat_id": chat, "messages": [{"role": "user", "content": text}]}
+    await stage.post("/v1/chat/completions", body)
+
+
+async def test_chats_are_found_by_title_and_content_with_ctrl_k_and_renamed(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of(Listening("A pomegranate is red.", "Yes."))
+    long = "Thirty letters are not too long"
+    for chat, text in (("one", "Fruit"), ("two", long)):
+        await talked(stage, chat, text)
+    page = await stage.open("/runs")
+    await page.keyboard.press("Control+k")
+    search = page.get_by_role("searchbox", name="Search chats")
+    await expect(search).to_be_focused()
+    titles = page.locator(".chats-title")
+    await expect(page.get_by_role("heading", name="Today")).to_be_visible()
+    await expect(titles).to_have_text([long, "Fruit"])
+    await search.fill("POMEGRANATE")
+    await expect(titles).to_have_text(["Fruit"])
+    await expect(page.locator(".chats-match mark")).to_have_text("pomegranate")
+    await axe(page)
+    await search.fill("letters")
+    await expect(titles).to_have_text([long])
+    await search.fill("absent")
+    await expect(page.get_by_text("No matching chats.")).to_be_visible()
+    await search.press("Escape")
+    await expect(titles).to_have_text([long, "Fruit"])
+
+    await page.get_by_role("button", name="Actions for Fruit").click()
+    await page.get_by_role("button", name="Rename Fruit").click()
+    field = page.get_by_role("textbox", name="New title")
+    await expect(field).to_be_focused()
+    await axe(page)
+    await field.fill("Red fruit")
+    await field.press("Enter")
+    await expect(titles).to_have_text([long, "Red fruit"])
+    await page.get_by_role("link", name="Red fruit").click()
+    await expect(page.get_by_role("heading", name="Red fruit")).to_be_visible()
+    await answered(page, 1)
+    await page.reload()
+    await expect(page.get_by_role("heading", name="Red fruit")).to_be_visible()
+
+
+async def test_a_title_of_twenty_five_letters_is_whole_in_the_list(stage_of: StageOf) -> None:
+    stage = await stage_of(Listening("Yes."))
+    await talked(stage, "one", "Twenty-five letters here.")
+    page = await stage.open("/")
+    title = page.locator(".chats-title")
+    await expect(title).to_have_text("Twenty-five letters here.")
+    assert await title.evaluate("title => title.scrollWidth <= title.clientWidth")
+
+
+async def test_a_message_is_queued_while_a_run_is_active_and_sent_after_it(
+    stage_of: StageOf,
+) -> None:
+    model = Listening(call("get_weather", city="Rome"), "Sunny.", "You are welcome.")
+    stage = await stage_of(model)
+    rome = stage.tools.hold("Rome")
+    page = await stage.open("/")
+    await ask(page, "Weather?")
+    await rome.reached.wait()
+    for text in ("Thanks!", "Never mind."):
+        await message_box(page).fill(text)
+        await page.get_by_role("button", name="Queue").click()
+    queued = page.get_by_role("list", name="Queued messages").get_by_role("listitem")
+    await expect(queued).to_have_count(2)
+    await expect(message_box(page)).to_have_value("")
+    await axe(page)
+    await queued.last.get_by_role("button", name="Remove").click()
+    rome.open()
+    await answered(page, 2)
+    await expect(queued).to_have_count(0)
+    assert model.conversation[-1] == ("user", "Thanks!")
+
+
+async def test_a_stop_gives_queued_messages_back(stage_of: StageOf) -> None:
+    stage = await stage_of(Listening(call("get_weather", city="Rome"), "Sunny."))
+    rome = stage.tools.hold("Rome")
+    page = await stage.open("/")
+    await ask(page, "Weather?")
+    await rome.reached.wait()
+    await message_box(page).fill("Thanks!")
+    await message_box(page).press("Enter")
+    await page.get_by_role("button", name="Stop", exact=True).click()
+    await answered(page, 1)
+    await expect(message_box(page)).to_have_value("Thanks!")
+    rome.open()
+
+
+async def test_keys_work_everywhere_and_the_help_sheet_lists_them(stage_of: StageOf) -> None:
+    stage = await stage_of(Listening("Yes."))
+    page = await stage.open("/tools")
+    await expect(page.get_by_role("link", name="pay")).to_be_visible()
+    await page.keyboard.press("?")
+    sheet = page.get_by_role("dialog", name="Help")
+    await expect(sheet.get_by_text("Search chats")).to_be_visible()
+    await axe(page)
+    await page.keyboard.press("Escape")
+    await expect(sheet).to_have_count(0)
+    await page.get_by_role("link", name="Help").click()
+    await sheet.get_by_role("button", name="Close help").click()
+    await page.keyboard.press("/")
+    await expect(message_box(page)).to_be_focused()
+    await page.keyboard.press("?")
+    await expect(message_box(page)).to_have_value("?")
+    await ask(page, "Hello")
+    await answered(page, 1)
+    await page.keyboard.press("Control+Shift+O")
+    await expect(page).to_have_url(f"{stage.origin}/")
+    await expect(turns(page)).to_have_count(0)
+    await expect(message_box(page)).to_be_focused()

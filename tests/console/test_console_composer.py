@@ -8,7 +8,7 @@ from tests.console.chatting import Listening, answered, ask, message_box, send_b
 from tests.console.conftest import StageOf
 from tests.console.stage import IN_ONE_BROWSER
 
-from windlass.content import InlineData
+from windlass.content import InlineData, Text
 from windlass.model import ToolChoice
 
 pytestmark = IN_ONE_BROWSER
@@ -22,6 +22,17 @@ PASTE = """({ data, box }) => {
   clipboardData.items.add(new File([bytes], "pasted.png", { type: "image/png" }));
   const paste = new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true });
   document.querySelector(box).dispatchEvent(paste);
+}"""
+
+
+BRING = """({ name, kind, event }) => {
+  const transfer = new DataTransfer();
+  transfer.items.add(new File(["1,2"], name, { type: kind }));
+  const target = document.querySelector(".composer textarea");
+  const options = { bubbles: true, cancelable: true };
+  target.dispatchEvent(event === "drop"
+    ? new DragEvent("drop", { ...options, dataTransfer: transfer })
+    : new ClipboardEvent("paste", { ...options, clipboardData: transfer }));
 }"""
 
 
@@ -99,7 +110,7 @@ async def test_pictures_are_chosen_pasted_removed_and_seen_by_the_model(stage_of
     page = await stage.open("/")
     chosen: FilePayload = {"name": "dot.png", "mimeType": "image/png", "buffer": PIXEL}
     await page.locator("input[type=file]").set_input_files(chosen)
-    pictures = page.get_by_role("list", name="Images to send").get_by_role("img")
+    pictures = page.get_by_role("list", name="Attachments").get_by_role("img")
     await expect(pictures).to_have_count(1)
     pasted = {"data": base64.b64encode(PIXEL).decode(), "box": ".composer textarea"}
     await page.evaluate(PASTE, pasted)
@@ -120,12 +131,59 @@ async def test_pictures_are_chosen_pasted_removed_and_seen_by_the_model(stage_of
     assert model.messages[0].parts == (text, picture)
 
 
-async def test_a_file_that_is_no_picture_is_not_taken(stage_of: StageOf) -> None:
-    stage = await stage_of("Never.")
+async def test_text_tables_and_pdfs_are_attached_by_picker_paste_and_drop(
+    stage_of: StageOf,
+) -> None:
+    model = Listening("Read.")
+    stage = await stage_of(model)
     page = await stage.open("/")
     notes: FilePayload = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"Hello"}
     await page.locator("input[type=file]").set_input_files(notes)
-    await expect(
-        page.get_by_role("alert").filter(has_text="notes.txt is not an image")
-    ).to_be_visible()
+    for name, kind, event in [("a.csv", "text/csv", "drop"), ("b.pdf", "application/pdf", "paste")]:
+        await page.evaluate(BRING, {"name": name, "kind": kind, "event": event})
+    chips = page.get_by_role("list", name="Attachments").locator(".file-name")
+    await expect(chips).to_have_text(["notes.txt", "a.csv", "b.pdf"])
+    await axe(page)
+    await page.get_by_role("button", name="Remove notes.txt").click()
+    await ask(page, "Sum it.")
+    await answered(page, 1)
+    text, table, document = model.messages[0].parts
+    assert (text, table) == (Text("Sum it."), Text('<file name="a.csv">\n1,2\n</file>'))
+    assert isinstance(document, InlineData)
+    assert (document.data, document.mime_type) == (b"1,2", "application/pdf")
+    await expect(turns(page).locator(".file-name")).to_have_text(["a.csv", "b.pdf"])
+    await page.reload()
+    await expect(turns(page).locator(".file-name")).to_have_text(["a.csv", "b.pdf"])
+
+
+async def test_a_message_about_a_file_goes_when_it_no_longer_applies(stage_of: StageOf) -> None:
+    stage = await stage_of("Never.")
+    page = await stage.open("/")
+    problem = page.locator(".writing-problem")
+    archive: FilePayload = {"name": "a.zip", "mimeType": "application/zip", "buffer": b"PK\0\xff"}
+    await page.locator("input[type=file]").set_input_files(archive)
+    await expect(problem).to_have_text(
+        "a.zip cannot be attached. Attach text, CSV, PDF files or images."
+    )
+    await message_box(page).fill("N")
+    await expect(problem).to_have_count(0)
+
+
+async def test_a_model_that_takes_no_pictures_is_named_until_another_one_is_chosen(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of("Yes.", target="local/qwen", extra={"other": "Hello."})
+    page = await stage.open("/")
+    chosen: FilePayload = {"name": "dot.png", "mimeType": "image/png", "buffer": PIXEL}
+    await page.locator("input[type=file]").set_input_files(chosen)
+    problem = page.get_by_role("alert").filter(has_text="cannot read images")
+    await expect(problem).to_contain_text("The model scripted cannot read images.")
+    await message_box(page).fill("What is this?")
     await expect(send_button(page)).to_be_disabled()
+    await page.get_by_label("Model").select_option("other")
+    await expect(problem).to_have_count(0)
+    await expect(send_button(page)).to_be_enabled()
+    await page.get_by_label("Model").select_option("scripted")
+    await expect(problem).to_be_visible()
+    await page.get_by_role("button", name="Remove image 1").click()
+    await expect(problem).to_have_count(0)

@@ -92,6 +92,7 @@ async def test_every_state_of_a_call_is_shown_to_everybody(stage_of: StageOf) ->
 
     await pays.nth(0).get_by_role("button", name="Approve").first.click()
     await pays.nth(1).get_by_role("button", name="Deny").click()
+    await pays.nth(1).get_by_role("button", name="Deny").click()
     await state_of(pays.nth(1), "denied")
     files.open()
     await state_of(card(page, "copy_files"), "output-available")
@@ -145,7 +146,7 @@ async def test_a_phone_is_enough_to_approve_and_to_go_to_another_chat(stage_of: 
     stage = await stage_of([call("pay", amount=5), "It is paid."])
     page = await stage.open("/", **PHONES)
     await page.get_by_role("textbox", name="Message", exact=True).fill("Pay.")
-    await page.get_by_role("button", name="Send").tap()
+    await page.get_by_role("button", name="Send", exact=True).tap()
     await card(page, "pay").get_by_role("button", name="Approve").first.tap()
     await ended(page)
     await page.get_by_role("button", name="Chats", exact=True).tap()

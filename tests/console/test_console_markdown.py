@@ -3,7 +3,7 @@
 from playwright.async_api import Page, expect
 from tests.console.axe import axe
 from tests.console.conftest import StageOf
-from tests.console.stage import IN_ONE_BROWSER, ended
+from tests.console.stage import IN_ONE_BROWSER, ask, ended
 
 from windlass.testing import Gate, say, slow
 
@@ -150,3 +150,66 @@ async def test_an_answer_streamed_by_character_looks_like_the_answer_at_once(
     assert streamed == await page.locator(".md").inner_html()
     await expect(page.locator(".md ol > li > ul blockquote em")).to_have_text("with")
     await expect(page.get_by_role("link", name="the book")).to_be_visible()
+
+
+RICH = """The mean is $\\frac{1}{n}\\sum_{i=1}^{n} x_i$, and it costs $5 or $6[^1].
+
+$$
+\\begin{pmatrix} a & b \\\\ c & d \\end{pmatrix}
+$$
+
+```python
+def mean(x):  # why
+    return sum(x) / 2
+```
+
+- שלום עולם
+- עוד שורה
+
+![A dot](PIXEL)
+
+[^1]: In *euros*.
+"""
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
+    "AAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+BULLET_SIDE = """(list) => {
+  const [box, text] = [list.getBoundingClientRect(), list.querySelector("li")];
+  const range = document.createRange();
+  range.selectNodeContents(text);
+  const inside = range.getBoundingClientRect();
+  return [getComputedStyle(list).direction, inside.right < box.right, inside.left > box.left];
+}"""
+
+
+async def test_math_code_footnotes_images_and_right_to_left_lists_are_drawn(
+    stage_of: StageOf,
+) -> None:
+    text = RICH.replace("PIXEL", PIXEL)
+    stage = await stage_of([say(text)])
+    page = await stage.open("/")
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await ask(page, "Go.")
+    await ended(page)
+    written = page.locator(".md")
+    formula = written.locator("math").first
+    assert await formula.evaluate("math => math.namespaceURI.endsWith('MathML')")
+    box = await formula.locator("mfrac").bounding_box()
+    assert box is not None
+    assert box["height"] > 12  # it is drawn, one above the other
+    await expect(written.locator("mtd")).to_have_count(4)
+    await expect(written.locator("p").first).to_contain_text("costs $5 or $6")
+    keyword, comment = written.locator(".hl-kwd").first, written.locator(".hl-cmnt")
+    await expect(keyword).to_have_text("def")
+    colours = [await each.evaluate("e => getComputedStyle(e).color") for each in (keyword, comment)]
+    assert len({*colours}) == 2
+    picture = written.get_by_alt_text("A dot")
+    assert await picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
+    assert await written.locator("ul").evaluate(BULLET_SIDE) == ["rtl", True, True]
+    await written.get_by_role("button", name="Footnote 1").click()
+    await expect(written.locator(".md-note")).to_be_focused()
+    await axe(page)
+    await page.get_by_role("button", name="Copy as Markdown").click()
+    await expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert await page.evaluate("navigator.clipboard.readText()") == text

@@ -6,7 +6,7 @@ from tests.console.stage import IN_ONE_BROWSER
 
 pytestmark = IN_ONE_BROWSER
 
-MAX_SENT = 75_000
+MAX_SENT = 90_000
 """Bytes of the whole page, compressed."""
 
 

@@ -64,6 +64,8 @@ async def test_each_run_says_what_it_was_and_what_it_took(stage_of: StageOf) -> 
     await expect(figure(page, "Runs shown")).to_have_text("3")
     await expect(figure(page, "Failed")).to_have_text("1")
     await expect(figure(page, "Tokens in")).to_have_text("30")
+    await expect(rows(page).first).to_be_in_viewport()
+    await page.get_by_text("Failures by tool: 1").click()
     failures = page.get_by_role("table", name="Failures by tool").locator("tbody tr")
     await expect(failures.nth(0).get_by_role("cell").nth(0)).to_have_text("divide")
     await expect(failures.nth(0).get_by_role("cell").nth(2)).to_have_text("1")
@@ -79,7 +81,7 @@ async def test_filters_stand_in_the_address(stage_of: StageOf) -> None:
     await expect(rows(page)).to_have_count(1)
     await expect(page).to_have_url(f"{stage.origin}/runs?q=appl")
     await page.get_by_label("Status").select_option("failed")
-    await expect(page.get_by_text("No runs match these filters.")).to_be_visible()
+    await expect(page.get_by_text("No matching runs.")).to_be_visible()
     await page.get_by_role("searchbox", name="Search").fill("")
     await expect(rows(page)).to_contain_text("Confuse")
 
@@ -88,7 +90,7 @@ async def test_filters_stand_in_the_address(stage_of: StageOf) -> None:
     await expect(page.get_by_role("combobox", name="Tool")).to_have_value("divide")
     await page.get_by_role("combobox", name="Tool").select_option("")
     await page.get_by_label("Model").select_option("other")
-    await expect(page.get_by_text("No runs match these filters.")).to_be_visible()
+    await expect(page.get_by_text("No matching runs.")).to_be_visible()
 
 
 async def test_runs_of_the_responses_api_are_like_any_other(stage_of: StageOf) -> None:

@@ -48,7 +48,7 @@ async def stays_in_place(page: Page) -> None:
 async def send(page: Page, text: str) -> None:
     """Writes a message and presses the button, which waits until the models are known."""
     await page.get_by_role("textbox", name="Message", exact=True).fill(text)
-    await page.get_by_role("button", name="Send").click()
+    await page.get_by_role("button", name="Send", exact=True).click()
 
 
 def numbered_tool(number: int) -> Tool:

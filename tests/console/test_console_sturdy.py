@@ -53,7 +53,7 @@ async def test_a_truncated_address_leads_to_a_page_that_reports_it(stage_of: Sta
     stage = await stage_of()
     page = await stage.open("/tools/%E0%A4")
     await expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
-    await page.get_by_role("link", name="Go to the chat.").click()
+    await page.get_by_role("main").get_by_role("link", name="Chat").click()
     await expect(message_box(page)).to_be_visible()
 
 
@@ -96,6 +96,7 @@ async def test_what_is_endless_is_in_the_page_in_part(stage_of: StageOf) -> None
     page = await stage.open("/")
     await ask(page, words)
     await ended(page)
+    await page.locator(".toolfold > summary").click()
     await expect(card(page, "refuse_at_length").get_by_text("No. No.")).to_be_visible()
     chat = page.url
     run_id = await page.locator(".turn").get_attribute("data-turn")
@@ -118,6 +119,7 @@ async def test_words_without_a_space_make_no_page_wider_than_a_phone(stage_of: S
     await ended(page)
     await fits(page)
     await page.goto("/runs")
+    await page.get_by_text("Failures by tool").click()
     await expect(page.get_by_role("table", name="Failures by tool")).to_be_visible()
     await fits(page)
 
@@ -138,7 +140,7 @@ async def test_what_is_written_while_a_picture_is_read_stays(stage_of: StageOf) 
     page = await stage.open("/")
     await page.evaluate(SLOW_FILES)
     picture: FilePayload = {"name": "a.svg", "mimeType": "image/svg+xml", "buffer": b"<svg/>"}
-    await page.get_by_label("Images", exact=True).set_input_files(picture)
+    await page.get_by_label("Files", exact=True).set_input_files(picture)
     await message_box(page).fill("What is this?")
     await page.evaluate("() => window.finish()")
     await expect(page.get_by_role("img", name="Image 1")).to_be_visible()
@@ -168,7 +170,7 @@ async def test_signs_that_turn_the_writing_round_are_seen_by_who_approves(
     stage = await stage_of([call("pay", amount=5, payee="\u202ennA"), "Paid."])
     page = await stage.open(f"/runs/{await stage.start()}")
     await state_of(card(page, "pay"), "approval-requested")
-    await expect(card(page, "pay")).to_contain_text(r'"payee": "\u202ennA"')
+    await expect(card(page, "pay").locator(".arguments")).to_contain_text(r'payee"\u202ennA"')
 
 
 async def test_a_model_that_says_nothing_is_said_to_have_said_nothing(stage_of: StageOf) -> None:

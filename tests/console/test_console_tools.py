@@ -196,7 +196,7 @@ async def test_calls_of_models_lead_to_their_runs_and_back_into_the_form(stage_o
     await expect(page.get_by_text("Sunny.")).to_be_visible()
     await page.goto("/tools/get_weather")
     await page.locator(".tools-list summary").click()
-    link = page.get_by_role("link", name="Open run")
+    link = page.get_by_role("link", name="View run")
     await expect(link).to_have_attribute("href", f"/runs/{run_id}")
     await page.get_by_role("button", name="Edit as JSON").click()
     await page.get_by_label("Arguments as JSON").fill("{")

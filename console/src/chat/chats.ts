@@ -30,6 +30,13 @@ export async function refreshChats(): Promise<void> {
   }
 }
 
+/** Throws what `api.renameChat` throws. */
+export async function renameChat(chatId: string, title: string): Promise<void> {
+  const renamed = await api.renameChat(chatId, title);
+  chats.value = (chats.value ?? []).map((chat) => (chat.id === chatId ? { ...chat, title: renamed.title } : chat));
+  notifyTabs(chatId);
+}
+
 export async function deleteChat(chatId: string): Promise<void> {
   await api.deleteChat(chatId);
   chats.value = (chats.value ?? []).filter(({ id }) => id !== chatId);

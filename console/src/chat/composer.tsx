@@ -7,7 +7,7 @@ import type { Conversation } from "./conversation";
 import { focusEditor } from "./focus";
 import { Instructions, ModelPicker, ToolPicker, toolsLabel } from "./options";
 import { firstWrong } from "./parameters";
-import { NOTHING, isEmpty, joined } from "./request";
+import { NOTHING, isEmpty, joined, unfit } from "./request";
 import { settings } from "./settings";
 import { MessageEditor } from "./editor";
 
@@ -25,11 +25,16 @@ export function Composer({ conversation, onSent }: { conversation: Conversation;
     if (!live && isFocusFree()) focusEditor();
   }, [live]);
 
+  useEffect(() => {
+    if (!live && conversation.queue.value.length) void conversation.sendQueued().then((sent) => sent && onSent());
+  }, [live, conversation.queue.value, conversation.sending.value]);
+
   const send = async () => {
     const draft = conversation.draft.value;
-    if (why || live) return;
+    if (why || isEmpty(draft)) return;
     conversation.draft.value = NOTHING;
     panel.value = "";
+    if (live) return conversation.enqueue(draft);
     if (await conversation.send(draft)) onSent();
     else conversation.draft.value = joined(draft, conversation.draft.value);
   };
@@ -59,6 +64,7 @@ export function Composer({ conversation, onSent }: { conversation: Conversation;
         {panel.value === "settings" && <Instructions />}
       </div>
       {conversation.problem.value && <p role="alert" class="writing-problem">{conversation.problem}</p>}
+      <Queue conversation={conversation} />
       <MessageEditor
         draft={conversation.draft.value}
         label="Message"
@@ -72,13 +78,37 @@ export function Composer({ conversation, onSent }: { conversation: Conversation;
         <span id={reasonId} class={why === TIP ? "hint composer-tip" : "hint composer-why"}>
           {why}
         </span>
-        {live ? <StopButton conversation={conversation} /> : (
+        {live && <StopButton conversation={conversation} />}
+        {(!live || !isEmpty(conversation.draft.value)) && (
           <button type="button" class="main" disabled={why !== ""} aria-describedby={reasonId} onClick={() => void send()}>
-            Send
+            {live ? "Queue" : "Send"}
           </button>
         )}
       </MessageEditor>
     </footer>
+  );
+}
+
+/** The messages that wait for the end of the active run. */
+function Queue({ conversation }: { conversation: Conversation }) {
+  const queue = conversation.queue.value;
+  if (!queue.length) return null;
+  const edit = (index: number) => {
+    conversation.draft.value = joined(queue[index] ?? NOTHING, conversation.draft.value);
+    conversation.unqueue(index);
+    focusEditor();
+  };
+  return (
+    <ul class="queue" aria-label="Queued messages">
+      {queue.map((draft, index) => (
+        <li key={index} class="row">
+          <span class="hint">Queued</span>
+          <span class="grow queue-text">{draft.text || "Attachments"}</span>
+          <button type="button" class="plain small" onClick={() => edit(index)}>Edit</button>
+          <button type="button" class="plain small" onClick={() => conversation.unqueue(index)}>Remove</button>
+        </li>
+      ))}
+    </ul>
   );
 }
 
@@ -107,7 +137,9 @@ function whyNot(conversation: Conversation): string {
   if (noModels.value) return noModels.value;
   if (!models.value || !model.value) return "Loading models…";
   if (conversation.sending.value) return "Sending…";
-  const empty = isEmpty(conversation.draft.value);
-  if (conversation.live.value) return empty ? "" : "Wait for the answer or stop the run.";
-  return firstWrong(settings.value) || (empty ? TIP : "");
+  const draft = conversation.draft.value;
+  // The editor shows why the model cannot take an attachment.
+  if (unfit(draft, model.value)) return "Cannot send";
+  if (conversation.live.value) return "";
+  return firstWrong(settings.value) || (isEmpty(draft) ? TIP : "");
 }

@@ -7,7 +7,7 @@ import { ApiError, api, refusal } from "../wire/api";
 import type { ChatCompletionRequest, ChatMessage, Run } from "../wire/types";
 import { model } from "./models";
 import { storesChats, notifyTabs, refreshChats } from "./chats";
-import { NOTHING, messageOf, requestFor, turnsOf, type Draft } from "./request";
+import { NOTHING, joined, messageOf, requestFor, turnsOf, type Draft } from "./request";
 import { settings } from "./settings";
 
 /** Unsent drafts by chat, so that they survive a change of pages. */
@@ -26,6 +26,8 @@ export class Conversation {
   /** Why the last action failed. */
   readonly problem = signal("");
   readonly stopping = signal("");
+  /** Messages to send when the active run has ended, oldest first. */
+  readonly queue = signal<readonly Draft[]>([]);
   /** The id of the active run, if there is one. */
   readonly live = computed(() => {
     const last = this.last.value;
@@ -110,6 +112,28 @@ export class Conversation {
     } finally {
       this.sending.value = false;
     }
+  }
+
+  enqueue(draft: Draft): void {
+    this.queue.value = [...this.queue.value, draft];
+  }
+
+  unqueue(index: number): void {
+    this.queue.value = this.queue.value.toSpliced(index, 1);
+  }
+
+  /** Sends the first queued message. After a stop or a failure, all of them return to the draft. */
+  async sendQueued(): Promise<boolean> {
+    const [first, ...rest] = this.queue.value;
+    if (!first || this.live.value || this.sending.value) return false;
+    const ended = this.last.value?.view.value.reason;
+    if (ended === "stopped" || ended === "error" || !(await this.send(first))) {
+      this.draft.value = [...this.queue.value, this.draft.value].reduce(joined);
+      this.queue.value = [];
+      return false;
+    }
+    this.queue.value = rest;
+    return true;
   }
 
   async stop(): Promise<void> {

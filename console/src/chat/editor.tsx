@@ -1,8 +1,9 @@
-// An editor for a message: text and images.
+// An editor for a message: text and attachments.
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { filesIn, imagesOf } from "./images";
-import type { Draft } from "./request";
+import { ACCEPTED, attachmentsOf, filesIn } from "./attachments";
+import { model } from "./models";
+import { unfit, type AttachedFile, type Draft } from "./request";
 
 interface MessageEditorProps {
   draft: Draft;
@@ -25,11 +26,16 @@ export function MessageEditor({ draft, label, onChange, onSend, focused = false,
     if (focused) field.current?.focus();
   }, []);
 
+  // The problem was about an attempt: it no longer applies once the message changes.
+  const change = (changed: Draft) => {
+    setProblem("");
+    onChange(changed);
+  };
   const add = async (files: File[]) => {
     try {
-      const images = await imagesOf(files);
-      setProblem("");
-      onChange({ ...latest.current, images: [...latest.current.images, ...images] });
+      const { images, files: others } = await attachmentsOf(files);
+      const { text, images: before, files: earlier } = latest.current;
+      change({ text, images: [...before, ...images], files: [...earlier, ...others] });
     } catch (error) {
       setProblem((error as Error).message);
     }
@@ -52,43 +58,67 @@ export function MessageEditor({ draft, label, onChange, onSend, focused = false,
       onDragOver={(event) => event.preventDefault()}
       onDrop={(event) => bring(event, event.dataTransfer)}
     >
-      <Previews images={draft.images} onRemove={(index) => onChange({ ...draft, images: draft.images.toSpliced(index, 1) })} />
+      <Previews draft={draft} onChange={change} />
       <textarea
         ref={field}
         rows={1}
         aria-label={label}
         placeholder={label}
         value={draft.text}
-        onInput={(event) => onChange({ ...draft, text: event.currentTarget.value })}
+        onInput={(event) => change({ ...draft, text: event.currentTarget.value })}
         onKeyDown={key}
         onPaste={(event) => bring(event, event.clipboardData)}
       />
-      {problem && <p role="alert" class="writing-problem">{problem}</p>}
+      {(problem || unfit(draft, model.value)) && <p role="alert" class="writing-problem">{problem || unfit(draft, model.value)}</p>}
       <div class="row writing-row">
-        <ImageButton onFiles={(files) => void add(files)} />
+        <AttachButton onFiles={(files) => void add(files)} />
         {children}
       </div>
     </div>
   );
 }
 
-function Previews({ images, onRemove }: { images: readonly string[]; onRemove: (index: number) => void }) {
-  if (!images.length) return null;
+function Previews({ draft, onChange }: { draft: Draft; onChange: (draft: Draft) => void }) {
+  const { images, files } = draft;
+  if (!images.length && !files.length) return null;
   return (
-    <ul class="previews" aria-label="Images to send">
+    <ul class="previews" aria-label="Attachments">
       {images.map((url, index) => (
         <li key={url.slice(0, 200) + index}>
           <img src={url} alt={`Image ${index + 1}`} />
-          <button type="button" class="small" aria-label={`Remove image ${index + 1}`} onClick={() => onRemove(index)}>
-            ×
-          </button>
+          <Remove name={`image ${index + 1}`} onClick={() => onChange({ ...draft, images: images.toSpliced(index, 1) })} />
+        </li>
+      ))}
+      {files.map((file, index) => (
+        <li key={file.name + index}>
+          <FileChip file={file} />
+          <Remove name={file.name} onClick={() => onChange({ ...draft, files: files.toSpliced(index, 1) })} />
         </li>
       ))}
     </ul>
   );
 }
 
-function ImageButton({ onFiles }: { onFiles: (files: File[]) => void }) {
+function Remove({ name, onClick }: { name: string; onClick: () => void }) {
+  return (
+    <button type="button" class="small" aria-label={`Remove ${name}`} onClick={onClick}>
+      ×
+    </button>
+  );
+}
+
+/** The name of a file, with its kind. */
+export function FileChip({ file }: { file: AttachedFile }) {
+  const kind = /\.(\w{1,5})$/.exec(file.name)?.[1] ?? ("text" in file ? "text" : "file");
+  return (
+    <span class="file-chip" title={file.name}>
+      <span class="file-kind">{kind.toUpperCase()}</span>
+      <span class="file-name">{file.name}</span>
+    </span>
+  );
+}
+
+function AttachButton({ onFiles }: { onFiles: (files: File[]) => void }) {
   const picker = useRef<HTMLInputElement>(null);
   const picked = (event: Event) => {
     const input = event.currentTarget as HTMLInputElement;
@@ -97,12 +127,12 @@ function ImageButton({ onFiles }: { onFiles: (files: File[]) => void }) {
   };
   return (
     <>
-      <input ref={picker} type="file" accept="image/*" multiple hidden aria-label="Images" onChange={picked} />
+      <input ref={picker} type="file" accept={ACCEPTED} multiple hidden aria-label="Files" onChange={picked} />
       <button
         type="button"
         class="small"
-        aria-label="Add images"
-        title="Add images. You can also paste or drop them."
+        aria-label="Attach files"
+        title="Attach text, CSV, PDF files or images. You can also paste or drop them."
         onClick={() => picker.current?.click()}
       >
         +

@@ -1,26 +1,30 @@
 // The request for a message. Pure.
 import { asked as lastAsked } from "../run/prompt";
 import type { RunView } from "../run/view";
-import type { ChatCompletionRequest, ChatMessage, ChatToolCall, ContentPart, Message, Model, ToolChoice } from "../wire/types";
+import type { ChatCompletionRequest, ChatMessage, ChatToolCall, ContentPart, InlineData, Message, Model, ToolChoice } from "../wire/types";
 import type { Settings } from "./settings";
 import { numberOf } from "./parameters";
 
-/** A message that the user writes: a text, and images as `data:` URLs. */
+/** A file of a message, other than an image: its text, or its `data:` URL if it is not text. */
+export type AttachedFile = { name: string } & ({ text: string } | { url: string });
+
+/** A message that the user writes: a text, images as `data:` URLs, and other files. */
 export interface Draft {
   text: string;
   images: readonly string[];
+  files: readonly AttachedFile[];
 }
 
-export const NOTHING: Draft = { text: "", images: [] };
+export const NOTHING: Draft = { text: "", images: [], files: [] };
 
 export function isEmpty(draft: Draft): boolean {
-  return !draft.text.trim() && !draft.images.length;
+  return !draft.text.trim() && !draft.images.length && !draft.files.length;
 }
 
 /** Two drafts as one. */
 export function joined(first: Draft, then: Draft): Draft {
   const text = [first.text, then.text].filter((each) => each.trim()).join("\n\n");
-  return { text, images: [...first.images, ...then.images] };
+  return { text, images: [...first.images, ...then.images], files: [...first.files, ...then.files] };
 }
 
 /** A request with these messages, after the system prompt if there is one. */
@@ -50,21 +54,53 @@ export function toolChoice(offered: readonly string[], without: readonly string[
 }
 
 export function messageOf(draft: Draft): ChatMessage {
-  if (!draft.images.length) return { role: "user", content: draft.text };
+  if (!draft.images.length && !draft.files.length) return { role: "user", content: draft.text };
   const pictures = draft.images.map((url): ContentPart => ({ type: "image_url", image_url: { url } }));
   const text: ContentPart[] = draft.text.trim() ? [{ type: "text", text: draft.text }] : [];
-  return { role: "user", content: [...text, ...pictures] };
+  return { role: "user", content: [...text, ...draft.files.map(filePart), ...pictures] };
+}
+
+/** A text file is text for every model; its name is in the tag around it. */
+function filePart(file: AttachedFile): ContentPart {
+  if ("text" in file) return { type: "text", text: `<file name="${file.name.replace(/["\n]/g, "_")}">\n${file.text}\n</file>` };
+  return { type: "file", file: { filename: file.name, file_data: file.url } };
+}
+
+const FILE = /^<file name="([^"\n]*)">\n([^]*)\n<\/file>$/;
+
+/** Why the model cannot take the attachments of a draft, or "". */
+export function unfit(draft: Draft, model: Model | undefined): string {
+  const taken = model?.windlass.attachments ?? [];
+  const refused = [
+    draft.images.length && !taken.includes("image") && "images",
+    draft.files.some((file) => "url" in file) && !taken.includes("file") && "PDF files",
+  ].filter(Boolean);
+  if (!model || !refused.length) return "";
+  return `The model ${model.id} cannot read ${refused.join(" or ")}. Remove the attachment or choose another model.`;
 }
 
 /** The user's last message, from the messages that a run started with. */
 export function asked(messages: readonly Message[]): Draft {
   const parts = lastAsked(messages).flatMap((message) => message.parts);
-  const text = parts.flatMap((part) => (part.type === "text" ? [part.text] : []));
-  const images = parts.flatMap((part) => {
-    if (part.type === "inline_data") return [`data:${part.mime_type};base64,${part.data}`];
-    return part.type === "file_data" ? [part.uri] : [];
-  });
-  return { text: text.join("\n\n"), images };
+  const draft = { text: [] as string[], images: [] as string[], files: [] as AttachedFile[] };
+  for (const part of parts) {
+    if (part.type === "text") {
+      const file = FILE.exec(part.text);
+      if (file) draft.files.push({ name: file[1] ?? "", text: file[2] ?? "" });
+      else draft.text.push(part.text);
+    } else if (part.type === "inline_data") {
+      const url = `data:${part.mime_type};base64,${part.data}`;
+      if (part.mime_type.startsWith("image/")) draft.images.push(url);
+      else draft.files.push({ name: fileName(part), url });
+    } else if (part.type === "file_data") draft.images.push(part.uri);
+  }
+  return { ...draft, text: draft.text.join("\n\n") };
+}
+
+/** The name is in what the wire adds to the part. */
+function fileName(part: InlineData): string {
+  const { openai } = (part.extra ?? {}) as { openai?: { file?: { filename?: unknown } } };
+  return String(openai?.file?.filename ?? part.mime_type);
 }
 
 /** The turns and results of a run, as messages for a later request. */

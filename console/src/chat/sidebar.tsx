@@ -1,16 +1,24 @@
-// The list of stored chats: a column, or a drawer on narrow screens.
-import { useSignal, type Signal } from "@preact/signals";
+// The list of stored chats, with search: a column, or a drawer on narrow screens.
+import { signal, useSignal, type Signal } from "@preact/signals";
+import type { ComponentChild } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { alarm, announce } from "../announce";
+import { takesFocus, useFocusBack } from "../focus";
 import { go } from "../router";
-import { refusal } from "../wire/api";
+import { plural } from "../run/labels";
+import { api, refusal } from "../wire/api";
 import type { Chat } from "../wire/types";
-import { chats, deleteChat } from "./chats";
+import { chats, deleteChat, renameChat, storesChats } from "./chats";
 import { startNewChat } from "./conversation";
-import { useFocusBack } from "../focus";
-import { ago } from "./time";
+import { dateGroup } from "./time";
 
 const STEP = 100;
+const TYPING_DELAY = 200;
+
+/** The text to search for. It stays while the user visits other pages. */
+const search = signal("");
+/** The chats that match the search; null while it runs for the first time. */
+const found = signal<readonly Chat[] | null>(null);
 
 interface SidebarProps {
   here: string | undefined;
@@ -20,11 +28,12 @@ interface SidebarProps {
 export function Sidebar({ here, open }: SidebarProps) {
   const place = useRef<HTMLElement>(null);
   const most = useSignal(STEP);
+  useSearch();
   useEffect(() => {
     if (open.value) place.current?.querySelector<HTMLElement>("a, button")?.focus();
   }, [open.value]);
   const leave = (event: KeyboardEvent) => {
-    if (event.key !== "Escape" || !open.value) return;
+    if (event.key !== "Escape" || event.defaultPrevented || !open.value) return;
     event.preventDefault();
     open.value = false;
   };
@@ -33,7 +42,9 @@ export function Sidebar({ here, open }: SidebarProps) {
     startNewChat();
     open.value = false;
   };
-  const listed = chats.value ?? [];
+  const searching = search.value.trim() !== "";
+  const listed = (searching ? found.value : chats.value) ?? [];
+  const close = () => (open.value = false);
   return (
     <nav class="chats" id="chats" ref={place} aria-label="Chats" data-open={open.value} onKeyDown={leave}>
       {open.value && <h1 class="unseen">Chats</h1>}
@@ -41,15 +52,22 @@ export function Sidebar({ here, open }: SidebarProps) {
         <a class="chats-new grow" href="/" onClick={begin}>
           New chat
         </a>
-        <button type="button" class="plain chats-close" aria-label="Close chat list" onClick={() => (open.value = false)}>
+        <button type="button" class="plain chats-close" aria-label="Close chat list" onClick={close}>
           ×
         </button>
       </div>
-      <ul>
-        {listed.slice(0, most.value).map((chat) => (
-          <Entry key={chat.id} chat={chat} here={chat.id === here} onGo={() => (open.value = false)} />
-        ))}
-      </ul>
+      {storesChats.value && <SearchField />}
+      {searching && found.value?.length === 0 && <p class="hint">No matching chats.</p>}
+      {groupsOf(listed.slice(0, most.value), searching).map(([name, group]) => (
+        <section key={name} aria-label={name}>
+          <h2 class="chats-group">{name}</h2>
+          <ul>
+            {group.map((chat) => (
+              <Entry key={chat.id} chat={chat} here={chat.id === here} onGo={close} />
+            ))}
+          </ul>
+        </section>
+      ))}
       {listed.length > most.value && (
         <button type="button" class="small" onClick={() => (most.value += STEP)}>
           Show older chats
@@ -59,58 +77,178 @@ export function Sidebar({ here, open }: SidebarProps) {
   );
 }
 
+/** The chats under the headings of their dates, in order. Search results have one heading. */
+function groupsOf(listed: readonly Chat[], searching: boolean): [string, Chat[]][] {
+  const groups = new Map<string, Chat[]>();
+  for (const chat of listed) {
+    const name = searching ? plural(listed.length, "match").replace("matchs", "matches") : dateGroup(chat.updated);
+    groups.set(name, [...(groups.get(name) ?? []), chat]);
+  }
+  return [...groups];
+}
+
+function SearchField() {
+  const key = (event: KeyboardEvent) => {
+    if (event.key !== "Escape" || !search.value) return;
+    event.preventDefault();
+    search.value = "";
+  };
+  return (
+    <input
+      type="search"
+      class="chats-search"
+      aria-label="Search chats"
+      aria-keyshortcuts="Control+K"
+      placeholder="Search chats (Ctrl+K)"
+      value={search.value}
+      onInput={(event) => (search.value = event.currentTarget.value)}
+      onKeyDown={key}
+    />
+  );
+}
+
+/** Searches titles and content, a moment after the last key, and again when the chats change. */
+function useSearch(): void {
+  const wanted = search.value.trim();
+  useEffect(() => {
+    if (!wanted) {
+      found.value = null;
+      return;
+    }
+    let current = true;
+    const timer = setTimeout(() => {
+      api.chats(wanted).then(
+        (matches) => {
+          if (!current) return;
+          if (found.value?.length !== matches.length) announce(matches.length === 1 ? "1 chat found" : `${matches.length} chats found`);
+          found.value = matches;
+        },
+        (error: unknown) => current && alarm(refusal(error)),
+      );
+    }, TYPING_DELAY);
+    return () => {
+      current = false;
+      clearTimeout(timer);
+    };
+  }, [wanted, chats.value?.length]);
+}
+
+type Action = "" | "menu" | "rename" | "delete";
+
 function Entry({ chat, here, onGo }: { chat: Chat; here: boolean; onGo: () => void }) {
-  const asking = useSignal(false);
-  const remover = useRef<HTMLButtonElement>(null);
-  useFocusBack(asking.value, remover);
+  const action = useSignal<Action>("");
+  const opener = useRef<HTMLButtonElement>(null);
+  useFocusBack(action.value !== "", opener);
   const name = chat.title || "Untitled";
-  const remove = async () => {
+  const close = () => (action.value = "");
+  const attempt = async (work: () => Promise<void>) => {
     try {
-      await deleteChat(chat.id);
-      announce(`Deleted: ${name}`);
-      document.querySelector<HTMLElement>(".chats-new")?.focus();
-      if (here) go("/");
+      await work();
     } catch (error) {
-      asking.value = false;
+      close();
       alarm(refusal(error));
     }
   };
-  if (asking.value) return <Confirm name={name} onYes={() => void remove()} onNo={() => (asking.value = false)} />;
+  const remove = async () => {
+    await deleteChat(chat.id);
+    announce(`Deleted: ${name}`);
+    document.querySelector<HTMLElement>(".chats-new")?.focus();
+    if (here) go("/");
+  };
+  const rename = async (title: string) => {
+    await renameChat(chat.id, title);
+    announce("Chat renamed");
+    close();
+  };
+  if (action.value === "rename") return <Rename name={name} onName={(title) => void attempt(() => rename(title))} onCancel={close} />;
+  if (action.value === "delete") return <Confirm name={name} onYes={() => void attempt(remove)} onNo={close} />;
+  const open = action.value === "menu";
   return (
-    <li class="chats-entry" data-status={chat.status}>
-      <a class="grow" href={`/chats/${chat.id}`} aria-current={here ? "page" : undefined} onClick={onGo}>
-        <span class="chats-title">{name}</span>
-        <span class="chats-when">{chat.status === "running" ? "running" : ago(chat.updated)}</span>
-      </a>
-      <button
-        type="button"
-        class="plain small"
-        ref={remover}
-        aria-label={`Delete ${name}`}
-        title="Delete"
-        onClick={() => (asking.value = true)}
-      >
-        ×
-      </button>
+    <li class="chats-entry" data-status={chat.status} onKeyDown={open ? escaping(close) : undefined}>
+      <div class="chats-line">
+        <a class="grow" href={`/chats/${chat.id}`} title={name} aria-current={here ? "page" : undefined} onClick={onGo}>
+          <span class="chats-title">{name}</span>
+          {chat.match && <span class="chats-match">{marked(chat.match, search.value.trim())}</span>}
+        </a>
+        {chat.status === "running" && <span class="chats-running" role="img" aria-label="running" title="A run is active" />}
+        <button
+          type="button"
+          class="plain small chats-more"
+          ref={opener}
+          aria-label={`Actions for ${name}`}
+          aria-expanded={open}
+          onClick={() => (action.value = open ? "" : "menu")}
+        >
+          ⋯
+        </button>
+      </div>
+      {open && (
+        <div class="row chats-actions">
+          <button type="button" class="small" ref={takesFocus} aria-label={`Rename ${name}`} onClick={() => (action.value = "rename")}>
+            Rename
+          </button>
+          <button type="button" class="small danger" aria-label={`Delete ${name}`} onClick={() => (action.value = "delete")}>
+            Delete
+          </button>
+        </div>
+      )}
     </li>
   );
 }
 
-function Confirm({ name, onYes, onNo }: { name: string; onYes: () => void; onNo: () => void }) {
-  const first = useRef<HTMLButtonElement>(null);
-  useEffect(() => first.current?.focus(), []);
-  const key = (event: KeyboardEvent) => {
+/** The text, with the first match in it emphasized. */
+function marked(text: string, wanted: string): ComponentChild {
+  const at = text.toLowerCase().indexOf(wanted.toLowerCase());
+  if (at < 0) return text;
+  return (
+    <>
+      {text.slice(0, at)}
+      <mark>{text.slice(at, at + wanted.length)}</mark>
+      {text.slice(at + wanted.length)}
+    </>
+  );
+}
+
+function escaping(close: () => void): (event: KeyboardEvent) => void {
+  return (event) => {
     if (event.key !== "Escape") return;
     event.preventDefault();
     event.stopPropagation();
-    onNo();
+    close();
+  };
+}
+
+const MAX_TITLE = 80;
+
+function Rename({ name, onName, onCancel }: { name: string; onName: (title: string) => void; onCancel: () => void }) {
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    onName(String(new FormData(event.currentTarget as HTMLFormElement).get("title") ?? ""));
   };
   return (
-    <li onKeyDown={key}>
+    <li onKeyDown={escaping(onCancel)}>
+      <form class="chats-confirm" aria-label={`Rename ${name}`} onSubmit={submit}>
+        <input name="title" aria-label="New title" defaultValue={name} maxLength={MAX_TITLE} autocomplete="off" ref={selectAll} />
+        <div class="row">
+          <button type="submit" class="small main">Save</button>
+          <button type="button" class="small" onClick={onCancel}>Cancel</button>
+        </div>
+      </form>
+    </li>
+  );
+}
+
+function selectAll(field: HTMLInputElement | null): void {
+  field?.select();
+}
+
+function Confirm({ name, onYes, onNo }: { name: string; onYes: () => void; onNo: () => void }) {
+  return (
+    <li onKeyDown={escaping(onNo)}>
       <div class="chats-confirm" role="group" aria-label={`Delete ${name}?`}>
         <p>Delete “{name}” with all its runs?</p>
         <div class="row">
-          <button type="button" class="small" ref={first} onClick={onNo}>Cancel</button>
+          <button type="button" class="small" ref={takesFocus} onClick={onNo}>Cancel</button>
           <button type="button" class="small danger" onClick={onYes}>Delete</button>
         </div>
       </div>

@@ -5,6 +5,16 @@ const MINUTE = 60;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
+/** The heading under which a chat of this time is listed: "Today", "Last 7 days", or a month. */
+export function dateGroup(time: number, now = serverNow()): string {
+  const midnight = new Date(now * 1000).setHours(0, 0, 0, 0) / 1000;
+  if (time >= midnight) return "Today";
+  if (time >= midnight - DAY) return "Yesterday";
+  if (time >= midnight - 7 * DAY) return "Last 7 days";
+  if (time >= midnight - 30 * DAY) return "Last 30 days";
+  return new Date(time * 1000).toLocaleDateString("en", { month: "long", year: "numeric" });
+}
+
 /** How long ago: "now", "5 min", "3 h", or the date. */
 export function ago(time: number, now = serverNow()): string {
   const passed = now - time;

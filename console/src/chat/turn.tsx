@@ -3,15 +3,17 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import { CopyButton } from "../parts/code";
 import { LongText } from "../parts/longtext";
 import { useAnnounced } from "../run/announced";
+import { Elapsed } from "../run/elapsed";
 import { RunBody } from "../run/body";
 import type { Followed } from "../run/follow";
 import { useNow } from "../wire/clock";
 import type { Conversation } from "./conversation";
 import { useFocusBack } from "../focus";
 import { focusEditor } from "./focus";
-import { answerOf, asked, isEmpty, joined, type Draft } from "./request";
+import { isShown, togglePanel } from "./panel";
+import { NOTHING, answerOf, asked, isEmpty, joined, type Draft } from "./request";
 import { useNear } from "./scroll";
-import { MessageEditor } from "./editor";
+import { FileChip, MessageEditor } from "./editor";
 
 interface TurnProps {
   conversation: Conversation;
@@ -43,7 +45,7 @@ function Shown({ conversation, runId, run }: { conversation: Conversation; runId
     if (await conversation.send(draft, runId)) focusEditor();
   };
   const addToMessage = (text: string) => {
-    conversation.draft.value = joined(conversation.draft.value, { text, images: [] });
+    conversation.draft.value = joined(conversation.draft.value, { ...NOTHING, text });
     focusEditor();
   };
   // Keeps its height until the run is loaded. Otherwise all runs above would come near and load too.
@@ -51,9 +53,11 @@ function Shown({ conversation, runId, run }: { conversation: Conversation; runId
   return (
     <div class={waiting ? "turn-far" : ""}>
       <Asked said={said} editable={idle} onResend={(draft) => void resend(draft)} />
-      <RunBody view={view} followed={run} runId={runId} live={active} now={now} onAddToMessage={addToMessage} />
-      {!active && (
-        <div class="row turn-foot">
+      <RunBody view={view} followed={run} runId={runId} live={active} now={now} chatId={conversation.id} onAddToMessage={addToMessage} />
+      {(!active || view.calls.size > 0) && (
+        <div class="row turn-foot" data-active={active}>
+          {!active && <>
+          {answerOf(view) && <CopyButton text={() => answerOf(view)} label="Copy as Markdown" />}
           <button
             type="button"
             class="plain small"
@@ -63,11 +67,23 @@ function Shown({ conversation, runId, run }: { conversation: Conversation; runId
           >
             Retry
           </button>
-          <CopyButton text={() => answerOf(view)} label="Copy answer" />
-          <a class="small" href={`/runs/${runId}`}>Open run</a>
+          <a class="small" href={`/runs/${runId}`}>View run</a>
+          </>}
+          <TimelineButton runId={runId} />
+          <span class="grow" />
+          {view.startedAt > 0 && <Elapsed from={view.startedAt} to={view.endedAt} now={now} />}
         </div>
       )}
     </div>
+  );
+}
+
+function TimelineButton({ runId }: { runId: string }) {
+  const content = { kind: "timeline", runId } as const;
+  return (
+    <button type="button" class="plain small" aria-expanded={isShown(content)} onClick={() => togglePanel(content)}>
+      Timeline
+    </button>
   );
 }
 
@@ -91,7 +107,8 @@ function Asked({ said, editable, onResend }: AskedProps) {
       {said.images.map((url, index) => (
         <AskedImage key={index} url={url} number={index + 1} />
       ))}
-      {said.text && <LongText class="asked-text" text={said.text} />}
+      {said.files.map((file, index) => <FileChip key={index} file={file} />)}
+      {said.text && <LongText class="asked-text bubble" text={said.text} />}
       <div class="row asked-foot">
         <CopyButton text={said.text} />
         <button
@@ -112,7 +129,7 @@ function Asked({ said, editable, onResend }: AskedProps) {
 /** Only `data:` images are displayed: the page sends requests to its gateway only. */
 function AskedImage({ url, number }: { url: string; number: number }) {
   if (url.startsWith("data:image/")) return <img class="asked-picture" src={url} alt={`Image ${number} of the message`} />;
-  return <p class="asked-text">{url.startsWith("data:") ? `File ${number} of the message` : url}</p>;
+  return <p class="asked-text bubble">{url.startsWith("data:") ? `File ${number} of the message` : url}</p>;
 }
 
 interface EditedProps {

@@ -1,18 +1,24 @@
 // The chat page: the list of chats, one open chat, and the composer.
 import { useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { loadModels, noModels, tools } from "../chat/models";
+import { loadModels, model, noModels, tools } from "../chat/models";
 import { chats, onTabChange, storesChats, refreshChats } from "../chat/chats";
 import { Composer } from "../chat/composer";
 import { conversationAt, type Conversation } from "../chat/conversation";
 import { useFocusBack } from "../focus";
+import { focusEditor } from "../chat/focus";
+import { SidePanel, isShown, panel, togglePanel } from "../chat/panel";
 import { useRefresh } from "../chat/refresh";
+import { NOTHING } from "../chat/request";
 import { useStickyEnd } from "../chat/scroll";
 import { Sidebar } from "../chat/sidebar";
 import { Turn } from "../chat/turn";
+import { Logo } from "../parts/logo";
+import { HelpLink, searchRequests } from "../shortcuts";
 import { useTitle } from "../title";
 import "../styles/chat.css";
 
+const NARROW = "(max-width: 48rem)";
 const REFRESH_INTERVAL = 4_000;
 
 export function ChatPage({ chatId }: { chatId?: string }) {
@@ -21,12 +27,13 @@ export function ChatPage({ chatId }: { chatId?: string }) {
   const opener = useRef<HTMLButtonElement>(null);
   useFocusBack(drawer.value, opener);
   useClosedWhenWide(drawer);
+  useSearchRequests(drawer);
   const { list, atEnd, toEnd } = useStickyEnd();
   useUpToDate(conversation, chatId);
   useEscapeStops(conversation);
   useTitle(conversation.title.value);
   return (
-    <div class="chat" onClick={(event) => event.target === event.currentTarget && (drawer.value = false)}>
+    <div class="chat" data-panel={panel.value !== undefined} onClick={(event) => event.target === event.currentTarget && (drawer.value = false)}>
       <Sidebar here={chatId} open={drawer} />
       <section class="chat-main" aria-label="Conversation" inert={drawer.value}>
         <div class="row chat-bar">
@@ -55,6 +62,7 @@ export function ChatPage({ chatId }: { chatId?: string }) {
         )}
         {conversation.status.value !== "missing" && <Composer conversation={conversation} onSent={toEnd} />}
       </section>
+      <SidePanel conversation={conversation} />
     </div>
   );
 }
@@ -80,26 +88,55 @@ function Talk({ conversation }: { conversation: Conversation }) {
     case "unreachable":
       return <p class="talk-empty">Cannot reach the gateway. Retrying…</p>;
     case "new":
-      return <Welcome />;
+      return <Welcome conversation={conversation} />;
     default:
       return <p class="talk-empty hint">Loading…</p>;
   }
 }
 
-const WITH_TOOLS = "The model can use these tools, and you see each call while it runs:";
+const MAX_EXAMPLES = 4;
 
-function Welcome() {
+/** The empty state: a greeting, prompts to begin with, and the tools of the model. */
+function Welcome({ conversation }: { conversation: Conversation }) {
+  const served = model.value;
+  const begin = (text: string) => {
+    conversation.draft.value = { ...conversation.draft.value, text };
+    void conversation.send(conversation.draft.value).then((sent) => {
+      if (sent) conversation.draft.value = NOTHING;
+      focusEditor();
+    });
+  };
   return (
     <div class="talk-empty">
-      <h2>Start a chat</h2>
-      <p class="hint">{tools.value.length ? WITH_TOOLS : "Write a message to start."}</p>
-      <ul class="talk-tools">
-        {tools.value.map((name) => (
-          <li key={name}>
-            <a href={`/tools/${encodeURIComponent(name)}`}>{name}</a>
+      <Logo size={48} />
+      <h2>Hello. What can I do for you?</h2>
+      {served && (
+        <p class="hint">
+          You are talking to <strong>{served.windlass.title}</strong>. <HelpLink />
+        </p>
+      )}
+      <ul class="examples" aria-label="Examples">
+        {served?.windlass.examples.slice(0, MAX_EXAMPLES).map((text) => (
+          <li key={text}>
+            <button type="button" onClick={() => begin(text)}>{text}</button>
           </li>
         ))}
       </ul>
+      {tools.value.length > 0 && (
+        <>
+          <p class="hint">The model can use these tools. Each call is visible while it runs.</p>
+          <ul class="talk-tools" aria-label="Tools">
+            {tools.value.map((name) => {
+              const content = { kind: "tool", name } as const;
+              return (
+                <li key={name}>
+                  <button type="button" aria-expanded={isShown(content)} onClick={() => togglePanel(content)}>{name}</button>
+                </li>
+              );
+            })}
+          </ul>
+        </>
+      )}
     </div>
   );
 }
@@ -131,10 +168,21 @@ function useUpToDate(conversation: Conversation, chatId: string | undefined): vo
   }, [conversation.live.value]);
 }
 
+/** Ctrl+K: opens the list of chats where it is a drawer, and focuses its search field. */
+function useSearchRequests(drawer: Signal<boolean>): void {
+  const asked = searchRequests.value;
+  useEffect(() => {
+    if (!asked) return;
+    searchRequests.value = 0;
+    drawer.value = matchMedia(NARROW).matches;
+    requestAnimationFrame(() => document.querySelector<HTMLInputElement>(".chats-search")?.select());
+  }, [asked]);
+}
+
 /** Closes the drawer when the window becomes wide enough for the column of chats. */
 function useClosedWhenWide(drawer: Signal<boolean>): void {
   useEffect(() => {
-    const narrow = matchMedia("(max-width: 48rem)");
+    const narrow = matchMedia(NARROW);
     const changed = () => (drawer.value &&= narrow.matches);
     narrow.addEventListener("change", changed);
     return () => narrow.removeEventListener("change", changed);

@@ -100,7 +100,7 @@ function Replayed({ file }: { file: RunExport }) {
         </span>
       </div>
       <Prompt messages={view.messages} />
-      <RunBody view={view} runId={view.id} live={false} now={now} />
+      <RunBody view={view} runId={view.id} live={false} now={now} timeline />
     </>
   );
 }

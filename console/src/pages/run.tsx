@@ -37,7 +37,7 @@ export function RunPage({ runId }: { runId: string }) {
         <Actions runId={runId} active={active} chatId={run?.chat_id ?? null} />
       </header>
       <Prompt messages={view.messages} />
-      <RunBody view={view} followed={followed} runId={runId} live={active} now={now} />
+      <RunBody view={view} followed={followed} runId={runId} live={active} now={now} timeline />
     </section>
   );
 }

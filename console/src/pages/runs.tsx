@@ -1,10 +1,11 @@
-// The list of runs, with search by prompt, model, tool and status.
+// The list of runs, with search by content, date, model, tool and status.
 import { useEffect, useMemo } from "preact/hooks";
 import { loadModels, models } from "../chat/models";
 import { useRefresh } from "../chat/refresh";
 import { go, query } from "../router";
 import { counted, lasted } from "../run/labels";
 import { STATUSES, addressOf, filtersIn, type Filters } from "../runs/filters";
+import { Charts } from "../runs/charts";
 import { RunList } from "../runs/list";
 import { RunsTable } from "../runs/table";
 import { totalsOf } from "../runs/totals";
@@ -49,7 +50,7 @@ export function RunsPage() {
 
 function emptyText(runs: readonly Run[] | null, filters: Filters): string {
   if (!runs) return "Loading…";
-  return addressOf(filters) === "/runs" ? "No runs yet." : "No runs match these filters.";
+  return addressOf(filters) === "/runs" ? "No runs yet." : "No matching runs.";
 }
 
 function FilterForm({ filters, runs }: { filters: Filters; runs: readonly Run[] }) {
@@ -63,7 +64,7 @@ function FilterForm({ filters, runs }: { filters: Filters; runs: readonly Run[] 
         Search
         <input
           type="search"
-          placeholder="Words in the prompt"
+          placeholder="Words in prompts, answers and results"
           value={filters.q}
           onInput={(event) => set({ q: event.currentTarget.value })}
         />
@@ -71,7 +72,18 @@ function FilterForm({ filters, runs }: { filters: Filters; runs: readonly Run[] 
       <Choice label="Status" value={filters.status} options={STATUSES} onChange={(status) => set({ status })} />
       <Choice label="Model" value={filters.model} options={served.map(({ id }) => id)} onChange={(model) => set({ model })} />
       <Choice label="Tool" value={filters.tool} options={[...tools, ...used]} onChange={(tool) => set({ tool })} />
+      <DateField label="From" value={filters.from} onChange={(from) => set({ from })} />
+      <DateField label="To" value={filters.to} onChange={(to) => set({ to })} />
     </form>
+  );
+}
+
+function DateField({ label, value, onChange }: Omit<ChoiceProps, "options">) {
+  return (
+    <label>
+      {label}
+      <input type="date" value={value} onInput={(event) => onChange(event.currentTarget.value)} />
+    </label>
   );
 }
 
@@ -104,6 +116,7 @@ function Summary({ runs }: { runs: readonly Run[] }) {
     ["Runs shown", counted(totals.runs)],
     ["Running", counted(totals.running)],
     ["Failed", counted(totals.failed)],
+    ["Stopped", counted(totals.stopped)],
     ["Tokens in", counted(totals.inputTokens)],
     ["Tokens out", counted(totals.outputTokens)],
   ];
@@ -117,6 +130,7 @@ function Summary({ runs }: { runs: readonly Run[] }) {
           </div>
         ))}
       </dl>
+      <Charts runs={runs} />
       {totals.tools.length > 0 && <FailuresByTool tools={totals.tools} />}
     </>
   );
@@ -125,7 +139,7 @@ function Summary({ runs }: { runs: readonly Run[] }) {
 function FailuresByTool({ tools }: { tools: ReturnType<typeof totalsOf>["tools"] }) {
   const failures = tools.reduce((sum, [, use]) => sum + use.failures, 0);
   return (
-    <details class="runs-tools" open={failures > 0}>
+    <details class="runs-tools">
       <summary>Failures by tool: {counted(failures)}</summary>
       <table aria-label="Failures by tool">
         <thead>

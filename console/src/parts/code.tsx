@@ -1,6 +1,7 @@
 // Preformatted text with a copy button.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { announce } from "../announce";
+import { highlighted } from "./highlight";
 import "../styles/parts.css";
 
 const MESSAGE_TIME = 2_000;
@@ -56,7 +57,7 @@ export function Code({ text, language = "" }: { text: string; language?: string 
         <CopyButton text={text} of="code" />
       </figcaption>
       <pre tabIndex={0}>
-        <code>{text}</code>
+        <code>{highlighted(text, language).map(({ text: part, type }) => (type ? <span class={`hl-${type}`}>{part}</span> : part))}</code>
       </pre>
     </figure>
   );

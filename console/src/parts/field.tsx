@@ -156,7 +156,7 @@ function Name({ field }: { field: Field }) {
       <span class="hint">
         {field.kind === "number" && field.whole && "whole "}
         {KINDS[field.kind]}
-        {field.required && ", required"}
+        {field.required ? " · Required" : ""}
       </span>
     </>
   );

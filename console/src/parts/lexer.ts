@@ -1,8 +1,10 @@
 // Markdown as tokens: CommonMark and GitHub's extensions, read by marked. Pure.
 import { characterEntitiesHtml4 } from "character-entities-html4";
-import { Lexer, Tokenizer, getDefaults, type MarkedToken, type Token, type TokensList } from "marked";
+import { Lexer, Tokenizer, getDefaults, type MarkedOptions, type MarkedToken as OwnToken, type Token, type Tokens, type TokensList } from "marked";
 
-export type { MarkedToken, Tokens } from "marked";
+export type { Tokens } from "marked";
+/** A token of marked, or one of the extensions. */
+export type MarkedToken = OwnToken | ExtraToken;
 
 /** Deeper nesting is plain text: a browser cannot display it, and the lexer is recursive. */
 const MAX_BLOCK_DEPTH = 24;
@@ -53,9 +55,81 @@ function withText(src: string, tokens: Token[]): Token[] {
   return tokens;
 }
 
+/** A formula of TeX. */
+export interface MathToken {
+  type: "math";
+  raw: string;
+  tex: string;
+  display: boolean;
+}
+
+/** The text of a footnote. */
+export interface FootnoteToken {
+  type: "footnote";
+  raw: string;
+  label: string;
+  tokens: Token[];
+}
+
+/** A reference to a footnote. */
+export interface FootnoteRefToken {
+  type: "footnote_ref";
+  raw: string;
+  label: string;
+}
+
+export type ExtraToken = MathToken | FootnoteToken | FootnoteRefToken;
+
+// A formula has no blank line, so that a growing text is read as a complete one.
+const BLOCK_MATH = /^ {0,3}(?:\$\$((?:(?!\n[ \t]*\n|\$\$)[^]){1,4000})\$\$|\\\[((?:(?!\n[ \t]*\n|\\\])[^]){1,4000})\\\])[ \t]*(?:\n+|$)/;
+const INLINE_MATH = /^(?:\$\$((?:\\[^]|[^\\$]){1,2000})\$\$|\\\(((?:(?!\\\))[^]){1,2000})\\\)|\$(?![\s$])((?:\\[^]|[^\\$\n]){0,2000}[^\s\\$]|[^\s\\$])\$(?![\d$]))/;
+const FOOTNOTE = /^ {0,3}\[\^([^\]\s]{1,40})\]:[ \t]*([^\n]*(?:\n(?![ \t]*\n| {0,3}\[\^)[^\n]+)*)(?:\n+|$)/;
+const FOOTNOTE_REF = /^\[\^([^\]\s]{1,40})\](?!:)/;
+
+type Extension = (this: { lexer: Lexer }, src: string, tokens: Token[]) => Tokens.Generic | undefined;
+
+const blockMath: Extension = function (src) {
+  const found = BLOCK_MATH.exec(src);
+  return found ? { type: "math", raw: found[0], tex: found[1] ?? found[2] ?? "", display: true } : undefined;
+};
+
+const footnote: Extension = function (src) {
+  const found = FOOTNOTE.exec(src);
+  return found ? { type: "footnote", raw: found[0], label: found[1] ?? "", tokens: this.lexer.inlineTokens((found[2] ?? "").trim(), []) } : undefined;
+};
+
+const inlineMath: Extension = function (src) {
+  const found = INLINE_MATH.exec(src);
+  return found ? { type: "math", raw: found[0], tex: found[1] ?? found[2] ?? found[3] ?? "", display: found[1] !== undefined } : undefined;
+};
+
+const footnoteRef: Extension = function (src) {
+  const found = FOOTNOTE_REF.exec(src);
+  return found ? { type: "footnote_ref", raw: found[0], label: found[1] ?? "" } : undefined;
+};
+
+/** Formulas and the search for them have a limit, or a long text of many pieces would take long. */
+const MAX_SEARCHED = 4_000;
+
+/** Where an extension may begin, so that text before it ends there. */
+const startOf = (pattern: RegExp) => (src: string) => {
+  const at = src.slice(0, MAX_SEARCHED).search(pattern);
+  return at < 0 ? undefined : at;
+};
+
+const EXTENSIONS = {
+  renderers: {},
+  childTokens: {},
+  block: [blockMath, footnote],
+  inline: [inlineMath, footnoteRef],
+  startBlock: [startOf(/(?<=\n) {0,3}(?:\$\$|\\\[|\[\^[^\]\s]{1,40}\]:)/)],
+  startInline: [startOf(/\$|\\\(|\[\^/)],
+};
+
 /** The tokens of a complete text. */
 export function lex(text: string): TokensList {
-  return new BoundedLexer({ ...getDefaults(), silent: true, tokenizer: new TextTokenizer() }).lex(text);
+  const options = { ...getDefaults(), silent: true, tokenizer: new TextTokenizer(), extensions: EXTENSIONS };
+  return new BoundedLexer(options as unknown as MarkedOptions<string, string>).lex(text);
 }
 
 /** A block at the top level of a text. Two blocks with the same key look the same. */
@@ -108,7 +182,7 @@ function firstOpen(tokens: readonly Token[]): number {
 }
 
 function blocksOf(tokens: readonly Token[], links: string): Block[] {
-  const visible = (tokens as readonly MarkedToken[]).filter(({ type }) => type !== "space" && type !== "def");
+  const visible = (tokens as readonly unknown[] as readonly MarkedToken[]).filter(({ type }) => type !== "space" && type !== "def");
   return visible.map((token) => ({ token, key: token.raw + links }));
 }
 

@@ -2,12 +2,14 @@
 import { Component, type ComponentChild } from "preact";
 import { useRef } from "preact/hooks";
 import { Code } from "./code";
+import { Formula } from "./math";
 import { GrowingText, unescaped, type Block, type MarkedToken, type Tokens } from "./lexer";
 import "../styles/parts.css";
 
 const SAFE_ADDRESS = /^(https?:|mailto:)/i;
+const IMAGE_DATA = /^data:image\/(png|jpeg|gif|webp);base64,[a-z0-9+/=]+$/i;
 
-/** `busy` while more text is to come. The page loads nothing: images are links. */
+/** `busy` while more text is to come. The page loads nothing: only images in the text itself are shown, others are links. */
 export function Markdown({ text, busy = false }: { text: string; busy?: boolean }) {
   const growing = useRef<GrowingText | null>(null);
   growing.current ??= new GrowingText();
@@ -61,9 +63,26 @@ function rendered(token: MarkedToken, level = 0, inLink = false): ComponentChild
     case "code":
       return <Code text={token.text} language={unescaped(token.lang ?? "").split(/\s/, 1)[0] ?? ""} />;
     case "blockquote":
-      return <blockquote>{children(token)}</blockquote>;
+      return <blockquote dir="auto">{children(token)}</blockquote>;
     case "list":
-      return token.ordered ? <ol start={Number(token.start)}>{token.items.map(listItem)}</ol> : <ul>{token.items.map(listItem)}</ul>;
+      // The direction of the first item is that of the bullets.
+      return token.ordered ? <ol dir="auto" start={Number(token.start)}>{token.items.map(listItem)}</ol> : <ul dir="auto">{token.items.map(listItem)}</ul>;
+    case "math":
+      return token.display ? <div class="md-math" tabIndex={0}><Formula tex={token.tex} display /></div> : <Formula tex={token.tex} display={false} />;
+    case "footnote":
+      return (
+        <div class="md-note" data-note={token.label} tabIndex={-1}>
+          <sup>{token.label}</sup> {children(token)}
+        </div>
+      );
+    case "footnote_ref":
+      return (
+        <sup>
+          <button type="button" class="md-ref" aria-label={`Footnote ${token.label}`} onClick={(event) => showNote(event.currentTarget, token.label)}>
+            {token.label}
+          </button>
+        </sup>
+      );
     case "table":
       return <Table table={token} />;
     case "hr":
@@ -95,6 +114,14 @@ function rendered(token: MarkedToken, level = 0, inLink = false): ComponentChild
     case "list_item":
       return token.raw;
   }
+}
+
+/** Moves to the text of a footnote in the same answer. */
+function showNote(from: Element, label: string): void {
+  const notes = from.closest(".md")?.querySelectorAll<HTMLElement>(".md-note") ?? [];
+  const note = [...notes].find((each) => each.dataset["note"] === label);
+  note?.scrollIntoView({ block: "nearest" });
+  note?.focus({ preventScroll: true });
 }
 
 function children({ tokens = [] }: { tokens?: readonly Tokens.Generic[] | undefined }, inLink = false): ComponentChild[] {
@@ -140,6 +167,7 @@ function link(token: Tokens.Link): ComponentChild {
 }
 
 function image(token: Tokens.Image, inLink: boolean): ComponentChild {
+  if (IMAGE_DATA.test(token.href)) return <img class="md-image" src={token.href} alt={plainText(token)} title={token.title ?? undefined} />;
   const name = `Image: ${plainText(token) || "untitled"}`;
   return (!inLink && external(unescaped(token.href), token.title, name)) || name;
 }

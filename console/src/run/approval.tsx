@@ -1,29 +1,43 @@
 // Approving or denying a call, by mouse and keyboard.
+import type { ReadonlySignal } from "@preact/signals";
 import type { RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { models } from "../chat/models";
+import { takesFocus } from "../focus";
 import { SchemaForm } from "../parts/form";
+import { jsonOf } from "../parts/format";
+import { Value } from "../parts/value";
+import { useBadge } from "../title";
+import { useToolInfo, withDefaults, type ToolInfo } from "../tools/info";
 import { api, ApiError, refusal } from "../wire/api";
+import { allow, isAllowed } from "./allowed";
+import { lasted } from "./labels";
 import { argumentsOf, type Arguments } from "./payload";
 import type { CallView } from "./view";
 
 interface ApprovalProps {
   call: CallView;
   runId: string;
+  chatId: string | undefined;
+  model: string;
   card: RefObject<HTMLElement | null>;
+  now: ReadonlySignal<number>;
 }
 
 type Choices = Record<string, () => void>;
 type Answer = { approved: boolean; arguments?: Arguments; reason?: string };
+type Step = "choose" | "edit" | "deny";
 
 /** Milliseconds before keys count: a user who is typing when the focus moves to a card has not read it. */
 const READING_TIME = 400;
 
 /** The choices for a call that waits for approval. */
-export function ApprovalPanel({ call, runId, card }: ApprovalProps) {
-  const [editing, setEditing] = useState(false);
+export function ApprovalPanel({ call, runId, chatId, model, card, now }: ApprovalProps) {
+  const [step, setStep] = useState<Step>("choose");
   const [sent, setSent] = useState(false);
   const [problem, setProblem] = useState("");
-  const reason = useRef<HTMLInputElement>(null);
+  const info = useToolInfo(call.name);
+  useBadge();
   const decide = async (answer: Answer) => {
     if (sent) return;
     setSent(true);
@@ -36,33 +50,46 @@ export function ApprovalPanel({ call, runId, card }: ApprovalProps) {
       setProblem(undecided(error));
     }
   };
-  const deny = () => void decide({ approved: false, reason: reason.current?.value ?? "" });
   const back = () => {
-    setEditing(false);
+    setStep("choose");
     card.current?.focus();
   };
-  const choices: Choices = {
-    a: () => void decide({ approved: true }),
-    e: () => setEditing(true),
-    d: deny,
+  const approve = () => void decide({ approved: true });
+  const always = () => {
+    if (chatId) allow(chatId, call.name);
+    approve();
   };
-  const ready = useKeys(card, editing || sent ? {} : choices, editing ? back : undefined);
+  const choices: Choices = { a: approve, e: () => setStep("edit"), d: () => setStep("deny") };
+  const ready = useKeys(card, step !== "choose" || sent ? {} : choices, step === "choose" ? undefined : back);
   useAsked(call, card);
+  // Another tab of this browser may decide at the same moment, which is no problem.
+  useEffect(() => {
+    if (isAllowed(chatId, call.name)) api.approve(runId, { call_id: call.id, approved: true }).catch((error) => setProblem(undecided(error)));
+  }, []);
   return (
     <div class="approval">
+      {info?.description && <p class="approval-what">{info.description}</p>}
       {call.approval?.why && <p>{call.approval.why}</p>}
-      {editing ? (
-        <Edit call={call} sent={sent} approve={(edited) => void decide({ approved: true, arguments: edited })} back={back} />
-      ) : (
-        <form class="row" onSubmit={submitting(deny)}>
+      {step !== "edit" && <ArgumentList call={call} info={info} />}
+      {step === "edit" && (
+        <Edit call={call} info={info} sent={sent} approve={(edited) => void decide({ approved: true, arguments: edited })} back={back} />
+      )}
+      {step === "deny" && <Deny sent={sent} deny={(reason) => void decide({ approved: false, reason })} back={back} />}
+      {step === "choose" && (
+        <div class="row">
           <Choice name="Approve" letter="a" class="main" sent={sent} choose={choices} />
           <Choice name="Edit" letter="e" sent={sent} choose={choices} />
           <Choice name="Deny" letter="d" class="danger" sent={sent} choose={choices} />
-          <input class="grow" ref={reason} autocomplete="off" aria-label="Reason for denying, shown to the model" placeholder="Reason for denying" />
-        </form>
+          {chatId && (
+            <button type="button" aria-disabled={sent} onClick={always}>
+              Always allow in this chat
+            </button>
+          )}
+        </div>
       )}
-      {!editing && (
-        <p class="hint" data-ready={ready}>
+      <Countdown call={call} model={model} now={now} />
+      {step === "choose" && (
+        <p class="hint approval-keys" data-ready={ready}>
           <kbd>a</kbd> approve, <kbd>e</kbd> edit, <kbd>d</kbd> deny
         </p>
       )}
@@ -72,6 +99,74 @@ export function ApprovalPanel({ call, runId, card }: ApprovalProps) {
         </p>
       )}
     </div>
+  );
+}
+
+/** A longer value is shown in a box of its own. */
+const MAX_INLINE = 200;
+
+/** The arguments that the tool gets, including the defaults of those that the model left out. */
+function ArgumentList({ call, info }: { call: CallView; info: ToolInfo | undefined }) {
+  const given = argumentsOf(call);
+  if (!given) return <Value value={call.input} label="Arguments" />;
+  const all = withDefaults(info?.parameters ?? {}, given);
+  if (!all.length) return <p class="hint">No arguments.</p>;
+  return (
+    <dl class="arguments" aria-label="Arguments">
+      {all.map(({ name, value, description, isDefault }) => {
+        const text = jsonOf(value);
+        return (
+          <div key={name} data-default={isDefault}>
+            <dt title={description}>{name}</dt>
+            <dd>
+              {text.length > MAX_INLINE ? <Value value={value} label={name} /> : <code>{text}</code>}
+              {isDefault && <span class="hint"> default</span>}
+            </dd>
+          </div>
+        );
+      })}
+    </dl>
+  );
+}
+
+/** The time until the call is denied, if the model's limit is known. */
+function Countdown({ call, model, now }: Pick<ApprovalProps, "call" | "model" | "now">) {
+  const served = models.value?.find(({ id, windlass }) => id === model || windlass.target === model);
+  const asked = call.approval?.asked;
+  if (!served || asked === undefined) return null;
+  const left = asked + served.windlass.approval_timeout - now.value;
+  // A multiple of a second, and never a decimal that changes ten times a second.
+  return (
+    <p class="hint countdown">
+      {left > 0 ? `Without a decision, the call is denied in ${lasted(Math.ceil(left)).replace(".0 s", " s")}.` : "The time for a decision is over."}
+    </p>
+  );
+}
+
+interface DenyProps {
+  sent: boolean;
+  deny: (reason: string) => void;
+  back: () => void;
+}
+
+function Deny({ sent, deny, back }: DenyProps) {
+  const [reason, setReason] = useState("");
+  return (
+    <form class="approval-edit" onSubmit={submitting(() => deny(reason))}>
+      <label>
+        Reason (optional)
+        <input autocomplete="off" value={reason} ref={takesFocus} onInput={(event) => setReason(event.currentTarget.value)} />
+      </label>
+      <p class="hint">The model reads the reason.</p>
+      <div class="row">
+        <button type="submit" class="danger" aria-disabled={sent}>
+          Deny
+        </button>
+        <button type="button" title="Cancel (Escape)" onClick={back}>
+          Cancel
+        </button>
+      </div>
+    </form>
   );
 }
 
@@ -100,45 +195,33 @@ function Choice({ name, letter, class: kind = "", sent, choose }: ChoiceProps) {
 
 interface EditProps {
   call: CallView;
+  info: ToolInfo | undefined;
   sent: boolean;
   approve: (edited: Arguments) => void;
   back: () => void;
 }
 
-function Edit({ call, sent, approve, back }: EditProps) {
+function Edit({ call, info, sent, approve, back }: EditProps) {
   const [edited, setEdited] = useState({ value: argumentsOf(call) ?? {}, valid: true });
   const [tried, setTried] = useState(false);
-  const schema = useSchema(call.name);
   const submit = () => {
     setTried(true);
     if (edited.valid) approve(edited.value);
   };
-  if (!schema) return <p class="hint">Loading the tool's parameters…</p>;
+  if (!info) return <p class="hint">Loading the tool's parameters…</p>;
   return (
     <form class="approval-edit" onSubmit={submitting(submit)} ref={focusFirst} noValidate>
-      <SchemaForm schema={schema} value={edited.value} onChange={(value, valid) => setEdited({ value, valid })} checked={tried} />
+      <SchemaForm schema={info.parameters} value={edited.value} onChange={(value, valid) => setEdited({ value, valid })} checked={tried} />
       <div class="row">
         <button type="submit" class="main" aria-disabled={sent}>
           Approve changes
         </button>
-        <button type="button" title="Back (Escape)" onClick={back}>
-          Back
+        <button type="button" title="Cancel (Escape)" onClick={back}>
+          Cancel
         </button>
       </div>
     </form>
   );
-}
-
-/** An unknown tool takes any object. */
-function useSchema(name: string): Record<string, unknown> | undefined {
-  const [schema, setSchema] = useState<Record<string, unknown>>();
-  useEffect(() => {
-    api.tool(name).then(
-      (tool) => setSchema(tool.parameters),
-      () => setSchema({ type: "object" }),
-    );
-  }, [name]);
-  return schema;
 }
 
 /** Handles single keys while the card has the focus. Returns whether they are active. */

@@ -1,4 +1,4 @@
-// The output of a run: text, calls, and how it ended.
+// The output of a run: text, calls, and how it ended. Finished calls are folded, so that the answer comes first.
 import type { ReadonlySignal } from "@preact/signals";
 import { useCallback, useRef } from "preact/hooks";
 import { Markdown } from "../parts/markdown";
@@ -6,10 +6,12 @@ import type { FileData, InlineData } from "../wire/types";
 import { CallCard, type CallCardProps } from "./card";
 import { Collapsible } from "./collapsible";
 import { Foot } from "./foot";
+import { isFinished } from "./labels";
 import type { Followed } from "./follow";
 import { memo } from "./memo";
 import { useLatest } from "./latest";
 import { Stopped } from "./stopped";
+import { ToolFold } from "./toolfold";
 import type { CallView, Item, RoundView, RunView } from "./view";
 import "../styles/run.css";
 
@@ -22,13 +24,17 @@ export interface RunBodyProps {
   live: boolean;
   /** The current time in Unix seconds: `useNow(...)`, or the time of a replay. */
   now: ReadonlySignal<number>;
+  /** The chat of the run, in which calls can be allowed from now on. */
+  chatId?: string | undefined;
+  /** A page about the run itself: the waterfall is below the answer, and finished calls stay open. */
+  timeline?: boolean;
   /** Adds a text to the user's next message. */
   onAddToMessage?: ((text: string) => void) | undefined;
 }
 
-export function RunBody({ view, followed, runId, live, now, onAddToMessage }: RunBodyProps) {
+export function RunBody({ view, followed, runId, live, now, chatId, timeline = false, onAddToMessage }: RunBodyProps) {
   const addToMessage = useStable(onAddToMessage);
-  const card = { runId, live, again: followed !== undefined, now, onAddToMessage: addToMessage };
+  const card = { runId, live, again: followed !== undefined, now, chatId, model: view.model, onAddToMessage: addToMessage };
   const connection = followed?.connection.value;
   const active = view.endedAt === undefined && connection !== "refused";
   const { hidden, more } = useLatest(view.rounds, MAX_ROUNDS, "rounds");
@@ -37,14 +43,14 @@ export function RunBody({ view, followed, runId, live, now, onAddToMessage }: Ru
     <div class="run" data-run={view.id} data-reason={view.reason} aria-busy={active}>
       {more}
       {view.rounds.slice(hidden).map((round, index) => (
-        <Round key={hidden + index} view={view} round={round} talking={active && hidden + index === last} card={card} />
+        <Round key={hidden + index} view={view} round={round} talking={active && hidden + index === last} unfolded={timeline} card={card} />
       ))}
       {active && <Waiting view={view} />}
       {connection === "reconnecting" && <p class="connection">Connection lost. Reconnecting…</p>}
       {connection === "refused" && <p class="connection">{followed?.problem.value}</p>}
       {view.resumedAt.length > 0 && <p class="hint">The gateway restarted and resumed the run.</p>}
       <Stopped view={view} />
-      {view.startedAt > 0 && <Foot view={view} now={now} />}
+      {view.startedAt > 0 && <Foot view={view} now={now} timeline={timeline} canRetry={chatId !== undefined} />}
     </div>
   );
 }
@@ -55,6 +61,7 @@ interface RoundProps {
   view: RunView;
   round: RoundView;
   talking: boolean;
+  unfolded: boolean;
   card: CardProps;
 }
 
@@ -62,15 +69,19 @@ interface RoundProps {
 const MAX_ROUNDS = 50;
 const MAX_ITEMS = 200;
 
-function Round({ view, round, talking, card }: RoundProps) {
+function Round({ view, round, talking, unfolded, card }: RoundProps) {
   const { hidden, more } = useLatest(round.items, MAX_ITEMS, "items");
   const last = round.items.length - 1;
   const items = () => (
     <>
       {more}
-      {round.items.slice(hidden).map((item, index) => (
-        <Said key={hidden + index} item={item} call={callOf(view, item)} busy={talking && hidden + index === last} {...card} />
-      ))}
+      {grouped(round.items, hidden).map(({ at, items }) => {
+        const said = items.map((item, index) => (
+          <Said key={at + index} item={item} call={callOf(view, item)} busy={talking && at + index === last} {...card} />
+        ));
+        const calls = items.flatMap((item) => callOf(view, item) ?? []);
+        return calls.length ? <ToolFold key={at} calls={calls} finished={calls.every(isFinished)} unfolded={unfolded}>{said}</ToolFold> : said;
+      })}
     </>
   );
   if (!round.superseded) {
@@ -85,6 +96,23 @@ function Round({ view, round, talking, card }: RoundProps) {
       {items}
     </Collapsible>
   );
+}
+
+interface Group {
+  /** The index of its first item. */
+  at: number;
+  items: Item[];
+}
+
+/** The items from an index on. Consecutive calls are one group; every other item is its own. */
+function grouped(items: readonly Item[], from: number): Group[] {
+  const groups: Group[] = [];
+  items.slice(from).forEach((item, index) => {
+    const last = groups.at(-1);
+    if (last && item.kind === "call" && last.items[0]?.kind === "call") last.items.push(item);
+    else groups.push({ at: from + index, items: [item] });
+  });
+  return groups;
 }
 
 function callOf(view: RunView, item: Item): CallView | undefined {

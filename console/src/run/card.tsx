@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { Failure } from "../parts/failure";
 import { Value } from "../parts/value";
+import { askAgain, isAllowed } from "./allowed";
 import { ApprovalPanel } from "./approval";
 import { RunAgain, ManualRun } from "./manual";
 import { Elapsed } from "./elapsed";
@@ -23,10 +24,14 @@ export interface CallCardProps {
   /** Whether the tool can be run again manually. */
   again: boolean;
   now: ReadonlySignal<number>;
+  /** The chat of the run, if it has one. */
+  chatId?: string | undefined;
+  /** The model of the run. */
+  model: string;
   onAddToMessage?: ((text: string) => void) | undefined;
 }
 
-export const CallCard = memo(function CallCard({ call, runId, live, again, now, onAddToMessage }: CallCardProps) {
+export const CallCard = memo(function CallCard({ call, runId, live, again, now, chatId, model, onAddToMessage }: CallCardProps) {
   const card = useRef<HTMLElement>(null);
   const manual = useManualCall(call.name);
   const effect = effectOf(call);
@@ -47,10 +52,10 @@ export const CallCard = memo(function CallCard({ call, runId, live, again, now, 
       <Head call={call} now={now}>
         {repeatable && <RunAgain call={call} manual={manual} />}
       </Head>
-      <Input call={call} />
+      {(!waiting || !live) && <Input call={call} />}
       {call.state === "running" && call.progress && <Reported progress={call.progress} name={call.name} />}
-      {waiting && live && <ApprovalPanel call={call} runId={runId} card={card} />}
-      {call.approval?.answered !== undefined && <Decision call={call} />}
+      {waiting && live && <ApprovalPanel call={call} runId={runId} chatId={chatId} model={model} card={card} now={now} />}
+      {call.approval?.answered !== undefined && <Decision call={call} chatId={chatId} />}
       <Output call={call} />
       {effect && call.outcome !== "not_run" && (
         <p class="card-effect" data-effect={effect}>
@@ -98,7 +103,7 @@ function Input({ call }: { call: CallView }) {
   }
   const value = argumentsOf(call) ?? call.input;
   return (
-    <Collapsible label="Arguments" preview={oneLine(value)} open={call.state === "approval-requested"}>
+    <Collapsible label="Arguments" preview={oneLine(value)}>
       {() => <Value value={value} />}
     </Collapsible>
   );
@@ -116,14 +121,26 @@ function Reported({ progress, name }: { progress: Progress; name: string }) {
   );
 }
 
-function Decision({ call }: { call: CallView }) {
+function Decision({ call, chatId }: { call: CallView; chatId: string | undefined }) {
   const { approved, arguments: edited, reason } = call.approval ?? {};
   if (!approved) return call.outcome ? null : <p class="hint">Denied{reason ? `: ${reason}` : "."}</p>;
-  if (!edited) return <p class="hint">Approved.</p>;
+  if (!edited) return <Approved name={call.name} chatId={chatId} />;
   return (
     <Collapsible label="Approved with edited arguments. Original" preview={oneLine(call.input)}>
       {() => <Value value={call.input} />}
     </Collapsible>
+  );
+}
+
+function Approved({ name, chatId }: { name: string; chatId: string | undefined }) {
+  if (!chatId || !isAllowed(chatId, name)) return <p class="hint">Approved.</p>;
+  return (
+    <p class="hint row">
+      Approved. Calls of {name} are always allowed in this chat.
+      <button type="button" class="small" onClick={() => askAgain(chatId, name)}>
+        Ask again
+      </button>
+    </p>
   );
 }
 

@@ -3,7 +3,7 @@
 // A browser has six connections to a gateway, shared by all its tabs. A hidden tab therefore holds none:
 // it resumes after its last event when it becomes visible.
 import { signal, type ReadonlySignal } from "@preact/signals";
-import { ApiError, eventsOf } from "../wire/api";
+import { ApiError, eventsOf, refusal } from "../wire/api";
 import { RunFold, emptyRun } from "./fold";
 import type { RunView } from "./view";
 
@@ -65,7 +65,7 @@ export function follow(runId: string): Followed {
       } catch (error) {
         if (closing.signal.aborted) return;
         if (error instanceof ApiError && error.status < 500 && error.status !== 429) {
-          problem.value = error.message;
+          problem.value = refusal(error);
           connection.value = "refused";
           return;
         }

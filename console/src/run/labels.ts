@@ -29,7 +29,7 @@ export const OUTCOME_LABELS: Record<Outcome, string> = {
 };
 
 export const ENDING_LABELS: Record<StopReason, string> = {
-  answer: "The model answered.",
+  answer: "",
   calls: "The client has to run the remaining calls.",
   max_rounds: "The run reached its limit of tool rounds, so the model answered without tools.",
   budget: "The budget of tokens or cost was used up.",
@@ -47,12 +47,36 @@ export function stateOf(call: CallView): string {
   return call.outcome ? OUTCOME_LABELS[call.outcome] : STATE_LABELS[call.state];
 }
 
-/** The current round and the limit of rounds. */
+/** The budget of rounds, once it matters: in the last round with tools and after it. Otherwise "". */
 export function budgetOf(round: RoundView, maxRounds: number | null): string {
-  if (round.toolsOff) return "tools off: final answer";
-  if (maxRounds === null) return `round ${round.number}`;
-  if (round.number > maxRounds) return `round ${round.number}: all ${maxRounds} tool rounds used`;
-  return `round ${round.number} of ${maxRounds}`;
+  if (round.toolsOff) return "Tools off: final answer";
+  if (maxRounds === null || maxRounds < 1 || round.number < maxRounds) return "";
+  if (round.number > maxRounds) return `All ${maxRounds} tool rounds used`;
+  return maxRounds > 1 ? `Round ${round.number} of ${maxRounds}` : "";
+}
+
+/** Whether nothing more happens to a call. */
+export function isFinished(call: CallView): boolean {
+  return ["output-available", "output-error", "denied", "cancelled"].includes(call.state) && (call.outcome !== undefined || call.state === "cancelled");
+}
+
+/** Finished calls on one line: "3 tools, 4.1 s", what went wrong, and their names. */
+export function foldedCalls(calls: readonly CallView[]): { label: string; trouble: string; names: string } {
+  const starts = calls.map((call) => call.startedAt ?? Infinity);
+  const ends = calls.map((call) => call.endedAt ?? -Infinity);
+  const seconds = Math.max(...ends) - Math.min(...starts);
+  const times = (state: CallState, word: string) => {
+    const count = calls.filter((call) => call.state === state).length;
+    return count ? [`${count} ${word}`] : [];
+  };
+  const trouble = [...times("output-error", "failed"), ...times("denied", "denied"), ...times("cancelled", "cancelled")];
+  const uses = new Map<string, number>();
+  for (const { name } of calls) uses.set(name, (uses.get(name) ?? 0) + 1);
+  return {
+    label: plural(calls.length, "tool") + (Number.isFinite(seconds) ? `, ${lasted(seconds)}` : ""),
+    trouble: trouble.join(", "),
+    names: [...uses].map(([name, count]) => (count > 1 ? `${name} ×${count}` : name)).join(", "),
+  };
 }
 
 /** The tokens of all rounds, including retried ones. */

@@ -10,7 +10,7 @@ export function asked(messages: readonly Message[]): readonly Message[] {
 
 export function Prompt({ messages }: { messages: readonly Message[] }) {
   return (
-    <section class="question" aria-label="Prompt">
+    <section class="question bubble" aria-label="Prompt">
       {asked(messages)
         .flatMap(({ parts }) => parts)
         .map((part) => {

@@ -125,6 +125,8 @@ function RowText({ row, view, now }: WaterfallProps & { row: Row }) {
 
 function showCard(callId: string): void {
   const card = document.querySelector<HTMLElement>(`.card[data-call="${CSS.escape(callId)}"]`);
+  const fold = card?.closest("details");
+  if (fold) fold.open = true;
   card?.scrollIntoView({ block: "nearest" });
   card?.focus({ preventScroll: true });
 }

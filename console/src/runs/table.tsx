@@ -36,7 +36,7 @@ function Row({ run }: { run: Run }) {
       </td>
       <td role="cell" class="runs-title">
         <a href={`/runs/${run.id}`}>{run.title || run.id}</a>
-        {run.chat_id && <>{" "}<a class="hint" href={`/chats/${run.chat_id}`}>open chat</a></>}
+        {run.chat_id && <>{" "}<a class="hint" href={`/chats/${run.chat_id}`}>Open chat</a></>}
         {run.error && <p class="runs-failed hint">{run.error.message}</p>}
       </td>
       <td role="cell">{run.model}</td>
@@ -51,13 +51,21 @@ function Row({ run }: { run: Run }) {
   );
 }
 
-const WHOLE = ["answer", "calls"];
+/** What the status says besides the status itself. A run that a person stopped has not failed. */
+const REASONS: Partial<Record<NonNullable<Run["stop_reason"]>, [kind: string, words: string]>> = {
+  stopped: ["stopped", "stopped"],
+  max_rounds: ["cut", "round limit"],
+  repetition: ["cut", "repeated failure"],
+  length: ["cut", "too long"],
+  content_filter: ["cut", "filtered"],
+  deadline: ["failed", "time limit"],
+};
 
 function Status({ run }: { run: Run }) {
-  const cut = run.status === "ended" && run.stop_reason && !WHOLE.includes(run.stop_reason);
+  const [kind, words] = (run.stop_reason && REASONS[run.stop_reason]) ?? [run.status, run.status];
   return (
-    <span class="runs-status" data-status={cut ? "cut" : run.status}>
-      {cut ? run.stop_reason?.replaceAll("_", " ") : run.status}
+    <span class="runs-status" data-status={kind}>
+      {words}
     </span>
   );
 }

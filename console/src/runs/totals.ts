@@ -7,6 +7,7 @@ export interface Totals {
   runs: number;
   running: number;
   failed: number;
+  stopped: number;
   inputTokens: number;
   outputTokens: number;
   /** Sorted by failures, then by calls, highest first. */
@@ -15,8 +16,9 @@ export interface Totals {
 
 export function totalsOf(runs: readonly Run[]): Totals {
   const tools = new Map<string, ToolUse>();
-  const totals: Totals = { runs: runs.length, running: 0, failed: 0, inputTokens: 0, outputTokens: 0, tools: [] };
-  for (const { status, summary } of runs) {
+  const totals: Totals = { runs: runs.length, running: 0, failed: 0, stopped: 0, inputTokens: 0, outputTokens: 0, tools: [] };
+  for (const { status, stop_reason: reason, summary } of runs) {
+    if (reason === "stopped") totals.stopped++;
     if (status === "running") totals.running++;
     if (status === "failed") totals.failed++;
     totals.inputTokens += summary?.input_tokens ?? 0;
@@ -29,6 +31,12 @@ export function totalsOf(runs: readonly Run[]): Totals {
 
 function added(one: ToolUse = { calls: 0, failures: 0, seconds: 0 }, other: ToolUse): ToolUse {
   return { calls: one.calls + other.calls, failures: one.failures + other.failures, seconds: one.seconds + other.seconds };
+}
+
+/** The value below which this fraction of the numbers lies; 0 if there are none. */
+export function quantile(numbers: readonly number[], fraction: number): number {
+  const sorted = numbers.toSorted((one, other) => one - other);
+  return sorted[Math.min(sorted.length - 1, Math.floor(fraction * sorted.length))] ?? 0;
 }
 
 type Listed = Pick<Run, "id" | "created">;

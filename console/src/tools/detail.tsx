@@ -12,18 +12,27 @@ import { useLoaded } from "./loading";
 import { locationOf } from "./labels";
 
 export function ToolDetail({ name }: { name: string }) {
-  const { value: tool, problem, again } = useLoaded(name, () => api.tool(name));
   useTitle(name);
   return (
-    <section class="page tools">
+    <section class="page tools-page">
       <a class="hint" href="/tools">
         All tools
       </a>
       <h1 class="tools-name">{name}</h1>
+      <ToolView name={name} />
+    </section>
+  );
+}
+
+/** Everything about a tool, without the heading. */
+export function ToolView({ name }: { name: string }) {
+  const { value: tool, problem, again } = useLoaded(name, () => api.tool(name));
+  return (
+    <div class="tools">
       {problem && <p class="tools-problem">{problem}</p>}
       {!tool && !problem && <p class="hint">Loading…</p>}
       {tool && <Known tool={tool} again={again} />}
-    </section>
+    </div>
   );
 }
 

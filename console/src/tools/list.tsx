@@ -17,7 +17,7 @@ export function ToolList() {
     if (search) announce(`${plural(found.length, "tool")} found`);
   }, [search]);
   return (
-    <section class="page tools">
+    <section class="page tools tools-page">
       <h1>Tools</h1>
       {problem && <p class="tools-problem">{problem}</p>}
       {!tools && !problem && <p class="hint">Loading…</p>}

@@ -28,13 +28,21 @@ export function RecentCalls({ calls, reuse }: RecentCallsProps) {
   );
 }
 
+const NEUTRAL: readonly unknown[] = ["denied", "stopped", "not_run"];
+
+/** A call that a person denied or stopped has not failed. */
+function outcomeClass(outcome: LastCall["outcome"]): string {
+  if (outcome === "ok") return "tools-good";
+  return NEUTRAL.includes(outcome) ? "tools-neutral" : "tools-bad";
+}
+
 function Call({ call, reuse }: { call: LastCall; reuse: (given: Fields) => void }) {
   const given = call.arguments;
   return (
     <li data-outcome={call.outcome}>
       <details>
         <summary>
-          <span class={call.outcome === "ok" ? "tools-good" : "tools-bad"}>{OUTCOME_LABELS[call.outcome]}</span>
+          <span class={outcomeClass(call.outcome)}>{OUTCOME_LABELS[call.outcome]}</span>
           <code class="tools-given">{typeof given === "string" ? given : JSON.stringify(given)}</code>
           <span class="hint">
             {lasted(call.seconds)}, <time dateTime={new Date(call.time * 1000).toISOString()}>{new Date(call.time * 1000).toLocaleString()}</time>
@@ -42,7 +50,7 @@ function Call({ call, reuse }: { call: LastCall; reuse: (given: Fields) => void 
         </summary>
         <div class="tools-more">
           <p class="row">
-            {call.run_id ? <a href={`/runs/${encodeURIComponent(call.run_id)}`}>Open run</a> : <span class="hint">Called manually</span>}
+            {call.run_id ? <a href={`/runs/${encodeURIComponent(call.run_id)}`}>View run</a> : <span class="hint">Called manually</span>}
             {typeof given !== "string" && (
               <button type="button" class="small" onClick={() => reuse({ ...given })}>
                 Copy to form

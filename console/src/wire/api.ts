@@ -10,14 +10,22 @@ export class ApiError extends Error {
     readonly status: number,
     message: string,
     readonly code: string | null = null,
+    /** The seconds after which the gateway expects another attempt, or null. */
+    readonly retryAfter: number | null = null,
+    /** The id of the request in the gateway's log. */
+    readonly requestId: string | null = null,
   ) {
     super(message);
   }
 }
 
-/** Why a request failed: the gateway's message, if it sent one. */
+/** What happened, when to retry, and where the details are. */
 export function refusal(error: unknown): string {
-  return error instanceof ApiError ? error.message : "Cannot reach the gateway.";
+  if (!(error instanceof ApiError)) return "Cannot reach the gateway. Check that it is running, then try again.";
+  const { message, status, retryAfter, requestId } = error;
+  const when = retryAfter ? ` Try again in ${retryAfter === 1 ? "1 second" : `${retryAfter} seconds`}.` : "";
+  const details = status >= 500 && requestId ? ` For details, see the gateway's log, request id ${requestId}.` : "";
+  return `${message.replace(/\s*$/, "")}${/[.!?]\s*$/.test(message) ? "" : "."}${when}${details}`;
 }
 
 /** Throws `ApiError` for an error response, and `TypeError` if the gateway cannot be reached. */
@@ -33,7 +41,13 @@ export async function request(path: string, init: RequestInit = {}): Promise<Res
   if (response.status === 401) locked.value = true;
   const said = await response.json().catch(() => null);
   const error = said?.error ?? {};
-  throw new ApiError(response.status, error.message ?? `The gateway returned status ${response.status}.`, error.code ?? null);
+  throw new ApiError(
+    response.status,
+    error.message ?? `The gateway returned status ${response.status}.`,
+    error.code ?? null,
+    Number.parseInt(response.headers.get("Retry-After") ?? "", 10) || null,
+    response.headers.get("X-Request-Id"),
+  );
 }
 
 async function json<T>(path: string, init?: RequestInit): Promise<T> {
@@ -46,8 +60,9 @@ function post<T>(path: string, body: unknown, init: RequestInit = {}): Promise<T
 
 export const api = {
   models: async (): Promise<Model[]> => (await json<ModelList>("/v1/models")).data,
-  chats: async (): Promise<Chat[]> => (await json<ChatList>("/v1/chats")).data,
+  chats: async (search = ""): Promise<Chat[]> => (await json<ChatList>(`/v1/chats${search && `?q=${encodeURIComponent(search)}`}`)).data,
   chat: (id: string): Promise<Chat> => json(`/v1/chats/${encodeURIComponent(id)}`),
+  renameChat: (id: string, title: string): Promise<Chat> => post(`/v1/chats/${encodeURIComponent(id)}`, { title }),
   deleteChat: (id: string): Promise<unknown> => json(`/v1/chats/${encodeURIComponent(id)}`, { method: "DELETE" }),
   runs: async (query: URLSearchParams): Promise<Run[]> => (await json<RunList>(`/v1/runs?${query}`)).data,
   run: (id: string): Promise<Run> => json(`/v1/runs/${encodeURIComponent(id)}`),

@@ -107,6 +107,8 @@ export type Chat = {
   /** The messages in OpenAI's format. */
   messages?: Array<Record<string, unknown>>;
   run_ids?: Array<string>;
+  /** The text around the first match of a search, unless the title matches. */
+  match?: string;
 };
 
 export type ChatChoice = {
@@ -685,6 +687,10 @@ export type ModelList = {
 
 /** The gateway's settings for the model. */
 export type ModelSettings = {
+  /** The provider and the model behind the name. */
+  target: string;
+  /** The model's own name, for people. */
+  title: string;
   tools: Array<string>;
   mode: Mode;
   max_rounds: number;
@@ -693,6 +699,12 @@ export type ModelSettings = {
   status: "ready" | "loading" | "reading";
   /** About how many seconds it takes until a model is ready; null if it is ready or unknown. */
   ready_in: number | null;
+  /** Seconds that a call waits for approval; then it is denied. */
+  approval_timeout: number;
+  /** The kinds of parts besides text that a message may have. */
+  attachments: Array<"image" | "audio" | "file" | "other">;
+  /** Prompts to begin with: the configured ones, or some that suit the tools. */
+  examples: Array<string>;
 };
 
 export type NamedFunction = {
@@ -1447,6 +1459,11 @@ export type ExportedApproval = {
   approved?: boolean | null;
   arguments?: Record<string, unknown> | null;
   reason?: string | null;
+};
+
+/** The body of a rename. */
+export type NewTitle = {
+  title: string;
 };
 
 /** The body of a call. */

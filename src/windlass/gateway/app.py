@@ -271,7 +271,7 @@ def _guarded_routes(gateway: Gateway, info: InfoRoutes) -> list[Route]:
         Route("/v1/tools/{name}", tools.show),
         Route("/v1/tools/{name}/call", tools.call, methods=["POST"]),
         Route("/v1/chats", chats.list),
-        Route("/v1/chats/{chat_id}", chats.show_or_delete, methods=["GET", "DELETE"]),
+        Route("/v1/chats/{chat_id}", chats.one, methods=["GET", "POST", "DELETE"]),
         Route("/metrics", info.metrics),
         Route("/openapi.json", show_openapi),
     ]

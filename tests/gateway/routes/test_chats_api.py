@@ -343,3 +343,78 @@ async def test_without_a_log_there_are_no_chats() -> None:
     unknown = await place.get("/v1/chats/c")
     assert (unknown.status, unknown.error["code"]) == (404, "chat_not_found")
     await place.gateway.aclose()
+
+
+@restarting
+async def test_a_renamed_chat_keeps_its_title_and_its_conversation(
+    places: Places, restarted: bool
+) -> None:
+    place = places.open(["Sunny.", "Warm."])
+    first = (await place.ended(await place.start("Rome?", chat_id="trip")))["id"]
+    renamed = await post(place.app, {"title": "  A trip\nto Rome "}, "/v1/chats/trip")
+    assert (renamed.json["title"], renamed.json["runs"]) == ("A trip to Rome", 1)
+    assert renamed.json["model"] == "m"
+    assert [run["id"] for run in (await place.get("/v1/runs")).json["data"]] == [first]
+
+    place = await again(places, place, ["Warm.", "Hot."], restarted)
+    assert (await place.ask("Warm?", chat_id="trip"))["content"] == "Warm."
+    assert asked(place)[:2] == [("user", "Rome?"), ("assistant", "Sunny.")]
+    shown = (await place.get("/v1/chats/trip")).json
+    assert (shown["title"], shown["runs"], shown["run_ids"][0]) == ("A trip to Rome", 2, first)
+
+    # A run that replaces the first one does not lose the title.
+    await place.ask("Oslo?", chat_id="trip", replaces=first)
+    shown = (await place.get("/v1/chats/trip")).json
+    assert (shown["title"], shown["runs"]) == ("A trip to Rome", 1)
+    cleared = await post(place.app, {"title": ""}, "/v1/chats/trip")
+    assert cleared.json["title"] == "Oslo?"
+    assert (await delete(place, "/v1/chats/trip")).status == 200
+    assert (await place.get("/v1/chats")).json["data"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ({"title": "x" * 81}, 400, "title: more than 80 characters"),
+        ({"title": 5}, 400, "title"),
+        ({}, 400, "title"),
+        ({"title": "a", "name": "b"}, 400, "name"),
+    ],
+)
+async def test_an_invalid_title_is_refused(
+    places: Places, body: Body, status: int, message: str
+) -> None:
+    place = places.open(["Hello."])
+    await place.ask("Hi", chat_id="trip")
+    answer = await post(place.app, body, "/v1/chats/trip")
+    assert (answer.status, message in answer.error["message"]) == (status, True)
+    assert (await post(place.app, {"title": "a"}, "/v1/chats/other")).status == 404
+
+
+async def test_a_chat_with_an_active_run_is_not_renamed(places: Places) -> None:
+    gate = Gate()
+    place = places.open([slow("Sunny.", gate)])
+    run = await place.start("Rome?", chat_id="trip")
+    await gate.reached.wait()
+    answer = await post(place.app, {"title": "a"}, "/v1/chats/trip")
+    assert (answer.status, answer.error["code"]) == (409, "chat_busy")
+    gate.open()
+    await place.ended(run)
+
+
+async def test_chats_are_searched_in_titles_and_content(places: Places) -> None:
+    place = places.open([call("lookup", city="Rome"), "It is SUNNY there.", "Hello.", "Nothing."])
+    await place.ask("Weather in Rome?", chat_id="trip")
+    await place.ask("Hi", chat_id="talk")
+    await place.ask("Say nothing.", chat_id="quiet")
+
+    async def found(text: str) -> list[tuple[str, str | None]]:
+        listed = (await place.get(f"/v1/chats?q={text}")).json["data"]
+        return [(chat["id"], chat.get("match")) for chat in listed]
+
+    assert await found("WEATHER") == [("trip", None)]
+    [(chat, match)] = await found("sunny")
+    assert (chat, "It is SUNNY there." in (match or "")) == ("trip", True)
+    assert [chat for chat, _ in await found("lookup")] == ["trip"]
+    assert await found("absent") == []
+    assert [chat for chat, _ in await found("")] == ["quiet", "talk", "trip"]

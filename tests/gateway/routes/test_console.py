@@ -117,3 +117,17 @@ async def test_public_pages_make_no_other_path_public() -> None:
     for path in ("/v1/runs", "/v1/tools", "/runs/run_1/events", "/consoles", "/metrics", "//"):
         assert (await get(app, path)).status == 401
     await app.gateway.aclose()
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/runs/a/b", "/chat"])
+async def test_a_browser_gets_the_page_for_an_unknown_address(app: App, path: str) -> None:
+    answer = await get(app, path, accept="text/html,*/*;q=0.8")
+    assert (answer.status, answer.body) == (404, INDEX)
+
+
+@pytest.mark.parametrize("path", ["/v1/nowhere", "/console/none.js", "/health/none"])
+async def test_an_unknown_address_of_the_api_is_an_error_in_json(app: App, path: str) -> None:
+    answer = await get(app, path, accept="text/html")
+    assert answer.status in (401, 404)
+    assert answer.error["message"]
+    assert (await get(app, "/nowhere", accept="application/json")).status in (401, 404)

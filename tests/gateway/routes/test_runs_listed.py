@@ -5,17 +5,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import pytest
 from tests.support.asgi import Answer, post, request
 from tests.support.restarting import Place, places_on
 from tests.support.serving import config_of
 
-from windlass.events import StopReason, ToolRunEnded
+from windlass.events import Outcome, StopReason, ToolRunEnded
 from windlass.gateway.config import ModelConfig
 from windlass.gateway.routes import runs as listing
 from windlass.gateway.runs.lookup import RunStatus
 from windlass.gateway.runs.run_json import RunState, run_fields, stored_problem
 from windlass.gateway.runs.summaries import Summaries, summary_of
+from windlass.gateway.tools.calls import CallSummary
 from windlass.jsontext import encode_json
 from windlass.runs.export import read_export
 from windlass.runs.records import RunRecord
@@ -365,3 +367,37 @@ async def test_an_unknown_run_to_start_after_is_refused(mixed: Mixed) -> None:
     await mixed.respond("Hello", store=False)
     answer = await mixed.place.get("/v1/runs?before=run_unknown")
     assert (answer.status, answer.json["error"]["param"]) == (400, "before")
+
+
+async def test_runs_are_searched_in_their_content(place: Listed) -> None:
+    assert await place.ids("text=SUNNY") == [place.oslo, place.rome]
+    assert await place.ids("text=weather%20in%20rome") == [place.rome]
+    assert await place.ids("text=ghost") == [place.rome]
+    assert await place.ids("text=oslo&tool=lookup") == [place.oslo]
+    assert await place.ids("text=absent") == []
+
+
+async def test_runs_are_filtered_by_the_time_of_their_start(place: Listed) -> None:
+    created = [run["created"] for run in (await place.get("")).json["data"]]
+    everything = await place.ids()
+    assert await place.ids(f"since={min(created)}&until={max(created) + 1}") == everything
+    assert await place.ids(f"since={max(created) + 1}") == []
+    assert await place.ids(f"until={min(created)}") == []
+    answer = await place.get("since=yesterday")
+    assert (answer.status, answer.error["param"]) == (400, "since")
+
+
+@pytest.mark.parametrize("outcome", ["denied", "stopped", "not_run"])
+def test_a_call_that_a_person_denied_or_stopped_has_not_failed(outcome: Outcome) -> None:
+    summary = CallSummary(
+        run_id=None,
+        call_id="c",
+        name="f",
+        time=1.0,
+        seconds=0.0,
+        outcome=outcome,
+        arguments={},
+        response=None,
+    )
+    assert not summary.failed
+    assert msgspec.structs.replace(summary, outcome="timeout").failed

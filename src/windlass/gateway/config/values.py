@@ -165,6 +165,9 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     """A system message for conversations that have none."""
     headers: Headers = {}
     """Headers for every request to the model's service."""
+    examples: Texts = ()
+    """Prompts that the console offers in a new chat; it shows the first four. Without any, they are
+    made from the declarations of the model's tools."""
 
     def __repr__(self) -> str:
         """Leaves out headers and addresses, which may contain secrets."""

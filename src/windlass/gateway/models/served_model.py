@@ -279,6 +279,11 @@ def without_format(extra: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def attachments_of(provider: str) -> list[PartKind]:
+    """The kinds of parts besides text that this provider may support."""
+    return sorted(_SUPPORTED_PARTS.get(provider, _MEDIA))
+
+
 def check_parts(parts: Sequence[PartPlace], provider: str, model: str) -> None:
     """Raises `InvalidRequest` for the first part that this provider does not support."""
     supported = _SUPPORTED_PARTS.get(provider)

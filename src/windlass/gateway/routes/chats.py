@@ -5,24 +5,33 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, NotRequired
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
 from windlass.errors import RunNotFound
 from windlass.gateway.gateway import Gateway
-from windlass.gateway.http.context import any_json_response, exchange_of, json_response
+from windlass.gateway.http.context import (
+    any_json_response,
+    exchange_of,
+    json_response,
+    read_body,
+)
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.openapi.operations import (
     GUARDED,
     LIMIT,
+    WITH_BODY,
     Operation,
     Parameter,
     Paths,
     path_parameter,
 )
 from windlass.gateway.routes.runs import MAX_LISTED, read_limit
-from windlass.gateway.runs.chats import Chats, current_runs
-from windlass.runs.records import RunRecord, start_order
+from windlass.gateway.runs.chats import Chats, chosen_title, current_runs, is_title
+from windlass.gateway.runs.search import excerpt, text_of_messages
+from windlass.runs.records import TITLE_CHARS, RunRecord, start_order
+from windlass.wires.body import read_as
 from windlass.wires.chat.messages import encode_message
 from windlass.wires.errors import InvalidRequest, Problem
 from windlass.wires.json_types import Count, Json
@@ -42,6 +51,15 @@ class ChatJson(Json):
     messages: NotRequired[list[dict[str, Any]]]
     """The messages in OpenAI's format."""
     run_ids: NotRequired[list[str]]
+    match: NotRequired[str]
+    """The text around the first match of a search, unless the title matches."""
+
+
+class NewTitle(Struct, forbid_unknown_fields=True):
+    """The body of a rename."""
+
+    title: str
+    """The new title; an empty one restores the first words of the chat."""
 
 
 class ChatListJson(Json):
@@ -64,6 +82,12 @@ PATHS: Paths = {
             parameters=(
                 LIMIT,
                 Parameter("before", "query", "The id of a chat; the list starts after it."),
+                Parameter(
+                    "q",
+                    "query",
+                    "Only chats whose title or messages contain this text, of the newest 1,000;"
+                    " the case does not matter.",
+                ),
             ),
             answer=ChatListJson,
             problems=(400, *GUARDED),
@@ -76,6 +100,14 @@ PATHS: Paths = {
             parameters=(_CHAT_ID,),
             answer=ChatJson,
             problems=(404, *GUARDED),
+        ),
+        "post": Operation(
+            id="renameChat",
+            summary="Renames a chat. Returns 409 while a run of it is active.",
+            parameters=(_CHAT_ID,),
+            body=NewTitle,
+            answer=ChatJson,
+            problems=(404, 409, *WITH_BODY, *GUARDED),
         ),
         "delete": Operation(
             id="deleteChat",
@@ -92,7 +124,7 @@ CHATS_PAGE = 100
 
 
 class ChatRoutes:
-    """Lists, shows and deletes chats. A request starts or continues a chat with `chat_id`."""
+    """Lists, shows, renames and deletes chats. A request starts or continues one with `chat_id`."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -106,12 +138,29 @@ class ChatRoutes:
             raise InvalidRequest(f"before: chat {before[:100]!r} does not exist", "before")
         chats = self._newest_chats(owner, start[0] if start else None)
         data: list[ChatJson] = []
+        wanted = query.get("q", "").casefold()
+        searched = 0
         async with aclosing(chats):
             async for runs in chats:
-                data.append(chat_fields(runs))
-                if len(data) == limit:
+                searched += 1
+                if (fields := await self._matching(runs, wanted)) is not None:
+                    data.append(fields)
+                # A search reads the messages of each chat, so it has a limit.
+                if len(data) == limit or (wanted and searched == MAX_LISTED):
                     break
         return json_response({"object": "list", "data": data})
+
+    async def _matching(self, runs: Sequence[RunRecord], wanted: str) -> ChatJson | None:
+        """The chat as JSON; None if neither its title nor its messages contain the text."""
+        fields = chat_fields(runs)
+        if not wanted or wanted in fields["title"].casefold():
+            return fields
+        messages = await self._gateway.chats.seen(current_runs(runs)) if self._gateway.chats else ()
+        found = excerpt(text_of_messages(messages), wanted)
+        if found is None:
+            return None
+        fields["match"] = found
+        return fields
 
     async def _newest_chats(
         self, owner: str, before: RunRecord | None
@@ -137,8 +186,11 @@ class ChatRoutes:
                 return
             last, size = page[-1], min(2 * size, MAX_LISTED)
 
-    async def show_or_delete(self, request: Request) -> Response:
+    async def one(self, request: Request) -> Response:
+        """Shows, renames or deletes a chat."""
         chats, runs = await self._chat(request)
+        if request.method == "POST":
+            return await self._rename(request, chats, runs)
         if request.method == "DELETE":
             await forget_runs(self._gateway, runs)
             return json_response({"id": runs[0].chat, "object": "chat.deleted", "deleted": True})
@@ -147,8 +199,19 @@ class ChatRoutes:
         current = current_runs(runs)
         messages = await chats.seen(current)
         fields["messages"] = [fields for message in messages for fields in encode_message(message)]
-        fields["run_ids"] = [record.id for record in reversed(current)]
+        fields["run_ids"] = [record.id for record in reversed(current) if not is_title(record)]
         return await any_json_response(fields)
+
+    async def _rename(self, request: Request, chats: Chats, runs: Sequence[RunRecord]) -> Response:
+        """Stores the title in a record of the chat, which has no run of a model."""
+        limits = self._gateway.config.limits
+        body = await read_body(request.scope, request.receive, limits.max_body_bytes)
+        title = " ".join(read_as(NewTitle, body, "a title", limits.max_json_depth).title.split())
+        if len(title) > TITLE_CHARS:
+            raise InvalidRequest(f"title: more than {TITLE_CHARS} characters", "title")
+        chat, owner = runs[0].chat, runs[0].owner
+        await chats.rename(self._gateway.service, owner, chat, title)
+        return json_response(chat_fields(await self._runs_of(owner, chat)))
 
     async def _chat(self, request: Request) -> tuple[Chats, Sequence[RunRecord]]:
         chat, owner = request.path_params["chat_id"], exchange_of(request.scope).owner
@@ -174,7 +237,7 @@ async def forget_runs(gateway: Gateway, runs: Sequence[RunRecord]) -> None:
 
 def chat_fields(runs: Sequence[RunRecord]) -> ChatJson:
     """A chat as JSON; `runs` are all of its runs, newest first."""
-    current = current_runs(runs)
+    current = [run for run in current_runs(runs) if not is_title(run)] or current_runs(runs)
     first, last = current[-1], current[0]
     active = last.ended is None
     return {
@@ -182,7 +245,7 @@ def chat_fields(runs: Sequence[RunRecord]) -> ChatJson:
         "object": "chat",
         "created": int(runs[-1].created),
         "updated": int(last.ended or last.created),
-        "title": first.title,
+        "title": chosen_title(runs) or first.title,
         "model": last.model,
         "status": "running" if active else "ended",
         "running": last.id if active else None,

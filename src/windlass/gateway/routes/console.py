@@ -10,11 +10,14 @@ from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
+from starlette.types import Scope
 
 PAGES = ("/", "/chats/{chat_id}", "/runs", "/runs/{run_id}", "/tools", "/tools/{name}", "/replay")
 """Paths of the console's views. Each of them serves the same page."""
 INDEX = "index.html"
+API_PATHS = ("/v1", "/health", "/metrics", "/openapi.json", "/console/")
+"""Paths below which an unknown address is an error of a client, and is answered in JSON."""
 
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -50,6 +53,18 @@ class Asset(Struct, frozen=True):
     hash: str
 
 
+class _UnknownPage(Route):
+    """Matches the unknown addresses that a person opens in a browser, not those of the API."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
+        accept = dict(scope.get("headers", ())).get(b"accept", b"")
+        is_page = b"text/html" in accept and scope.get("method") in ("GET", "HEAD")
+        if not is_page or path.startswith(API_PATHS):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
 class Console:
     """Serves the page's files, which a process reads and compresses once."""
 
@@ -58,10 +73,15 @@ class Console:
 
     def routes(self) -> list[Route]:
         pages = [Route(path, self.page, include_in_schema=False) for path in PAGES]
-        return [*pages, Route("/console/{path:path}", self.asset, include_in_schema=False)]
+        files = Route("/console/{path:path}", self.asset, include_in_schema=False)
+        return [*pages, files, _UnknownPage("/{path:path}", self.missing, include_in_schema=False)]
 
     async def page(self, request: Request) -> Response:
         return _answer(self._assets[INDEX], request)
+
+    async def missing(self, request: Request) -> Response:
+        """The page for an unknown address: it says so, and links to the others."""
+        return _answer(self._assets[INDEX], request, status=404)
 
     async def asset(self, request: Request) -> Response:
         found = self._assets.get(request.path_params["path"])
@@ -83,17 +103,17 @@ def _assets() -> dict[str, Asset]:
     return found
 
 
-def _answer(asset: Asset, request: Request) -> Response:
+def _answer(asset: Asset, request: Request, status: int = 200) -> Response:
     gzipped = accepts_gzip(request.headers.get("accept-encoding", ""))
     tag = f'"{asset.hash}{"-gzip" if gzipped else ""}"'
     caching = {"cache-control": "no-cache", "etag": tag, "vary": "Accept-Encoding"}
     headers = {**SECURITY_HEADERS, **caching}
-    if matches_tag(tag, request.headers.get("if-none-match", "")):
+    if status == 200 and matches_tag(tag, request.headers.get("if-none-match", "")):
         return Response(None, 304, headers)
     headers["content-type"] = asset.kind
     if gzipped:
         headers["content-encoding"] = "gzip"
-    return Response(asset.gzipped if gzipped else asset.plain, 200, headers)
+    return Response(asset.gzipped if gzipped else asset.plain, status, headers)
 
 
 def accepts_gzip(header: str) -> bool:

@@ -11,7 +11,8 @@ from starlette.responses import Response
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import exchange_of, json_response
 from windlass.gateway.http.errors import Refused
-from windlass.gateway.models.served_model import ServedModel
+from windlass.gateway.models.examples import example_prompts
+from windlass.gateway.models.served_model import ServedModel, attachments_of
 from windlass.gateway.openapi.operations import (
     ALWAYS,
     GUARDED,
@@ -22,6 +23,8 @@ from windlass.gateway.openapi.operations import (
     path_parameter,
 )
 from windlass.jsontext import offloaded
+from windlass.models.local.weights import CATALOG
+from windlass.request import PartKind
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
 from windlass.wires.gemini.models import model_fields
@@ -34,6 +37,10 @@ ANTHROPIC_VERSION = "anthropic-version"
 class ModelSettingsJson(Json):
     """The gateway's settings for the model."""
 
+    target: str
+    """The provider and the model behind the name."""
+    title: str
+    """The model's own name, for people."""
     tools: list[str]
     mode: ModeJson
     max_rounds: Count
@@ -43,6 +50,12 @@ class ModelSettingsJson(Json):
     are accepted in every status and wait for the model."""
     ready_in: Count | None
     """About how many seconds it takes until a model is ready; null if it is ready or unknown."""
+    approval_timeout: float
+    """Seconds that a call waits for approval; then it is denied."""
+    attachments: list[PartKind]
+    """The kinds of parts besides text that a message may have."""
+    examples: list[str]
+    """Prompts to begin with: the configured ones, or some that suit the tools."""
 
 
 class ModelJson(Json):
@@ -183,14 +196,26 @@ class InfoRoutes:
             "created": self._started,
             "owned_by": "windlass",
             "windlass": {
+                "target": config.target,
+                "title": model_title(config.target),
                 "tools": [tool.name for tool in tools],
                 "mode": served.mode,
                 "max_rounds": config.max_rounds,
                 "sessions": list(config.sessions),
                 "status": preparation.stage if preparation else "ready",
                 "ready_in": preparation.seconds_left if preparation else None,
+                "approval_timeout": config.approval_timeout,
+                "attachments": attachments_of(config.target.partition("/")[0]),
+                "examples": list(config.examples) or example_prompts(tools),
             },
         }
+
+
+def model_title(target: str) -> str:
+    """The model's own name: that of the embedded weights, or the target without the provider."""
+    provider, _, name = target.partition("/")
+    weights = CATALOG.get(name) if provider == "local" else None
+    return weights.title if weights else name
 
 
 def _is_google_client(request: Request) -> bool:

@@ -46,6 +46,7 @@ from windlass.gateway.openapi.operations import (
 from windlass.gateway.routes.completions import read_chat_request
 from windlass.gateway.routes.following import FollowedLog, followed
 from windlass.gateway.routes.wire import SSE_HEADERS
+from windlass.gateway.runs.chats import is_title
 from windlass.gateway.runs.lookup import (
     ActiveRun,
     Decision,
@@ -56,6 +57,7 @@ from windlass.gateway.runs.lookup import (
     found_run,
 )
 from windlass.gateway.runs.run_json import FAILED_REASONS, run_fields
+from windlass.gateway.runs.search import text_of_run
 from windlass.jsontext import by_size, encode_any_json, offloaded
 from windlass.loop.history import History
 from windlass.runs.event_log import PAGE_BYTES
@@ -142,6 +144,8 @@ class RunDeletedJson(Json):
 
 _RUN_ID = path_parameter("run_id", "The run's id.")
 _LAST_READ = "The number of the last event that the client has; the later ones are sent."
+_SINCE = "Only runs that started at this time or later, in Unix seconds."
+_UNTIL = "Only runs that started before this time, in Unix seconds."
 PATHS: Paths = {
     "/v1/runs": {
         "post": Operation(
@@ -173,6 +177,14 @@ PATHS: Paths = {
                     "query",
                     "Only runs whose title contains this text; the case does not matter.",
                 ),
+                Parameter(
+                    "text",
+                    "query",
+                    "Only runs whose prompt, answer, arguments or results contain this text, of the"
+                    " newest 1,000; the case does not matter.",
+                ),
+                Parameter("since", "query", _SINCE, QueryNumber),
+                Parameter("until", "query", _UNTIL, QueryNumber),
                 Parameter("summary", "query", "Whether to include the summary of each run.", bool),
             ),
             answer=RunListJson,
@@ -395,7 +407,17 @@ class RunQuery(Struct, frozen=True, kw_only=True):
     """A tool that the run has called."""
     q: str = ""
     """A part of the title; the case does not matter."""
+    text: str = ""
+    """A part of the prompt, the answer, the arguments or the results; without case."""
+    since: int = 0
+    until: int = 0
+    """The times between which a run started; 0 means no limit."""
     summary: bool = False
+
+    @property
+    def reads_events(self) -> bool:
+        """Whether a filter reads the events of each run."""
+        return bool(self.tool or self.text)
 
     @property
     def reasons(self) -> frozenset[StopReason] | None:
@@ -407,12 +429,14 @@ class RunQuery(Struct, frozen=True, kw_only=True):
         )
 
     def matches(self, run: JsonObject) -> bool:
-        """Whether the run's fields match all filters except `tool`."""
+        """Whether the run's fields match all filters except `tool` and `text`."""
         return (
             self.status in ("", run["status"])
             and self.reason in ("", run.get("stop_reason"))
             and self.model in ("", run["model"])
             and self.q.casefold() in run["title"].casefold()
+            and run["created"] >= self.since
+            and (not self.until or run["created"] < self.until)
         )
 
 
@@ -429,6 +453,9 @@ def read_query(parameters: Mapping[str, str]) -> RunQuery:
         model=parameters.get("model", ""),
         tool=parameters.get("tool", ""),
         q=parameters.get("q", ""),
+        text=parameters.get("text", "").casefold(),
+        since=query_number(parameters.get("since"), "since") or 0,
+        until=query_number(parameters.get("until"), "until") or 0,
         summary=_choice(parameters, "summary", ("true", "false")) == "true",
     )
 
@@ -515,7 +542,7 @@ class NewestRuns:
             listed.extend(
                 (found_run(run), record)
                 for run, record in found
-                if record.created <= self._first_time
+                if record.created <= self._first_time and not is_title(record)
             )
             if len(listed) >= size or len(found) < size:
                 return listed
@@ -524,7 +551,7 @@ class NewestRuns:
 
 async def listed_runs(gateway: Gateway, owner: str, query: RunQuery) -> list[JsonObject]:
     """The runs that match the query, as JSON. Raises `InvalidRequest` for an unknown `before`."""
-    size = MAX_LISTED if query.tool else query.limit
+    size = MAX_LISTED if query.reads_events else query.limit
     newest = NewestRuns(gateway, owner, query)
     listed: list[JsonObject] = []
     while True:
@@ -541,8 +568,10 @@ async def listed_runs(gateway: Gateway, owner: str, query: RunQuery) -> list[Jso
                 listed.append(fields)
             if len(listed) == query.limit:
                 return listed
-        # The filter `tool` reads the events of each run, so it looks at the first page only.
-        if len(runs) < size or query.tool:
+        # A filter that reads the events of each run looks at the first page only.
+        is_last = len(runs) < size or query.reads_events
+        # Runs are in the order of their starts, so all later ones are older.
+        if is_last or runs[-1].record.created < query.since:
             return listed
         size = min(2 * size, MAX_PAGE)
 
@@ -552,6 +581,8 @@ async def _matching_fields(gateway: Gateway, run: FoundRun, query: RunQuery) -> 
     fields = await fields_of(run, whole=False)
     if not query.matches(fields):
         return None
+    if query.text and not await _contains(run, query.text):
+        return None
     if query.tool or query.summary:
         summary = await gateway.summaries.of(run)
         if summary is None or (query.tool and not summary.calls_tool(query.tool)):
@@ -559,3 +590,14 @@ async def _matching_fields(gateway: Gateway, run: FoundRun, query: RunQuery) -> 
         if query.summary:
             fields["summary"] = summary.fields()
     return fields
+
+
+async def _contains(run: FoundRun, wanted: str) -> bool:
+    """Whether the text of the run contains this text, which is casefolded."""
+    try:
+        events = await run.recorded()
+    except RunNotFound:  # deleted meanwhile
+        return False
+    small = isinstance(events, list | tuple) and not are_large(events)
+    text = text_of_run(events) if small else await offloaded(text_of_run, events)
+    return wanted in text.casefold()

@@ -3,6 +3,7 @@
 import contextlib
 import math
 from collections.abc import Generator, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -11,10 +12,15 @@ from windlass.gateway.http.errors import Refused
 from windlass.gateway.runs.hidden_turns import seen_by_client
 from windlass.loop.history import History
 from windlass.request import RunRequest
+from windlass.runs.origin import ADDED
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
+from windlass.runs.service import RunService
 from windlass.wires.call_ids import CallIds
 from windlass.wires.errors import Problem
+
+TITLE = "title"
+"""The field of a record's `answer` with the title that a client gave to the chat."""
 
 
 class ChatSoFar(Struct, frozen=True, kw_only=True):
@@ -75,6 +81,27 @@ class Chats:
                 return history.started.messages if history.started else ()
             return seen_by_client(history.reply(), history.asked, CallIds(record.id))
         return ()
+
+    async def rename(
+        self, service: RunService[Any, Any], owner: str, chat: str, title: str
+    ) -> None:
+        """Stores a title for the chat. Raises `Refused` while a run of the chat is active."""
+        request = RunRequest(wire="", model="", messages=(), chat=chat)
+        with self.only_run_of(owner, chat):
+            so_far = await self.so_far(owner, request)
+            # `asked` is for conversations: the record adds no messages.
+            change = {"asked": 0, TITLE: title}
+            await service.store_messages(so_far.messages, "", chat, owner=owner, answer=change)
+
+
+def is_title(run: RunRecord) -> bool:
+    """Whether the record only stores a title for its chat."""
+    return run.origin.get("kind") == ADDED and TITLE in run.origin.get("answer", {})
+
+
+def chosen_title(runs: Sequence[RunRecord]) -> str:
+    """The title that a client gave to the chat last; empty if none."""
+    return next((run.origin["answer"][TITLE] for run in runs if is_title(run)), "")
 
 
 def _place_of(run: RunRecord) -> tuple[int, float]:

@@ -48,7 +48,8 @@ class CallSummary(Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        return self.outcome not in (None, "ok")
+        """Whether the tool failed. A call that a person denied or stopped has not failed."""
+        return self.outcome not in (None, "ok", "denied", "stopped", "not_run")
 
 
 def cut_response(response: FunctionResponse) -> JsonObject:

@@ -1,0 +1,190 @@
+"""What a person sees first: the empty page, an answer before the machinery, and clear errors."""
+
+import re
+
+from playwright.async_api import Route, expect
+from tests.console.axe import axe
+from tests.console.chatting import Listening, answered, ask, message_box, turns
+from tests.console.conftest import StageOf
+from tests.console.stage import IN_ONE_BROWSER, MODEL, PHONE, card, ended, state_of
+from tests.support.talking import asking
+
+from windlass.testing import call, calls, refuse, say
+
+pytestmark = IN_ONE_BROWSER
+
+EXAMPLES = ("Weather in Rome?", "Two.", "Three.", "Four.", "One too many.")
+COLOUR = "bubble => getComputedStyle(bubble).backgroundColor"
+
+
+async def test_the_empty_page_greets_offers_prompts_and_names_the_model(stage_of: StageOf) -> None:
+    stage = await stage_of(Listening("Sunny."), target="local/qwen", examples=EXAMPLES)
+    page = await stage.open("/")
+    await expect(page.get_by_role("heading", name="Hello. What can I do for you?")).to_be_visible()
+    await expect(page.get_by_text("You are talking to Qwen")).to_be_visible()
+    await expect(page.locator(".talk-empty svg.logo")).to_be_visible()
+    await expect(page.locator(".theme")).to_contain_text("Theme")
+    icon = await page.locator("link[rel=icon]").get_attribute("href")
+    assert (await page.request.get(str(icon))).headers["content-type"] == "image/svg+xml"
+    await page.get_by_role("main").get_by_role("link", name="Help").click()
+    await page.get_by_role("dialog", name="Help").get_by_role("button", name="Close").click()
+    prompts = page.get_by_role("list", name="Examples").get_by_role("button")
+    await expect(prompts).to_have_text(list(EXAMPLES[:4]))
+    await prompts.first.click()
+    await answered(page, 1)
+    await expect(turns(page)).to_contain_text(EXAMPLES[0])
+    await expect(message_box(page)).to_have_value("")
+
+
+async def test_a_tool_opens_beside_the_chat_and_leaves_it_where_it_is(stage_of: StageOf) -> None:
+    stage = await stage_of("Hello.")
+    for options in ({}, {"viewport": PHONE}):
+        page = await stage.open("/", **options)
+        await message_box(page).fill("A draft")
+        pill = page.get_by_role("list", name="Tools").get_by_role("button", name="divide")
+        await pill.click()
+        panel = page.get_by_role("complementary", name="divide")
+        await expect(panel.get_by_role("textbox", name="dividend")).to_be_visible()
+        await expect(page).to_have_url(f"{stage.origin}/")
+        await axe(page)
+        await page.keyboard.press("Escape")
+        await expect(panel).to_have_count(0)
+        await expect(pill).to_be_focused()
+        await expect(message_box(page)).to_have_value("A draft")
+
+
+async def test_finished_tools_are_one_line_and_the_answer_comes_without_machinery(
+    stage_of: StageOf,
+) -> None:
+    both = calls(call("get_weather", city="Rome"), call("divide", dividend=1, divisor=0))
+    stage = await stage_of([both, call("get_weather", city="Oslo"), say("Sunny in both.")])
+    oslo = stage.tools.hold("Oslo")
+    page = await stage.open("/")
+    await ask(page, "Weather?")
+    await oslo.reached.wait()
+    folds = page.locator(".toolfold")
+    first, second = folds.nth(0), folds.nth(1)
+    await expect(first.locator("> summary")).to_have_text(
+        re.compile(r"^2 tools, \d+ ms1 failedget_weather, divide$")
+    )
+    await expect(card(page, "get_weather").nth(0)).to_be_hidden()
+    await expect(card(page, "get_weather").nth(1)).to_be_visible()  # it is running
+    await state_of(card(page, "get_weather").nth(1), "running")
+    oslo.open()
+    await ended(page)
+    await expect(second).not_to_have_attribute("open", "")
+    for machinery in (".waterfall", ".budget", ".ending"):
+        await expect(page.locator(machinery)).to_have_count(0)
+    await expect(page.get_by_text("The model answered")).to_have_count(0)
+    await expect(page.get_by_text(re.compile(r"round \d of \d"))).to_have_count(0)
+
+    await first.locator("> summary").click()
+    await expect(card(page, "get_weather").nth(0)).to_be_visible()
+    await axe(page)
+    timeline = page.get_by_role("button", name="Timeline")
+    await timeline.click()
+    panel = page.get_by_role("complementary", name="Timeline")
+    await expect(panel.locator(".wf-row")).to_have_count(6)
+    await expect(panel).to_contain_text("3 rounds")
+    await axe(page)
+    await second.evaluate("fold => { fold.open = false }")
+    await panel.get_by_role("button", name="get_weather").last.click()
+    await expect(card(page, "get_weather").nth(1)).to_be_focused()
+    await panel.get_by_role("button", name="Close panel").click()
+    await expect(timeline).to_be_focused()
+
+
+async def test_the_focus_of_a_card_that_folds_goes_to_its_line(stage_of: StageOf) -> None:
+    stage = await stage_of([call("pay", amount=5), "It is paid."])
+    page = await stage.open("/")
+    await ask(page, "Pay.")
+    await expect(card(page, "pay")).to_be_focused()
+    await expect(card(page, "pay").get_by_text("a approve")).to_be_visible()
+    await page.keyboard.press("a")
+    await ended(page)
+    await expect(page.locator(".toolfold > summary")).to_be_focused()
+
+
+async def test_a_prompt_looks_the_same_in_the_chat_and_on_the_page_of_its_run(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of(Listening("Yes."))
+    for scheme in ("light", "dark"):
+        page = await stage.open("/", color_scheme=scheme)
+        await ask(page, "Hello")
+        await answered(page, 1)
+        here = await page.locator(".turn .bubble").evaluate(COLOUR)
+        await page.get_by_role("link", name="View run").click()
+        there = page.get_by_role("region", name="Prompt")
+        await expect(there).to_have_text("Hello")
+        assert await there.evaluate(COLOUR) == here
+
+
+async def test_an_error_says_what_happened_when_to_retry_and_where_the_details_are(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of(Listening(refuse(400, "The model is confused."), "Yes."))
+    stage.watch.expects("503")
+    page = await stage.open("/")
+
+    async def loading(route: Route) -> None:
+        error = {"message": "The model is loading", "type": "server_error", "code": "loading"}
+        headers = {"Retry-After": "12", "X-Request-Id": "req_1"}
+        await route.fulfill(status=503, json={"error": error}, headers=headers)
+
+    await page.route("**/v1/runs", loading)
+    await ask(page, "Hello")
+    await expect(page.get_by_role("alert").filter(has_text="loading")).to_have_text(
+        "The model is loading. Try again in 12 seconds."
+        " For details, see the gateway's log, request id req_1."
+    )
+    await page.unroute("**/v1/runs")
+    await message_box(page).press("Enter")
+    await ended(page, "error")
+    run_id = await page.locator(".run").get_attribute("data-run")
+    await expect(page.locator(".ending")).to_have_text(
+        "The run failed.The model is confused. (HTTP 400)To ask again, press Retry."
+        f" For details, see the gateway's log, run id {run_id}."
+    )
+    await axe(page)
+
+
+async def test_an_unknown_address_shows_where_to_go(stage_of: StageOf) -> None:
+    stage = await stage_of("Hello.")
+    stage.watch.expects("404")
+    page = await stage.open("/nowhere/at/all")
+    await expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
+    await axe(page)
+    await page.get_by_role("main").get_by_role("link", name="Runs").click()
+    await expect(page).to_have_url(f"{stage.origin}/runs")
+
+
+async def test_runs_are_found_by_date_and_content_and_have_charts(stage_of: StageOf) -> None:
+    denied = call("pay", amount=5)
+    stage = await stage_of([denied, "Then not.", "A pomegranate.", "Yes."])
+    body = asking("Pay.", model=MODEL)
+    await stage.post("/v1/chat/completions", body)  # without a stream, the call is denied
+    for prompt in ("Fruit?", "Sure?"):
+        await stage.post("/v1/chat/completions", asking(prompt, model=MODEL))
+    page = await stage.open("/runs")
+    rows = page.get_by_role("table", name="Runs").locator("tbody tr")
+    await expect(rows).to_have_count(3)
+    await expect(
+        page.get_by_role("img", name=re.compile("^Latency of the last 3 runs"))
+    ).to_be_visible()
+    cost = page.get_by_role("img", name=re.compile("^Cost in tokens of the last 3 runs"))
+    await expect(cost.locator("rect")).to_have_count(3)
+    await expect(page.get_by_text("Failures by tool: 0")).to_be_visible()
+    await expect(rows.last.locator(".runs-failed")).to_have_count(0)  # denied is no failure
+    await axe(page)
+    await page.get_by_role("searchbox", name="Search").fill("POMEGRANATE")
+    await expect(rows).to_have_count(1)
+    await expect(rows).to_contain_text("Fruit?")
+    await page.get_by_role("searchbox", name="Search").fill("")
+    await expect(rows).to_have_count(3)
+    await page.get_by_label("To", exact=True).fill("2020-01-01")
+    await expect(page.get_by_text("No matching runs.")).to_be_visible()
+    await expect(page).to_have_url(f"{stage.origin}/runs?to=2020-01-01")
+    await page.goto("/runs?from=2020-01-01")
+    await expect(rows).to_have_count(3)
+    await expect(page.get_by_label("From", exact=True)).to_have_value("2020-01-01")
