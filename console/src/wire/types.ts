@@ -927,7 +927,7 @@ export type RunError = {
   param?: string | null;
 };
 
-export type RunEvent = TextDelta | ThoughtDelta | PartReceived | ToolCallStarted | ToolCallDelta | ToolCallEnded | TurnEnded | RunStarted | RunResumed | RoundStarted | RoundRestarted | Status | ToolRunStarted | ToolRunProgress | ToolRunEnded | ApprovalRequested | ApprovalResolved | RunEnded;
+export type RunEvent = TextDelta | ThoughtDelta | PartReceived | ToolCallStarted | ToolCallDelta | ToolCallEnded | TurnEnded | RunStarted | RunResumed | RoundStarted | RoundRestarted | Status | ToolRunStarted | ToolRunProgress | ToolRunEnded | ApprovalRequested | ApprovalResolved | OutputRejected | RunEnded;
 
 export type RunList = {
   object: "list";
@@ -1371,6 +1371,18 @@ export type ApprovalResolved = {
   done: false;
 };
 
+/** The answer of this round is not a valid value. The next round asks the model again. */
+export type OutputRejected = {
+  event: "output_rejected";
+  round: number;
+  errors: Array<string>;
+  message: Message;
+  seq: number;
+  time: number;
+  type: "control";
+  done: false;
+};
+
 /** The last event of every run. */
 export type RunEnded = {
   event: "run_ended";
@@ -1402,7 +1414,7 @@ export type Export = {
   rounds: Array<ExportedRound>;
   resumed: Array<number>;
   usage: Usage;
-  events: Array<TextDelta | ThoughtDelta | PartReceived | ToolCallStarted | ToolCallDelta | ToolCallEnded | TurnEnded | RunStarted | RunResumed | RoundStarted | RoundRestarted | Status | ToolRunStarted | ToolRunProgress | ToolRunEnded | ApprovalRequested | ApprovalResolved | RunEnded>;
+  events: Array<TextDelta | ThoughtDelta | PartReceived | ToolCallStarted | ToolCallDelta | ToolCallEnded | TurnEnded | RunStarted | RunResumed | RoundStarted | RoundRestarted | Status | ToolRunStarted | ToolRunProgress | ToolRunEnded | ApprovalRequested | ApprovalResolved | OutputRejected | RunEnded>;
 };
 
 /** The metadata of a run. */

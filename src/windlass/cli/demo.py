@@ -94,7 +94,11 @@ def run(options: argparse.Namespace) -> int:
     runs, storage = _runs()
     config = GatewayConfig(
         server=ServerConfig(host=options.host, port=options.port),
-        models={name: ModelConfig(name=name, target=model.name, tools=names, system=SYSTEM)},
+        models={
+            name: ModelConfig(
+                name=name, target=model.name, tools=names, system=SYSTEM, examples=EXAMPLES
+            )
+        },
         runs=runs,
     )
     app = create_app(config, models={name: model}, tools=TOOLS)

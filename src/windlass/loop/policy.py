@@ -42,9 +42,7 @@ END_REASONS: dict[FinishReason, StopReason] = {
     "malformed_call": "malformed_call",
 }
 
-ANSWER_REASONS: frozenset[StopReason] = frozenset(
-    {"answer", "max_rounds", "budget", "repetition"}
-)
+ANSWER_REASONS: frozenset[StopReason] = frozenset({"answer", "max_rounds", "budget", "repetition"})
 """The ends of a turn with an answer, which a run with a type validates."""
 
 MEETS_DEMAND: dict[Outcome, bool] = {

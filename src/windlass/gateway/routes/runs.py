@@ -60,6 +60,7 @@ from windlass.gateway.runs.run_json import FAILED_REASONS, run_fields
 from windlass.gateway.runs.search import text_of_run
 from windlass.jsontext import by_size, encode_any_json, offloaded
 from windlass.loop.history import History
+from windlass.runs.encoding import are_large
 from windlass.runs.event_log import PAGE_BYTES
 from windlass.runs.export import Export, exported
 from windlass.runs.records import RunRecord

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from windlass.content import FunctionCall, FunctionResponse, Message, Text
 from windlass.events import RunEvent, RunStarted
 from windlass.jsontext import compact_json
-from windlass.runs.export import told_rounds
+from windlass.runs.export import exported_rounds
 
 BEFORE_CHARS, AFTER_CHARS = 20, 80
 """How many characters an excerpt shows before and after a match."""
@@ -35,7 +35,7 @@ def text_of_run(events: Sequence[RunEvent]) -> str:
     """The prompt of a run, and everything that its model and tools wrote."""
     started = events[0] if events and isinstance(events[0], RunStarted) else None
     texts = [text_of_messages(started.messages)] if started else []
-    for each in told_rounds(events):
+    for each in exported_rounds(events):
         texts += [each.text, each.thoughts]
         for call in each.calls:
             texts += [call.name, compact_json(call.arguments), compact_json(call.response)]
