@@ -102,8 +102,8 @@ class GatewayProcess:
 @asynccontextmanager
 async def gateway_process(home: Path, base_url: str) -> AsyncIterator[GatewayProcess]:
     process = GatewayProcess(home, base_url)
-    await process.start()
     try:
+        await process.start()
         yield process
     finally:
         await process.kill()

@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 from starlette.routing import Route
 from tests.support.serving import Serving, config_of
-from tests.support.thoroughness import examples
+from tests.support.thoroughness import QUICK, examples
 
 from windlass.events import RunEvent, TextDelta
 from windlass.gateway.app import create_app
@@ -262,7 +262,7 @@ def check(
     operation = schema[path][method]
 
     @settings(
-        max_examples=examples(5),
+        max_examples=2 if QUICK else examples(5),
         derandomize=True,
         database=None,
         deadline=None,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.thoroughness import examples
+from tests.support.thoroughness import WHOLE
 
 from windlass import (
     AsyncClient,
@@ -144,7 +144,7 @@ QUICK = Retry(attempts=2, first_wait=0.001)
 
 @pytest.mark.parametrize("wire", ["scripted", *FAKES])
 async def test_hundreds_of_runs_with_random_faults_answer_every_call_once(wire: str) -> None:
-    count = examples(200)
+    count = 1_000 if WHOLE else 200
     chance = random.Random(7)
     before = set(threading.enumerate())
     with ExitStack() as stack:

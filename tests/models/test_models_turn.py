@@ -175,7 +175,7 @@ async def test_broken_framing_never_ends_as_a_success_with_less(wire: Any) -> No
 @both
 @either
 async def test_silence_is_tried_again_and_then_told(wire: Any, request_: ModelRequest) -> None:
-    options = {"timeouts": Timeouts(read=0.5), "waiting": Waits()}
+    options = {"timeouts": Timeouts(read=0.25), "waiting": Waits()}
     async with wire[0]([hang(), "Awake."]) as fake:
         assert text(await turn(model_at(wire, fake, **options), request_)) == "Awake."
     async with wire[0](hang()) as fake:
@@ -188,7 +188,7 @@ async def test_silence_is_tried_again_and_then_told(wire: Any, request_: ModelRe
 async def test_silence_in_the_middle_is_a_cut() -> None:
     first = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
     async with raw_server(unended(first), hold=True) as server:
-        model = OpenAIModel("m", base_url=server.base_url, timeouts=Timeouts(read=0.5))
+        model = OpenAIModel("m", base_url=server.base_url, timeouts=Timeouts(read=0.25))
         with pytest.raises(StreamCut, match="stopped before its turn"):
             await turn(model)
         await model.aclose()
@@ -205,7 +205,7 @@ async def test_a_server_that_never_closes_after_done_does_not_hold_the_turn() ->
 @pytest.mark.parametrize("hold", [True, False])
 async def test_a_break_after_the_finish_is_forgiven(hold: bool) -> None:
     async with raw_server(unended(BRIEF), hold=hold) as server:
-        model = OpenAIModel("m", base_url=server.base_url, timeouts=Timeouts(read=0.5))
+        model = OpenAIModel("m", base_url=server.base_url, timeouts=Timeouts(read=0.25))
         events = await turn(model)
         await model.aclose()
     assert (text(events), end(events).finish) == ("Hi", "stop")

@@ -139,7 +139,7 @@ def model_in(
         pages=options.pop("pages", 1),
         snapshots=options.pop("snapshots", None),
     )
-    settings = {"ui_timeout_ms": 3000, **options.pop("settings", {})}
+    settings = {"ui_timeout_ms": 10_000, **options.pop("settings", {})}
     model = AIStudioModel(
         name,
         config=config,

@@ -105,7 +105,7 @@ class Studio:
         return AIStudioModel(
             "gemini-2.5-flash",
             config=BrowserConfig(fake.url, profile, CHROMIUM, pages=1, arguments=FLAGS),
-            settings=FunctionCallingSettings(ui_timeout_ms=1000, native_retry_count=1),
+            settings=FunctionCallingSettings(ui_timeout_ms=3000, native_retry_count=1),
             patience=Patience(quiet=0.05, late_call=late_call),
             retry=Retry(attempts=1),
         )
