@@ -43,6 +43,7 @@ from windlass.wires.fields import JsonObject, as_list, as_object, as_text, rest
 from windlass.wires.gemini.messages import PROVIDER, encode_part
 from windlass.wires.gemini.read_events import CANDIDATE
 from windlass.wires.gemini.signatures import Token, encode_token
+from windlass.wires.token_limits import CONTEXT_EXCEEDED, prompt_size
 
 FINISH_REASONS: dict[StopReason, str] = {
     "answer": "STOP",
@@ -506,10 +507,21 @@ def error_fields(problem: Problem) -> JsonObject:
         details.append({"@type": f"{_RPC}RetryInfo", "retryDelay": delay})
     return {
         "code": problem.status,
-        "message": problem.message,
+        "message": _message(problem),
         "status": STATUSES.get(problem.status, other),
         "details": details,
     }
+
+
+def _message(problem: Problem) -> str:
+    """The message; about a prompt that is too long in Google's words, since it has no code."""
+    size = prompt_size(problem.message) if problem.code == CONTEXT_EXCEEDED else None
+    if size is None:
+        return problem.message
+    return (
+        f"The input token count ({size.tokens}) exceeds the maximum number of tokens allowed"
+        f" ({size.maximum})."
+    )
 
 
 def error_body(problem: Problem) -> bytes:

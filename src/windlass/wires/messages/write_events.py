@@ -4,7 +4,6 @@ Several rounds of a run are one message: the indexes of its blocks run on, and i
 """
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ClassVar, Literal, TypeAlias
 
@@ -46,6 +45,7 @@ from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject, as_list, as_object, in_words, rest
 from windlass.wires.messages.messages import OWN_CALL_PREFIX, OWN_SIGNATURE, PROVIDER
 from windlass.wires.messages.read_events import STOP_SEQUENCE
+from windlass.wires.token_limits import CONTEXT_EXCEEDED, prompt_size
 
 STOP_REASONS: dict[StopReason, str] = {
     "answer": "end_turn",
@@ -691,34 +691,27 @@ ERROR_TYPES: dict[int, str] = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-_TOO_LONG = frozenset({"context_length_exceeded", "context_window_exceeded", "prompt_too_long"})
-_TOO_LONG_TEXT = re.compile(
-    r"input token count .{0,40}exceeds the maximum|exceeds? the (available|maximum) context"
-    r"|maximum context length"
-)
-"""How services without such a code report it."""
 NO_THREADS = "thread_unsupported_request"
 """The code with which Anthropic's SDK repeats a request without `thread`."""
-PROMPT_TOO_LONG = "prompt is too long"
-"""Claude Code compacts its conversation when an error begins like this."""
+_PROMPT_TOO_LONG = "prompt is too long"
+"""Claude Code compacts its conversation after an error with these words."""
 
 
 def error_fields(problem: Problem, request_id: str | None = None) -> JsonObject:
     """An error in the form that Anthropic's clients read."""
     other = "invalid_request_error" if 400 <= problem.status < 500 else "api_error"
-    text = problem.message
-    if _is_too_long(problem) and not text.startswith(PROMPT_TOO_LONG):
-        text = f"{PROMPT_TOO_LONG}: {text}"
+    text = _too_long(problem.message) if problem.code == CONTEXT_EXCEEDED else problem.message
     error: JsonObject = {"type": ERROR_TYPES.get(problem.status, other), "message": text}
     if problem.code == NO_THREADS:
         error["details"] = {"error_code": NO_THREADS, "unsupported": ["thread"]}
     return {"type": "error", "error": error, **rest({"request_id": request_id})}
 
 
-def _is_too_long(problem: Problem) -> bool:
-    if problem.code in _TOO_LONG:
-        return True
-    return problem.status == 400 and _TOO_LONG_TEXT.search(problem.message) is not None
+def _too_long(message: str) -> str:
+    """The message in the words of Anthropic, whose clients read both figures."""
+    if size := prompt_size(message):
+        return f"{_PROMPT_TOO_LONG}: {size.tokens} tokens > {size.maximum} maximum"
+    return message if message.startswith(_PROMPT_TOO_LONG) else f"{_PROMPT_TOO_LONG}: {message}"
 
 
 def error_body(problem: Problem, request_id: str | None = None) -> bytes:
