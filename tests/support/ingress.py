@@ -1,9 +1,12 @@
-"""The gateway's wires as a client sees them: one request and one answer in the form of each."""
+"""The gateway's wires as a client sees them: requests, answers and errors in the form of each."""
 
 import base64
 import json
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
+
+from tests.support.message_answers import check_order, final_message, sse_events, without_nulls
+from tests.support.response_streams import checked, parsed
 
 Body = dict[str, Any]
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n a picture").decode()
@@ -27,6 +30,19 @@ class Seen(NamedTuple):
     """The answer as it goes into the next request."""
 
 
+class Failure(NamedTuple):
+    """What a client reads in an error. `code` is the field by which it decides what to do."""
+
+    code: str
+    message: str
+
+
+def data_lines(stream: bytes) -> list[str]:
+    """The data of each event of a stream."""
+    lines = stream.decode().splitlines()
+    return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+
+
 class Ingress:
     """One wire. `finish` is `stop`, `calls`, `length` or `refusal`."""
 
@@ -40,6 +56,18 @@ class Ingress:
         raise NotImplementedError
 
     def read(self, body: Body) -> Seen:
+        raise NotImplementedError
+
+    def read_stream(self, stream: bytes) -> Seen:
+        """What a client puts together from a stream, which must have the form of the wire."""
+        raise NotImplementedError
+
+    def error(self, body: Body) -> Failure:
+        """The error in the body of a refused request."""
+        raise NotImplementedError
+
+    def stream_error(self, stream: bytes) -> Failure:
+        """The error that ends a stream."""
         raise NotImplementedError
 
     def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
@@ -85,6 +113,33 @@ class Chat(Ingress):
             message,
         )
 
+    def read_stream(self, stream: bytes) -> Seen:
+        *chunks, done = data_lines(stream)
+        assert done == "[DONE]"
+        message: Body = {"role": "assistant", "content": "", "reasoning_content": ""}
+        finish = None
+        for choice in (each for chunk in chunks for each in json.loads(chunk)["choices"]):
+            finish = choice["finish_reason"] or finish
+            for name in ("content", "reasoning_content"):
+                message[name] += choice["delta"].get(name) or ""
+            for piece in choice["delta"].get("tool_calls", ()):
+                self._add(message.setdefault("tool_calls", []), piece)
+        return self.read({"choices": [{"message": message, "finish_reason": finish}]})
+
+    def _add(self, calls: list[Body], piece: Body) -> None:
+        if piece["index"] == len(calls):
+            calls.append({key: piece[key] for key in piece if key != "index"})
+        else:
+            function = calls[piece["index"]]["function"]
+            function["arguments"] += piece.get("function", {}).get("arguments", "")
+
+    def error(self, body: Body) -> Failure:
+        return Failure(body["error"]["code"], body["error"]["message"])
+
+    def stream_error(self, stream: bytes) -> Failure:
+        errors = [json.loads(line) for line in data_lines(stream) if '"error"' in line]
+        return self.error(errors[-1])
+
     def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
         made = zip(seen.turn["tool_calls"], results, strict=True)
         answers = [{"role": "tool", "tool_call_id": c["id"], "content": r} for c, r in made]
@@ -126,6 +181,18 @@ class Responses(Ingress):
             finishes[reason],
             body["output"],
         )
+
+    def read_stream(self, stream: bytes) -> Seen:
+        seen = self.read(checked(stream))
+        deltas = [e for e in parsed(stream) if e["type"] == "response.output_text.delta"]
+        assert "".join(event["delta"] for event in deltas) == seen.text
+        return seen
+
+    def error(self, body: Body) -> Failure:
+        return Failure(body["error"]["code"], body["error"]["message"])
+
+    def stream_error(self, stream: bytes) -> Failure:
+        return self.error(checked(stream))
 
     def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
         made = [item for item in seen.turn if item["type"] == "function_call"]
@@ -173,6 +240,18 @@ class Messages(Ingress):
             body["content"],
         )
 
+    def read_stream(self, stream: bytes) -> Seen:
+        check_order(list(sse_events(stream)))
+        return self.read(without_nulls(final_message(stream)))
+
+    def error(self, body: Body) -> Failure:
+        assert body["type"] == "error"
+        return Failure(body["error"]["type"], body["error"]["message"])
+
+    def stream_error(self, stream: bytes) -> Failure:
+        *_, last = sse_events(stream)
+        return self.error(last)
+
     def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
         made = [block for block in seen.turn if block["type"] == "tool_use"]
         pairs = zip(made, results, strict=True)
@@ -213,6 +292,21 @@ class Gemini(Ingress):
             "calls" if made and finish == "stop" else finish,
             candidate.get("content"),
         )
+
+    def read_stream(self, stream: bytes) -> Seen:
+        chunks = [json.loads(line) for line in data_lines(stream)]
+        candidates = [each for chunk in chunks for each in chunk["candidates"]]
+        parts = [part for each in candidates for part in each["content"]["parts"]]
+        assert [each for each in candidates if "finishReason" in each] == candidates[-1:]
+        assert "usageMetadata" in chunks[-1]
+        content = {"role": "model", "parts": parts}
+        return self.read({"candidates": [{**candidates[-1], "content": content}]})
+
+    def error(self, body: Body) -> Failure:
+        return Failure(body["error"]["status"], body["error"]["message"])
+
+    def stream_error(self, stream: bytes) -> Failure:
+        return self.error(json.loads(data_lines(stream)[-1]))
 
     def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
         made = [part["functionCall"] for part in seen.turn["parts"] if "functionCall" in part]
