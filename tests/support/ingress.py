@@ -5,8 +5,10 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from tests.support.message_answers import check_order, final_message, sse_events, without_nulls
+from tests.support.message_answers import check_order, final_message, sse_events
 from tests.support.response_streams import checked, parsed
+
+from windlass.content import FunctionDeclaration
 
 Body = dict[str, Any]
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n a picture").decode()
@@ -16,7 +18,9 @@ SCHEMA: Body = {
     "required": ["sky"],
     "additionalProperties": False,
 }
-PARAMETERS: Body = {"type": "object", "properties": {"times": {"type": "integer"}}}
+RING = FunctionDeclaration(
+    "ring", "Rings a bell.", {"type": "object", "properties": {"times": {"type": "integer"}}}
+)
 
 
 class Seen(NamedTuple):
@@ -49,7 +53,7 @@ class Ingress:
     name = ""
 
     def request(self, model: str, said: Sequence[Any], **wanted: Any) -> tuple[str, Body]:
-        """The path and the body. `wanted`: `tools`, `schema`, `stream`."""
+        """The path and the body. `wanted`: `tools` (declarations), `schema`, `stream`."""
         raise NotImplementedError
 
     def user(self, text: str, image: bool = False) -> Any:
@@ -87,8 +91,8 @@ class Chat(Ingress):
     def request(self, model: str, said: Sequence[Any], **wanted: Any) -> tuple[str, Body]:
         body: Body = {"model": model, "messages": list(said), "stream": wanted.get("stream", False)}
         if wanted.get("tools"):
-            function = {"name": "ring", "parameters": PARAMETERS}
-            body["tools"] = [{"type": "function", "function": function}]
+            functions = [{"name": t.name, "parameters": t.parameters} for t in wanted["tools"]]
+            body["tools"] = [{"type": "function", "function": each} for each in functions]
         if wanted.get("schema"):
             schema = {"name": "sky", "schema": SCHEMA, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -152,7 +156,10 @@ class Responses(Ingress):
     def request(self, model: str, said: Sequence[Any], **wanted: Any) -> tuple[str, Body]:
         body: Body = {"model": model, "input": list(said), "stream": wanted.get("stream", False)}
         if wanted.get("tools"):
-            body["tools"] = [{"type": "function", "name": "ring", "parameters": PARAMETERS}]
+            body["tools"] = [
+                {"type": "function", "name": each.name, "parameters": each.parameters}
+                for each in wanted["tools"]
+            ]
         if wanted.get("schema"):
             schema = {"type": "json_schema", "name": "sky", "schema": SCHEMA, "strict": True}
             body["text"] = {"format": schema}
@@ -216,7 +223,9 @@ class Messages(Ingress):
         body: Body = {"model": model, "max_tokens": 1000, "messages": list(said)}
         body["stream"] = wanted.get("stream", False)
         if wanted.get("tools"):
-            body["tools"] = [{"name": "ring", "input_schema": PARAMETERS}]
+            body["tools"] = [
+                {"name": each.name, "input_schema": each.parameters} for each in wanted["tools"]
+            ]
         if wanted.get("schema"):
             body["output_config"] = {"format": {"type": "json_schema", "schema": SCHEMA}}
         return "/v1/messages", body
@@ -242,7 +251,7 @@ class Messages(Ingress):
 
     def read_stream(self, stream: bytes) -> Seen:
         check_order(list(sse_events(stream)))
-        return self.read(without_nulls(final_message(stream)))
+        return self.read(final_message(stream))
 
     def error(self, body: Body) -> Failure:
         assert body["type"] == "error"
@@ -267,8 +276,11 @@ class Gemini(Ingress):
         config: Body = {"thinkingConfig": {"includeThoughts": True}}
         body: Body = {"contents": list(said), "generationConfig": config}
         if wanted.get("tools"):
-            declared = {"name": "ring", "parametersJsonSchema": PARAMETERS}
-            body["tools"] = [{"functionDeclarations": [declared]}]
+            declared = [
+                {"name": each.name, "parametersJsonSchema": each.parameters}
+                for each in wanted["tools"]
+            ]
+            body["tools"] = [{"functionDeclarations": declared}]
         if wanted.get("schema"):
             config |= {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}
         verb = "streamGenerateContent?alt=sse" if wanted.get("stream") else "generateContent"

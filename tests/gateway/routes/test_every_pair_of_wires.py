@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 from msgspec.structs import replace
-from tests.support.ingress import INGRESSES, PIXEL, Failure, Ingress, Seen
+from tests.support.ingress import INGRESSES, PIXEL, RING, Failure, Ingress, Seen
 from tests.support.messages_gateway import lookup
 from tests.support.serving import Serving, config_of
 from tests.support.talking import client_of
@@ -160,10 +160,10 @@ def test_two_parallel_calls(
     made = [("ring", {"times": 1}), ("ring", {"times": 2})]
     pairs.plays(called(upstream, *made), "Done.")
     first = ingress.user("Ring.")
-    seen = asked(http, ingress, upstream, [first], streamed, tools=True)
+    seen = asked(http, ingress, upstream, [first], streamed, tools=[RING])
     assert (seen.calls, seen.finish) == (made, "calls")
     said = [first, *ingress.results(seen, ["rang once", "rang twice"])]
-    assert asked(http, ingress, upstream, said, streamed, tools=True).text == "Done."
+    assert asked(http, ingress, upstream, said, streamed, tools=[RING]).text == "Done."
     told = json.dumps(pairs.received[-1])
     assert told.count("rang once") == told.count("rang twice") == 1
 
@@ -177,10 +177,10 @@ def test_a_client_call_and_a_server_call_in_one_turn(
     both = [("lookup", {"city": "Rome"}), ("ring", {"times": 1})]
     pairs.plays(called(upstream, *both), "Done.")
     first = ingress.user("Ring.")
-    seen = asked(http, ingress, upstream, [first], streamed, tools=True)
+    seen = asked(http, ingress, upstream, [first], streamed, tools=[RING])
     assert (seen.calls, seen.finish) == ([("ring", {"times": 1})], "calls")
     said = [first, *ingress.results(seen, ["rang once"])]
-    assert asked(http, ingress, upstream, said, streamed, tools=True).text == "Done."
+    assert asked(http, ingress, upstream, said, streamed, tools=[RING]).text == "Done."
     told = json.dumps(pairs.received[-1])
     assert told.count("rang once") == told.count("sunny in Rome") == 1
 
