@@ -1,7 +1,7 @@
 """BFCL's gold calls through every wire of the gateway: to the client and back, as they were.
 
-Names have `_` for `.`, as in BFCL's own requests to services, which refuse dots. Each wire takes its
-own part of the cases, streamed and in one body; `make bfcl` takes them all.
+Names have `_` for `.`, as in BFCL's own requests to services, which refuse dots. Each wire takes
+its own part of the cases, streamed and in one body; `make bfcl` takes them all.
 """
 
 import json
