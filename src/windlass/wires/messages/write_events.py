@@ -4,7 +4,7 @@ Several rounds of a run are one message: the indexes of its blocks run on, and i
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -16,8 +16,6 @@ from windlass.content import (
     FunctionResponse,
     InlineData,
     Opaque,
-    Text,
-    Thought,
     Usage,
 )
 from windlass.events import (
@@ -37,7 +35,7 @@ from windlass.events import (
     TurnEnded,
 )
 from windlass.jsontext import decode_json, encode_any_json, encode_json
-from windlass.reply import Reply, RoundRecord
+from windlass.reply import Reply
 from windlass.tool import Tool
 from windlass.wires.call_ids import CallIds
 from windlass.wires.encoding import gap_between, json_text
@@ -45,6 +43,7 @@ from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject, as_list, as_object, in_words, rest
 from windlass.wires.messages.messages import OWN_CALL_PREFIX, OWN_SIGNATURE, PROVIDER
 from windlass.wires.messages.read_events import STOP_SEQUENCE
+from windlass.wires.reply_events import events_of
 from windlass.wires.token_limits import CONTEXT_EXCEEDED, prompt_size
 
 STOP_REASONS: dict[StopReason, str] = {
@@ -122,7 +121,7 @@ def message_fields(
 ) -> JsonObject:
     writer = _BodyWriter()
     blocks = _BlockMachine(writer, tools, ids, head.id, form)
-    for event in _events_of(reply):
+    for event in events_of(reply):
         blocks.add(event)
     blocks.end(reply)
     return {
@@ -131,43 +130,6 @@ def message_fields(
         **_ending(reply),
         "usage": usage_fields(reply.usage),
     }
-
-
-_WITHOUT_CALLS: frozenset[StopReason] = frozenset(
-    {"answer", "max_rounds", "repetition", "content_filter", "malformed_call"}
-)
-"""When a run ends like this, the calls of its last turn were not run."""
-
-
-def _events_of(reply: Reply) -> Iterator[RunEvent]:
-    """The events from which the same reply was built, as far as a message shows them."""
-    is_refused = not reply.pending and reply.stop_reason in _WITHOUT_CALLS
-    for number, record in enumerate(reply.rounds, start=1):
-        last = number == len(reply.rounds)
-        yield RoundStarted(number, "awaiting_model_call", tools_off=last and is_refused)
-        yield from _turn_events(record)
-        yield TurnEnded(record.finish)
-        for answer in record.answers:
-            yield ToolRunEnded(answer.response, answer.outcome)
-        if last and reply.text != record.message.text:
-            yield TextDelta(reply.text)  # the run has replaced an empty answer
-
-
-def _turn_events(record: RoundRecord) -> Iterator[ModelEvent]:
-    index = 0
-    for part in record.message.parts:
-        match part:
-            case Text():
-                yield TextDelta(part.text, part.signature, part.extra or None)
-            case Thought():
-                yield ThoughtDelta(part.text, part.signature, part.extra or None)
-            case FunctionCall():
-                yield ToolCallStarted(index, part.id, part.name)
-                yield ToolCallDelta(index, part.json)
-                yield ToolCallEnded(index, part)
-                index += 1
-            case _:
-                yield PartReceived(part)
 
 
 def _opening(head: MessageHead) -> JsonObject:

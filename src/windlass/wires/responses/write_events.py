@@ -4,7 +4,7 @@ One response covers all rounds of the run. The encoder is deterministic: fed wit
 writes the same bytes, so that a client can resume after any `sequence_number`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
@@ -16,8 +16,6 @@ from windlass.content import (
     FunctionResponse,
     InlineData,
     Opaque,
-    Text,
-    Thought,
     Usage,
 )
 from windlass.events import (
@@ -43,6 +41,7 @@ from windlass.wires.call_ids import CallIds
 from windlass.wires.encoding import json_text
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
+from windlass.wires.reply_events import events_of
 from windlass.wires.responses.item_ids import approval_id, item_id
 from windlass.wires.responses.media import PROVIDER
 from windlass.wires.responses.messages import OWN_SERVER, free_text, result_output
@@ -832,33 +831,6 @@ def _refusal_in(extra: JsonObject) -> str | None:
         if refusal := as_text((as_object(extra.get(provider)) or {}).get("refusal")):
             return refusal
     return None
-
-
-def events_of(reply: Reply, ended_at: float = 0.0) -> Iterator[RunEvent]:
-    """The events of a run that ended with this reply, in whole pieces."""
-    for record in reply.rounds:
-        yield RoundStarted(record.number, "awaiting_model_call")
-        number, logprobs = 0, record.logprobs
-        for part in record.message.parts:
-            match part:
-                case Text():
-                    yield TextDelta(part.text, extra=part.extra or None, logprobs=logprobs)
-                    logprobs = None
-                case Thought():
-                    yield ThoughtDelta(part.text, extra=part.extra or None)
-                case FunctionCall():
-                    yield ToolCallStarted(number, part.id, part.name)
-                    yield ToolCallEnded(number, part)
-                    number += 1
-                case _:
-                    yield PartReceived(part)
-        extra = record.message.extra or None
-        yield TurnEnded(record.finish, record.usage, message_extra=extra)
-        for answer in record.answers:
-            yield ToolRunEnded(answer.response, answer.outcome)
-    if reply.rounds and not reply.rounds[-1].message.text and reply.text:
-        yield TextDelta(reply.text)  # the run has replaced an empty answer
-    yield RunEnded(reply.stop_reason, reply.usage, len(reply.rounds), time=ended_at)
 
 
 def response_body(
