@@ -23,9 +23,10 @@ from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, Step, call, calls
 
 EVERY = 1 if WHOLE_BFCL else 60
-PARTS = 4 if WHOLE_BFCL else 1
+PARTS = 8 if WHOLE_BFCL else 1
 """How many tests share the cases of a wire, so that several processes run them."""
 
+pytestmark = pytest.mark.timeout(900)
 ingresses = pytest.mark.parametrize("ingress", INGRESSES.values(), ids=lambda each: each.name)
 forms = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 parts = pytest.mark.parametrize("part", range(PARTS))

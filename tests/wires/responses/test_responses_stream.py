@@ -25,8 +25,9 @@ from windlass.events import RoundRestarted, RunEnded, RunEvent, RunResumed, Text
 from windlass.testing import ScriptedModel, Turn, call, calls, cut, refuse, say, think
 from windlass.wires.call_ids import CallIds
 from windlass.wires.errors import Problem
+from windlass.wires.openai_errors import error_body
 from windlass.wires.responses.item_ids import approval_id, place_of, response_of_item
-from windlass.wires.responses.response import error_body, error_frame, item_page
+from windlass.wires.responses.response import error_frame, item_page
 from windlass.wires.responses.write_events import (
     OutputForm,
     ResponseEncoder,

@@ -14,8 +14,8 @@ from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import BUSY, JSON_TYPE, Receive, Scope, Send
 from windlass.gateway.http.errors import problem_headers
 from windlass.gateway.routes.responses import CONNECTION, PATH, Connection
-from windlass.wires.chat.write_events import error_body
 from windlass.wires.errors import Problem
+from windlass.wires.openai_errors import error_body
 from windlass.wires.responses.response import error_frame
 
 GOING_AWAY = 1012

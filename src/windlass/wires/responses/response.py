@@ -10,6 +10,7 @@ from windlass.events import StopReason
 from windlass.jsontext import encode_json
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
+from windlass.wires.openai_errors import error_fields
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
@@ -93,31 +94,13 @@ def failure_of(problem: Problem) -> JsonObject:
 def error_event_fields(problem: Problem) -> JsonObject:
     """The fields of an `error` event: flat for OpenAI's SDK, nested for Open Responses."""
     flat: JsonObject = {**failure_of(problem), "param": problem.param}
-    return {**flat, "error": {"type": _error_type(problem), **flat}}
-
-
-def error_body(problem: Problem) -> bytes:
-    """The body of an error response over HTTP."""
-    return encode_json({"error": _error_fields(problem)})
+    return {**flat, "error": {"type": error_fields(problem)["type"], **flat}}
 
 
 def error_frame(problem: Problem) -> bytes:
     """A refused request on a WebSocket, which stays usable."""
     fields: JsonObject = {"type": "error", "status": problem.status}
-    return encode_json({**fields, "error": _error_fields(problem)})
-
-
-def _error_fields(problem: Problem) -> JsonObject:
-    return {
-        "message": problem.message,
-        "type": _error_type(problem),
-        "param": problem.param,
-        "code": problem.code,
-    }
-
-
-def _error_type(problem: Problem) -> str:
-    return problem.type or ("invalid_request_error" if problem.status < 500 else "server_error")
+    return encode_json({**fields, "error": error_fields(problem)})
 
 
 def item_page(
