@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from windlass.content import (
     AnyPart,
+    FileData,
     FunctionCall,
     FunctionResponse,
     InlineData,
@@ -437,6 +438,8 @@ class _BlockMachine:
                 self._say(TextDelta(in_words(part).text))
             case InlineData():
                 self._say(TextDelta(f"[{part.mime_type}, {len(part.data)} bytes]"))
+            case FileData():
+                self._say(TextDelta(f"[{part.mime_type or 'file'}: {part.uri}]"))
             case _:
                 pass
 
