@@ -292,7 +292,7 @@ def _decode(value: object, place: str) -> Message:
     role = ROLES.get(as_text(fields.get("role")) or "user")
     if role is None:
         raise ConfigError(f"{place}.role: must be one of {', '.join(ROLES)}")
-    items = as_items(fields.get("parts"))
+    items = as_list(fields.get("parts"))
     if items is None:
         raise ConfigError(f"{place}.parts: must be a list")
     parts: list[AnyPart] = []

@@ -138,8 +138,6 @@ def _messages(
     except ConfigError as error:
         place = re.match(r"[\w.\[\]]+", str(error))
         raise InvalidRequest(str(error), place[0] if place else "messages") from None
-    if not any(message.parts for message in decoded if message.role != "system"):
-        raise InvalidRequest("messages: at least one message must have content", "messages")
     return decoded, tuple(_part_places(messages))
 
 
