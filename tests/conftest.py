@@ -1,5 +1,7 @@
 """What the loop's tests share: clients over a scripted model, and small tools."""
 
+import contextlib
+import functools
 import gc
 import os
 import signal
@@ -9,6 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.support import needs
+from tests.support.on_wires import TARGETS as WIRES
+from tests.support.on_wires import WireStage
 from tests.support.plain_text import PlainTextModel
 from tests.support.thoroughness import QUICK, WHOLE, examples
 
@@ -37,8 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "weights: loads a model of this machine")
     config.addinivalue_line("markers", "measures: measures time or memory over large input")
     config.addinivalue_line("markers", "whole(where): runs with WHOLE=1; where it holds otherwise")
-    config.addinivalue_line("markers", "on_page: the AI Studio page carries it in every run")
+    config.addinivalue_line("markers", "on_page: the AI Studio page and the wires, in every run")
     config.addinivalue_line("markers", "no_page(reason): what the AI Studio page cannot carry")
+    config.addinivalue_line("markers", "no_wire(reason, *wires): what these wires cannot carry")
     if QUICK:
         config.pluginmanager.register(needs.Guard())
     gc.disable()  # until all tests are collected: nearly everything that is imported stays
@@ -54,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_selected(item: pytest.Item) -> bool:
-    if not WHOLE and item.get_closest_marker("whole"):
+    if _is_left_out(item) or (not WHOLE and item.get_closest_marker("whole")):
         return False
     return not QUICK or needs.is_quick(item)
 
@@ -76,6 +81,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         kinds.append("emulated")
     if _is_on_page(metafunc.definition):
         kinds.append(pytest.param("page", marks=pytest.mark.process))
+    if _is_on_wires(metafunc.definition):
+        kinds += WIRES
     metafunc.parametrize("calling", kinds)
 
 
@@ -83,6 +90,29 @@ def _is_on_page(test: pytest.Item) -> bool:
     if WHOLE or os.environ.get("WINDLASS_TEST_PAGE") == "all":
         return test.get_closest_marker("no_page") is None
     return test.get_closest_marker("on_page") is not None
+
+
+def _is_on_wires(test: pytest.Item) -> bool:
+    return WHOLE or test.get_closest_marker("on_page") is not None
+
+
+def _is_left_out(item: pytest.Item) -> bool:
+    """Whether the test runs over a wire that cannot carry it."""
+    calling = getattr(getattr(item, "callspec", None), "params", {}).get("calling")
+    marks = item.iter_markers("no_wire") if calling in WIRES else ()
+    return any(calling in (mark.args[1:] or WIRES) for mark in marks)
+
+
+@pytest.fixture(scope="session")
+def wire_stages() -> Iterator[Callable[[str], WireStage]]:
+    """The fake service of each wire, which starts with the first test on it."""
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def stage_of(wire: str) -> WireStage:
+            return stack.enter_context(WireStage(wire))
+
+        yield stage_of
 
 
 @pytest.fixture(scope="session")
@@ -96,14 +126,16 @@ def stage() -> Iterator[Any]:
 
 @pytest.fixture
 def model_of(calling: str, request: pytest.FixtureRequest) -> Callable[[Any], Any]:
-    """A model that plays a script: by its API, in plain text, or on the AI Studio page."""
+    """A model that plays a script: in process, in plain text, on a page, or over a wire."""
     match calling:
         case "native":
             return ScriptedModel
         case "emulated":
             return PlainTextModel
-        case _:
+        case "page":
             return request.getfixturevalue("stage").play
+        case _:
+            return request.getfixturevalue("wire_stages")(calling).play
 
 
 @pytest.fixture

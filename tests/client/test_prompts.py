@@ -98,6 +98,7 @@ def test_every_form_of_tool_choice_is_read(given: Any, choice: ToolChoice) -> No
     assert tool_choice_from(given) == choice
 
 
+@pytest.mark.no_wire("the service refuses unknown fields", "responses", "gemini")
 async def test_settings_and_extra_fields_reach_the_model(client_of: MakeClient) -> None:
     client = client_of(["x"], temperature=0.5, extra={"a": 1})
     await client.generate("?", max_tokens=9, stop="END", top_k=3, seed=1, top_p=0.9)

@@ -43,6 +43,7 @@ async def test_a_run_continues_without_readers(client_of: MakeClient) -> None:
 
 
 @pytest.mark.no_page("which of several runs it asks for first is its own affair")
+@pytest.mark.no_wire("which of several runs it asks for first is its own affair")
 async def test_a_stopped_or_failed_run_leaves_the_others_alone(client_of: MakeClient) -> None:
     gate = Gate()
     script = {"hang": slow(say("x"), gate=Gate()), "fail": refuse(500, "down"), "ok": say("fine")}

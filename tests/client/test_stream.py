@@ -186,6 +186,7 @@ async def test_nothing_overtakes_a_serial_call_in_a_stream(client_of: MakeClient
 
 @pytest.mark.no_page("its calls are told when the turn has settled")
 @pytest.mark.native  # it counts the pieces of a native stream
+@pytest.mark.no_wire("its calls come in other pieces")
 async def test_an_early_start_is_cancelled_when_the_stream_is_cut(client_of: MakeClient) -> None:
     started = asyncio.Event()
 
@@ -209,6 +210,7 @@ async def test_an_early_start_is_cancelled_when_the_stream_is_cut(client_of: Mak
 
 @pytest.mark.no_page("its calls are told when the turn has settled")
 @pytest.mark.native  # it counts the pieces of a native stream
+@pytest.mark.no_wire("its calls come in other pieces")
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
 async def test_an_early_start_in_a_turn_that_is_then_refused_has_one_answer(
     client_of: MakeClient, finish: Any

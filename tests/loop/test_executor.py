@@ -177,6 +177,7 @@ async def test_a_tools_own_timeout_error_is_a_failure_not_its_deadline(
 
 
 @pytest.mark.no_page("it is slower than this deadline")
+@pytest.mark.no_wire("it may be slower than this deadline")
 async def test_the_runs_deadline_stops_its_tools_and_is_a_reason(client_of: MakeClient) -> None:
     async def forever() -> None:
         await asyncio.Event().wait()

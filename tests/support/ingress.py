@@ -1,9 +1,14 @@
-"""The gateway's wires as a client sees them: one request and one answer in the form of each."""
+"""The gateway's wires as a client sees them: requests, answers and errors in the form of each."""
 
 import base64
 import json
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
+
+from tests.support.message_answers import check_order, final_message, sse_events
+from tests.support.response_streams import checked, parsed
+
+from windlass.content import FunctionDeclaration
 
 Body = dict[str, Any]
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n a picture").decode()
@@ -13,7 +18,9 @@ SCHEMA: Body = {
     "required": ["sky"],
     "additionalProperties": False,
 }
-PARAMETERS: Body = {"type": "object", "properties": {"times": {"type": "integer"}}}
+RING = FunctionDeclaration(
+    "ring", "Rings a bell.", {"type": "object", "properties": {"times": {"type": "integer"}}}
+)
 
 
 class Seen(NamedTuple):
@@ -27,19 +34,44 @@ class Seen(NamedTuple):
     """The answer as it goes into the next request."""
 
 
+class Failure(NamedTuple):
+    """What a client reads in an error. `code` is the field by which it decides what to do."""
+
+    code: str
+    message: str
+
+
+def data_lines(stream: bytes) -> list[str]:
+    """The data of each event of a stream."""
+    lines = stream.decode().splitlines()
+    return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+
+
 class Ingress:
     """One wire. `finish` is `stop`, `calls`, `length` or `refusal`."""
 
     name = ""
 
     def request(self, model: str, said: Sequence[Any], **wanted: Any) -> tuple[str, Body]:
-        """The path and the body. `wanted`: `tools`, `schema`, `stream`."""
+        """The path and the body. `wanted`: `tools` (declarations), `schema`, `stream`."""
         raise NotImplementedError
 
     def user(self, text: str, image: bool = False) -> Any:
         raise NotImplementedError
 
     def read(self, body: Body) -> Seen:
+        raise NotImplementedError
+
+    def read_stream(self, stream: bytes) -> Seen:
+        """What a client puts together from a stream, which must have the form of the wire."""
+        raise NotImplementedError
+
+    def error(self, body: Body) -> Failure:
+        """The error in the body of a refused request."""
+        raise NotImplementedError
+
+    def stream_error(self, stream: bytes) -> Failure:
+        """The error that ends a stream."""
         raise NotImplementedError
 
     def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
@@ -59,8 +91,8 @@ class Chat(Ingress):
     def request(self, model: str, said: Sequence[Any], **wanted: Any) -> tuple[str, Body]:
         body: Body = {"model": model, "messages": list(said), "stream": wanted.get("stream", False)}
         if wanted.get("tools"):
-            function = {"name": "ring", "parameters": PARAMETERS}
-            body["tools"] = [{"type": "function", "function": function}]
+            functions = [{"name": t.name, "parameters": t.parameters} for t in wanted["tools"]]
+            body["tools"] = [{"type": "function", "function": each} for each in functions]
         if wanted.get("schema"):
             schema = {"name": "sky", "schema": SCHEMA, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -85,6 +117,33 @@ class Chat(Ingress):
             message,
         )
 
+    def read_stream(self, stream: bytes) -> Seen:
+        *chunks, done = data_lines(stream)
+        assert done == "[DONE]"
+        message: Body = {"role": "assistant", "content": "", "reasoning_content": ""}
+        finish = None
+        for choice in (each for chunk in chunks for each in json.loads(chunk)["choices"]):
+            finish = choice["finish_reason"] or finish
+            for name in ("content", "reasoning_content"):
+                message[name] += choice["delta"].get(name) or ""
+            for piece in choice["delta"].get("tool_calls", ()):
+                self._add(message.setdefault("tool_calls", []), piece)
+        return self.read({"choices": [{"message": message, "finish_reason": finish}]})
+
+    def _add(self, calls: list[Body], piece: Body) -> None:
+        if piece["index"] == len(calls):
+            calls.append({key: piece[key] for key in piece if key != "index"})
+        else:
+            function = calls[piece["index"]]["function"]
+            function["arguments"] += piece.get("function", {}).get("arguments", "")
+
+    def error(self, body: Body) -> Failure:
+        return Failure(body["error"]["code"], body["error"]["message"])
+
+    def stream_error(self, stream: bytes) -> Failure:
+        errors = [json.loads(line) for line in data_lines(stream) if '"error"' in line]
+        return self.error(errors[-1])
+
     def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
         made = zip(seen.turn["tool_calls"], results, strict=True)
         answers = [{"role": "tool", "tool_call_id": c["id"], "content": r} for c, r in made]
@@ -97,7 +156,10 @@ class Responses(Ingress):
     def request(self, model: str, said: Sequence[Any], **wanted: Any) -> tuple[str, Body]:
         body: Body = {"model": model, "input": list(said), "stream": wanted.get("stream", False)}
         if wanted.get("tools"):
-            body["tools"] = [{"type": "function", "name": "ring", "parameters": PARAMETERS}]
+            body["tools"] = [
+                {"type": "function", "name": each.name, "parameters": each.parameters}
+                for each in wanted["tools"]
+            ]
         if wanted.get("schema"):
             schema = {"type": "json_schema", "name": "sky", "schema": SCHEMA, "strict": True}
             body["text"] = {"format": schema}
@@ -127,6 +189,18 @@ class Responses(Ingress):
             body["output"],
         )
 
+    def read_stream(self, stream: bytes) -> Seen:
+        seen = self.read(checked(stream))
+        deltas = [e for e in parsed(stream) if e["type"] == "response.output_text.delta"]
+        assert "".join(event["delta"] for event in deltas) == seen.text
+        return seen
+
+    def error(self, body: Body) -> Failure:
+        return Failure(body["error"]["code"], body["error"]["message"])
+
+    def stream_error(self, stream: bytes) -> Failure:
+        return self.error(checked(stream))
+
     def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
         made = [item for item in seen.turn if item["type"] == "function_call"]
         pairs = zip(made, results, strict=True)
@@ -149,7 +223,9 @@ class Messages(Ingress):
         body: Body = {"model": model, "max_tokens": 1000, "messages": list(said)}
         body["stream"] = wanted.get("stream", False)
         if wanted.get("tools"):
-            body["tools"] = [{"name": "ring", "input_schema": PARAMETERS}]
+            body["tools"] = [
+                {"name": each.name, "input_schema": each.parameters} for each in wanted["tools"]
+            ]
         if wanted.get("schema"):
             body["output_config"] = {"format": {"type": "json_schema", "schema": SCHEMA}}
         return "/v1/messages", body
@@ -173,6 +249,18 @@ class Messages(Ingress):
             body["content"],
         )
 
+    def read_stream(self, stream: bytes) -> Seen:
+        check_order(list(sse_events(stream)))
+        return self.read(final_message(stream))
+
+    def error(self, body: Body) -> Failure:
+        assert body["type"] == "error"
+        return Failure(body["error"]["type"], body["error"]["message"])
+
+    def stream_error(self, stream: bytes) -> Failure:
+        *_, last = sse_events(stream)
+        return self.error(last)
+
     def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
         made = [block for block in seen.turn if block["type"] == "tool_use"]
         pairs = zip(made, results, strict=True)
@@ -188,8 +276,11 @@ class Gemini(Ingress):
         config: Body = {"thinkingConfig": {"includeThoughts": True}}
         body: Body = {"contents": list(said), "generationConfig": config}
         if wanted.get("tools"):
-            declared = {"name": "ring", "parametersJsonSchema": PARAMETERS}
-            body["tools"] = [{"functionDeclarations": [declared]}]
+            declared = [
+                {"name": each.name, "parametersJsonSchema": each.parameters}
+                for each in wanted["tools"]
+            ]
+            body["tools"] = [{"functionDeclarations": declared}]
         if wanted.get("schema"):
             config |= {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}
         verb = "streamGenerateContent?alt=sse" if wanted.get("stream") else "generateContent"
@@ -213,6 +304,21 @@ class Gemini(Ingress):
             "calls" if made and finish == "stop" else finish,
             candidate.get("content"),
         )
+
+    def read_stream(self, stream: bytes) -> Seen:
+        chunks = [json.loads(line) for line in data_lines(stream)]
+        candidates = [each for chunk in chunks for each in chunk["candidates"]]
+        parts = [part for each in candidates for part in each["content"]["parts"]]
+        assert [each for each in candidates if "finishReason" in each] == candidates[-1:]
+        assert "usageMetadata" in chunks[-1]
+        content = {"role": "model", "parts": parts}
+        return self.read({"candidates": [{**candidates[-1], "content": content}]})
+
+    def error(self, body: Body) -> Failure:
+        return Failure(body["error"]["status"], body["error"]["message"])
+
+    def stream_error(self, stream: bytes) -> Failure:
+        return self.error(json.loads(data_lines(stream)[-1]))
 
     def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
         made = [part["functionCall"] for part in seen.turn["parts"] if "functionCall" in part]

@@ -153,7 +153,10 @@ def check_specified(event: dict[str, Any]) -> None:
     items = [event["item"]] if "item" in event else event.get("response", {}).get("output", [])
     tools = event.get("response", {}).get("tools", [])
     portable = all(item["type"] in PORTABLE for item in items)
-    if kind is not None and portable and all(tool["type"] == "function" for tool in tools):
+    text = event.get("response", {}).get("text") or {"format": {"type": "text"}}
+    has_schema = text["format"]["type"] == "json_schema"  # the types allow no schema but null
+    functions_only = all(tool["type"] == "function" for tool in tools)
+    if kind is not None and portable and functions_only and not has_schema:
         kind.model_validate(event)
 
 

@@ -2,9 +2,9 @@
 
 import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
-from functools import partial
+from typing import Unpack
 
 from msgspec.structs import replace
 from yarl import URL
@@ -21,60 +21,49 @@ from windlass.events import (
 from windlass.loop.turn import TurnBuilder
 from windlass.model import ModelRequest
 from windlass.models.http import Http
+from windlass.models.http_model import HttpExchange, HttpModel, OutputCeiling, ServiceOptions
 from windlass.models.keys import Auth, Key, has_auth, key_from
-from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts, Waiting
-from windlass.models.turn import turn_events
-from windlass.wires.encoding import request_size
 from windlass.wires.fields import as_list
 from windlass.wires.messages.read_events import PAUSED, AnswerDecoder
-from windlass.wires.messages.write_request import BETAS, ModelTraits, RequestEncoder
+from windlass.wires.messages.write_request import (
+    BETAS,
+    ModelTraits,
+    RequestEncoder,
+    usual_limit,
+)
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"
 MAX_CONTINUATIONS = 20
 """How often a turn that Anthropic pauses is continued."""
 _OFFICIAL_HOST = re.compile(r"(.+\.)?api\.anthropic\.com")
-_OUTPUT_LIMIT = re.compile(r"max_tokens: ?\d+ > (\d+)")
 _UNSUPPORTED = r"(?i)(not |un)support|not (permitted|allowed|available)|deprecated|unexpected"
 
 
-class AnthropicModel:
+class AnthropicModel(HttpModel):
     """A model behind `POST {base_url}/v1/messages`; `base_url` is the root, without `/v1`."""
 
     def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str | None = None,
-        api_key: Key | None = None,
-        headers: Mapping[str, str] | None = None,
-        retry: Retry = DEFAULT_RETRY,
-        timeouts: Timeouts = DEFAULT_TIMEOUTS,
-        waiting: Callable[[Retry], Waiting] = Waiting,
-        caching: bool = True,
+        self, model: str, *, caching: bool = True, **options: Unpack[ServiceOptions]
     ) -> None:
         """`caching` asks Anthropic to cache the stable beginning of the prompt.
 
         Raises `ConfigError` if Anthropic's own service is used without a key.
         """
-        self._model = model
-        base_url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
-        self._http = Http(base_url, _auth(api_key, headers), timeouts)
+        base_url = options.get("base_url") or os.environ.get("ANTHROPIC_BASE_URL")
+        api_key, headers = options.get("api_key"), options.get("headers")
+        auth = _auth(api_key, headers)
+        super().__init__(f"anthropic/{model}", base_url or DEFAULT_BASE_URL, auth, options)
         self._url = self._http.address("/v1/messages")
         official = _OFFICIAL_HOST.fullmatch(self._http.host) is not None
         if official and not (self._http.secrets or has_auth(headers) or callable(api_key)):
             raise ConfigError("Anthropic needs a key: pass api_key= or set ANTHROPIC_API_KEY")
         self._encoder = RequestEncoder(model, caching=caching)
-        self._waiting = partial(waiting, retry)
 
     @property
     def structured_output(self) -> str:
         """How it supports structured output: Claude 4.5 and later do, also with tools."""
         return "always" if self._encoder.traits.structured_output else "never"
-
-    @property
-    def name(self) -> str:
-        return f"anthropic/{self._model}"
 
     def stream(
         self, request: ModelRequest
@@ -83,17 +72,11 @@ class AnthropicModel:
         hosted = request.extra or any(isinstance(tool, ProviderTool) for tool in request.tools)
         return aclosing(self._continued(request) if hosted else self._turn(request))
 
-    async def aclose(self) -> None:
-        await self._http.aclose()
-
-    def __repr__(self) -> str:
-        return f"AnthropicModel({self._model!r}, base_url={str(self._url.origin())!r})"
-
     def _turn(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        exchange = _MessagesExchange(request, self._url, self._encoder, self._http)
+        exchange = _MessagesExchange(request, self._url, self._http, self._ceiling, self._encoder)
         betas = as_list(request.extra.get(BETAS))
         headers = {"anthropic-beta": ",".join(map(str, betas))} if betas else None
-        return turn_events(self._http, exchange, self._waiting(), headers)
+        return self._events(exchange, headers)
 
     async def _continued(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """The events of a turn. While Anthropic pauses it, its content is sent back."""
@@ -142,21 +125,23 @@ def _auth(api_key: Key | None, headers: Mapping[str, str] | None) -> Auth:
     return Auth("x-api-key", "", key, sent)
 
 
-class _MessagesExchange:
+class _MessagesExchange(HttpExchange):
     """One Messages request and its response."""
 
-    __slots__ = ("_encoder", "_http", "_request", "_sent", "_tried", "_url")
+    __slots__ = ("_encoder", "_sent", "_tried")
 
     def __init__(
-        self, request: ModelRequest, url: URL, encoder: RequestEncoder, http: Http
+        self,
+        request: ModelRequest,
+        url: URL,
+        http: Http,
+        ceiling: OutputCeiling,
+        encoder: RequestEncoder,
     ) -> None:
-        self._request, self._url, self._encoder, self._http = request, url, encoder, http
+        super().__init__(request, url, http, ceiling, usual_limit(request, encoder.traits))
+        self._encoder = encoder
         self._sent = encoder.traits
         self._tried: set[ModelTraits] = set()
-
-    @property
-    def size(self) -> int:
-        return request_size(self._request)
 
     def request(self) -> tuple[URL, bytes]:
         self._sent = self._encoder.traits
@@ -169,6 +154,8 @@ class _MessagesExchange:
         """Corrects what is assumed about the model, in this request and later ones."""
         if problem.status != 400:
             return False
+        if self.lowers_limit(problem):
+            return True
         traits = corrected(self._sent, problem.message)
         self._tried.add(self._sent)
         if traits in self._tried:
@@ -179,8 +166,6 @@ class _MessagesExchange:
 
 def corrected(traits: ModelTraits, message: str) -> ModelTraits:
     """The traits after a refusal with this message; the same ones if it is about something else."""
-    if limit := _OUTPUT_LIMIT.search(message):
-        return replace(traits, ceiling=int(limit[1]))
     if not re.search(_UNSUPPORTED, message):
         return traits
     if re.search(r"\b(temperature|top_p|top_k)\b", message) and "both" not in message:

@@ -2,9 +2,9 @@
 
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing
-from functools import partial
+from typing import Unpack
 from urllib.parse import quote
 
 from yarl import URL
@@ -13,10 +13,8 @@ from windlass.errors import ConfigError, ModelError
 from windlass.events import ModelEvent
 from windlass.model import ModelRequest
 from windlass.models.http import Http
-from windlass.models.keys import Auth, Key, has_auth, key_from
-from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts, Waiting
-from windlass.models.turn import turn_events
-from windlass.wires.encoding import request_size
+from windlass.models.http_model import HttpExchange, HttpModel, OutputCeiling, ServiceOptions
+from windlass.models.keys import Auth, has_auth, key_from
 from windlass.wires.gemini.read_events import AnswerDecoder
 from windlass.wires.gemini.write_request import RequestEncoder, SchemaForm, is_signed_model
 
@@ -25,70 +23,52 @@ _REFUSED_SCHEMA = re.compile(r"(?i)(parameters|response)_?json_?schema")
 _MULTI_REGIONS = ("us", "eu")
 
 
-class _GenerateContent:
+class _GenerateContent(HttpModel):
     """The common part of both models: everything except the address and the key."""
 
     def __init__(
         self,
         name: str,
-        http: Http,
+        base_url: str,
+        auth: Auth,
         path: str,
         encoder: RequestEncoder,
-        waiting: Callable[[], Waiting],
+        options: ServiceOptions,
     ) -> None:
-        self._name, self._http, self._encoder, self._waiting = name, http, encoder, waiting
-        self._url = http.address(f"{path}:generateContent")
-        self._stream_url = http.address(f"{path}:streamGenerateContent", {"alt": "sse"})
+        super().__init__(name, base_url, auth, options)
+        self._encoder = encoder
+        self._url = self._http.address(f"{path}:generateContent")
+        self._stream_url = self._http.address(f"{path}:streamGenerateContent", {"alt": "sse"})
 
     @property
     def structured_output(self) -> str:
         """How it supports structured output: models before Gemini 3 do not, beside tools."""
-        return "always" if is_signed_model(self._name) else "without_tools"
-
-    @property
-    def name(self) -> str:
-        return self._name
+        return "always" if is_signed_model(self.name) else "without_tools"
 
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
         url = self._stream_url if request.live else self._url
-        exchange = _GenerateExchange(request, url, self._encoder, self._http)
-        return aclosing(turn_events(self._http, exchange, self._waiting()))
-
-    async def aclose(self) -> None:
-        await self._http.aclose()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._name!r}, base_url={str(self._url.origin())!r})"
+        exchange = _GenerateExchange(request, url, self._http, self._ceiling, self._encoder)
+        return aclosing(self._events(exchange))
 
 
 class GeminiModel(_GenerateContent):
     """A model of the Gemini API; `base_url` is the root, without `/v1beta`."""
 
     def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str | None = None,
-        api_key: Key | None = None,
-        headers: Mapping[str, str] | None = None,
-        retry: Retry = DEFAULT_RETRY,
-        timeouts: Timeouts = DEFAULT_TIMEOUTS,
-        waiting: Callable[[Retry], Waiting] = Waiting,
-        schema_form: SchemaForm = "json",
+        self, model: str, *, schema_form: SchemaForm = "json", **options: Unpack[ServiceOptions]
     ) -> None:
         """Raises `ConfigError` if there is no key."""
-        key = key_from(api_key, "GEMINI_API_KEY", "GOOGLE_API_KEY")
+        headers = options.get("headers")
+        key = key_from(options.get("api_key"), "GEMINI_API_KEY", "GOOGLE_API_KEY")
         if key is None and not has_auth(headers):
             raise ConfigError("Gemini needs a key: pass api_key= or set GEMINI_API_KEY")
         auth = Auth("x-goog-api-key", "", key, headers)
-        http = Http(base_url or DEFAULT_BASE_URL, auth, timeouts)
+        base_url = options.get("base_url") or DEFAULT_BASE_URL
         encoder = RequestEncoder(ids=True, signed=is_signed_model(model), schema_form=schema_form)
-        path = model if "/" in model else f"models/{model}"
-        super().__init__(
-            f"gemini/{model}", http, f"/v1beta/{quote(path)}", encoder, partial(waiting, retry)
-        )
+        path = quote(model if "/" in model else f"models/{model}")
+        super().__init__(f"gemini/{model}", base_url, auth, f"/v1beta/{path}", encoder, options)
 
 
 class VertexModel(_GenerateContent):
@@ -98,28 +78,24 @@ class VertexModel(_GenerateContent):
         self,
         model: str,
         *,
-        base_url: str | None = None,
-        api_key: Key | None = None,
-        headers: Mapping[str, str] | None = None,
-        retry: Retry = DEFAULT_RETRY,
-        timeouts: Timeouts = DEFAULT_TIMEOUTS,
-        waiting: Callable[[Retry], Waiting] = Waiting,
         schema_form: SchemaForm = "json",
         project: str | None = None,
         location: str | None = None,
+        **options: Unpack[ServiceOptions],
     ) -> None:
         """Raises `ConfigError` if there is no token or no project."""
-        token = key_from(api_key, "VERTEX_ACCESS_TOKEN", "GOOGLE_ACCESS_TOKEN")
+        headers = options.get("headers")
+        token = key_from(options.get("api_key"), "VERTEX_ACCESS_TOKEN", "GOOGLE_ACCESS_TOKEN")
         if token is None and not has_auth(headers):
             raise ConfigError(
                 "Vertex AI needs an access token: pass api_key= or set VERTEX_ACCESS_TOKEN"
             )
         location = location or os.environ.get("GOOGLE_CLOUD_LOCATION") or "global"
         auth = Auth("Authorization", "Bearer ", token, headers)
-        http = Http(base_url or _vertex_root(location), auth, timeouts)
+        base_url = options.get("base_url") or _vertex_root(location)
         encoder = RequestEncoder(ids=False, signed=is_signed_model(model), schema_form=schema_form)
-        path = f"/v1/{quote(_vertex_path(model, project, location))}"
-        super().__init__(f"vertex/{model}", http, path, encoder, partial(waiting, retry))
+        path = quote(_vertex_path(model, project, location))
+        super().__init__(f"vertex/{model}", base_url, auth, f"/v1/{path}", encoder, options)
 
 
 def _vertex_root(location: str) -> str:
@@ -139,20 +115,22 @@ def _vertex_path(model: str, project: str | None, location: str) -> str:
     return f"projects/{project}/locations/{location}/publishers/google/models/{model}"
 
 
-class _GenerateExchange:
+class _GenerateExchange(HttpExchange):
     """One generateContent request and its response."""
 
-    __slots__ = ("_encoder", "_form", "_http", "_request", "_url")
+    __slots__ = ("_encoder", "_form")
 
     def __init__(
-        self, request: ModelRequest, url: URL, encoder: RequestEncoder, http: Http
+        self,
+        request: ModelRequest,
+        url: URL,
+        http: Http,
+        ceiling: OutputCeiling,
+        encoder: RequestEncoder,
     ) -> None:
-        self._request, self._url, self._encoder, self._http = request, url, encoder, http
+        super().__init__(request, url, http, ceiling)
+        self._encoder = encoder
         self._form: SchemaForm = encoder.schema_form
-
-    @property
-    def size(self) -> int:
-        return request_size(self._request)
 
     def request(self) -> tuple[URL, bytes]:
         self._form = self._encoder.schema_form
@@ -162,7 +140,9 @@ class _GenerateExchange:
         return AnswerDecoder(self._http.secrets)
 
     def adapt(self, problem: ModelError) -> bool:
-        """Switches to the older schema form for services that do not support JSON Schema."""
+        """Lowers a refused limit; uses older schemas for services without JSON Schema."""
+        if self.lowers_limit(problem):
+            return True
         refused = problem.status == 400 and _REFUSED_SCHEMA.search(problem.message)
         if not refused or self._form == "openapi":
             return False

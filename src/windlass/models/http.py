@@ -72,6 +72,11 @@ class Http:
         return self._base.host or ""
 
     @property
+    def origin(self) -> str:
+        """The scheme, the host and the port."""
+        return str(self._base.origin())
+
+    @property
     def secrets(self) -> Sequence[str]:
         """Texts that must not be shown."""
         return self._auth.secrets

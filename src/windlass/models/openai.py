@@ -2,9 +2,9 @@
 
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing
-from functools import partial
+from typing import Unpack
 
 from yarl import URL
 
@@ -12,12 +12,10 @@ from windlass.errors import ConfigError, ModelError
 from windlass.events import ModelEvent
 from windlass.model import ModelRequest
 from windlass.models.http import Http
-from windlass.models.keys import Auth, Key, has_auth, key_from
-from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts, Waiting
-from windlass.models.turn import turn_events
+from windlass.models.http_model import HttpExchange, HttpModel, OutputCeiling, ServiceOptions
+from windlass.models.keys import Auth, has_auth, key_from
 from windlass.wires.chat.read_events import AnswerDecoder
 from windlass.wires.chat.write_request import LimitName, RequestEncoder
-from windlass.wires.encoding import request_size
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 _UNKNOWN_FIELD = re.compile(
@@ -27,83 +25,60 @@ _UNKNOWN_FIELD = re.compile(
 )
 """Messages of servers that do not know a field."""
 _OFFICIAL_HOST = re.compile(r"(.+\.)?api\.openai\.com|.+\.openai\.azure\.com")
+"""OpenAI's own service, on Azure or not."""
 
 
-def is_official(host: str) -> bool:
-    """Whether the host is OpenAI's own service, on Azure or not."""
-    return _OFFICIAL_HOST.fullmatch(host) is not None
-
-
-class OpenAIModel:
-    """A model behind `POST {base_url}/chat/completions`; `base_url` includes the `/v1`."""
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str | None = None,
-        api_key: Key | None = None,
-        headers: Mapping[str, str] | None = None,
-        retry: Retry = DEFAULT_RETRY,
-        timeouts: Timeouts = DEFAULT_TIMEOUTS,
-        waiting: Callable[[Retry], Waiting] = Waiting,
-    ) -> None:
-        """Raises `ConfigError` if OpenAI's own service is used without a key."""
-        self._model = model
-        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
-        key = key_from(api_key, "OPENAI_API_KEY")
-        self._http = Http(base_url, Auth("Authorization", "Bearer ", key, headers), timeouts)
-        self._url = self._http.address("/chat/completions")
-        official = is_official(self._http.host)
-        if official and key is None and not has_auth(headers):
-            raise ConfigError("OpenAI needs a key: pass api_key= or set OPENAI_API_KEY")
-        self._encoder = RequestEncoder(model, official=official)
-        self._waiting = partial(waiting, retry)
+class OpenAIService(HttpModel):
+    """What the models of OpenAI's two APIs share; `base_url` includes the `/v1`."""
 
     strict_schemas = True
     """OpenAI enforces closed schemas with all fields required."""
 
-    @property
-    def name(self) -> str:
-        return f"openai/{self._model}"
+    def __init__(self, name: str, path: str, options: ServiceOptions) -> None:
+        """Raises `ConfigError` if OpenAI's own service is used without a key."""
+        base_url = options.get("base_url") or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
+        headers = options.get("headers")
+        key = key_from(options.get("api_key"), "OPENAI_API_KEY")
+        super().__init__(name, base_url, Auth("Authorization", "Bearer ", key, headers), options)
+        self._url = self._http.address(path)
+        self._official = _OFFICIAL_HOST.fullmatch(self._http.host) is not None
+        if self._official and key is None and not has_auth(headers):
+            raise ConfigError("OpenAI needs a key: pass api_key= or set OPENAI_API_KEY")
+
+
+class OpenAIModel(OpenAIService):
+    """A model behind `POST {base_url}/chat/completions`."""
+
+    def __init__(self, model: str, **options: Unpack[ServiceOptions]) -> None:
+        """Raises `ConfigError` if OpenAI's own service is used without a key."""
+        super().__init__(f"openai/{model}", "/chat/completions", options)
+        self._encoder = RequestEncoder(model, official=self._official)
 
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        exchange = _ChatExchange(request, self._url, self._encoder, self._http)
-        return aclosing(turn_events(self._http, exchange, self._waiting()))
-
-    async def aclose(self) -> None:
-        await self._http.aclose()
-
-    def __repr__(self) -> str:
-        return f"OpenAIModel({self._model!r}, base_url={str(self._url.origin())!r})"
+        exchange = _ChatExchange(request, self._url, self._http, self._ceiling, self._encoder)
+        return aclosing(self._events(exchange))
 
 
-class _ChatExchange:
+class _ChatExchange(HttpExchange):
     """One chat completion request and its response."""
 
-    __slots__ = (
-        "_encoder",
-        "_http",
-        "_limit_sent",
-        "_options_sent",
-        "_request",
-        "_swapped",
-        "_url",
-    )
+    __slots__ = ("_encoder", "_limit_sent", "_options_sent", "_swapped")
 
     def __init__(
-        self, request: ModelRequest, url: URL, encoder: RequestEncoder, http: Http
+        self,
+        request: ModelRequest,
+        url: URL,
+        http: Http,
+        ceiling: OutputCeiling,
+        encoder: RequestEncoder,
     ) -> None:
-        self._request, self._url, self._encoder, self._http = request, url, encoder, http
+        super().__init__(request, url, http, ceiling)
+        self._encoder = encoder
         self._options_sent = False
         self._limit_sent: LimitName | None = None
         self._swapped = False
-
-    @property
-    def size(self) -> int:
-        return request_size(self._request)
 
     def request(self) -> tuple[URL, bytes]:
         self._options_sent = self._encoder.stream_options
@@ -115,13 +90,15 @@ class _ChatExchange:
         return AnswerDecoder(self._http.secrets)
 
     def adapt(self, problem: ModelError) -> bool:
-        """Omits or renames a refused field, in this request and later ones.
+        """Omits, renames or lowers a refused field, in this request and later ones.
 
         Some servers refuse `stream_options`. Some know only `max_tokens`; OpenAI's reasoning models
         know only `max_completion_tokens`.
         """
         if problem.status not in (400, 422):
             return False
+        if self.lowers_limit(problem):
+            return True
         if self._options_sent and "stream_options" in problem.message:
             self._encoder.stream_options = False
             return True

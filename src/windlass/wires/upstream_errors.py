@@ -11,6 +11,7 @@ from typing import Any
 from windlass.errors import ModelError
 from windlass.jsontext import decode_json
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
+from windlass.wires.token_limits import CONTEXT_EXCEEDED, is_context_exceeded
 
 RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
 """In addition to every 5xx except 501."""
@@ -59,7 +60,10 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 def problem_of(
     status: int, headers: Mapping[str, str], body: bytes, secrets: Iterable[str] = ()
 ) -> ModelError:
-    """The error of an HTTP response. Header names are in lower case or case-insensitive."""
+    """The error of an HTTP response. Header names are in lower case or case-insensitive.
+
+    A prompt that is too long always has the code `context_length_exceeded`, here and in a stream.
+    """
     try:
         value: object = decode_json(body)
     except ValueError:
@@ -67,6 +71,8 @@ def problem_of(
     error = _error_object(value)
     code = _code(error)
     message = _message(error) or as_text(value) or ""
+    if is_context_exceeded(status, code, message):
+        status, code = 400, CONTEXT_EXCEEDED
     retryable = is_retryable(status, code)
     should_retry = headers.get("x-should-retry")  # sent by OpenAI
     return ModelError(
@@ -84,6 +90,8 @@ def problem_in(error: object, secrets: Iterable[str] = ()) -> ModelError:
     code, number = _code(fields), fields.get("code")
     status = number if isinstance(number, int) and 400 <= number <= 599 else None
     message = _message(fields) or "the model's service reported an error"
+    if is_context_exceeded(status, code, message):
+        status, code = 400, CONTEXT_EXCEEDED
     return ModelError(
         redacted(message[:MAX_MESSAGE], secrets),
         status=status,

@@ -24,7 +24,7 @@ from tests.support.serving import Serving, config_of
 
 from windlass.gateway.config import ModelConfig
 from windlass.model import ModelRequest
-from windlass.testing import ScriptedModel, Step, call, calls, think
+from windlass.testing import ScriptedModel, Step, call, calls, refuse, think
 from windlass.testing.script import Stepper
 
 pytestmark = [
@@ -142,6 +142,26 @@ def test_claude_code_reads_thoughts_and_parallel_calls(stage: Stage) -> None:
     assert "I am b." in facts[3][2]
 
 
+def test_claude_code_compacts_a_conversation_that_is_too_long(stage: Stage) -> None:
+    notes = stage.work / "notes.txt"
+    notes.write_text("hello " * 2000)
+    read = call("Read", file_path=str(notes))
+    said = "This model's maximum context length is 8192 tokens; your messages resulted in 9000."
+    stage.plays(
+        *[read] * 3,
+        refuse(400, said, code="context_length_exceeded"),
+        "<summary>The notes say hello.</summary>",
+        "All done.",
+    )
+    *messages, result = stage.claude("Read notes.txt three times.")
+    assert (result["subtype"], result["result"]) == ("success", "All done.")
+    assert "compact_boundary" in [each.get("subtype") for each in messages]
+    assert all(request.live for request in stage.requests), "a client fell back to one body"
+    assert len(stage.requests) == 6
+    texts = [message.text for message in stage.requests[-1].messages]
+    assert any("The notes say hello." in text for text in texts)
+
+
 # The Claude Agent SDK and the AI SDK.
 
 
@@ -174,10 +194,10 @@ def test_the_ai_sdk_runs_its_own_tool_beside_a_server_tool(stage: Stage, streame
         "It rang.",
     )
     # Node looks for packages beside the program.
-    program = node_modules().parent / "anthropic_ai_sdk.mjs"
-    program.write_text((HERE / "anthropic_ai_sdk.mjs").read_text())
-    address = f"{stage.serving.root_url}/v1"
-    printed = stage.run(str(NODE), str(program), address, str(streamed).lower(), "Ring.")
+    program = node_modules().parent / "ai_sdk_tools.mjs"
+    program.write_text((HERE / "ai_sdk_tools.mjs").read_text())
+    words = ("anthropic", f"{stage.serving.root_url}/v1", str(streamed).lower(), "Ring.")
+    printed = stage.run(str(NODE), str(program), *words)
     seen = json.loads(printed)
     assert seen == {
         "text": "Ringing. It rang." if streamed else "It rang.",

@@ -68,6 +68,7 @@ VERTEX = "projects/p/locations/us-central1/publishers/google/models"
     "prefix",
     [
         "/v1beta/models",
+        "/v1beta/models/models",
         "/v1/models",
         "/v1beta/tunedModels",
         f"/v1/{VERTEX}",
@@ -123,7 +124,7 @@ async def test_the_list_at_v1_has_the_form_of_its_client() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("POST", "/v1beta/models/m:embedContent", 405),
+        ("POST", "/v1beta/models/m:embedContent", 404),
         ("POST", "/v1beta1/publishers/google/models/m:predict", 404),
         ("GET", "/v1beta/files", 404),
         ("GET", "/v1beta/models/m:generateContent", 404),
@@ -337,6 +338,29 @@ async def test_a_call_whose_turn_is_forgotten_is_still_answered() -> None:
         Message.assistant(FunctionCall("ring", '{"n":1}', "call_unknown", "c2ln")),
         Message.tool([FunctionResponse("ring", {"output": "rang"}, "call_unknown")]),
     )
+
+
+# Odd but legal bodies.
+
+
+async def test_a_single_content_and_a_single_part_need_no_list() -> None:
+    model = ScriptedModel(["Hi."])
+    app = create_app(config_of(ModelConfig(name="m", target="scripted/m")), models={"m": model})
+    body = {"contents": {"role": "user", "parts": {"text": "Go."}}}
+    assert text_of(await post(app, body, "/v1beta/models/m:generateContent")) == "Hi."
+    assert [message.text for message in model.requests[0].messages] == ["Go."]
+
+
+@pytest.mark.parametrize("given", ["21 degrees", 21, ["a", 1], False])
+async def test_a_result_that_is_no_object_reaches_the_model(given: Any) -> None:
+    model = ScriptedModel(["Hi."])
+    app = create_app(config_of(ModelConfig(name="m", target="scripted/m")), models={"m": model})
+    made = {"role": "model", "parts": [{"functionCall": {"name": "ring", "args": {}}}]}
+    result = {"functionResponse": {"name": "ring", "response": given}}
+    contents = [*HELLO["contents"], made, {"role": "user", "parts": [result]}]
+    answer = await post(app, {"contents": contents}, "/v1beta/models/m:generateContent")
+    assert text_of(answer) == "Hi."
+    assert model.requests[0].messages[-1].responses[0].output == given
 
 
 # Counting.

@@ -210,21 +210,23 @@ def error_type(status: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("code", "message"),
+    ("message", "seen"),
     [
-        ("context_length_exceeded", "This model's maximum context length is 8192 tokens."),
-        (None, "prompt is too long: 210000 tokens > 200000 maximum"),
-        (None, "The input token count (9000) exceeds the maximum number of tokens allowed (8192)."),
-        (None, "the request exceeds the available context size, try increasing it"),
+        (
+            "This model's maximum context length is 8 tokens; your messages resulted in 9 tokens.",
+            "prompt is too long: 9 tokens > 8 maximum",
+        ),
+        ("prompt is too long: 9 tokens > 8 maximum", "prompt is too long: 9 tokens > 8 maximum"),
+        ("The context is full.", "prompt is too long: The context is full."),
     ],
 )
+@streaming
 async def test_a_prompt_that_is_too_long_lets_claude_code_compact(
-    code: str | None, message: str
+    message: str, seen: str, stream: bool
 ) -> None:
-    answer = await MessagesGateway(refuse(400, message, code=code)).post(asking())
-    said = error_of(answer, 400, "invalid_request_error")
-    assert said.startswith("prompt is too long")
-    assert message in said
+    refused = refuse(400, message, code="context_length_exceeded")
+    answer = await MessagesGateway(refused).post(asking(stream=stream))
+    assert error_of(answer, 400, "invalid_request_error") == seen
 
 
 # Errors after the stream began.

@@ -405,6 +405,16 @@ async def test_the_count_grows_with_everything_that_is_sent() -> None:
     assert await counted(messages=turns) > least + 100
 
 
+async def test_the_count_includes_the_tools_of_the_gateway() -> None:
+    without = ModelConfig(name="m", target="scripted/model", aliases=("claude-*",))
+    counts: list[int] = []
+    for served in (without, SERVED):
+        app = MessagesGateway(served=served).app
+        answer = await post(app, asking(), COUNT_PATH, (VERSION,))
+        counts.append(answer.json["input_tokens"])
+    assert counts[0] < counts[1] - 100
+
+
 async def test_the_count_is_not_far_below_the_size_of_the_text() -> None:
     # An estimate that is too low makes Claude Code compact too late.
     text = json.dumps([{"name": f"tool_{n}", "value": n} for n in range(500)])

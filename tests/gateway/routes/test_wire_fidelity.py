@@ -272,14 +272,18 @@ def test_a_limit_goes_by_its_own_name_unless_that_is_refused(name: str, message:
         assert all(body.get(name, body.get(other)) == 7 for body in upstream.bodies)
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "max_tokens is too large: 99999. This model supports at most 4096 completion tokens.",
-        "Invalid 'max_tokens': integer below minimum value.",
-    ],
-)
-def test_a_limit_whose_value_is_refused_keeps_its_name(message: str) -> None:
+def test_a_limit_that_is_too_large_is_lowered_to_what_the_service_names() -> None:
+    message = "max_tokens is too large: 99999. This model supports at most 4096 completion tokens."
+    with Stage(server=QUIET, mode="native") as stage:
+        upstream = stage.upstreams["openai"]
+        upstream.plays(refuse(400, message), "Hi.", "Hi.", "Hi.")
+        for limit in (99999, 99999, 5):
+            blocking(stage, ask(upstream, max_tokens=limit))
+        assert [body["max_tokens"] for body in upstream.bodies] == [99999, 4096, 4096, 5]
+
+
+def test_a_limit_whose_value_is_refused_keeps_its_name() -> None:
+    message = "Invalid 'max_tokens': integer below minimum value."
     with Stage(server=QUIET, mode="native") as stage:
         upstream = stage.upstreams["openai"]
         upstream.plays(refuse(400, message), "Hi.")

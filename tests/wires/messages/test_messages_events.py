@@ -19,7 +19,16 @@ from tests.support.message_answers import (
 )
 from tests.support.thoroughness import WHOLE
 
-from windlass.content import FunctionCall, InlineData, Message, Opaque, Text, Thought, Usage
+from windlass.content import (
+    FileData,
+    FunctionCall,
+    InlineData,
+    Message,
+    Opaque,
+    Text,
+    Thought,
+    Usage,
+)
 from windlass.events import (
     FinishReason,
     RoundStarted,
@@ -246,10 +255,13 @@ async def test_blocks_of_claude_that_we_do_not_know_are_passed_on() -> None:
 
 
 async def test_media_and_parts_of_other_providers_are_named() -> None:
-    parts = (InlineData(b"123", "image/png"), Opaque("gemini", {"executableCode": {"code": "1"}}))
+    file = FileData("https://example.com/a.mp4", "video/mp4")
+    code = Opaque("gemini", {"executableCode": {"code": "1"}})
+    parts = (InlineData(b"123", "image/png"), file, code)
     answer = await written([Turn(parts=parts)])
     text = answer.read["content"][0]["text"]
     assert "[image/png, 3 bytes]" in text
+    assert "[video/mp4: https://example.com/a.mp4]" in text
     assert "executableCode" in text
 
 

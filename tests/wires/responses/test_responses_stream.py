@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
+from openresponses_types import WebSocketErrorEvent
 from tests.support.response_streams import (
     CREATED,
     RUN,
@@ -25,8 +26,8 @@ from windlass.content import InlineData
 from windlass.events import RoundRestarted, RunEnded, RunEvent, RunResumed, TextDelta
 from windlass.testing import ScriptedModel, Turn, call, calls, cut, refuse, say, think
 from windlass.wires.call_ids import CallIds
-from windlass.wires.chat.write_events import error_body
 from windlass.wires.errors import Problem
+from windlass.wires.openai_errors import error_body, error_fields
 from windlass.wires.responses.item_ids import approval_id, place_of, response_of_item
 from windlass.wires.responses.output import OutputForm, ServerName, ToolListing, payloads
 from windlass.wires.responses.response import error_frame, item_page
@@ -517,7 +518,14 @@ def test_errors_over_http_and_on_a_socket() -> None:
     }
     assert msgspec.json.decode(error_body(problem)) == {"error": error}
     frame = {"type": "error", "status": 400, "error": error}
-    assert msgspec.json.decode(error_frame(problem)) == frame
+    assert msgspec.json.decode(error_frame(400, error)) == frame
+
+
+def test_an_error_on_a_socket_always_has_a_code() -> None:
+    error = error_fields(Problem(400, "No call has this result.", param="input"))
+    frame = msgspec.json.decode(error_frame(400, error))
+    assert frame["error"]["code"] == "invalid_request_error"
+    WebSocketErrorEvent.model_validate(frame)
 
 
 def test_items_are_listed_in_pages() -> None:

@@ -14,8 +14,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from windlass.gateway.http.context import BUSY
 from windlass.gateway.http.errors import headers_too_large, problem_headers
-from windlass.wires.chat.write_events import error_body
 from windlass.wires.errors import Problem
+from windlass.wires.openai_errors import error_body
 
 log = logging.getLogger("windlass.gateway")
 

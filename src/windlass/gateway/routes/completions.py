@@ -28,7 +28,8 @@ from windlass.wires.chat.types import (
     ChatCompletionRequest,
     ErrorJson,
 )
-from windlass.wires.chat.write_events import ChunkEncoder, Form, completion, error_body
+from windlass.wires.chat.write_events import ChunkEncoder, Form, completion
+from windlass.wires.openai_errors import error_body
 
 PATH = "/v1/chat/completions"
 

@@ -43,9 +43,9 @@ from windlass.request import RunRequest, inherited
 from windlass.runs.origin import ADDED
 from windlass.runs.records import RunRecord
 from windlass.wires.body import Fields, fields_of
-from windlass.wires.chat.write_events import error_body
 from windlass.wires.errors import InvalidRequest, Problem
 from windlass.wires.fields import JsonObject, as_list, as_object
+from windlass.wires.openai_errors import error_body
 from windlass.wires.responses.item_ids import ResponsePlace, response_id
 from windlass.wires.responses.messages import decode_input, input_items
 from windlass.wires.responses.pauses import split_at_pause

@@ -31,9 +31,9 @@ from windlass.gateway.openapi.operations import (
     Paths,
     path_parameter,
 )
-from windlass.gateway.routes.wire import Wire, answer, read_run_request
+from windlass.gateway.routes.wire import Wire, answer, input_tokens, read_run_request
 from windlass.gateway.runs.run import GatewayRun
-from windlass.jsontext import by_size, encode_json
+from windlass.jsontext import encode_json
 from windlass.request import RequestLimits, RunRequest
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.gemini.models import METHODS, model_fields
@@ -55,7 +55,6 @@ from windlass.wires.gemini.write_events import (
     error_body,
     form_from,
 )
-from windlass.wires.tokens import estimated_tokens
 
 MODELS = "/v1beta/models"
 _PUBLISHED = "publishers/{publisher}/models"
@@ -138,9 +137,10 @@ PATHS: Paths = {
 def model_name(path: MutableMapping[str, Any]) -> str:
     """The name of the model in the parameters of a path.
 
-    Clients of Vertex AI write a model `a/b` as the model `b` of the publisher `a`.
+    Clients of Vertex AI write a model `a/b` as the model `b` of the publisher `a`. Others write the
+    full name of a model, `models/b`.
     """
-    publisher, model = path.get("publisher", "google"), path["model"]
+    publisher, model = path.get("publisher", "google"), path["model"].removeprefix("models/")
     return model if publisher == "google" else f"{publisher}/{model}"
 
 
@@ -216,17 +216,12 @@ class CountTokens:
         self._gateway = gateway
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gateway, exchange = self._gateway, exchange_of(scope)
         read = functools.partial(_read_counted, model=model_name(scope["path_params"]))
-        request = await read_run_request(gateway, scope, receive, read)
-        served = gateway.registry.served(request.model, exchange.key)
-        exchange.model = served.name
+        request = await read_run_request(self._gateway, scope, receive, read)
         try:
-            plan, _ = await gateway.planning.new(request, exchange, served)
+            total = await input_tokens(self._gateway, request, scope)
         except InvalidRequest as error:
             raise _in_terms_of_wire(error) from None
-        size = request.size
-        total = await by_size(size, estimated_tokens, plan.messages, plan.declarations)
         await respond_json(send, encode_json({"totalTokens": total}))
 
 
@@ -266,7 +261,7 @@ class GeminiModels:
         return json_response({"models": list(map(model_fields, names))})
 
     async def show(self, request: Request) -> Response:
-        name, key = request.path_params["model"], exchange_of(request.scope).key
+        name, key = model_name(request.path_params), exchange_of(request.scope).key
         return json_response(model_fields(self._registry.served(name, key).name))
 
 
@@ -284,7 +279,7 @@ def routes(gateway: Gateway) -> list[Route]:
                 methods=["POST"],
                 include_in_schema=False,
             )
-            for path in OTHER_PATHS
+            for path in (MODELS, *OTHER_PATHS)
         ),
         Route(MODELS, models.list),
         Route(f"{MODELS}/{{model:path}}", models.show),

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from windlass.events import RunEvent
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import Receive, Scope, Send, exchange_of, json_response
+from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.openapi.operations import (
     MODE_PARAMETER,
     SESSION_PARAMETER,
@@ -20,9 +21,8 @@ from windlass.gateway.openapi.operations import (
     Operation,
     Paths,
 )
-from windlass.gateway.routes.wire import Wire, answer, counted_body, read_run_request
+from windlass.gateway.routes.wire import Wire, answer, input_tokens, read_run_request
 from windlass.gateway.runs.run import GatewayRun
-from windlass.jsontext import by_size
 from windlass.reply import Reply
 from windlass.request import RunRequest
 from windlass.wires.errors import Problem
@@ -46,7 +46,6 @@ from windlass.wires.messages.write_events import (
     form_from,
     message,
 )
-from windlass.wires.tokens import estimated_tokens
 
 PATH = "/v1/messages"
 COUNT_PATH = f"{PATH}/count_tokens"
@@ -72,7 +71,7 @@ PATHS: Paths = {
     COUNT_PATH: {
         "post": Operation(
             id="countMessageTokens",
-            summary="Estimates the number of input tokens of a conversation.",
+            summary="Estimates the input tokens of a request, with the gateway's tools and prompt.",
             body=CountRequestJson,
             answer=TokenCountJson,
             problems=STARTING,
@@ -96,9 +95,15 @@ class Messages:
         )
         request = await read_run_request(self._gateway, scope, receive, read)
         served = self._gateway.registry.served(request.model, exchange_of(scope).key)
-        if served.wire != WIRE_NAME:
-            request = replace(request, messages=for_other_wires(request.messages))
+        request = _readable(request, served)
         await answer(self._gateway, request, scope, receive, send, MessageAnswer())
+
+
+def _readable(request: RunRequest, served: ServedModel) -> RunRequest:
+    """The request without blocks that its model cannot read."""
+    if served.wire == WIRE_NAME:
+        return request
+    return replace(request, messages=for_other_wires(request.messages))
 
 
 def _betas(scope: Scope) -> tuple[str, ...]:
@@ -157,18 +162,13 @@ class MessageCounts:
         self._gateway = gateway
 
     async def count(self, request: Request) -> Response:
-        gateway, exchange = self._gateway, exchange_of(request.scope)
-        body = await counted_body(gateway, request.scope, request.receive)
+        gateway = self._gateway
         read = functools.partial(read_request, betas=_betas(request.scope), counting=True)
-        asked = await by_size(len(body), read, body, gateway.limits)
-        served = gateway.registry.served(asked.model, exchange.key)
-        exchange.model = served.name
-        tokens = await by_size(len(body), self._estimated, asked)
+        asked = await read_run_request(gateway, request.scope, request.receive, read)
+        served = gateway.registry.served(asked.model, exchange_of(request.scope).key)
+        asked = _readable(asked, served)
+        tokens = await input_tokens(gateway, asked, request.scope)
         return json_response({"input_tokens": tokens})
-
-    def _estimated(self, asked: RunRequest) -> int:
-        tools = asked.tools.read(asked.tools.source, self._gateway.limits)
-        return estimated_tokens(asked.messages, [tool.declaration for tool in tools])
 
 
 def routes(gateway: Gateway) -> list[Route]:

@@ -66,9 +66,9 @@ from windlass.model import NONE, Settings
 from windlass.request import RunRequest, inherited
 from windlass.runs.service import new_run_id
 from windlass.wires.call_ids import CallIds
-from windlass.wires.chat.write_events import error_body
 from windlass.wires.errors import InvalidRequest, Problem
 from windlass.wires.fields import JsonObject
+from windlass.wires.openai_errors import error_body
 from windlass.wires.responses.item_ids import (
     ResponsePlace,
     response_id,

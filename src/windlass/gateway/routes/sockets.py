@@ -15,8 +15,8 @@ from windlass.gateway.http.context import BUSY, JSON_TYPE, Receive, Scope, Send
 from windlass.gateway.http.errors import problem_headers
 from windlass.gateway.routes.response_requests import SOCKET_MEMORY, SocketMemory
 from windlass.gateway.routes.responses import PATH
-from windlass.wires.chat.write_events import error_body
 from windlass.wires.errors import Problem
+from windlass.wires.openai_errors import error_body, error_fields
 from windlass.wires.responses.output import payloads
 from windlass.wires.responses.response import error_frame
 
@@ -73,7 +73,7 @@ class ResponseSocket:
                 if message["type"] != "websocket.receive":
                     continue
                 if responding is not None and not responding.done():
-                    await self._send_frame(error_frame(IN_FLIGHT))
+                    await self._send_frame(_refusal(IN_FLIGHT))
                     continue
                 self._scope[BUSY] = True
                 responding = asyncio.create_task(self._respond(message))
@@ -86,7 +86,7 @@ class ResponseSocket:
         try:
             body = _read_frame(message)
             if isinstance(body, Problem):
-                await self._send_frame(error_frame(body))
+                await self._send_frame(_refusal(body))
             else:
                 await self._answer_request(body)
         finally:
@@ -150,12 +150,16 @@ class _FrameSender:
         elif self._status != 200:
             self._error += message.get("body", b"")
             if not message.get("more_body"):
-                start = b'{"type":"error","status":%d,' % self._status
-                await self._send_frame(start + self._error[1:])
+                error = msgspec.json.decode(self._error)["error"]
+                await self._send_frame(error_frame(self._status, error))
         else:
             for event in payloads(message.get("body", b"")):
                 self.failed = self.failed or event.startswith(FAILED)
                 await self._send_frame(event)
+
+
+def _refusal(problem: Problem) -> bytes:
+    return error_frame(problem.status, error_fields(problem))
 
 
 def _read_frame(message: Any) -> dict[str, Raw] | Problem:

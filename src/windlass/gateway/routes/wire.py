@@ -37,6 +37,7 @@ from windlass.reply import Reply
 from windlass.request import RequestBudget, RequestLimits, RunRequest
 from windlass.settings import Mode, mode_from
 from windlass.wires.errors import InvalidRequest, Problem
+from windlass.wires.tokens import estimated_tokens
 
 WATCH_DELAY = 0.1
 """Seconds before the gateway starts to watch for a disconnect."""
@@ -210,6 +211,15 @@ def _requested_mode(exchange: Exchange) -> Mode | None:
         return mode_from(value, "X-Function-Calling-Mode")
     except ConfigError as error:
         raise InvalidRequest(str(error), "X-Function-Calling-Mode") from None
+
+
+async def input_tokens(gateway: Gateway, request: RunRequest, scope: Scope) -> int:
+    """Estimates the input tokens of a request, with the tools and the prompt of the gateway."""
+    exchange = exchange_of(scope)
+    served = gateway.registry.served(request.model, exchange.key)
+    exchange.model = served.name
+    plan, _ = await gateway.planning.new(request, exchange, served)
+    return await by_size(request.size, estimated_tokens, plan.messages, plan.declarations)
 
 
 async def answer(

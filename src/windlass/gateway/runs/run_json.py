@@ -20,11 +20,11 @@ from windlass.wires.chat.write_events import (
     CompletionHead,
     Form,
     completion_fields,
-    error_fields,
     form_from,
 )
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
+from windlass.wires.openai_errors import error_fields
 
 
 class RunState(Struct, frozen=True, kw_only=True):

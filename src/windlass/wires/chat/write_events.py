@@ -36,9 +36,10 @@ from windlass.wires.chat.messages import encode_call, encode_media
 from windlass.wires.encoding import gap_between, json_text
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject, merged
+from windlass.wires.openai_errors import error_body
 
 if TYPE_CHECKING:  # its imports are slow, and only the gateway's document needs them
-    from windlass.wires.chat.types import ErrorFields, TokenUsage
+    from windlass.wires.chat.types import TokenUsage
 
 ChatFinishReason = Literal["stop", "tool_calls", "length", "content_filter", "function_call"]
 FINISH_REASONS: dict[StopReason, ChatFinishReason] = {
@@ -225,38 +226,6 @@ _TOOL_EVENTS: tuple[type[Event], ...] = (
     ApprovalRequested,
     ApprovalResolved,
 )
-
-
-_ERROR_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    405: "invalid_request_error",
-    408: "timeout_error",
-    409: "conflict_error",
-    413: "invalid_request_error",
-    415: "invalid_request_error",
-    422: "invalid_request_error",
-    429: "rate_limit_error",
-    431: "invalid_request_error",
-}
-
-
-def error_fields(problem: Problem) -> "ErrorFields":
-    """An error in the form that OpenAI's clients read."""
-    other = "invalid_request_error" if 400 <= problem.status < 500 else "server_error"
-    return {
-        "message": problem.message,
-        "type": problem.type or _ERROR_TYPES.get(problem.status, other),
-        "param": problem.param,
-        "code": problem.code,
-    }
-
-
-def error_body(problem: Problem) -> bytes:
-    """The body of an error response."""
-    return encode_json({"error": error_fields(problem)})
 
 
 def error_chunk(problem: Problem) -> bytes:

@@ -26,7 +26,7 @@ from windlass.jsontext import compact_json
 from windlass.request import PartKind, PartPlace
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text, rest
-from windlass.wires.gemini.messages import PROVIDER, ROLES, camel_keys, decode_part
+from windlass.wires.gemini.messages import PROVIDER, ROLES, as_items, camel_keys, decode_part
 from windlass.wires.gemini.signatures import Token, decode_token
 from windlass.wires.result_order import in_call_order
 
@@ -97,7 +97,7 @@ class _ContentReader:
         role = ROLES.get(as_text(content.get("role")) or "user")
         if role is None:
             raise ConfigError(f".role: must be one of {', '.join(ROLES)}")
-        items = as_list(content.get("parts"))
+        items = as_items(content.get("parts"))
         if items is None:
             raise ConfigError(".parts: must be a list")
         parts = tuple([self._part(item, place, index) for index, item in enumerate(items)])

@@ -4,7 +4,7 @@ Fields that Windlass does not know are kept in `extra["gemini"]`.
 """
 
 from collections.abc import Callable, Iterable
-from typing import cast
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -192,11 +192,19 @@ def _decode_response(inner: object, fields: JsonObject, place: str) -> AnyPart:
             known.remove("parts")  # keep all parts unchanged in `extra`
     return FunctionResponse(
         _name(response.get("name"), f"{place}.name"),
-        as_object(response.get("response")) or {},
+        _result(response.get("response")),
         as_text(response.get("id")) or "",
         tuple(parts),
         extra=_extra(fields, "functionResponse", response, *known),
     )
+
+
+def _result(value: object) -> JsonObject:
+    """The result, which must be an object on this wire; other values are its output."""
+    fields = as_object(value)
+    if fields is None:
+        return {} if value is None else {"output": value}
+    return fields
 
 
 _DECODERS: dict[str, Callable[[object, JsonObject, str], AnyPart]] = {
@@ -206,6 +214,11 @@ _DECODERS: dict[str, Callable[[object, JsonObject, str], AnyPart]] = {
     "inlineData": _decode_inline,
     "fileData": _decode_file,
 }
+
+
+def as_items(value: object) -> list[Any] | None:
+    """A list. Google's service accepts a single object for a list of one, and so do we."""
+    return [value] if isinstance(value, dict) else as_list(value)
 
 
 def camel_keys(fields: JsonObject) -> JsonObject:

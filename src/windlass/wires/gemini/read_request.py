@@ -12,7 +12,7 @@ from windlass.wires.body import Fields, fields_of
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text, rest
 from windlass.wires.gemini.conversation import read_contents, read_instruction
-from windlass.wires.gemini.messages import camel_key, camel_keys
+from windlass.wires.gemini.messages import as_items, camel_key, camel_keys
 from windlass.wires.gemini.tools import read_tool_choice, read_tools
 from windlass.wires.gemini.write_events import Form, form_fields
 from windlass.wires.gemini.write_request import THINKING_BUDGETS
@@ -115,7 +115,7 @@ def counted_body(body: bytes, limits: RequestLimits) -> bytes:
 
 
 def _contents(fields: _Section, limits: RequestLimits) -> list[Any]:
-    contents = as_list(fields.any("contents"))
+    contents = as_items(fields.any("contents"))
     if not contents:
         raise InvalidRequest("contents: must be a list with at least one content", "contents")
     if len(contents) > limits.max_messages:

@@ -4,7 +4,7 @@ The rounds of server tools are hidden: the client sees one turn of the model, wi
 it asked for them) and the text of all rounds, and the calls of its own tools at the end.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import msgspec
@@ -43,6 +43,8 @@ from windlass.wires.fields import JsonObject, as_list, as_object, as_text, rest
 from windlass.wires.gemini.messages import PROVIDER, encode_part
 from windlass.wires.gemini.read_events import CANDIDATE
 from windlass.wires.gemini.signatures import Token, encode_token
+from windlass.wires.reply_events import events_of
+from windlass.wires.token_limits import CONTEXT_EXCEEDED, prompt_size
 
 FINISH_REASONS: dict[StopReason, str] = {
     "answer": "STOP",
@@ -278,7 +280,7 @@ def answer_fields(
     form: Form = DEFAULT_FORM,
 ) -> JsonObject:
     machine = _PartMachine(tools, form)
-    pieces = [piece for event in _events_of(reply) for piece in machine.add(event)]
+    pieces = [piece for event in events_of(reply) for piece in machine.add(event)]
     pieces += machine.release()
     parts = [*_joined(piece.part for piece in pieces), *_call_parts(reply, ids)]
     logprobs = joined_logprobs(piece.logprobs for piece in pieces if piece.logprobs)
@@ -293,25 +295,6 @@ def answer_fields(
         "modelVersion": head.model,
         "responseId": head.id,
     }
-
-
-def _events_of(reply: Reply) -> Iterator[RunEvent]:
-    """The events from which the same reply was built, as far as an answer shows them."""
-    for record in reply.rounds:
-        yield RoundStarted(record.number, "awaiting_model_call")
-        for part in record.message.parts:
-            match part:
-                case Text():
-                    yield TextDelta(part.text, part.signature, part.extra or None)
-                case Thought():
-                    yield ThoughtDelta(part.text, part.signature, part.extra or None)
-                case FunctionCall():
-                    yield ToolCallStarted(0, part.id, part.name)
-                case _:
-                    yield PartReceived(part)
-        yield TurnEnded(record.finish, logprobs=record.logprobs)
-    if reply.rounds and reply.text != reply.rounds[-1].message.text:
-        yield TextDelta(reply.text)  # the run has replaced an empty answer
 
 
 def _joined(parts: Iterable[JsonObject]) -> list[JsonObject]:
@@ -507,10 +490,21 @@ def error_fields(problem: Problem) -> JsonObject:
         details.append({"@type": f"{_RPC}RetryInfo", "retryDelay": delay})
     return {
         "code": problem.status,
-        "message": problem.message,
+        "message": _message(problem),
         "status": STATUSES.get(problem.status, other),
         "details": details,
     }
+
+
+def _message(problem: Problem) -> str:
+    """The message; about a prompt that is too long in Google's words, since it has no code."""
+    size = prompt_size(problem.message) if problem.code == CONTEXT_EXCEEDED else None
+    if size is None:
+        return problem.message
+    return (
+        f"The input token count ({size.tokens}) exceeds the maximum number of tokens allowed"
+        f" ({size.maximum})."
+    )
 
 
 def error_body(problem: Problem) -> bytes:

@@ -4,8 +4,7 @@ Several rounds of a run are one message: the indexes of its blocks run on, and i
 """
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -13,12 +12,11 @@ from msgspec import Struct
 
 from windlass.content import (
     AnyPart,
+    FileData,
     FunctionCall,
     FunctionResponse,
     InlineData,
     Opaque,
-    Text,
-    Thought,
     Usage,
 )
 from windlass.events import (
@@ -38,7 +36,7 @@ from windlass.events import (
     TurnEnded,
 )
 from windlass.jsontext import decode_json, encode_any_json, encode_json
-from windlass.reply import Reply, RoundRecord
+from windlass.reply import Reply
 from windlass.tool import Tool
 from windlass.wires.call_ids import CallIds
 from windlass.wires.encoding import gap_between, json_text
@@ -46,6 +44,8 @@ from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject, as_list, as_object, in_words, rest
 from windlass.wires.messages.messages import OWN_CALL_PREFIX, OWN_SIGNATURE, PROVIDER
 from windlass.wires.messages.read_events import STOP_SEQUENCE
+from windlass.wires.reply_events import events_of
+from windlass.wires.token_limits import CONTEXT_EXCEEDED, prompt_size
 
 STOP_REASONS: dict[StopReason, str] = {
     "answer": "end_turn",
@@ -123,7 +123,7 @@ def message_fields(
 ) -> JsonObject:
     writer = _BodyWriter()
     blocks = _BlockMachine(writer, tools, ids, head.id, form)
-    for event in _events_of(reply):
+    for event in events_of(reply):
         blocks.add(event)
     blocks.end(reply)
     return {
@@ -132,43 +132,6 @@ def message_fields(
         **_ending(reply),
         "usage": usage_fields(reply.usage),
     }
-
-
-_WITHOUT_CALLS: frozenset[StopReason] = frozenset(
-    {"answer", "max_rounds", "budget", "repetition", "content_filter", "malformed_call"}
-)
-"""When a run ends like this, the calls of its last turn were not run."""
-
-
-def _events_of(reply: Reply) -> Iterator[RunEvent]:
-    """The events from which the same reply was built, as far as a message shows them."""
-    is_refused = not reply.pending and reply.stop_reason in _WITHOUT_CALLS
-    for number, record in enumerate(reply.rounds, start=1):
-        last = number == len(reply.rounds)
-        yield RoundStarted(number, "awaiting_model_call", tools_off=last and is_refused)
-        yield from _turn_events(record)
-        yield TurnEnded(record.finish)
-        for answer in record.answers:
-            yield ToolRunEnded(answer.response, answer.outcome)
-        if last and reply.text != record.message.text:
-            yield TextDelta(reply.text)  # the run has replaced an empty answer
-
-
-def _turn_events(record: RoundRecord) -> Iterator[ModelEvent]:
-    index = 0
-    for part in record.message.parts:
-        match part:
-            case Text():
-                yield TextDelta(part.text, part.signature, part.extra or None)
-            case Thought():
-                yield ThoughtDelta(part.text, part.signature, part.extra or None)
-            case FunctionCall():
-                yield ToolCallStarted(index, part.id, part.name)
-                yield ToolCallDelta(index, part.json)
-                yield ToolCallEnded(index, part)
-                index += 1
-            case _:
-                yield PartReceived(part)
 
 
 def _opening(head: MessageHead) -> JsonObject:
@@ -476,6 +439,8 @@ class _BlockMachine:
                 self._say(TextDelta(in_words(part).text))
             case InlineData():
                 self._say(TextDelta(f"[{part.mime_type}, {len(part.data)} bytes]"))
+            case FileData():
+                self._say(TextDelta(f"[{part.mime_type or 'file'}: {part.uri}]"))
             case _:
                 pass
 
@@ -692,34 +657,27 @@ ERROR_TYPES: dict[int, str] = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-_TOO_LONG = frozenset({"context_length_exceeded", "context_window_exceeded", "prompt_too_long"})
-_TOO_LONG_TEXT = re.compile(
-    r"input token count .{0,40}exceeds the maximum|exceeds? the (available|maximum) context"
-    r"|maximum context length"
-)
-"""How services without such a code report it."""
 NO_THREADS = "thread_unsupported_request"
 """The code with which Anthropic's SDK repeats a request without `thread`."""
-PROMPT_TOO_LONG = "prompt is too long"
-"""Claude Code compacts its conversation when an error begins like this."""
+_PROMPT_TOO_LONG = "prompt is too long"
+"""Claude Code compacts its conversation after an error with these words."""
 
 
 def error_fields(problem: Problem, request_id: str | None = None) -> JsonObject:
     """An error in the form that Anthropic's clients read."""
     other = "invalid_request_error" if 400 <= problem.status < 500 else "api_error"
-    text = problem.message
-    if _is_too_long(problem) and not text.startswith(PROMPT_TOO_LONG):
-        text = f"{PROMPT_TOO_LONG}: {text}"
+    text = _too_long(problem.message) if problem.code == CONTEXT_EXCEEDED else problem.message
     error: JsonObject = {"type": ERROR_TYPES.get(problem.status, other), "message": text}
     if problem.code == NO_THREADS:
         error["details"] = {"error_code": NO_THREADS, "unsupported": ["thread"]}
     return {"type": "error", "error": error, **rest({"request_id": request_id})}
 
 
-def _is_too_long(problem: Problem) -> bool:
-    if problem.code in _TOO_LONG:
-        return True
-    return problem.status == 400 and _TOO_LONG_TEXT.search(problem.message) is not None
+def _too_long(message: str) -> str:
+    """The message in the words of Anthropic, whose clients read both figures."""
+    if size := prompt_size(message):
+        return f"{_PROMPT_TOO_LONG}: {size.tokens} tokens > {size.maximum} maximum"
+    return message if message.startswith(_PROMPT_TOO_LONG) else f"{_PROMPT_TOO_LONG}: {message}"
 
 
 def error_body(problem: Problem, request_id: str | None = None) -> bytes:

@@ -62,8 +62,6 @@ class ModelTraits(Struct, frozen=True):
     """Whether it accepts the role `system` after a user's message."""
     structured_output: bool = False
     """Whether it accepts `output_config.format`."""
-    ceiling: int | None = None
-    """The largest `max_tokens`, if a refusal has named it."""
 
 
 def traits_of(model: str) -> ModelTraits:
@@ -266,14 +264,10 @@ _NO_SETTINGS = Settings()
 def _settings(request: ModelRequest, traits: ModelTraits) -> JsonObject:
     settings = request.settings
     if settings == _NO_SETTINGS:
-        return {"max_tokens": _capped(traits.max_tokens, traits)}
+        return {"max_tokens": traits.max_tokens}
     thinking = {} if "thinking" in request.extra else _thinking(request, traits)
-    limit = settings.max_tokens
-    if limit is None:
-        budget: int = thinking.get("thinking", {}).get("budget_tokens", 0)
-        limit = max(traits.max_tokens, budget + ANSWER_TOKENS if budget else 0)
     fields: JsonObject = {
-        "max_tokens": _capped(limit, traits),
+        "max_tokens": settings.max_tokens or _usual_limit(thinking, traits),
         "stop_sequences": settings.stop,
         **thinking,
     }
@@ -295,8 +289,16 @@ def _settings(request: ModelRequest, traits: ModelTraits) -> JsonObject:
 _OFF: JsonObject = {"type": "disabled"}
 
 
-def _capped(limit: int, traits: ModelTraits) -> int:
-    return limit if traits.ceiling is None else min(limit, traits.ceiling)
+def usual_limit(request: ModelRequest, traits: ModelTraits) -> int:
+    """The `max_tokens` of a request that sets none: this field is required."""
+    if request.settings.reasoning_effort is None:
+        return traits.max_tokens
+    return _usual_limit(_thinking(request, traits), traits)
+
+
+def _usual_limit(thinking: JsonObject, traits: ModelTraits) -> int:
+    budget: int = thinking.get("thinking", {}).get("budget_tokens", 0)
+    return max(traits.max_tokens, budget + ANSWER_TOKENS if budget else 0)
 
 
 def _thinking(request: ModelRequest, traits: ModelTraits) -> JsonObject:

@@ -10,6 +10,7 @@ from windlass.events import StopReason
 from windlass.jsontext import encode_json
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
+from windlass.wires.openai_errors import error_fields
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
@@ -94,22 +95,13 @@ def failure_of(problem: Problem) -> JsonObject:
 def error_event_fields(problem: Problem) -> JsonObject:
     """The fields of an `error` event: flat for OpenAI's SDK, nested for Open Responses."""
     flat: JsonObject = {**failure_of(problem), "param": problem.param}
-    return {**flat, "error": {"type": _error_type(problem), **flat}}
+    return {**flat, "error": {"type": error_fields(problem)["type"], **flat}}
 
 
-def error_frame(problem: Problem) -> bytes:
-    """A refused request on a WebSocket, which stays usable."""
-    fields: JsonObject = {
-        "message": problem.message,
-        "type": _error_type(problem),
-        "param": problem.param,
-        "code": problem.code,
-    }
-    return encode_json({"type": "error", "status": problem.status, "error": fields})
-
-
-def _error_type(problem: Problem) -> str:
-    return problem.type or ("invalid_request_error" if problem.status < 500 else "server_error")
+def error_frame(status: int, error: JsonObject) -> bytes:
+    """A refused request on a WebSocket, which stays usable. Open Responses requires a code."""
+    code = error["code"] or error["type"]
+    return encode_json({"type": "error", "status": status, "error": {**error, "code": code}})
 
 
 def item_page(
