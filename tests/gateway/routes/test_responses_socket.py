@@ -241,8 +241,10 @@ BAD: dict[str, tuple[str | bytes, int, str]] = {
         "previous_response_not_found",
     ),
     "a result without its call": (
-        '{"type": "response.create", "model": "m", "input": [{"type": "function_call_output",'
-        ' "call_id": "c", "output": "1"}]}',
+        (
+            '{"type": "response.create", "model": "m", "input": [{"type": "function_call_output",'
+            ' "call_id": "c", "output": "1"}]}'
+        ),
         400,
         "invalid_request_error",
     ),
