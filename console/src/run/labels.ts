@@ -57,7 +57,7 @@ export function budgetOf(round: RoundView, maxRounds: number | null): string {
 
 /** The tokens of all rounds, including retried ones. */
 export function usageOf(view: RunView): Usage {
-  const sum = (field: keyof Usage) => view.rounds.reduce((total, round) => total + (round.usage[field] ?? 0), 0);
+  const sum = (field: "input_tokens" | "output_tokens") => view.rounds.reduce((total, round) => total + (round.usage[field] ?? 0), 0);
   return { input_tokens: sum("input_tokens"), output_tokens: sum("output_tokens") };
 }
 
