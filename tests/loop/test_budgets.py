@@ -150,6 +150,7 @@ async def test_without_prices_there_is_no_cost_and_no_limit_of_it() -> None:
         ({"max_cost": 0, "prices": PRICES}, "max_cost must be above 0, not 0"),
         ({"max_cost": "much", "prices": PRICES}, "max_cost must be a number, not 'much'"),
         ({"max_cost": -1, "prices": PRICES}, "max_cost must be 0 or more, not -1"),
+        ({"timeout": 0}, "timeout must be above 0 seconds, not 0"),
         ({"token_budget": 3}, "did you mean 'max_tokens_total'"),
     ],
 )
