@@ -24,9 +24,9 @@ def nothing_ran() -> None:
     ran.clear()
 
 
-@tool
+@tool(idempotent=True)
 def step(n: int) -> int:
-    """Makes one step."""
+    """Makes one step. It may start before a streamed turn ends."""
     ran.append(n)
     return n
 
