@@ -1,12 +1,25 @@
 """Budgets of a run: tokens and cost, with each way to end at a limit."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from windlass import AsyncClient, BudgetExceeded, Client, ConfigError, Price, Usage, tool
-from windlass.events import RoundStarted, RunEnded, RunEvent, Status, TurnEnded
+from windlass import (
+    AsyncClient,
+    BudgetExceeded,
+    Client,
+    ConfigError,
+    ModelRequest,
+    Price,
+    RoundLimitExceeded,
+    Usage,
+    tool,
+)
+from windlass.events import ModelEvent, RoundStarted, RunEnded, RunEvent, Status, TurnEnded
 from windlass.testing import ScriptedModel, call, calls, say
 from windlass.testing.script import Turn
 
@@ -24,9 +37,9 @@ def nothing_ran() -> None:
     ran.clear()
 
 
-@tool(idempotent=True)
+@tool
 def step(n: int) -> int:
-    """Makes one step. It may start before a streamed turn ends."""
+    """Makes one step."""
     ran.append(n)
     return n
 
@@ -175,6 +188,47 @@ async def test_with_on_limit_error_the_run_fails_and_its_last_calls_do_not_start
     assert [each.arguments for each in caught.value.calls] == [{"n": 3}]
     assert len(caught.value.messages) == 6
     assert ran == [1, 2]
+
+
+class PausingModel:
+    """Pauses between the calls of a turn and its end."""
+
+    def __init__(self, model: ScriptedModel) -> None:
+        self._model, self.name = model, model.name
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ModelEvent]]:
+        async def paused(events: AsyncIterator[ModelEvent]) -> AsyncIterator[ModelEvent]:
+            async for event in events:
+                if isinstance(event, TurnEnded):
+                    for _ in range(50):
+                        await asyncio.sleep(0)
+                yield event
+
+        async with self._model.stream(request) as events:
+            yield paused(events)
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+@pytest.mark.parametrize(("limit", "early"), [(None, [1, 2, 3]), (250, [1, 2])])
+async def test_an_idempotent_call_that_a_budget_may_refuse_does_not_start_early(
+    limit: int | None, early: list[int]
+) -> None:
+    begun: list[int] = []
+
+    @tool(idempotent=True)
+    async def step(n: int) -> int:
+        """Makes one step. It may start before a streamed turn ends."""
+        begun.append(n)
+        return n
+
+    options: dict[str, Any] = {"on_limit": "error", "max_rounds": 3 if limit is None else 50}
+    async with AsyncClient(PausingModel(endless()), tools=[step], **options) as client:
+        with pytest.raises((BudgetExceeded, RoundLimitExceeded)):
+            await events_of(client, max_tokens_total=limit)
+    assert begun == early
 
 
 async def test_with_return_calls_the_caller_gets_them() -> None:
