@@ -236,7 +236,7 @@ async def test_with_return_calls_the_caller_gets_them() -> None:
     async with AsyncClient(endless(), tools=[step], **options) as client:
         reply = await client.generate("Go", max_cost="0.004", prices=PRICES)
     assert (reply.stop_reason, len(reply.pending), ran) == ("budget", 1, [1, 2])
-    assert len(reply.follow_up(reply.pending and {reply.pending[0].id: 3})) == 7
+    assert len(reply.follow_up({reply.pending[0].id: 3})) == 7
 
 
 async def test_a_demanded_call_of_the_caller_is_still_made() -> None:

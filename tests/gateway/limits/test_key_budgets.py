@@ -120,7 +120,7 @@ def test_the_sum_does_not_depend_on_repetitions(
     made: list[tuple[str, int, int, Decimal]], data: st.DataObject
 ) -> None:
     """Runs report their rounds in order; any of them may be reported again."""
-    in_order = sorted({(run, number): (run, number, *rest) for run, number, *rest in made}.values())
+    in_order = sorted({each[:2]: each for each in made}.values())
     spending, total, cost = Spending().on(NOON), 0, Decimal(0)
     for run, number, tokens, price in in_order:
         usage = Usage(tokens, 0, tokens, cost=price)
