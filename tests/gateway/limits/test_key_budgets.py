@@ -331,6 +331,20 @@ async def test_an_exceeded_budget_with_on_limit_error_is_not_repeated_by_clients
     assert (failed.status, failed.error["code"]) == (402, "run_budget_exceeded")
 
 
+@pytest.mark.parametrize("ingress", INGRESSES.values(), ids=lambda each: each.name)
+async def test_an_exceeded_budget_has_the_form_of_its_wire(ingress: Ingress) -> None:
+    app = gateway_of([turn(), turn()], on_limit="error", max_tokens_total=150)
+    path, body = ingress.request("m", [ingress.user("Hi")], stream=ingress.name == "responses")
+    failed = await post(app, body, path)
+    if ingress.name == "responses":  # its stream begins before the run fails
+        assert b'"code":"insufficient_quota"' in failed.body
+        return
+    error = failed.json["error"]
+    kind = {"chat": "type", "messages": "type", "gemini": "status"}[ingress.name]
+    kinds = {"chat": "tool_error", "messages": "billing_error", "gemini": "FAILED_PRECONDITION"}
+    assert (failed.status, error[kind]) == (402, kinds[ingress.name])
+
+
 async def test_a_key_with_a_budget_of_cost_cannot_use_a_model_without_prices() -> None:
     app = gateway_of([answer()], key_of(max_cost_per_day=Decimal(1)), prices=None)
     refused = await ask(app)
