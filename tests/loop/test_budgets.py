@@ -260,6 +260,16 @@ async def test_calls_returned_to_the_caller_need_no_budget() -> None:
     assert (reply.stop_reason, len(reply.pending)) == ("calls", 1)
 
 
+async def test_a_model_that_reports_no_tokens_is_named_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with AsyncClient(ScriptedModel([say("Hi.", usage=Usage())] * 2)) as client:
+        await client.generate("Go")
+        assert caplog.messages == []
+        await client.generate("Go", max_tokens_total=10)
+    assert caplog.messages == ["The model reported no tokens, so budgets do not count this round"]
+
+
 async def test_a_usage_without_a_total_counts() -> None:
     async with AsyncClient(endless(Usage(80, 20)), tools=[step], max_rounds=50) as client:
         assert len((await client.generate("Go", max_tokens_total=250)).rounds) == 3
