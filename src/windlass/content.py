@@ -181,6 +181,10 @@ class FileData(Part, frozen=True, omit_defaults=True, tag="file_data"):
     uri: str
     mime_type: str | None = None
 
+    def save(self, path: "str | os.PathLike[str]") -> Path:
+        """Raises `ConfigError`: only the address is known, and nothing is downloaded."""
+        raise ConfigError(f"cannot save {path}: download the file from {self.uri}")
+
 
 class FunctionCall(Part, frozen=True, omit_defaults=True, tag="function_call"):
     """A call by the model. The arguments stay the JSON text that the model wrote."""

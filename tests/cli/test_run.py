@@ -108,6 +108,28 @@ def test_a_run_without_a_full_answer_exits_with_3_and_reports_why(
     assert ran.error.splitlines()[-1].startswith(f"windlass: no full answer: {reason}: ")
 
 
+def test_a_used_up_budget_ends_the_run_with_3(upstream: Upstream, run: Run, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text('["gpt-test"]\ninput = 1\noutput = 2\n')
+    more = ["--tools", "tools.py", "-q", "--json", "--model", "openai/gpt-test"]
+    more += ["--prices", str(prices)]
+    for words in (["--max-tokens-total", "20"], ["--max-cost", "0.00003"]):
+        upstream(call("get_weather", city="Paris"), "Sunny.")
+        ran = run("Weather?", *more, *words)
+        assert ran.code == 3
+        assert "windlass: no full answer: budget: " in ran.error
+        reply = json.loads(ran.out)
+        assert (reply["stop_reason"], reply["text"]) == ("budget", "Sunny.")
+        assert reply["usage"]["cost"] == "0.000040"
+
+
+def test_a_cost_without_a_price_is_refused(upstream: Upstream, run: Run) -> None:
+    upstream("Hi.")
+    ran = run("Weather?", "--max-cost", "1")
+    assert ran.code != 0
+    assert "max_cost needs the price of" in ran.error
+
+
 def test_a_time_that_is_up_ends_the_run_with_3(upstream: Upstream, run: Run) -> None:
     upstream(slow("One two three.", Gate(), after=1))
     ran = run("Count.", "--timeout", "0.2", "-q")

@@ -1,12 +1,25 @@
 """Budgets of a run: tokens and cost, with each way to end at a limit."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from windlass import AsyncClient, BudgetExceeded, Client, ConfigError, Price, Usage, tool
-from windlass.events import RoundStarted, RunEnded, RunEvent, Status, TurnEnded
+from windlass import (
+    AsyncClient,
+    BudgetExceeded,
+    Client,
+    ConfigError,
+    ModelRequest,
+    Price,
+    RoundLimitExceeded,
+    Usage,
+    tool,
+)
+from windlass.events import ModelEvent, RoundStarted, RunEnded, RunEvent, Status, TurnEnded
 from windlass.testing import ScriptedModel, call, calls, say
 from windlass.testing.script import Turn
 
@@ -150,6 +163,7 @@ async def test_without_prices_there_is_no_cost_and_no_limit_of_it() -> None:
         ({"max_cost": 0, "prices": PRICES}, "max_cost must be above 0, not 0"),
         ({"max_cost": "much", "prices": PRICES}, "max_cost must be a number, not 'much'"),
         ({"max_cost": -1, "prices": PRICES}, "max_cost must be 0 or more, not -1"),
+        ({"timeout": 0}, "timeout must be above 0 seconds, not 0"),
         ({"token_budget": 3}, "did you mean 'max_tokens_total'"),
     ],
 )
@@ -176,12 +190,53 @@ async def test_with_on_limit_error_the_run_fails_and_its_last_calls_do_not_start
     assert ran == [1, 2]
 
 
+class PausingModel:
+    """Pauses between the calls of a turn and its end."""
+
+    def __init__(self, model: ScriptedModel) -> None:
+        self._model, self.name = model, model.name
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ModelEvent]]:
+        async def paused(events: AsyncIterator[ModelEvent]) -> AsyncIterator[ModelEvent]:
+            async for event in events:
+                if isinstance(event, TurnEnded):
+                    for _ in range(50):
+                        await asyncio.sleep(0)
+                yield event
+
+        async with self._model.stream(request) as events:
+            yield paused(events)
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+@pytest.mark.parametrize(("limit", "early"), [(None, [1, 2, 3]), (250, [1, 2])])
+async def test_an_idempotent_call_that_a_budget_may_refuse_does_not_start_early(
+    limit: int | None, early: list[int]
+) -> None:
+    begun: list[int] = []
+
+    @tool(idempotent=True)
+    async def step(n: int) -> int:
+        """Makes one step. It may start before a streamed turn ends."""
+        begun.append(n)
+        return n
+
+    options: dict[str, Any] = {"on_limit": "error", "max_rounds": 3 if limit is None else 50}
+    async with AsyncClient(PausingModel(endless()), tools=[step], **options) as client:
+        with pytest.raises((BudgetExceeded, RoundLimitExceeded)):
+            await events_of(client, max_tokens_total=limit)
+    assert begun == early
+
+
 async def test_with_return_calls_the_caller_gets_them() -> None:
     options: dict[str, Any] = {"on_limit": "return_calls", "max_rounds": 50}
     async with AsyncClient(endless(), tools=[step], **options) as client:
         reply = await client.generate("Go", max_cost="0.004", prices=PRICES)
     assert (reply.stop_reason, len(reply.pending), ran) == ("budget", 1, [1, 2])
-    assert len(reply.follow_up(reply.pending and {reply.pending[0].id: 3})) == 7
+    assert len(reply.follow_up({reply.pending[0].id: 3})) == 7
 
 
 async def test_a_demanded_call_of_the_caller_is_still_made() -> None:
@@ -203,6 +258,16 @@ async def test_calls_returned_to_the_caller_need_no_budget() -> None:
     async with AsyncClient(endless(), tools=[step]) as client:
         reply = await client.generate("Go", execute_tools=False, max_tokens_total=1)
     assert (reply.stop_reason, len(reply.pending)) == ("calls", 1)
+
+
+async def test_a_model_that_reports_no_tokens_is_named_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with AsyncClient(ScriptedModel([say("Hi.", usage=Usage())] * 2)) as client:
+        await client.generate("Go")
+        assert caplog.messages == []
+        await client.generate("Go", max_tokens_total=10)
+    assert caplog.messages == ["The model reported no tokens, so budgets do not count this round"]
 
 
 async def test_a_usage_without_a_total_counts() -> None:

@@ -11,6 +11,7 @@ from tests.wires.test_no_part_is_lost import on_aistudio, on_anthropic, on_respo
 
 from windlass import (
     AsyncClient,
+    ConfigError,
     FileData,
     FunctionCall,
     FunctionResponse,
@@ -213,6 +214,11 @@ async def test_the_media_of_an_answer_are_its_parts(tmp_path: Path) -> None:
     assert image.save(tmp_path / "new" / "chart") == tmp_path / "new" / "chart.png"
     assert audio.save(str(tmp_path / "sound.wave")) == tmp_path / "sound.wave"
     assert (tmp_path / "new/chart.png").read_bytes() == (tmp_path / "sound.wave").read_bytes()
+
+
+def test_media_at_a_url_are_not_downloaded(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"download the file from {URL}"):
+        MEDIA["image at a URL"].save(tmp_path / "image.png")
 
 
 @pytest.mark.parametrize(

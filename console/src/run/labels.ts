@@ -81,7 +81,7 @@ export function foldedCalls(calls: readonly CallView[]): { label: string; troubl
 
 /** The tokens of all rounds, including retried ones. */
 export function usageOf(view: RunView): Usage {
-  const sum = (field: keyof Usage) => view.rounds.reduce((total, round) => total + (round.usage[field] ?? 0), 0);
+  const sum = (field: "input_tokens" | "output_tokens") => view.rounds.reduce((total, round) => total + (round.usage[field] ?? 0), 0);
   return { input_tokens: sum("input_tokens"), output_tokens: sum("output_tokens") };
 }
 

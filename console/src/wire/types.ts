@@ -163,6 +163,12 @@ export type ChatCompletionRequest = {
   chat_id?: string | null;
   /** The id of a run of the chat. The new run replaces it and all later runs of the chat. Only with `chat_id`. */
   replaces?: string | null;
+  /** The budget of tokens of the whole run. It can only lower the model's own. */
+  max_tokens_total?: number | null;
+  /** The budget of the whole run's cost. The model needs prices. */
+  max_cost?: number | null;
+  /** The time limit of the whole run, in seconds. */
+  timeout?: number | null;
   n?: 1 | null;
   temperature?: number | null;
   top_p?: number | null;

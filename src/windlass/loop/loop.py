@@ -469,14 +469,19 @@ class Loop:
                 await self._spend(calls.number, usage)
             raise
         self._transcript.add_turn(turn)
+        if not turn.usage.all_tokens and self._has_budget:
+            log.warning("The model reported no tokens, so budgets do not count this round")
         return turn
 
     def _may_refuse(self) -> bool:
         """Whether the end of a turn may refuse its calls, so that none may start before it."""
-        policy = self.plan.policy
-        has_budget = policy.max_tokens_total is not None or policy.max_cost is not None
-        is_strict = has_budget and policy.on_limit != "final_answer"
-        return is_strict or self.plan.shared_budget is not None
+        is_strict = self.plan.policy.on_limit != "final_answer"
+        return self.plan.shared_budget is not None or (self._has_budget and is_strict)
+
+    @property
+    def _has_budget(self) -> bool:
+        policy, shared = self.plan.policy, self.plan.shared_budget
+        return any(each is not None for each in (policy.max_tokens_total, policy.max_cost, shared))
 
     def _offered(self, terms: Terms) -> tuple[Declaration, ...]:
         if terms.offered is None:

@@ -99,6 +99,8 @@ class Policy(Struct, frozen=True, kw_only=True):
         for name, least in (("max_rounds", 0), ("max_parallel", 1), ("max_repeats", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if self.timeout is not None and self.timeout <= 0:
+            raise ConfigError(f"timeout must be above 0 seconds, not {self.timeout:g}")
         limit = self.max_tokens_total
         if limit is not None and limit < 1:
             raise ConfigError(f"max_tokens_total must be at least 1, not {limit}")

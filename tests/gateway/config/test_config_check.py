@@ -468,3 +468,52 @@ def test_line_numbers_are_right_in_every_style_of_toml(checked: Checked, newline
         (14, "server.port"),
         (16, "limits.max_tools"),
     ]
+
+
+# Budgets.
+
+PRICES = "prices = { input = 0.25, output = 2, cached_input = 0.025 }\n"
+
+
+def test_budgets_with_prices_are_valid(checked: Checked) -> None:
+    text = MODEL + PRICES + 'max_tokens_total = 1000\nmax_cost = "0.5"\n' + KEY
+    text += "max_tokens_per_day = 5\nmax_tokens_per_month = 5\nmax_cost_per_day = 0.1\n"
+    assert checked(text + "max_cost_per_month = 3\n") == []
+    config = load_config(checked.folder / "windlass.toml", {})
+    price, [key] = config.models["fast"].prices, config.keys
+    assert price is not None
+    assert [str(each) for each in (price.input, price.output, price.cached_input)] == [
+        "0.25",
+        "2",
+        "0.025",
+    ]
+    assert (str(config.models["fast"].max_cost), str(key.max_cost_per_day)) == ("0.5", "0.1")
+
+
+@pytest.mark.parametrize(
+    ("setting", "place", "message"),
+    [
+        ("max_cost = 1", "max_cost", "needs the model's prices: set prices = { input"),
+        ("max_cost = 0", "max_cost", "must be a number above 0, not 0"),
+        ("max_tokens_total = 0", "max_tokens_total", "must be a whole number, 1 or more, not 0"),
+        ("prices = 3", "prices", "must be a table with input, output, cached_input, not 3"),
+        ("prices = { input = 1 }", "prices", "the price of output is missing"),
+        ("prices = { input = -1, output = 1 }", "prices", "the price of input must be 0 or more"),
+        ("prices = { input = 1, out = 1 }", "prices", "a price has no field 'out'"),
+    ],
+)
+def test_a_wrong_budget_of_a_model_is_named(
+    checked: Checked, setting: str, place: str, message: str
+) -> None:
+    problems = checked(f"{MODEL}{setting}\n")
+    assert (problems[0].place, problems[0].line) == (f"models.fast.{place}", 3)
+    assert message in problems[0].message
+
+
+def test_a_budget_of_cost_of_a_key_needs_the_prices_of_its_models(checked: Checked) -> None:
+    other = '[models.other]\ntarget = "openai/gpt-5"\n'
+    limit = "max_cost_per_day = 1\n"
+    place, line, message = checked.one(MODEL + PRICES + other + KEY + limit)
+    assert (place.endswith("max_cost_per_day"), line) == (True, 9)
+    assert message == "needs the prices of every model of the key: set models.other.prices"
+    assert checked(MODEL + PRICES + other + KEY + limit + 'models = ["fast"]\n') == []

@@ -50,8 +50,8 @@ def key_of(name: str = "web", secret: str = SECRET, **limits: Any) -> KeyConfig:
 
 
 def gateway_of(script: Any, *keys: KeyConfig, runs: RunsConfig = IN_MEMORY, **model: Any) -> App:
-    model = {"tools": ("step",), "max_rounds": 50, "prices": PRICE, **model}
-    served = ModelConfig(name="m", target="scripted/m", **model)
+    model = {"target": "scripted/m", "tools": ("step",), "prices": PRICE, **model}
+    served = ModelConfig(name="m", **{"max_rounds": 50, **model})
     config = GatewayConfig(models={"m": served}, keys=keys, runs=runs)
     return App(Gateway(config, models={"m": ScriptedModel(script)}, tools=[step]))
 
@@ -120,7 +120,7 @@ def test_the_sum_does_not_depend_on_repetitions(
     made: list[tuple[str, int, int, Decimal]], data: st.DataObject
 ) -> None:
     """Runs report their rounds in order; any of them may be reported again."""
-    in_order = sorted({(run, number): (run, number, *rest) for run, number, *rest in made}.values())
+    in_order = sorted({each[:2]: each for each in made}.values())
     spending, total, cost = Spending().on(NOON), 0, Decimal(0)
     for run, number, tokens, price in in_order:
         usage = Usage(tokens, 0, tokens, cost=price)
@@ -261,10 +261,11 @@ async def test_a_refusal_has_the_form_of_its_wire(ingress: Ingress) -> None:
 @pytest.mark.parametrize("way", ["body", "header"])
 async def test_a_request_can_set_a_budget_on_every_wire(ingress: Ingress, way: str) -> None:
     def script(request: Any) -> Turn:
-        assert "max_tokens_total" not in request.extra
+        assert not request.extra.keys() & {"max_tokens_total", "maxTokensTotal"}
         return turn() if request.tools else answer("That is all.")
 
-    app = gateway_of(script, key_of())
+    providers = {"chat": "openai", "messages": "anthropic"}  # a model on the same wire gets extras
+    app = gateway_of(script, key_of(), target=f"{providers.get(ingress.name, ingress.name)}/m")
     path, body = ingress.request("m", [ingress.user("Hi")])
     headers = [bearer(SECRET)]
     if way == "body":
@@ -328,6 +329,20 @@ async def test_an_exceeded_budget_with_on_limit_error_is_not_repeated_by_clients
     app = gateway_of([turn(), turn()], on_limit="error", max_tokens_total=150)
     failed = await ask(app)
     assert (failed.status, failed.error["code"]) == (402, "run_budget_exceeded")
+
+
+@pytest.mark.parametrize("ingress", INGRESSES.values(), ids=lambda each: each.name)
+async def test_an_exceeded_budget_has_the_form_of_its_wire(ingress: Ingress) -> None:
+    app = gateway_of([turn(), turn()], on_limit="error", max_tokens_total=150)
+    path, body = ingress.request("m", [ingress.user("Hi")], stream=ingress.name == "responses")
+    failed = await post(app, body, path)
+    if ingress.name == "responses":  # its stream begins before the run fails
+        assert b'"code":"insufficient_quota"' in failed.body
+        return
+    error = failed.json["error"]
+    kind = {"chat": "type", "messages": "type", "gemini": "status"}[ingress.name]
+    kinds = {"chat": "tool_error", "messages": "billing_error", "gemini": "FAILED_PRECONDITION"}
+    assert (failed.status, error[kind]) == (402, kinds[ingress.name])
 
 
 async def test_a_key_with_a_budget_of_cost_cannot_use_a_model_without_prices() -> None:

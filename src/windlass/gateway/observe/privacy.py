@@ -22,8 +22,10 @@ HARMLESS_FIELDS = frozenset(
     {
         "address",
         "attempt",
+        "budget",
         "calls",
         "context",
+        "cost",
         "dependency",
         "failure",
         "model",

@@ -60,6 +60,7 @@ END_EVENTS: dict[Status, str] = {
 """The last event of a stream."""
 
 _UNKNOWN_FAILURE = "The run failed."
+QUOTA = "insufficient_quota"
 _CODEX_CODES = frozenset(
     {
         "context_length_exceeded",
@@ -77,7 +78,9 @@ _CODEX_CODES = frozenset(
 def failure_of(problem: Problem) -> JsonObject:
     """The `error` of a failed response, with a code and words that Codex reads."""
     code, message = problem.code or "", problem.message or _UNKNOWN_FAILURE
-    if code not in _CODEX_CODES:
+    if problem.status == 402 or problem.type == QUOTA:
+        code = QUOTA  # of a used up budget: Codex does not repeat the request
+    elif code not in _CODEX_CODES:
         match problem.status:
             case 429:
                 code = "rate_limit_exceeded"
