@@ -23,6 +23,7 @@ from windlass.testing import (
 
 PAGE = Path(__file__).parents[2] / "docs" / "output.md"
 FINAL = "final_answer"
+JSON_FORMAT = '"format": {"type": "json_schema"'
 ANSWER = '{"x": 1, "y": 2}'
 PROVIDERS: dict[str, tuple[str, Any]] = {
     "OpenAI (`openai/`)": ("openai/gpt-test", FakeOpenAI),
