@@ -4,6 +4,7 @@
     python bench/local.py smol                     for the small one
     python bench/local.py qwen --method native     llama.cpp's own tools= in place of the profile
     python bench/local.py qwen --fresh mine.json   your own prompts
+    python bench/local.py qwen --output            answers with a type
     python bench/local.py qwen --quick --show      eight offered tools only, and what went wrong
     python bench/local.py qwen --only steps        only the tasks whose second call needs the first
 
@@ -25,14 +26,15 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from local_cases import BEFORE, OWN, PARTS, Asked, Cases, Looped, cases_from, chosen
 from local_methods import METHODS
+from local_output import LOOKUPS, ORDERS, Order, get_order
 from local_tools import TOOLS, is_right, offered
 from msgspec import Struct
 
-from windlass import AsyncClient
+from windlass import AsyncClient, OutputInvalid
 from windlass.models.local.weights import WeightsProgress
 from windlass.reply import Reply
 
@@ -66,6 +68,32 @@ class Bench:
             yield await self._row(f"whole loop, calls: {calls}", tasks, self._does)
         if chained := [task for task in cases.tasks if task.chained]:
             yield await self._row("whole loop, two steps", chained, self._does)
+
+    async def output_rows(self) -> AsyncGenerator[Row]:
+        """Answers with a type: alone, and after the call of a tool."""
+        yield await self._row("a valid object", ORDERS, self._fills)
+        yield await self._row("a call, then a valid object", LOOKUPS, self._looks_up)
+
+    async def _fills(self, prompt: str) -> tuple[bool]:
+        return (await self._object(prompt, tools=[]) is not None,)
+
+    async def _looks_up(self, prompt: str) -> tuple[bool]:
+        reply = await self._object(prompt, tools=[get_order])
+        called = reply is not None and [each.name for each in reply.results] == ["get_order"]
+        return (called,)
+
+    async def _object(self, prompt: str, tools: Sequence[Any]) -> Reply | None:
+        """The reply with a valid object; None if there is none."""
+        try:
+            reply = await self._client.generate(
+                prompt, tools=tools, output=Order, output_retries=0, max_tokens=600
+            )
+        except OutputInvalid as problem:
+            if self._show:
+                print(f"  {prompt!r}: {problem} {problem.text!r}", file=sys.stderr, flush=True)
+            return None
+        self._judge(reply.has_output and len(reply.results) == len(tools), prompt, reply)
+        return reply if reply.has_output else None
 
     async def _choosing(self, count: int) -> Row:
         async def named(asked: Asked) -> tuple[bool, ...]:
@@ -126,7 +154,14 @@ def _is_done(task: Looped, reply: Reply) -> bool:
 
 
 async def measure(
-    model: str, method: str, cases: Cases, counts: Sequence[int], *, own: bool, show: bool
+    model: str,
+    method: str,
+    cases: Cases,
+    counts: Sequence[int],
+    *,
+    own: bool,
+    show: bool,
+    output: bool,
 ) -> None:
     """Prints the table for one model and one method, each line as soon as it is known."""
     kind, client_of = METHODS[method]
@@ -134,15 +169,13 @@ async def measure(
     await local.load(_shown)
     before = BEFORE.get(model, {}) if method == "profile" and own else {}
     print("| | right | before | of | seconds each |\n|---|---|---|---|---|", flush=True)
-    async with (
-        client_of(local) as client,
-        aclosing(Bench(client, cases, show).rows(counts)) as rows,
-    ):
-        async for row in rows:
-            was = before.get(row.what, "")
-            print(
-                f"| {row.what} | {row.figure} | {was} | {row.of} | {row.seconds:.1f} |", flush=True
-            )
+    async with client_of(local) as client:
+        bench = Bench(client, cases, show)
+        async with aclosing(bench.output_rows() if output else bench.rows(counts)) as rows:
+            async for row in rows:
+                was = before.get(row.what, "")
+                figures = f"{row.figure} | {was} | {row.of} | {row.seconds:.1f}"
+                print(f"| {row.what} | {figures} |", flush=True)
 
 
 def _shown(progress: WeightsProgress) -> None:
@@ -160,6 +193,7 @@ def main() -> None:
     parser.add_argument("model", nargs="?", default="qwen", help="qwen, smol, or a GGUF file")
     parser.add_argument("--method", choices=METHODS, default="profile", help="how it is asked")
     parser.add_argument("--fresh", type=Path, metavar="FILE", help="your own prompts, as JSON")
+    parser.add_argument("--output", action="store_true", help="answers with a type")
     parser.add_argument("--quick", action="store_true", help="only with eight offered tools")
     parser.add_argument("--only", nargs="+", choices=PARTS, help="only these parts")
     parser.add_argument("--show", action="store_true", help="print what went wrong")
@@ -175,6 +209,7 @@ def main() -> None:
         counts,
         own=options.fresh is None,
         show=options.show,
+        output=options.output,
     )
     asyncio.run(measured)
 

@@ -29,6 +29,7 @@ import parser as parser_bench
 import remote
 import report
 import sizing
+import typed
 import worker as worker_module
 from processes import Worker, import_cpu, upstream, workers
 from scenarios import PEERS, SCENARIOS, Scenario
@@ -54,6 +55,7 @@ APART: dict[str, Callable[[bool], list[report.Verdict] | None]] = {
     "remote": remote.show,
     "fleet": fleet.show,
     "sizing": sizing.show,
+    "typed": typed.show,
 }
 """Benchmarks that need neither the upstream nor the peers. Some have goals."""
 EXTRAS = ("rounds", "import", "memory", *APART)

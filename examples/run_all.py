@@ -15,6 +15,8 @@ EXAMPLES = (
     "manual_control",
     "custom_executor",
     "approvals",
+    "extract_users",
+    "support_agent",
     "testing_your_tools",
     "gateway_client",
     "mcp_server",

@@ -13,6 +13,7 @@ from google.genai import types as genai
 from tests.conftest import MakeClient
 from tests.support.serving import Serving, config_of
 from tests.support.talking import asking, client_of, function
+from tests.support.typed_answers import Point
 
 import windlass
 from windlass import (
@@ -28,6 +29,7 @@ from windlass import (
     InlineData,
     Message,
     NativeModeUnavailable,
+    OutputInvalid,
     Part,
     Price,
     RoundLimitExceeded,
@@ -1011,3 +1013,65 @@ def test_the_constructors_of_parts_have_the_same_names() -> None:
     for name in ("text", "bytes", "uri", "function_call", "function_response"):
         assert callable(getattr(Part, f"from_{name}"))
         assert callable(getattr(genai.Part, f"from_{name}"))
+
+
+@covers(
+    "`client.create(response_model=User, messages=[...])`",
+    "`create_with_completion`",
+    "`Agent(model, output_type=City)`, `result.output`",
+)
+def test_an_answer_with_a_type(connect: Connect) -> None:
+    client = connect(['{"x": 1}'])
+    reply = client.generate("?", output=Point)
+    assert (reply.output, reply.messages[-1].text) == (Point(1), '{"x": 1}')
+    with pytest.raises(ConfigError, match="did you mean 'output'"):
+        client.generate("?", response_model=Point)  # pyright: ignore[reportCallIssue]
+
+
+@covers(
+    "`response_model=list[User]`, `Iterable[User]`",
+    "`output_type=[Box, str]`",
+    "`StructuredDict(schema)`",
+)
+def test_lists_unions_and_schemas_are_types(connect: Connect) -> None:
+    client = connect(['{"value": [{"x": 1}]}', '{"value": "none"}', '{"x": 2}'])
+    assert client.generate("?", output=list[Point]).output == [Point(1)]
+    assert client.generate("?", output=Point | str).output == "none"
+    assert client.generate("?", output={"type": "object"}).output == {"x": 2}
+
+
+@covers(
+    "`create_partial(response_model=User)`, `Partial[User]`",
+    "`result.stream_output()`",
+)
+def test_a_value_is_seen_while_it_is_written(connect: Connect) -> None:
+    with connect(['{"x": 1, "y": 2}']).stream("?", output=Point) as stream:
+        assert list(stream.partial_outputs())[-1] == Point(1, 2)
+
+
+@covers(
+    "`max_retries=3`",
+    "`InstructorRetryException`",
+    "`@agent.output_validator`, `ModelRetry`",
+    '`Agent(retries={"output": 3})`, `output_retries`',
+    "`UnexpectedModelBehavior: Exceeded maximum output retries`",
+)
+def test_an_invalid_value_is_asked_for_again(connect: Connect) -> None:
+    def check(point: Point) -> None:
+        raise ToolError("wrong")
+
+    with pytest.raises(OutputInvalid, match="after 4 attempts: wrong") as caught:
+        connect(['{"x": 1}'] * 4).generate(
+            "?", output=Point, output_validator=check, output_retries=3
+        )
+    assert (caught.value.text, caught.value.errors) == ('{"x": 1}', ("wrong",))
+
+
+@covers(
+    "`mode=instructor.Mode.TOOLS`, `JSON_SCHEMA`, `MD_JSON`",
+    "`ToolOutput`, `NativeOutput`, `PromptedOutput`",
+)
+@pytest.mark.parametrize("method", ["tool", "native", "prompt"])
+def test_the_method_can_be_chosen(connect: Connect, method: Any) -> None:
+    client = connect([call("final_answer", x=1) if method == "tool" else '{"x": 1}'])
+    assert client.generate("?", output=Point, output_method=method).output == Point(1)

@@ -42,6 +42,8 @@ def test_the_examples_of_a_page_run_in_order(page: Path, monkeypatch: pytest.Mon
 
 
 def _weather_then_answer(request: dict[str, Any]) -> Turn:
+    if "response_format" in request:
+        return say('{"number": "A-17", "total": 37.5}')
     return say("It is sunny.") if tool_results(request) else call("get_weather", city="Paris")
 
 

@@ -23,6 +23,14 @@ SAYS = {
     "registered_tools": ["openai/demo: " + ANSWER, "gemini/demo: " + ANSWER],
     "parallel_tools": ["['page one', 'page two', 'page three', 'page four']", "4 at once"],
     "testing_your_tools": ["passed: test_an_unknown_city_is_explained_to_the_model"],
+    "extract_users": [
+        "so far: [User(name='JASON', age=25)",
+        "users: [User(name='JASON', age=25), User(name='SARAH', age=30)]",
+    ],
+    "support_agent": [
+        "SupportOutput(support_advice='Your balance is $123.45.', block_card=False, risk=1)",
+        "block_card=True, risk=8)",
+    ],
     "gateway_client": [
         "whole: Let me look that up. " + ANSWER,
         "streamed: Let me look that up. " + ANSWER,

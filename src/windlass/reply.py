@@ -186,6 +186,8 @@ class RoundRecord(Struct, frozen=True):
     """Facts about the whole answer, such as `system_fingerprint`."""
     logprobs: dict[str, Any] | None = None
     """The log probabilities of its text, if requested."""
+    rejected: bool = False
+    """Whether its answer was not a valid value, so that the model was asked again."""
 
 
 class Reply(Struct, Generic[OutputT], frozen=True):
@@ -236,6 +238,13 @@ class Reply(Struct, Generic[OutputT], frozen=True):
             f"Reply({start!r}, stop_reason={self.stop_reason!r},"
             f" tokens={self.usage.total_tokens}, rounds={len(self.rounds)})"
         )
+
+    def without_rejected(self) -> "Reply[OutputT]":
+        """Returns the reply without the rounds whose answers were rejected."""
+        if not any(record.rejected for record in self.rounds):
+            return self
+        kept = (record for record in self.rounds if not record.rejected or record.answers)
+        return msgspec.structs.replace(self, rounds=tuple(kept))
 
     @property
     def parts(self) -> tuple[InlineData | FileData, ...]:

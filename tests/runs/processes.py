@@ -14,13 +14,16 @@ from types import TracebackType
 from typing import Any
 
 from tests.support.sample_runs import STARTED, begin, kept
+from tests.support.typed_answers import BAD as BAD_INVOICE
+from tests.support.typed_answers import Invoice
 
 from windlass import AsyncClient, tool
 from windlass.errors import StorageError
 from windlass.events import RunEnded, RunEvent, Status, TextDelta
+from windlass.model import ModelRequest
 from windlass.runs.records import Order
 from windlass.runs.sqlite import SQLiteLog, database
-from windlass.testing import ScriptedModel, calls
+from windlass.testing import ScriptedModel, calls, hang
 from windlass.testing import call as model_call
 
 ROOT = Path(__file__).parents[2]
@@ -177,6 +180,27 @@ async def unprivileged(path: str) -> None:
     await log.aclose()
 
 
+async def typed(path: str, validated: str) -> None:
+    """A client whose first answer is not valid; it waits for the second one, and to be killed."""
+
+    def script(request: ModelRequest) -> Any:
+        if len(request.messages) == 1:
+            return BAD_INVOICE
+        say("asked again")
+        return hang()
+
+    model = ScriptedModel(script)
+    async with AsyncClient(model, log=path) as client:
+        validator = refuse_nothing if validated == "validated" else None
+        run = await client.start("?", output=Invoice, output_validator=validator)
+        say(run.id)
+        await run.result()
+
+
+def refuse_nothing(value: object) -> None:
+    """Accepts every value."""
+
+
 async def client(path: str, ledger: str, when_cut: str, budget: str = "") -> None:
     """A client whose run is in the middle of a tool; reports it, and waits to be killed.
 
@@ -221,7 +245,7 @@ CUT: dict[str, Any] = {
 }
 COMMANDS: dict[str, Callable[..., Awaitable[None]]] = {
     each.__name__: each
-    for each in (write, flood, follow, claim, order, migrate, fill, unprivileged, client)
+    for each in (write, flood, follow, claim, order, migrate, fill, unprivileged, typed, client)
 }
 
 

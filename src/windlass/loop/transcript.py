@@ -90,6 +90,7 @@ class Transcript:
     def add_feedback(self, message: Message) -> None:
         """Adds the message about a rejected answer. The reply's messages have neither of them."""
         self._rejected.add(id(message))
+        self.rounds[-1] = replace(self.rounds[-1], rejected=True)
         if not self.messages[-1].parts:
             self.messages.pop()
         elif not self.rounds[-1].answers:

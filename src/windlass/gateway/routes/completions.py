@@ -75,7 +75,9 @@ class ChatAnswer:
         self._exchange = exchange
 
     def whole(self, run: GatewayRun) -> bytes:
-        return completion(head_of(run.record), run.reply, run.call_ids, form_of(run.origin))
+        return completion(
+            head_of(run.record), run.reply.without_rejected(), run.call_ids, form_of(run.origin)
+        )
 
     def on_pause(self, run: GatewayRun, pause: Callable[[], None]) -> None:
         """Does nothing: approvals are made on another connection."""

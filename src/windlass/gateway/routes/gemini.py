@@ -195,7 +195,9 @@ class GeminiAnswer:
 
     def whole(self, run: GatewayRun) -> bytes:
         form = form_from(run.origin.answer)
-        return answer_body(_head(run), run.reply, run.plan.tools, run.call_ids, form)
+        return answer_body(
+            _head(run), run.reply.without_rejected(), run.plan.tools, run.call_ids, form
+        )
 
     def on_pause(self, run: GatewayRun, pause: Callable[[], None]) -> None:
         """Does nothing: approvals are made on another connection."""

@@ -117,7 +117,7 @@ class MessageAnswer:
 
     def whole(self, run: GatewayRun) -> bytes:
         form = form_from(run.origin.answer)
-        return message(_head(run), run.reply, run.plan.tools, run.call_ids, form)
+        return message(_head(run), run.reply.without_rejected(), run.plan.tools, run.call_ids, form)
 
     def on_pause(self, run: GatewayRun, pause: Callable[[], None]) -> None:
         """Does nothing: approvals are made on another connection."""
