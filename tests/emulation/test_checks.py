@@ -122,6 +122,31 @@ async def test_a_call_that_needs_another_s_result_waits_for_it() -> None:
     assert [call.name for call in calls_of(events)] == ["get_weather"]
 
 
+async def test_calls_of_one_function_do_not_wait_for_each_other() -> None:
+    calls = [written("convert", f'{{"value":{value},"to":"km"}}') for value in (26, 8000)]
+    model, _ = small("\n".join(calls), "Yes")
+    events = await events_of(model, question("Convert 26 miles, 8 thousand metres to km"))
+    assert len(calls_of(events)) == 2
+
+
+async def test_a_default_is_no_made_up_number() -> None:
+    find = FunctionDeclaration(
+        "find",
+        "Finds pages.",
+        {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string"},
+                "limit": {"type": "integer", "default": 50},
+            },
+        },
+    )
+    found = written("find", '{"query":"Paris","limit":50}')
+    model, _ = small(f"{PARIS}\n{found}", "Yes", "Yes")
+    events = await events_of(model, asked("Paris: weather, pages", tools=(WEATHER, find)))
+    assert [call.name for call in calls_of(events)] == ["get_weather", "find"]
+
+
 async def test_a_call_inside_an_argument_is_made_first() -> None:
     nested = written("convert", '{"value":"get_weather(Paris)","to":"fahrenheit"}')
     call = '{"name": "get_weather", "arguments": {"city": "Paris"}}'

@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -435,8 +436,28 @@ def _independent(
 ) -> list[FunctionCall]:
     """The calls that need no other's result: all, if each seems to need one."""
     now = [call for call in calls if not _called_inside(call, tools)]
-    explained = [call for call in now if known.explain(call.arguments)]
-    return explained or now or list(calls)
+    explained = {call.name for call in now if known.explain(_given(call, tools))}
+    # Several calls of one function are independent, whatever numbers they have.
+    return [call for call in now if call.name in explained] or now or list(calls)
+
+
+def _given(call: FunctionCall, tools: Sequence[FunctionDeclaration]) -> object:
+    """The arguments without those that are the parameters' defaults."""
+    arguments = call.arguments
+    if isinstance(arguments, str):
+        return arguments
+    [tool] = [tool for tool in tools if tool.name == call.name] or [FunctionDeclaration(call.name)]
+    schemas: dict[str, Any] = tool.parameters.get("properties") or {}
+    defaults = {
+        name: schema["default"]
+        for name, schema in schemas.items()
+        if isinstance(schema, dict) and "default" in schema
+    }
+    return {
+        name: value
+        for name, value in arguments.items()
+        if name not in defaults or defaults[name] != value
+    }
 
 
 def _nested(calls: Sequence[FunctionCall], tools: Sequence[FunctionDeclaration]) -> str | None:
