@@ -10,13 +10,13 @@ import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.content import FunctionCall, FunctionDeclaration, Message, Usage
+from windlass.content import FunctionCall, FunctionDeclaration, Message, Schema, Usage
 from windlass.emulation.model import EmulatedModel
 from windlass.emulation.numbers import Numbers
 from windlass.emulation.prompt import quoted
@@ -448,15 +448,10 @@ def _given(call: FunctionCall, tools: Sequence[FunctionDeclaration]) -> object:
         return arguments
     [tool] = [tool for tool in tools if tool.name == call.name] or [FunctionDeclaration(call.name)]
     schemas: dict[str, Any] = tool.parameters.get("properties") or {}
-    defaults = {
-        name: schema["default"]
-        for name, schema in schemas.items()
-        if isinstance(schema, dict) and "default" in schema
-    }
     return {
         name: value
         for name, value in arguments.items()
-        if name not in defaults or defaults[name] != value
+        if value is None or cast("Schema", schemas.get(name) or {}).get("default") != value
     }
 
 
