@@ -278,10 +278,41 @@ async def test_a_call_that_was_made_is_not_made_again() -> None:
 
 async def test_the_next_step_of_a_task_is_a_call() -> None:
     convert = written("convert", '{"value":18,"to":"fahrenheit"}')
-    model, inner = small(f"{PARIS}\n{convert}")
+    model, inner = small(f"{PARIS}\n{convert}", "Yes")
     events = await events_of(model, after_result("Paris, in °F?", {"temperature": 18}))
     assert [call.name for call in calls_of(events)] == ["convert"]
-    assert len(inner.requests) == 1
+    assert len(inner.requests) == 2
+
+
+async def test_a_needless_call_after_a_result_is_dropped() -> None:
+    convert = written("convert", '{"value":18,"to":"fahrenheit"}')
+    model, _ = small(convert, "No", "It is 18 °C.")
+    events = await events_of(model, after_result("How warm is Paris?", {"temperature": 18}))
+    assert calls_of(events) == []
+    assert text_of(events) == "It is 18 °C."
+
+
+async def test_a_call_of_a_function_that_is_not_offered_is_no_answer() -> None:
+    invented = written("display_result", '{"result":18}')
+    model, _ = small(f"```json\n{invented[12:-13]}\n```", "It is 18 °C.")
+    events = await events_of(model, after_result("How warm is Paris?", {"temperature": 18}))
+    assert text_of(events) == "It is 18 °C."
+
+
+async def test_after_as_many_calls_as_parts_the_model_answers() -> None:
+    convert = written("convert", '{"value":18,"to":"kelvin"}')
+    calls = [FunctionCall("get_weather", f'{{"city":"{city}"}}', city) for city in ("Rome", "Oslo")]
+    results = [FunctionResponse(each.name, {"output": 18}, each.id) for each in calls]
+    history = (
+        Message.user("What is the weather in Rome? What is it in Oslo?"),
+        Message.assistant(*calls),
+        Message.tool(results),
+    )
+    model, inner = small(convert, "Both have 18 °C.")
+    events = await events_of(model, asked(history, tools=TOOLS))
+    assert calls_of(events) == []
+    assert text_of(events) == "Both have 18 °C."
+    assert len(inner.requests) == 2
 
 
 async def test_warming_reads_the_question_about_functions_too() -> None:

@@ -41,6 +41,8 @@ from windlass.model import (
 log = logging.getLogger("windlass.emulation")
 
 _CALL_EVENTS = (ToolCallStarted, ToolCallDelta, ToolCallEnded)
+_UNDECLARED = re.compile(r"\s*(```(json)?\s*)?\{\s*\"name\"")
+"""The start of a call of a function that is not offered: the parser takes it as text."""
 _SENTENCE_END = re.compile(r"[.!?]\s|\n")
 
 _RELEVANCE = (
@@ -214,7 +216,7 @@ class CheckedModel:
         known, made = _numbers(request), _calls_made(request)
         # A request of several parts may be answered only in part.
         asked = [part for part in _parts(_last_question(request)) if _ASKS.search(part)]
-        unfinished = len(asked) > len(made)
+        unfinished, finished = len(asked) > len(made), 1 < len(asked) <= len(made)
         draft, sentences = _Draft(), _Sentences(known, hold=unfinished)
         async with self._emulated.stream(request) as events:
             async for event in events:
@@ -225,10 +227,13 @@ class CheckedModel:
                 elif text := sentences.feed(event.text):
                     yield TextDelta(text)
         new = [call for call in draft.calls if _key(call) not in made]
-        if new:
-            for event in draft.rest(_independent(new, tools, known)):
-                yield event
-            return
+        if new and not finished:
+            now = _independent(new, tools, known)
+            verdict = await self._relevant(_question(request), tools, now)
+            if verdict.calls:
+                for event in draft.rest(verdict.calls, verdict.usage):
+                    yield event
+                return
         mentioned = _mentioned(draft.text, tools)
         if unfinished or mentioned is not None or sentences.end():
             forced = await self._next_step(request, tools, mentioned, sure=not unfinished)
@@ -236,7 +241,7 @@ class CheckedModel:
                 for event in forced.rest(forced.calls[:1], draft.usage):
                     yield event
                 return
-        if draft.calls:
+        if draft.calls or _UNDECLARED.match(draft.text):
             async with aclosing(self._answer(request, draft.usage)) as answer:
                 async for event in answer:
                     yield event
@@ -371,6 +376,8 @@ class _Sentences:
         """Takes text, and returns the sentences that may pass."""
         self.held += text
         passed = ""
+        if self.held.lstrip().startswith(("`", "{")):
+            return passed
         while not self._doubtful and not self._hold and (end := _SENTENCE_END.search(self.held)):
             sentence = self.held[: end.end()]
             self._doubtful = bool(self._known.unknown(sentence))
