@@ -299,20 +299,30 @@ async def test_a_call_of_a_function_that_is_not_offered_is_no_answer() -> None:
     assert text_of(events) == "It is 18 °C."
 
 
-async def test_after_as_many_calls_as_parts_the_model_answers() -> None:
-    convert = written("convert", '{"value":18,"to":"kelvin"}')
-    calls = [FunctionCall("get_weather", f'{{"city":"{city}"}}', city) for city in ("Rome", "Oslo")]
-    results = [FunctionResponse(each.name, {"output": 18}, each.id) for each in calls]
+async def test_after_a_function_for_each_part_the_model_answers() -> None:
+    again = written("convert", '{"value":18,"to":"kelvin"}')
+    first = FunctionCall("get_weather", '{"city":"Rome"}', "c1")
+    second = FunctionCall("convert", '{"value":18,"to":"fahrenheit"}', "c2")
     history = (
-        Message.user("What is the weather in Rome? What is it in Oslo?"),
-        Message.assistant(*calls),
-        Message.tool(results),
+        Message.user("What is the weather in Rome? Convert it to fahrenheit."),
+        Message.assistant(first),
+        Message.tool([FunctionResponse(first.name, {"output": 18}, "c1")]),
+        Message.assistant(second),
+        Message.tool([FunctionResponse(second.name, {"output": 64.4}, "c2")]),
     )
-    model, inner = small(convert, "Both have 18 °C.")
+    model, inner = small(again, "It is 64.4 °F.")
     events = await events_of(model, asked(history, tools=TOOLS))
     assert calls_of(events) == []
-    assert text_of(events) == "Both have 18 °C."
+    assert text_of(events) == "It is 64.4 °F."
     assert len(inner.requests) == 2
+
+
+async def test_a_step_that_does_not_fit_the_request_does_not_replace_the_call() -> None:
+    convert = written("convert", '{"value":21,"to":"km"}')
+    call = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
+    model, _ = small(convert, call, "No", "No", "No", "Yes")
+    events = await events_of(model, question("Convert a score then say it"))
+    assert [each.name for each in calls_of(events)] == ["convert"]
 
 
 async def test_warming_reads_the_question_about_functions_too() -> None:

@@ -88,7 +88,8 @@ _PARTS = re.compile(r"(?<=[.?!;])\s+|,?\s+(?:and|then|and then|also|plus)\s+", r
 _IN_SEQUENCE = re.compile(
     r"\bthen\b|\b(the|this|that|its) (result|answer|sum|product|value|number|total)s?\b"
     r"|\b(add|change|convert|divide|double|express|halve|multiply|reduce|round|subtract|turn)"
-    r" (it|that|this)\b|\b(as|by|from|in|is|of|to) (it|that|this)\b|\bthat (many|much)\b",
+    r" (it|that|this)\b|\b(by|from|of|to) (it|that|this)\b|\bwhat('s| is) that\b"
+    r"|\bthat (many|much)\b",
     re.IGNORECASE,
 )
 """A request whose second step needs the result of the first."""
@@ -151,21 +152,26 @@ class CheckedModel:
                     yield event
         question, known = _question(request), _numbers(request)
         first = self._first_step(draft, question, tools, known)
-        checked = draft if first is None else await self._forced(request, *first)
-        if not checked.calls:
-            checked = draft
-        now = _independent(checked.calls, tools, known)
-        if first is not None or _IN_SEQUENCE.search(question):
-            now = now[:1]
+        spent = Usage()
+        if first is not None:
+            forced = await self._forced(request, *first)
+            verdict = await self._relevant(question, tools, forced.calls[:1])
+            if verdict.calls:
+                for event in forced.rest(verdict.calls, draft.usage + verdict.usage):
+                    yield event
+                return
+            spent = forced.usage + verdict.usage
+        now = _independent(draft.calls, tools, known)
+        if now and _IN_SEQUENCE.search(question):
+            now = [call for call in now if call.name == now[0].name]
         verdict = await self._relevant(question, tools, now)
-        spent = verdict.usage if checked is draft else verdict.usage + draft.usage
+        spent += verdict.usage
         if verdict.calls or not draft.calls:
-            kept = checked if verdict.calls else draft
-            for event in kept.rest(verdict.calls or None, spent):
+            for event in draft.rest(verdict.calls or None, spent):
                 yield event
             return
         log.info("%s does not need the function that it called", self.name)
-        async with aclosing(self._answer(request, checked.usage + spent)) as answer:
+        async with aclosing(self._answer(request, draft.usage + spent)) as answer:
             async for event in answer:
                 yield event
 
@@ -197,16 +203,18 @@ class CheckedModel:
         calls: Sequence[FunctionCall],
     ) -> "_Verdict":
         """The calls of functions that can do what the request, or a part of it, asks for."""
-        by_name = {tool.name: tool for tool in tools}
-        fitting: set[str] = set()
+        called = {call.name for call in calls}
+        fitting: set[str] = called - {tool.name for tool in tools}
         spent = Usage()
-        for name in dict.fromkeys(call.name for call in calls):
+        for tool in tools:
+            if tool.name not in called:
+                continue
             # A function that does one part of a request does not seem to do the whole.
             for part in (question, *_parts(question)):
-                text, usage = await self._text(_asked_about(part, _described(by_name[name])))
+                text, usage = await self._text(_asked_about(part, _described(tool)))
                 spent += usage
                 if not text.strip().lower().startswith("no"):
-                    fitting.add(name)
+                    fitting.add(tool.name)
                     break
         return _Verdict([call for call in calls if call.name in fitting], spent)
 
@@ -216,7 +224,8 @@ class CheckedModel:
         known, made = _numbers(request), _calls_made(request)
         # A request of several parts may be answered only in part.
         asked = [part for part in _parts(_last_question(request)) if _ASKS.search(part)]
-        unfinished, finished = len(asked) > len(made), 1 < len(asked) <= len(made)
+        unfinished = len(asked) > len(made)
+        finished = 1 < len(asked) <= len({name for name, _ in made})
         draft, sentences = _Draft(), _Sentences(known, hold=unfinished)
         async with self._emulated.stream(request) as events:
             async for event in events:
