@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -73,7 +74,7 @@ async def test_the_list_of_models_says_when_a_model_will_be_ready(
 async def statuses(app: App, run_id: str) -> list[str]:
     answer = await request(app, "GET", f"/v1/runs/{run_id}/events")
     lines = answer.body.decode().splitlines()
-    return [data for event, data in zip(lines, lines[1:], strict=False) if event == "event: status"]
+    return [data for event, data in pairwise(lines) if event == "event: status"]
 
 
 @pytest.mark.parametrize(
