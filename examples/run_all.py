@@ -5,6 +5,7 @@ from pathlib import Path
 
 EXAMPLES = (
     "blocking",
+    "automatic_execution",
     "streaming",
     "async_streaming",
     "background_run",

@@ -35,6 +35,7 @@ SAYS = {
         "whole: Let me look that up. " + ANSWER,
         "streamed: Let me look that up. " + ANSWER,
     ],
+    "automatic_execution": ["[info] test_tool executed", "The tool returned: Hello Hello"],
     "mcp_server": ["the server offers: demo__get_weather", "It is sunny in Paris."],
     "manual_control": ["gemini/demo asks for: get_weather, get_time, calculate", ANSWER],
 }

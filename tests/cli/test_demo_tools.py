@@ -149,9 +149,10 @@ async def test_the_shopping_list_keeps_what_was_added(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("WINDLASS_STATE_DIR", str(tmp_path))
-    tool = demo_tools.add_to_shopping_list
-    assert tool.function(item="oat  milk") == {"added": "oat milk", "list": ["oat milk"]}
-    assert tool.function(item="bread\n")["list"] == ["oat milk", "bread"]
+    add = demo_tools.add_to_shopping_list.function
+    assert add is not None
+    assert add(item="oat  milk") == {"added": "oat milk", "list": ["oat milk"]}
+    assert add(item="bread\n")["list"] == ["oat milk", "bread"]
     assert (tmp_path / demo_tools.SHOPPING_LIST).read_text() == "oat milk\nbread\n"
 
 

@@ -122,6 +122,31 @@ async def test_a_call_that_needs_another_s_result_waits_for_it() -> None:
     assert [call.name for call in calls_of(events)] == ["get_weather"]
 
 
+async def test_calls_of_one_function_do_not_wait_for_each_other() -> None:
+    calls = [written("convert", f'{{"value":{value},"to":"km"}}') for value in (26, 8000)]
+    model, _ = small("\n".join(calls), "Yes")
+    events = await events_of(model, question("Convert 26 miles, 8 thousand metres to km"))
+    assert len(calls_of(events)) == 2
+
+
+async def test_a_default_is_no_made_up_number() -> None:
+    find = FunctionDeclaration(
+        "find",
+        "Finds pages.",
+        {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string"},
+                "limit": {"type": "integer", "default": 50},
+            },
+        },
+    )
+    found = written("find", '{"query":"Paris","limit":50}')
+    model, _ = small(f"{PARIS}\n{found}", "Yes", "Yes")
+    events = await events_of(model, asked("Paris: weather, pages", tools=(WEATHER, find)))
+    assert [call.name for call in calls_of(events)] == ["get_weather", "find"]
+
+
 async def test_a_call_inside_an_argument_is_made_first() -> None:
     nested = written("convert", '{"value":"get_weather(Paris)","to":"fahrenheit"}')
     call = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
@@ -253,10 +278,51 @@ async def test_a_call_that_was_made_is_not_made_again() -> None:
 
 async def test_the_next_step_of_a_task_is_a_call() -> None:
     convert = written("convert", '{"value":18,"to":"fahrenheit"}')
-    model, inner = small(f"{PARIS}\n{convert}")
+    model, inner = small(f"{PARIS}\n{convert}", "Yes")
     events = await events_of(model, after_result("Paris, in °F?", {"temperature": 18}))
     assert [call.name for call in calls_of(events)] == ["convert"]
-    assert len(inner.requests) == 1
+    assert len(inner.requests) == 2
+
+
+async def test_a_needless_call_after_a_result_is_dropped() -> None:
+    convert = written("convert", '{"value":18,"to":"fahrenheit"}')
+    model, _ = small(convert, "No", "It is 18 °C.")
+    events = await events_of(model, after_result("How warm is Paris?", {"temperature": 18}))
+    assert calls_of(events) == []
+    assert text_of(events) == "It is 18 °C."
+
+
+async def test_a_call_of_a_function_that_is_not_offered_is_no_answer() -> None:
+    invented = written("display_result", '{"result":18}')
+    model, _ = small(f"```json\n{invented[12:-13]}\n```", "It is 18 °C.")
+    events = await events_of(model, after_result("How warm is Paris?", {"temperature": 18}))
+    assert text_of(events) == "It is 18 °C."
+
+
+async def test_after_a_function_for_each_part_the_model_answers() -> None:
+    again = written("convert", '{"value":18,"to":"kelvin"}')
+    first = FunctionCall("get_weather", '{"city":"Rome"}', "c1")
+    second = FunctionCall("convert", '{"value":18,"to":"fahrenheit"}', "c2")
+    history = (
+        Message.user("What is the weather in Rome? Convert it to fahrenheit."),
+        Message.assistant(first),
+        Message.tool([FunctionResponse(first.name, {"output": 18}, "c1")]),
+        Message.assistant(second),
+        Message.tool([FunctionResponse(second.name, {"output": 64.4}, "c2")]),
+    )
+    model, inner = small(again, "It is 64.4 °F.")
+    events = await events_of(model, asked(history, tools=TOOLS))
+    assert calls_of(events) == []
+    assert text_of(events) == "It is 64.4 °F."
+    assert len(inner.requests) == 2
+
+
+async def test_a_step_that_does_not_fit_the_request_does_not_replace_the_call() -> None:
+    convert = written("convert", '{"value":21,"to":"km"}')
+    call = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
+    model, _ = small(convert, call, "No", "No", "No", "Yes")
+    events = await events_of(model, question("Convert a score then say it"))
+    assert [each.name for each in calls_of(events)] == ["convert"]
 
 
 async def test_warming_reads_the_question_about_functions_too() -> None:

@@ -10,12 +10,13 @@ import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.content import FunctionCall, FunctionDeclaration, Message, Usage
+from windlass.content import FunctionCall, FunctionDeclaration, Message, Schema, Usage
 from windlass.emulation.model import EmulatedModel
 from windlass.emulation.numbers import Numbers
 from windlass.emulation.prompt import quoted
@@ -40,6 +41,8 @@ from windlass.model import (
 log = logging.getLogger("windlass.emulation")
 
 _CALL_EVENTS = (ToolCallStarted, ToolCallDelta, ToolCallEnded)
+_UNDECLARED = re.compile(r"\s*(```(json)?\s*)?\{\s*\"name\"")
+"""The start of a call of a function that is not offered: the parser takes it as text."""
 _SENTENCE_END = re.compile(r"[.!?]\s|\n")
 
 _RELEVANCE = (
@@ -85,7 +88,8 @@ _PARTS = re.compile(r"(?<=[.?!;])\s+|,?\s+(?:and|then|and then|also|plus)\s+", r
 _IN_SEQUENCE = re.compile(
     r"\bthen\b|\b(the|this|that|its) (result|answer|sum|product|value|number|total)s?\b"
     r"|\b(add|change|convert|divide|double|express|halve|multiply|reduce|round|subtract|turn)"
-    r" (it|that|this)\b|\b(as|by|from|in|is|of|to) (it|that|this)\b|\bthat (many|much)\b",
+    r" (it|that|this)\b|\b(by|from|of|to) (it|that|this)\b|\bwhat('s| is) that\b"
+    r"|\bthat (many|much)\b",
     re.IGNORECASE,
 )
 """A request whose second step needs the result of the first."""
@@ -148,21 +152,26 @@ class CheckedModel:
                     yield event
         question, known = _question(request), _numbers(request)
         first = self._first_step(draft, question, tools, known)
-        checked = draft if first is None else await self._forced(request, *first)
-        if not checked.calls:
-            checked = draft
-        now = _independent(checked.calls, tools, known)
-        if first is not None or _IN_SEQUENCE.search(question):
-            now = now[:1]
+        spent = Usage()
+        if first is not None:
+            forced = await self._forced(request, *first)
+            verdict = await self._relevant(question, tools, forced.calls[:1])
+            if verdict.calls:
+                for event in forced.rest(verdict.calls, draft.usage + verdict.usage):
+                    yield event
+                return
+            spent = forced.usage + verdict.usage
+        now = _independent(draft.calls, tools, known)
+        if now and _IN_SEQUENCE.search(question):
+            now = [call for call in now if call.name == now[0].name]
         verdict = await self._relevant(question, tools, now)
-        spent = verdict.usage if checked is draft else verdict.usage + draft.usage
+        spent += verdict.usage
         if verdict.calls or not draft.calls:
-            kept = checked if verdict.calls else draft
-            for event in kept.rest(verdict.calls or None, spent):
+            for event in draft.rest(verdict.calls or None, spent):
                 yield event
             return
         log.info("%s does not need the function that it called", self.name)
-        async with aclosing(self._answer(request, checked.usage + spent)) as answer:
+        async with aclosing(self._answer(request, draft.usage + spent)) as answer:
             async for event in answer:
                 yield event
 
@@ -194,16 +203,18 @@ class CheckedModel:
         calls: Sequence[FunctionCall],
     ) -> "_Verdict":
         """The calls of functions that can do what the request, or a part of it, asks for."""
-        by_name = {tool.name: tool for tool in tools}
-        fitting: set[str] = set()
+        called = {call.name for call in calls}
+        fitting: set[str] = called - {tool.name for tool in tools}
         spent = Usage()
-        for name in dict.fromkeys(call.name for call in calls):
+        for tool in tools:
+            if tool.name not in called:
+                continue
             # A function that does one part of a request does not seem to do the whole.
             for part in (question, *_parts(question)):
-                text, usage = await self._text(_asked_about(part, _described(by_name[name])))
+                text, usage = await self._text(_asked_about(part, _described(tool)))
                 spent += usage
                 if not text.strip().lower().startswith("no"):
-                    fitting.add(name)
+                    fitting.add(tool.name)
                     break
         return _Verdict([call for call in calls if call.name in fitting], spent)
 
@@ -214,6 +225,7 @@ class CheckedModel:
         # A request of several parts may be answered only in part.
         asked = [part for part in _parts(_last_question(request)) if _ASKS.search(part)]
         unfinished = len(asked) > len(made)
+        finished = 1 < len(asked) <= len({name for name, _ in made})
         draft, sentences = _Draft(), _Sentences(known, hold=unfinished)
         async with self._emulated.stream(request) as events:
             async for event in events:
@@ -224,10 +236,13 @@ class CheckedModel:
                 elif text := sentences.feed(event.text):
                     yield TextDelta(text)
         new = [call for call in draft.calls if _key(call) not in made]
-        if new:
-            for event in draft.rest(_independent(new, tools, known)):
-                yield event
-            return
+        if new and not finished:
+            now = _independent(new, tools, known)
+            verdict = await self._relevant(_question(request), tools, now)
+            if verdict.calls:
+                for event in draft.rest(verdict.calls, verdict.usage):
+                    yield event
+                return
         mentioned = _mentioned(draft.text, tools)
         if unfinished or mentioned is not None or sentences.end():
             forced = await self._next_step(request, tools, mentioned, sure=not unfinished)
@@ -235,7 +250,7 @@ class CheckedModel:
                 for event in forced.rest(forced.calls[:1], draft.usage):
                     yield event
                 return
-        if draft.calls:
+        if draft.calls or _UNDECLARED.match(draft.text):
             async with aclosing(self._answer(request, draft.usage)) as answer:
                 async for event in answer:
                     yield event
@@ -370,6 +385,8 @@ class _Sentences:
         """Takes text, and returns the sentences that may pass."""
         self.held += text
         passed = ""
+        if self.held.lstrip().startswith(("`", "{")):
+            return passed
         while not self._doubtful and not self._hold and (end := _SENTENCE_END.search(self.held)):
             sentence = self.held[: end.end()]
             self._doubtful = bool(self._known.unknown(sentence))
@@ -435,8 +452,23 @@ def _independent(
 ) -> list[FunctionCall]:
     """The calls that need no other's result: all, if each seems to need one."""
     now = [call for call in calls if not _called_inside(call, tools)]
-    explained = [call for call in now if known.explain(call.arguments)]
-    return explained or now or list(calls)
+    explained = {call.name for call in now if known.explain(_given(call, tools))}
+    # Several calls of one function are independent, whatever numbers they have.
+    return [call for call in now if call.name in explained] or now or list(calls)
+
+
+def _given(call: FunctionCall, tools: Sequence[FunctionDeclaration]) -> object:
+    """The arguments without those that are the parameters' defaults."""
+    arguments = call.arguments
+    if isinstance(arguments, str):
+        return arguments
+    [tool] = [tool for tool in tools if tool.name == call.name] or [FunctionDeclaration(call.name)]
+    schemas: dict[str, Any] = tool.parameters.get("properties") or {}
+    return {
+        name: value
+        for name, value in arguments.items()
+        if value is None or cast("Schema", schemas.get(name) or {}).get("default") != value
+    }
 
 
 def _nested(calls: Sequence[FunctionCall], tools: Sequence[FunctionDeclaration]) -> str | None:

@@ -54,6 +54,9 @@ _WORDS = {
     "million": 1e6,
     "billion": 1e9,
 }
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_MONTH = re.compile(rf"\b({'|'.join(_MONTHS)})[a-z]*\b", re.IGNORECASE)
+_AFTERNOON = re.compile(r"\b(1?\d)(?::\d\d)?\s*p\.?m\b", re.IGNORECASE)
 _WORD = re.compile(rf"\b({'|'.join(_WORDS)})\b", re.IGNORECASE)
 _MAX_CHARS = 20_000
 """How much of a text is read: a small model reads no more of it."""
@@ -72,6 +75,8 @@ class Numbers:
         text = (value if isinstance(value, str) else compact_json(value))[:_MAX_CHARS]
         self._known.update(value for value, _ in numbers_in(text))
         self._known.update(_WORDS[word.lower()] for word in _WORD.findall(text))
+        self._known.update(_MONTHS.index(name.lower()) + 1.0 for name in _MONTH.findall(text))
+        self._known.update(float(hour) + 12 for hour in _AFTERNOON.findall(text))
         for hour, _ in _CLOCK.findall(text):
             self._known |= {float(int(hour) % 12), float(int(hour) % 12 + 12), 12.0}
         for value in [value for value, _ in numbers_in(text) if "million" in text.lower()]:
