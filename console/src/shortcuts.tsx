@@ -101,7 +101,7 @@ export function HelpSheet() {
           ×
         </button>
       </header>
-      <p>Ask a question. If the model needs a tool, you see the call while it runs. A call that can have an effect waits until you approve it.</p>
+      <p>Ask a question. If the model needs a tool, you see the call while it runs. A tool that needs approval waits for your decision.</p>
       <p>
         Under an answer, <strong>Timeline</strong> shows how long each step took, and <strong>View run</strong> opens the whole record. <a href="/runs" onClick={close}>Runs</a> lists all runs, and <a href="/tools" onClick={close}>Tools</a> lists all tools.
       </p>

@@ -17,9 +17,10 @@ export function useTitle(title: string): void {
   }, [title]);
 }
 
-/** Counts this component among the calls that wait for approval. */
-export function useBadge(): void {
+/** Counts this component among the calls that wait for approval, if it is `counted` when it is mounted. */
+export function useBadge(counted: boolean): void {
   useEffect(() => {
+    if (!counted) return;
     waiting.value++;
     return () => {
       waiting.value--;

@@ -32,6 +32,7 @@ test("totals count runs and tokens, and name the tool that fails most first", ()
 
 test("quantiles are values of the runs", () => {
   assert.equal(quantile([3, 1, 2], 0.5), 2);
+  assert.equal(quantile([9, 1], 0.5), 1);
   assert.equal(quantile([1, 2, 3, 4], 0.95), 4);
   assert.equal(quantile([], 0.5), 0);
 });

@@ -12,19 +12,20 @@ from tests.console.toolbox import Toolbox
 from windlass import Tool, ToolContext, tool
 from windlass.testing import call, calls, say
 
-__all__ = ["NAMES", "SCRIPT", "TOOLS", "photographed", "show_tools"]
+__all__ = ["EXAMPLES", "NAMES", "SCRIPT", "TOOLS", "photographed", "show_tools"]
 
-NAMES = ("live", "approval", "chat", "runs", "tool", "phone")
+NAMES = ("empty", "live", "approval", "chat", "runs", "tool", "phone")
 TOOLS = ("forecast", "book_hotel")
 WEATHER = "What is the forecast for Paris and for Tokyo?"
 HOTEL = "Book a hotel in Tokyo for 2 nights."
+EXAMPLES = (WEATHER, HOTEL, "How warm is it in Oslo?", "What can you do?")
 SCRIPT = [
     calls(call("forecast", city="Paris"), call("forecast", city="Tokyo")),
     say("It will **rain** in Paris, at 14 degrees. In Tokyo it will be **clear**, at 21 degrees."),
     call("book_hotel", city="Tokyo", nights=2),
     say("The hotel in Tokyo is booked for two nights. Your booking is `TOK-2`."),
 ]
-LOW: ViewportSize = {"width": DESK["width"], "height": 440}
+LOW: ViewportSize = {"width": DESK["width"], "height": 620}
 Pause = Callable[[float], Awaitable[None]]
 
 
@@ -70,6 +71,8 @@ async def photographed(stage: Stage, folder: Path, *, seconds: float, pause: Pau
     paris, tokyo = stage.tools.hold("Paris"), stage.tools.hold("Tokyo")
     hotel = stage.tools.hold("hotel in Tokyo")
     page = await stage.open("/")
+    await expect(page.get_by_role("button", name=WEATHER)).to_be_visible()
+    await shot(page, "empty")
     await ask(page, WEATHER)
     async with asyncio.timeout(seconds):
         await paris.reached.wait()

@@ -169,8 +169,13 @@ async def test_chats_are_found_by_title_and_content_with_ctrl_k_and_renamed(
     await page.get_by_role("link", name="Red fruit").click()
     await expect(page.get_by_role("heading", name="Red fruit")).to_be_visible()
     await answered(page, 1)
+    await page.get_by_role("button", name="Actions for Red fruit").click()
+    await page.get_by_role("button", name="Rename Red fruit").click()
+    await field.fill("Ripe fruit")
+    await field.press("Enter")
+    await expect(page.get_by_role("heading", name="Ripe fruit")).to_be_visible()
     await page.reload()
-    await expect(page.get_by_role("heading", name="Red fruit")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Ripe fruit")).to_be_visible()
 
 
 async def test_a_title_of_twenty_five_letters_is_whole_in_the_list(stage_of: StageOf) -> None:

@@ -6,7 +6,7 @@ from playwright.async_api import Route, expect
 from tests.console.axe import axe
 from tests.console.chatting import Listening, answered, ask, message_box, turns
 from tests.console.conftest import StageOf
-from tests.console.stage import IN_ONE_BROWSER, MODEL, PHONE, card, ended, state_of
+from tests.console.stage import DESK, IN_ONE_BROWSER, MODEL, PHONE, card, ended, state_of
 from tests.support.talking import asking
 
 from windlass.testing import call, calls, refuse, say
@@ -38,8 +38,8 @@ async def test_the_empty_page_greets_offers_prompts_and_names_the_model(stage_of
 
 async def test_a_tool_opens_beside_the_chat_and_leaves_it_where_it_is(stage_of: StageOf) -> None:
     stage = await stage_of("Hello.")
-    for options in ({}, {"viewport": PHONE}):
-        page = await stage.open("/", **options)
+    for size in (DESK, PHONE):
+        page = await stage.open("/", viewport=size)
         await message_box(page).fill("A draft")
         pill = page.get_by_role("list", name="Tools").get_by_role("button", name="divide")
         await pill.click()

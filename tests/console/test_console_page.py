@@ -29,5 +29,9 @@ async def test_the_page_is_there_after_four_small_files(stage_of: StageOf) -> No
     await expect(page.get_by_role("textbox", name="Message", exact=True)).to_be_visible()
     files = [request for request in loaded if "/v1/" not in request.url]
     sizes = {file.url: (await file.sizes())["responseBodySize"] for file in files}
+    paints = (
+        "() => performance.getEntriesByType('paint').map((each) => [each.name, each.startTime])"
+    )
+    print(sizes, await page.evaluate(paints))  # with -s, for docs/internals/console.md
     assert len(sizes) <= 4, sizes
     assert 0 < sum(sizes.values()) < MAX_SENT, sizes

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from tests.console.conftest import StageOf
-from tests.console.pictures import NAMES, SCRIPT, TOOLS, photographed, show_tools
+from tests.console.pictures import EXAMPLES, NAMES, SCRIPT, TOOLS, photographed, show_tools
 from tests.console.stage import DESK, IN_ONE_BROWSER, PHONE
 
 from windlass.models import create_model
@@ -41,7 +41,7 @@ def are_for_the_documentation(folder: Path) -> None:
 async def test_the_pictures_can_be_made(stage_of: StageOf, tmp_path: Path) -> None:
     async def at_once(_: float) -> None: ...
 
-    stage = await stage_of(SCRIPT, tools=TOOLS, shown=show_tools)
+    stage = await stage_of(SCRIPT, tools=TOOLS, shown=show_tools, examples=EXAMPLES)
     await photographed(stage, tmp_path, seconds=20, pause=at_once)
     are_for_the_documentation(tmp_path)
 
@@ -61,6 +61,7 @@ if "WINDLASS_SCREENSHOTS" in os.environ:  # `make screenshots`: it writes into t
         stage = await stage_of(
             tools=TOOLS,
             shown=show_tools,
+            examples=EXAMPLES,
             speaker=create_model("local/qwen"),
             name="qwen",
             target="local/qwen",

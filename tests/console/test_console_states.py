@@ -4,11 +4,10 @@ The pictures are in `build/screens`, which is not committed.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import httpx2
-import pytest
-from playwright.async_api import expect
+from playwright.async_api import ViewportSize, expect
 from tests.console.conftest import StageOf
 from tests.console.pictures import show_tools
 from tests.console.stage import DESK, IN_ONE_BROWSER, PHONE, Stage, ask, card, ended
@@ -18,10 +17,10 @@ from windlass.testing import call, calls, refuse, say
 pytestmark = IN_ONE_BROWSER
 
 FOLDER = Path(__file__).parent.parent.parent / "build" / "screens"
-LOOKS: dict[str, dict[str, Any]] = {
-    "desk": {"viewport": DESK},
-    "phone": {"viewport": PHONE, "is_mobile": True, "has_touch": True},
-    "dark": {"viewport": DESK, "color_scheme": "dark"},
+LOOKS: dict[str, tuple[ViewportSize, Literal["light", "dark"]]] = {
+    "phone": (PHONE, "light"),
+    "dark": (DESK, "dark"),
+    "desk": (DESK, "light"),
 }
 EXAMPLES = (
     "What is the forecast for Paris and for Tokyo?",
@@ -70,8 +69,7 @@ async def prepared(stage: Stage) -> None:
             assert answer.is_success
 
 
-@pytest.mark.parametrize("look", LOOKS)
-async def test_the_states_of_the_page_can_be_looked_at(stage_of: StageOf, look: str) -> None:
+async def test_the_states_of_the_page_can_be_looked_at(stage_of: StageOf) -> None:
     stage = await stage_of(
         SCRIPT,
         tools=("forecast", "book_hotel"),
@@ -81,14 +79,17 @@ async def test_the_states_of_the_page_can_be_looked_at(stage_of: StageOf, look: 
     )
     await prepared(stage)
     paris, tokyo = stage.tools.hold("Paris"), stage.tools.hold("Tokyo")
-    page = await stage.open("/", **LOOKS[look])
+    page = await stage.open("/")
     FOLDER.mkdir(parents=True, exist_ok=True)
     taken: list[str] = []
 
     async def shot(name: str) -> None:
         taken.append(name)
-        path = FOLDER / f"{len(taken):02}-{name}-{look}.png"
-        await page.screenshot(path=path, animations="disabled")
+        for look, (size, scheme) in LOOKS.items():
+            await page.set_viewport_size(size)
+            await page.emulate_media(color_scheme=scheme)
+            path = FOLDER / f"{len(taken):02}-{name}-{look}.png"
+            await page.screenshot(path=path, animations="disabled")
 
     await expect(page.get_by_role("button", name=EXAMPLES[0])).to_be_visible()
     await shot("empty")
@@ -116,6 +117,7 @@ async def test_the_states_of_the_page_can_be_looked_at(stage_of: StageOf, look: 
     await ended(page, "error")
     await shot("error")
 
+    await page.set_viewport_size(PHONE)
     await page.keyboard.press("Control+k")
     await page.get_by_role("searchbox", name="Search chats").fill("certainly")
     await expect(page.locator(".chats-match").first).to_be_visible()

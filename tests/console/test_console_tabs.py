@@ -1,5 +1,6 @@
 """A browser has six connections for all tabs of a gateway: a hidden tab uses none."""
 
+import re
 from typing import Any
 
 from playwright.async_api import Page, expect
@@ -15,6 +16,8 @@ SEE = """(seen) => {
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
 CONNECTIONS = 6
+HIDDEN_INTERVAL = 10_001
+"""Milliseconds after which a hidden page asks for new events."""
 SILENCE = 61_000
 """Milliseconds after which a page closes an idle connection."""
 
@@ -44,11 +47,34 @@ async def test_tabs_that_nobody_looks_at_leave_the_connections_to_the_one_that_i
     await ended(seen)
 
     page = unseen[0]
-    await state_of(card(page, "get_weather"), "running")
     await expect(page.get_by_text("Connection lost")).to_have_count(0)
     await page.evaluate(SEE, True)
     await ended(page)
     await expect(page.get_by_text("It is sunny.")).to_have_count(1)
+
+
+async def test_the_title_of_a_hidden_tab_shows_that_a_call_waits(stage_of: StageOf) -> None:
+    steps = [call("get_weather", city="Rome"), call("pay", amount=5), "It is paid."]
+    stage = await stage_of(steps)
+    rome = stage.tools.hold("Rome")
+    run_id = await stage.start()
+    context = await stage.context()
+    await context.clock.install()
+    page = await stage.open(f"/runs/{run_id}", context=context)
+    await state_of(card(page, "get_weather"), "running")
+    async with closed(page):
+        await page.evaluate(SEE, False)
+    seen = await stage.open(f"/runs/{run_id}")
+    rome.open()
+    await state_of(card(seen, "pay"), "approval-requested")
+    await expect(page).not_to_have_title(re.compile("Approval needed"))
+    await page.clock.fast_forward(HIDDEN_INTERVAL)
+    await expect(page).to_have_title(re.compile(r"^\(1\) Approval needed"))
+    await card(seen, "pay").get_by_role("button", name="Approve").click()
+    await ended(seen)
+    await page.evaluate(SEE, True)
+    await ended(page)
+    await expect(page).not_to_have_title(re.compile("Approval needed"))
 
 
 async def test_a_page_that_is_left_gives_its_connection_back(stage_of: StageOf) -> None:

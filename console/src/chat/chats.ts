@@ -30,11 +30,12 @@ export async function refreshChats(): Promise<void> {
   }
 }
 
-/** Throws what `api.renameChat` throws. */
-export async function renameChat(chatId: string, title: string): Promise<void> {
+/** Returns the new title. Throws what `api.renameChat` throws. */
+export async function renameChat(chatId: string, title: string): Promise<string> {
   const renamed = await api.renameChat(chatId, title);
   chats.value = (chats.value ?? []).map((chat) => (chat.id === chatId ? { ...chat, title: renamed.title } : chat));
   notifyTabs(chatId);
+  return renamed.title;
 }
 
 export async function deleteChat(chatId: string): Promise<void> {

@@ -156,7 +156,8 @@ function Entry({ chat, here, onGo }: { chat: Chat; here: boolean; onGo: () => vo
     if (here) go("/");
   };
   const rename = async (title: string) => {
-    await renameChat(chat.id, title);
+    const renamed = await renameChat(chat.id, title);
+    found.value = found.value?.map((each) => (each.id === chat.id ? { ...each, title: renamed } : each)) ?? null;
     announce("Chat renamed");
     close();
   };

@@ -161,7 +161,7 @@ function useUpToDate(conversation: Conversation, chatId: string | undefined): vo
   }, REFRESH_INTERVAL);
   useEffect(() => {
     const listed = chats.value?.find(({ id }) => id === chatId);
-    void conversation.refreshIfChanged(listed ? `${listed.updated} ${listed.runs} ${listed.running}` : "");
+    void conversation.refreshIfChanged(listed ? `${listed.updated} ${listed.runs} ${listed.running} ${listed.title}` : "");
   }, [chats.value, conversation]);
   useEffect(() => {
     void refreshChats();

@@ -37,14 +37,15 @@ export function ApprovalPanel({ call, runId, chatId, model, card, now }: Approva
   const [sent, setSent] = useState(false);
   const [problem, setProblem] = useState("");
   const info = useToolInfo(call.name);
-  useBadge();
+  const allowed = isAllowed(chatId, call.name);
+  useBadge(!allowed);
   const decide = async (answer: Answer) => {
     if (sent) return;
     setSent(true);
     setProblem("");
     try {
       await api.approve(runId, { call_id: call.id, ...answer });
-      (nextWaiting(card.current) ?? card.current)?.focus();
+      if (!allowed) (nextWaiting(card.current) ?? card.current)?.focus();
     } catch (error) {
       setSent(false);
       setProblem(undecided(error));
@@ -61,10 +62,9 @@ export function ApprovalPanel({ call, runId, chatId, model, card, now }: Approva
   };
   const choices: Choices = { a: approve, e: () => setStep("edit"), d: () => setStep("deny") };
   const ready = useKeys(card, step !== "choose" || sent ? {} : choices, step === "choose" ? undefined : back);
-  useAsked(call, card);
-  // Another tab of this browser may decide at the same moment, which is no problem.
+  useAsked(call, card, !allowed);
   useEffect(() => {
-    if (isAllowed(chatId, call.name)) api.approve(runId, { call_id: call.id, approved: true }).catch((error) => setProblem(undecided(error)));
+    if (allowed) approve();
   }, []);
   return (
     <div class="approval">
@@ -278,9 +278,9 @@ function useRead(card: RefObject<HTMLElement | null>): boolean {
 }
 
 /** Focuses a call that waits for approval, unless the user is typing or already at another call. */
-function useAsked(call: CallView, card: RefObject<HTMLElement | null>): void {
+function useAsked(call: CallView, card: RefObject<HTMLElement | null>, wanted: boolean): void {
   useEffect(() => {
-    if (!isBusy(document.activeElement)) card.current?.focus();
+    if (wanted && !isBusy(document.activeElement)) card.current?.focus();
   }, [call.id]);
 }
 

@@ -1,7 +1,7 @@
 // Follows the events of a run and reconnects when the connection breaks.
 //
-// A browser has six connections to a gateway, shared by all its tabs. A hidden tab therefore holds none:
-// it resumes after its last event when it becomes visible.
+// A browser has six connections to a gateway, shared by all its tabs. A hidden tab therefore holds none: it asks for
+// new events now and then, so that its title shows a waiting approval, and resumes when it becomes visible.
 import { signal, type ReadonlySignal } from "@preact/signals";
 import { ApiError, eventsOf, refusal } from "../wire/api";
 import { RunFold, emptyRun } from "./fold";
@@ -13,6 +13,10 @@ const FIRST_WAIT = 250;
 const MAX_WAIT = 5_000;
 /** A connection that is silent for this long is lost: the gateway sends a keep-alive four times as often. */
 const MAX_SILENCE = 60_000;
+
+/** How often a hidden tab asks for new events, and how long it waits for them. */
+const HIDDEN_INTERVAL = 10_000;
+const HIDDEN_TIME = 1_000;
 
 /** A run and its connection as signals. `close` stops following. */
 export interface Followed {
@@ -32,23 +36,26 @@ export function follow(runId: string): Followed {
   const fold = new RunFold();
   let painting = 0;
 
-  // Renders once per frame, however many events arrive.
+  // Renders once per frame, however many events arrive. A hidden tab has no frames.
   const paint = () => {
-    painting ||= requestAnimationFrame(() => {
+    if (document.hidden) view.value = fold.view();
+    else painting ||= requestAnimationFrame(() => {
       painting = 0;
       view.value = fold.view();
     });
   };
 
-  const read = async () => {
+  const read = async (brief: boolean) => {
     const lost = new Loss();
+    if (brief) lost.restart(HIDDEN_TIME);
     try {
       const either = AbortSignal.any([closing.signal, lost.signal]);
       for await (const events of eventsOf(runId, fold.lastSeq, either)) {
         connection.value = "live";
-        lost.restart(MAX_SILENCE);
+        if (!brief) lost.restart(MAX_SILENCE);
         for (const event of events) fold.add(event);
         if (events.length) paint();
+        if (brief && events.length) return;
       }
     } finally {
       lost.close();
@@ -58,10 +65,12 @@ export function follow(runId: string): Followed {
   const followToEnd = async () => {
     let wait = FIRST_WAIT;
     while (!closing.signal.aborted) {
-      if (document.hidden) await happened(document, "visibilitychange", closing.signal);
+      if (document.hidden) await happened(document, "visibilitychange", AbortSignal.any([closing.signal, elapsed(HIDDEN_INTERVAL)]));
+      if (closing.signal.aborted) return;
+      const brief = document.hidden;
       const before = fold.lastSeq;
       try {
-        await read();
+        await read(brief);
       } catch (error) {
         if (closing.signal.aborted) return;
         if (error instanceof ApiError && error.status < 500 && error.status !== 429) {
@@ -74,7 +83,7 @@ export function follow(runId: string): Followed {
         connection.value = "ended";
         return;
       }
-      if (document.hidden) continue;
+      if (brief || document.hidden) continue;
       connection.value = "reconnecting";
       wait = fold.lastSeq > before ? FIRST_WAIT : Math.min(wait * 2, MAX_WAIT);
       await happened(window, "online", AbortSignal.any([closing.signal, AbortSignal.timeout(wait)]));
@@ -106,6 +115,13 @@ class Loss {
     clearTimeout(this.timer);
     this.lost.abort();
   }
+}
+
+/** Aborts after a time. */
+function elapsed(milliseconds: number): AbortSignal {
+  const timer = new AbortController();
+  setTimeout(() => timer.abort(), milliseconds);
+  return timer.signal;
 }
 
 /** Waits for an event or for the abort signal. */

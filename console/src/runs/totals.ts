@@ -36,7 +36,7 @@ function added(one: ToolUse = { calls: 0, failures: 0, seconds: 0 }, other: Tool
 /** The value below which this fraction of the numbers lies; 0 if there are none. */
 export function quantile(numbers: readonly number[], fraction: number): number {
   const sorted = numbers.toSorted((one, other) => one - other);
-  return sorted[Math.min(sorted.length - 1, Math.floor(fraction * sorted.length))] ?? 0;
+  return sorted[Math.max(0, Math.ceil(fraction * sorted.length) - 1)] ?? 0;
 }
 
 type Listed = Pick<Run, "id" | "created">;

@@ -39,11 +39,13 @@ def test_only_a_tool_with_examples_for_its_arguments_is_called() -> None:
         OVERVIEW,
         "Use get_weather with city Paris.",
         "What does send_mail do? Give an example of a question for it.",
+        GENERAL[0],
     ]
 
 
 def test_there_are_four_prompts_with_many_tools_and_without_tools() -> None:
     assert len(example_prompts([numbered(number) for number in range(9)])) == 4
+    assert example_prompts([numbered(1)])[2:] == list(GENERAL[:2])
     assert example_prompts([]) == list(GENERAL)
     assert len(GENERAL) == 4
 

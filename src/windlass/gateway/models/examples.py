@@ -14,12 +14,12 @@ GENERAL = (
     "Write a Python function that checks whether a word is a palindrome.",
     "List five ideas for a rainy weekend.",
 )
-"""For a model without tools."""
+"""For a model with few tools or none."""
 OVERVIEW = "What can you do? List your tools with one sentence each."
 
 
 def example_prompts(tools: Sequence[Tool]) -> list[str]:
-    """Returns four prompts; fewer only if there are fewer than three tools.
+    """Returns four prompts.
 
     A tool whose schema gives an example or a default for each required argument is called with
     these values. For any other tool, the prompt asks only what it does: an invented argument could
@@ -30,7 +30,7 @@ def example_prompts(tools: Sequence[Tool]) -> list[str]:
     if not functions:
         return list(GENERAL)
     prompts = [_call_prompt(each) or _question(each) for each in functions]
-    return [OVERVIEW, *prompts[: MAX_EXAMPLES - 1]]
+    return [OVERVIEW, *prompts, *GENERAL][:MAX_EXAMPLES]
 
 
 def _question(function: FunctionDeclaration) -> str:
