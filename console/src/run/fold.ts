@@ -114,6 +114,9 @@ export class RunFold {
         }
         break;
       }
+      case "output_rejected":
+        this.supersedeRound();
+        break;
       case "tool_run_started":
         this.change(event.call, event.time, { state: "running", startedAt: event.time });
         break;
