@@ -95,7 +95,7 @@ def test_a_wrong_value_is_reported_with_the_name_of_the_option(
     assert "_" not in said
 
 
-@pytest.mark.parametrize("words", ["run hi --max 2", "run -- --tols", "run --sys=--x hi"])
+@pytest.mark.parametrize("words", ["run hi --max-r 2", "run -- --tols", "run --sys=--x hi"])
 def test_abbreviations_and_values_are_left_alone(
     words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from windlass.content import (
 from windlass.events import (
     ApprovalRequested,
     ApprovalResolved,
+    OutputRejected,
     PartReceived,
     RoundRestarted,
     RoundStarted,
@@ -69,6 +70,7 @@ EVERY_KIND: tuple[RunEvent, ...] = (
     ToolRunStarted(CALL, 1),
     ToolRunProgress("call_1", "pay", 0.5, "half", {"left": [1, 2], "of": "10"}),
     ToolRunEnded(FunctionResponse("pay", {"output": 1}, "call_1", (IMAGE,)), "ok", 0.25, 2, True),
+    OutputRejected(1, ("city: required",), Message.user("Your answer is not valid.")),
     RunResumed(1),
     RoundRestarted(2, "awaiting_final_response"),
     RunEnded("error", Usage(20, 10, 30), 2, "the model is gone"),

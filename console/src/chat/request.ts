@@ -105,7 +105,7 @@ function fileName(part: InlineData): string {
 
 /** The turns and results of a run, as messages for a later request. */
 export function turnsOf(view: RunView): ChatMessage[] {
-  return view.rounds.filter((round) => !round.superseded).flatMap((round) => {
+  return view.rounds.filter((round) => !round.superseded && !round.rejected).flatMap((round) => {
     const text = round.items.flatMap((item) => (item.kind === "text" ? [item.text] : [])).join("");
     const calls = round.items.flatMap((item) => {
       const call = item.kind === "call" ? view.calls.get(item.id) : undefined;

@@ -84,7 +84,7 @@ function Round({ view, round, talking, unfolded, card }: RoundProps) {
       })}
     </>
   );
-  if (!round.superseded) {
+  if (!round.superseded && !round.rejected) {
     return (
       <section class="round" data-round={round.number}>
         {items()}
@@ -92,7 +92,7 @@ function Round({ view, round, talking, unfolded, card }: RoundProps) {
     );
   }
   return (
-    <Collapsible class="round" label={`Round ${round.number} was interrupted and retried`}>
+    <Collapsible class="round" label={`Round ${round.number} ${round.rejected ? "had an invalid answer" : "was interrupted"} and was retried`}>
       {items}
     </Collapsible>
   );

@@ -115,7 +115,7 @@ export class RunFold {
         break;
       }
       case "output_rejected":
-        this.supersedeRound();
+        this.changeRound({ rejected: true });
         break;
       case "tool_run_started":
         this.change(event.call, event.time, { state: "running", startedAt: event.time });
@@ -145,7 +145,7 @@ export class RunFold {
     if (!toolsOff) this.run.status = "";
     this.items = [];
     this.said.clear();
-    this.rounds.push({ number, toolsOff, startedAt, usage: NO_USAGE, items: [], superseded: false });
+    this.rounds.push({ number, toolsOff, startedAt, usage: NO_USAGE, items: [], superseded: false, rejected: false });
   }
 
   private supersedeRound(): void {

@@ -71,6 +71,8 @@ export interface RoundView {
   items: readonly Item[];
   /** The round was interrupted and retried: the next round has the same number. */
   superseded: boolean;
+  /** Its answer did not match the requested schema, and the model was asked again. */
+  rejected: boolean;
 }
 
 export interface RunView {

@@ -128,7 +128,7 @@ def test_the_tokens_are_counted(client: anthropic.Anthropic) -> None:
     many = client.messages.count_tokens(
         model="claude-opus-5-5", messages=[{"role": "user", "content": "Hi. " * 500}]
     )
-    assert 0 < few.input_tokens < 50 < many.input_tokens
+    assert 0 < few.input_tokens < many.input_tokens - 400
 
 
 def test_models_are_listed_and_shown(client: anthropic.Anthropic) -> None:

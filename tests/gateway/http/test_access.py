@@ -60,6 +60,7 @@ GUARDED = [
     ("POST", "/v1/tools/x/call"),
     ("GET", "/v1/chats"),
     ("GET", "/v1/chats/x"),
+    ("POST", "/v1/chats/x"),
     ("DELETE", "/v1/chats/x"),
     ("POST", "/v1/conversations"),
     ("GET", "/v1/conversations/x"),

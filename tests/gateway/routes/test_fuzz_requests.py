@@ -88,7 +88,7 @@ def spoken(request: ModelRequest | dict[str, Any]) -> Turn:
             forced = True
         case _:
             forced = request.get("tool_choice") in ("required", VALID["tool_choice"])
-    return call("get_weather", city="Paris") if forced else say("Hello.")
+    return call("get_weather", city="Paris") if forced else say('{"said": "Hello."}')
 
 
 @pytest.fixture(scope="module")

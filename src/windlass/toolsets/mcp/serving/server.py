@@ -7,7 +7,6 @@ import asyncio
 import base64
 import contextvars
 import logging
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -25,7 +24,13 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from windlass.content import FileData, FunctionDeclaration, FunctionResponse, InlineData
+from windlass.content import (
+    FileData,
+    FunctionDeclaration,
+    FunctionResponse,
+    InlineData,
+    media_label,
+)
 from windlass.errors import ToolError
 from windlass.jsontext import compact_json
 from windlass.tool import Tool
@@ -61,9 +66,6 @@ def described(tool: Tool) -> types.Tool:
 
 Medium: TypeAlias = InlineData | FileData
 
-_LABEL = re.compile(r"\[[\w.+-]+(/[\w.+-]+)?(, \d+ bytes)?\]")
-"""The text that replaces an image or a file in a result."""
-
 
 def result_of(response: FunctionResponse) -> types.CallToolResult:
     """The result of a call. An object is also sent as structured content."""
@@ -88,7 +90,7 @@ def _content(output: Any, media: list[Medium], text: str) -> list[types.ContentB
     pieces = cast("list[Any]", output) if isinstance(output, list) else [output]
     blocks: list[types.ContentBlock] = []
     for piece in pieces:
-        if isinstance(piece, str) and media and _LABEL.fullmatch(piece):
+        if media and piece == media_label(media[0]):
             blocks.append(_medium(media.pop(0)))
         elif isinstance(piece, str):
             blocks.append(types.TextContent(text=piece))
