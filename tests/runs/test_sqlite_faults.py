@@ -105,7 +105,7 @@ async def test_nothing_is_written_behind_events_that_could_not_be(path: Path) ->
 
 @pytest.mark.process
 async def test_files_that_may_not_grow_end_the_run_with_what_is_kept(path: Path) -> None:
-    with Child("fill", path, 300_000) as process:
+    with Child("fill", path, 320_000) as process:
         said = await process.hear()
         assert str(path) in said
         assert "disk I/O error" in said or "disk is full" in said
