@@ -173,6 +173,8 @@ async def everything(log: SQLiteLog, other: SQLiteLog) -> None:
     with pytest.raises(StorageError):
         await log._write(fail_to_read)
     await log.check()  # with a new connection
+    assert await log.update_counter("budget web", lambda value: value + b"1") == b"1"
+    assert await log.counter("budget web") == b"1"
 
 
 def statements_of_the_package() -> Iterator[list[str]]:
