@@ -65,6 +65,9 @@ export class RunFold {
         this.supersedeRound();
         this.beginRound(event.round, event.time, event.tools_off ?? false);
         break;
+      case "output_rejected":
+        this.changeRound({ superseded: true });
+        break;
       case "text_delta":
         this.say("text", event.text);
         break;

@@ -911,7 +911,7 @@ export type RunError = {
   param?: string | null;
 };
 
-export type RunEvent = TextDelta | ThoughtDelta | PartReceived | ToolCallStarted | ToolCallDelta | ToolCallEnded | TurnEnded | RunStarted | RunResumed | RoundStarted | RoundRestarted | Status | ToolRunStarted | ToolRunProgress | ToolRunEnded | ApprovalRequested | ApprovalResolved | RunEnded;
+export type RunEvent = TextDelta | ThoughtDelta | PartReceived | ToolCallStarted | ToolCallDelta | ToolCallEnded | TurnEnded | RunStarted | RunResumed | RoundStarted | RoundRestarted | Status | ToolRunStarted | ToolRunProgress | ToolRunEnded | ApprovalRequested | ApprovalResolved | OutputRejected | RunEnded;
 
 export type RunList = {
   object: "list";
@@ -1354,6 +1354,18 @@ export type ApprovalResolved = {
   done: false;
 };
 
+/** The answer of this round is not a valid value. The next round asks the model again. */
+export type OutputRejected = {
+  event: "output_rejected";
+  round: number;
+  errors: Array<string>;
+  message: Message;
+  seq: number;
+  time: number;
+  type: "control";
+  done: false;
+};
+
 /** The last event of every run. */
 export type RunEnded = {
   event: "run_ended";
@@ -1384,7 +1396,7 @@ export type Export = {
   rounds: Array<ToldRound>;
   resumed: Array<number>;
   usage: Usage;
-  events: Array<TextDelta | ThoughtDelta | PartReceived | ToolCallStarted | ToolCallDelta | ToolCallEnded | TurnEnded | RunStarted | RunResumed | RoundStarted | RoundRestarted | Status | ToolRunStarted | ToolRunProgress | ToolRunEnded | ApprovalRequested | ApprovalResolved | RunEnded>;
+  events: Array<TextDelta | ThoughtDelta | PartReceived | ToolCallStarted | ToolCallDelta | ToolCallEnded | TurnEnded | RunStarted | RunResumed | RoundStarted | RoundRestarted | Status | ToolRunStarted | ToolRunProgress | ToolRunEnded | ApprovalRequested | ApprovalResolved | OutputRejected | RunEnded>;
 };
 
 /** The metadata of a run. */
