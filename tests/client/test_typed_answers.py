@@ -193,7 +193,7 @@ async def test_a_forced_tool_is_called_before_the_answer(method: str) -> None:
     )
     assert (reply.output, [made.name for made in reply.calls]) == (7, ["price"])
     first = faces.model.requests[0]
-    assert [each.name for each in first.tools if hasattr(each, "name")] == ["price"]
+    assert [getattr(each, "name", "") for each in first.tools] == ["price"]
 
 
 async def test_the_final_tool_is_never_a_call_of_the_reply() -> None:

@@ -27,7 +27,7 @@ from windlass.events import (
     ToolCallStarted,
     TurnEnded,
 )
-from windlass.jsontext import by_size, compact_json
+from windlass.jsontext import LARGE, compact_json, offloaded
 from windlass.model import Model, ModelRequest, ToolChoice, all_functions, callable_functions
 from windlass.output.spec import VALUE, OutputSpec, in_object, strict_schema
 from windlass.settings import Mode
@@ -134,7 +134,11 @@ class OutputModel:
             try:
                 async with self._model.stream(asked) as events:
                     async for event in events:
-                        for read in await by_size(_size(event), reader.feed, event):
+                        if type(event) is TextDelta and len(event.text) > LARGE:
+                            found = await offloaded(reader.feed, event)
+                        else:
+                            found = reader.feed(event)
+                        for read in found:
                             yielded = True
                             yield read
                 return
@@ -198,10 +202,6 @@ def _refuses(problem: ModelError, method: Method) -> bool:
     return method == "tool" and native_failure(problem) is not None
 
 
-def _size(event: ModelEvent) -> int:
-    return len(event.text) if type(event) is TextDelta else 0
-
-
 def final_tool(request: ModelRequest, spec: OutputSpec) -> FunctionDeclaration:
     """Returns the tool whose arguments are the answer. Its name is unique in the request."""
     schema = spec.schema if spec.is_object else in_object(spec.schema)
@@ -246,7 +246,10 @@ class _Passing:
 
 
 _PASSING = _Passing()
-_STRUCTURE = re.compile(r'["\\{}\[\]]')
+_STRING_REST = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
+"""The rest of a string, up to its closing quote or the end of the text."""
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
+"""A whole string, a bracket, or the quote of a string that goes on."""
 
 
 class JsonReader:
@@ -258,20 +261,18 @@ class JsonReader:
     def __init__(self, openers: str = "{[") -> None:
         self._openers = openers
         self._before: list[TextDelta] = []
+        self._unread: list[str] = []
         self._depth = 0
         self._in_string = False
-        self._escaped = False
         self._state: Literal["before", "inside", "after"] = "before"
 
     def feed(self, event: ModelEvent) -> Sequence[ModelEvent]:
-        match event:
-            case TextDelta():
-                return self._text(event)
-            case ToolCallStarted() | TurnEnded():
-                held, self._before = self._before, []
-                return (*held, event)
-            case _:
-                return (event,)
+        if type(event) is TextDelta:
+            return self._text(event)
+        if self._before and isinstance(event, ToolCallStarted | TurnEnded):
+            held, self._before = self._before, []
+            return (*held, event)
+        return (event,)
 
     def _text(self, event: TextDelta) -> Sequence[ModelEvent]:
         text = event.text
@@ -291,26 +292,35 @@ class JsonReader:
 
     def _end(self, text: str) -> int | None:
         """Returns where the value ends in the text; None if it goes on."""
-        skipped = 1 if self._escaped else 0
-        self._escaped = False
-        for found in _STRUCTURE.finditer(text, skipped):
-            place, mark = found.start(), found[0]
-            if place < skipped:
-                continue
-            if self._in_string:
-                if mark == "\\":
-                    skipped = place + 2
-                    self._escaped = skipped > len(text)
-                elif mark == '"':
-                    self._in_string = False
-            elif mark == '"':
-                self._in_string = True
-            elif mark in "{[":
+        self._unread.append(text)
+        if "}" not in text and "]" not in text:
+            return None
+        unread = "".join(self._unread)
+        place = self._after_string(unread, 0) if self._in_string else 0
+        if place is None:
+            return None
+        self._unread = []
+        for token in _TOKEN.finditer(unread, place):
+            mark = token[0]
+            if mark == '"':
+                self._after_string(unread, token.end())
+                return None
+            if mark in "{[":
                 self._depth += 1
             elif mark in "}]":
                 self._depth -= 1
                 if self._depth <= 0:
-                    return place + 1
+                    return token.end() - len(unread) + len(text)
+        return None
+
+    def _after_string(self, text: str, start: int) -> int | None:
+        """Returns the place after the string that goes on at `start`; None if it is still open."""
+        rest = _STRING_REST.match(text, start)
+        end = start if rest is None else rest.end()
+        self._in_string = end >= len(text) or text[end] != '"'
+        if not self._in_string:
+            return end + 1
+        self._unread = [text[end:]]  # a backslash whose character is missing
         return None
 
 

@@ -51,7 +51,7 @@ class _Validation(Protocol):
     schema: Schema
 
     def value(self, data: bytes) -> Any:
-        """Raises `InvalidValue`. `data` is valid JSON."""
+        """Raises `InvalidValue`, also if the text is not JSON."""
         ...
 
 
@@ -78,7 +78,7 @@ class OutputType:
             return Rejected(("the answer is empty",))
         try:
             if not self.spec.wrapped:
-                return Accepted(self._validation.value(_checked_json(text)))
+                return Accepted(self._validation.value(text.encode("utf-8", "replace")))
             return self._unwrapped(text)
         except InvalidValue as error:
             return Rejected(error.errors)
@@ -116,15 +116,12 @@ def _is_wrapper(value: Any) -> bool:
     return isinstance(value, dict) and len(cast("Schema", value)) == 1 and VALUE in value
 
 
-def _checked_json(text: str) -> bytes:
-    data = text.encode("utf-8", "replace")
+def _parsed(data: bytes) -> Any:
+    """Raises `InvalidValue` if the text is not JSON."""
     try:
-        msgspec.json.decode(data, type=msgspec.Raw)
-    except msgspec.DecodeError as error:
+        return from_json(data)
+    except (ValueError, TypeError) as error:  # TypeError: half a surrogate pair
         raise InvalidValue([f"{_NOT_JSON}: {error}"]) from None
-    except RecursionError:
-        raise InvalidValue([f"{_NOT_JSON}: nested too deeply"]) from None
-    return data
 
 
 def _json_value(text: str) -> Any:
@@ -199,7 +196,7 @@ class _PydanticValidation:
         try:
             return self._validator.validate_json(data)
         except ValidationError as error:
-            raise InvalidValue(problems_in(error, from_json(data), self.schema)) from None
+            raise InvalidValue(problems_in(error, _parsed(data), self.schema)) from None
         except RecursionError:
             raise InvalidValue([f"{_NOT_JSON}: nested too deeply"]) from None
 
@@ -216,9 +213,9 @@ class _MsgspecValidation:
     def value(self, data: bytes) -> Any:
         try:
             return self._decoder.decode(data)
-        except msgspec.ValidationError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             # msgspec reports the first error only.
-            found = _schema_errors(self._validator, from_json(data), self.schema)
+            found = _schema_errors(self._validator, _parsed(data), self.schema)
             raise InvalidValue(found or [error]) from None
 
 
@@ -231,7 +228,7 @@ class _SchemaValidation:
         self._validator = validator_of("output", schema or {"type": "object"})
 
     def value(self, data: bytes) -> Any:
-        value = from_json(data)
+        value = _parsed(data)
         if not self._validator.is_valid(value):
             raise InvalidValue(_schema_errors(self._validator, value, self.schema))
         return value
