@@ -205,15 +205,20 @@ class CheckedModel:
         self, request: ModelRequest, tools: Sequence[FunctionDeclaration]
     ) -> AsyncGenerator[ModelEvent, None]:
         known, made = _numbers(request), _calls_made(request)
-        # A request of several parts may be answered only in part.
         asked = asking_parts(_last_question(request))
-        unfinished = len(asked) > len(made)
+        if len(asked) > len(made):
+            # Asked for an answer, the model would often leave out the rest of the request.
+            step = await self._next_step(request, tools)
+            if step is not None:
+                for event in step.rest(step.calls[:1]):
+                    yield event
+                return
         if 1 < len(asked) <= len({name for name, _ in made}):
             async with aclosing(self._answer(request, Usage())) as answer:
                 async for event in answer:
                     yield event
             return
-        draft, sentences = _Draft(), _Sentences(known, hold=unfinished)
+        draft, sentences = _Draft(), _Sentences(known)
         async with self._emulated.stream(request) as events:
             async for event in events:
                 if not draft.add(event):
@@ -231,10 +236,10 @@ class CheckedModel:
                     yield event
                 return
         mentioned = _mentioned(draft.text, tools)
-        if unfinished or mentioned is not None or sentences.end():
-            forced = await self._next_step(request, tools, mentioned, sure=not unfinished)
-            if forced is not None:
-                for event in forced.rest(forced.calls[:1], draft.usage):
+        if mentioned is not None or sentences.end():
+            step = await self._next_step(request, tools, mentioned, sure=True)
+            if step is not None:
+                for event in step.rest(step.calls[:1], draft.usage):
                     yield event
                 return
         if draft.calls or _UNDECLARED.match(draft.text):
@@ -251,9 +256,9 @@ class CheckedModel:
         self,
         request: ModelRequest,
         tools: Sequence[FunctionDeclaration],
-        mentioned: str | None,
+        mentioned: str | None = None,
         *,
-        sure: bool,
+        sure: bool = False,
     ) -> "_Draft | None":
         """The call that the request still needs; None if there is none.
 
@@ -268,7 +273,7 @@ class CheckedModel:
         call = forced.calls[0]
         if _key(call) in made or not _numbers(request).explain(call.arguments):
             return None
-        if not sure and mentioned is None:
+        if not sure:
             verdict = await self._relevant(_question(request), tools, [call])
             if not verdict.calls:
                 return None
@@ -358,13 +363,10 @@ class _Draft:
 
 
 class _Sentences:
-    """Passes text sentence by sentence, up to the first one with a made-up number.
+    """Passes text sentence by sentence, up to the first one with a made-up number."""
 
-    With `hold`, nothing passes.
-    """
-
-    def __init__(self, known: Numbers, *, hold: bool = False) -> None:
-        self._known, self._doubtful, self._hold = known, False, hold
+    def __init__(self, known: Numbers) -> None:
+        self._known, self._doubtful = known, False
         self.held = ""
         """What may not pass yet: the start of a sentence, or all from the made-up number on."""
 
@@ -374,7 +376,7 @@ class _Sentences:
         passed = ""
         if self.held.lstrip().startswith(("`", "{")):
             return passed
-        while not self._doubtful and not self._hold and (end := _SENTENCE_END.search(self.held)):
+        while not self._doubtful and (end := _SENTENCE_END.search(self.held)):
             sentence = self.held[: end.end()]
             self._doubtful = bool(self._known.unknown(sentence))
             if not self._doubtful:
