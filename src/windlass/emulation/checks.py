@@ -20,6 +20,7 @@ from windlass.content import FunctionCall, FunctionDeclaration, Message, Schema,
 from windlass.emulation.model import EmulatedModel
 from windlass.emulation.numbers import Numbers
 from windlass.emulation.prompt import quoted
+from windlass.emulation.request_parts import asking_parts, is_in_sequence, parts_of
 from windlass.events import (
     ModelEvent,
     TextDelta,
@@ -83,24 +84,6 @@ _PAIRS = (
         True,
     ),
 )
-_PARTS = re.compile(r"(?<=[.?!;])\s+|,?\s+(?:and|then|and then|also|plus)\s+", re.IGNORECASE)
-"""Between the parts of a request that asks for several things."""
-_IN_SEQUENCE = re.compile(
-    r"\bthen\b|\b(the|this|that|its) (result|answer|sum|product|value|number|total)s?\b"
-    r"|\b(add|change|convert|divide|double|express|halve|multiply|reduce|round|subtract|turn)"
-    r" (it|that|this)\b|\b(by|from|of|to) (it|that|this)\b|\bwhat('s| is) that\b"
-    r"|\bthat (many|much)\b",
-    re.IGNORECASE,
-)
-"""A request whose second step needs the result of the first."""
-_ASKS = re.compile(
-    r"\?|\d|\b(add|calculate|change|convert|count|divide|express|find|get|give|how|look|multiply|put"
-    r"|round|save|send|set|show|subtract|sum|tell|turn|what|when|where|which|who|write)\b",
-    re.IGNORECASE,
-)
-"""A part of a request that asks for something."""
-_MIN_PART_WORDS = 2
-_MAX_PARTS = 3
 _MAX_REQUEST_CHARS = 1000
 _MAX_FUNCTION_CHARS = 400
 _SHORT_REQUEST_WORDS = 6
@@ -162,7 +145,7 @@ class CheckedModel:
                 return
             spent = forced.usage + verdict.usage
         now = _independent(draft.calls, tools, known)
-        if now and _IN_SEQUENCE.search(question):
+        if now and is_in_sequence(question):
             now = [call for call in now if call.name == now[0].name]
         verdict = await self._relevant(question, tools, now)
         spent += verdict.usage
@@ -189,7 +172,7 @@ class CheckedModel:
         inner = _nested(draft.calls, tools)
         if inner is not None:
             return (inner,)
-        several = bool(_IN_SEQUENCE.search(question) or _parts(question))
+        several = is_in_sequence(question) or bool(parts_of(question))
         if several and not any(known.explain(call.arguments) for call in draft.calls):
             # The model made up the result of a step that it left out.
             called = {call.name for call in draft.calls}
@@ -210,7 +193,7 @@ class CheckedModel:
             if tool.name not in called:
                 continue
             # A function that does one part of a request does not seem to do the whole.
-            for part in (question, *_parts(question)):
+            for part in (question, *parts_of(question)):
                 text, usage = await self._text(_asked_about(part, _described(tool)))
                 spent += usage
                 if not text.strip().lower().startswith("no"):
@@ -222,11 +205,20 @@ class CheckedModel:
         self, request: ModelRequest, tools: Sequence[FunctionDeclaration]
     ) -> AsyncGenerator[ModelEvent, None]:
         known, made = _numbers(request), _calls_made(request)
-        # A request of several parts may be answered only in part.
-        asked = [part for part in _parts(_last_question(request)) if _ASKS.search(part)]
-        unfinished = len(asked) > len(made)
-        finished = 1 < len(asked) <= len({name for name, _ in made})
-        draft, sentences = _Draft(), _Sentences(known, hold=unfinished)
+        asked = asking_parts(_last_question(request))
+        if len(asked) > len(made):
+            # Asked for an answer, the model would often leave out the rest of the request.
+            step = await self._next_step(request, tools)
+            if step is not None:
+                for event in step.rest(step.calls[:1]):
+                    yield event
+                return
+        if 1 < len(asked) <= len({name for name, _ in made}):
+            async with aclosing(self._answer(request, Usage())) as answer:
+                async for event in answer:
+                    yield event
+            return
+        draft, sentences = _Draft(), _Sentences(known)
         async with self._emulated.stream(request) as events:
             async for event in events:
                 if not draft.add(event):
@@ -236,7 +228,7 @@ class CheckedModel:
                 elif text := sentences.feed(event.text):
                     yield TextDelta(text)
         new = [call for call in draft.calls if _key(call) not in made]
-        if new and not finished:
+        if new:
             now = _independent(new, tools, known)
             verdict = await self._relevant(_question(request), tools, now)
             if verdict.calls:
@@ -244,10 +236,10 @@ class CheckedModel:
                     yield event
                 return
         mentioned = _mentioned(draft.text, tools)
-        if unfinished or mentioned is not None or sentences.end():
-            forced = await self._next_step(request, tools, mentioned, sure=not unfinished)
-            if forced is not None:
-                for event in forced.rest(forced.calls[:1], draft.usage):
+        if mentioned is not None or sentences.end():
+            step = await self._next_step(request, tools, mentioned, sure=True)
+            if step is not None:
+                for event in step.rest(step.calls[:1], draft.usage):
                     yield event
                 return
         if draft.calls or _UNDECLARED.match(draft.text):
@@ -264,9 +256,9 @@ class CheckedModel:
         self,
         request: ModelRequest,
         tools: Sequence[FunctionDeclaration],
-        mentioned: str | None,
+        mentioned: str | None = None,
         *,
-        sure: bool,
+        sure: bool = False,
     ) -> "_Draft | None":
         """The call that the request still needs; None if there is none.
 
@@ -281,7 +273,7 @@ class CheckedModel:
         call = forced.calls[0]
         if _key(call) in made or not _numbers(request).explain(call.arguments):
             return None
-        if not sure and mentioned is None:
+        if not sure:
             verdict = await self._relevant(_question(request), tools, [call])
             if not verdict.calls:
                 return None
@@ -371,13 +363,10 @@ class _Draft:
 
 
 class _Sentences:
-    """Passes text sentence by sentence, up to the first one with a made-up number.
+    """Passes text sentence by sentence, up to the first one with a made-up number."""
 
-    With `hold`, nothing passes.
-    """
-
-    def __init__(self, known: Numbers, *, hold: bool = False) -> None:
-        self._known, self._doubtful, self._hold = known, False, hold
+    def __init__(self, known: Numbers) -> None:
+        self._known, self._doubtful = known, False
         self.held = ""
         """What may not pass yet: the start of a sentence, or all from the made-up number on."""
 
@@ -387,7 +376,7 @@ class _Sentences:
         passed = ""
         if self.held.lstrip().startswith(("`", "{")):
             return passed
-        while not self._doubtful and not self._hold and (end := _SENTENCE_END.search(self.held)):
+        while not self._doubtful and (end := _SENTENCE_END.search(self.held)):
             sentence = self.held[: end.end()]
             self._doubtful = bool(self._known.unknown(sentence))
             if not self._doubtful:
@@ -408,12 +397,6 @@ def _asked_about(request: str, function: str) -> ModelRequest:
         messages += [Message.user(text), Message.assistant("Yes" if fits else "No")]
     messages.append(Message.user(_PAIR.format(request=request, function=function)))
     return ModelRequest(tuple(messages), settings=Settings(max_tokens=1, temperature=0.0))
-
-
-def _parts(question: str) -> list[str]:
-    """The parts of a request that asks for several things; none if it asks for one."""
-    parts = [part for part in _PARTS.split(question) if len(part.split()) >= _MIN_PART_WORDS]
-    return parts[:_MAX_PARTS] if len(parts) > 1 else []
 
 
 def _described(tool: FunctionDeclaration) -> str:

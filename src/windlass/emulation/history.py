@@ -21,6 +21,7 @@ from windlass.content import (
 )
 from windlass.emulation.parser import render_call
 from windlass.emulation.prompt import RESULT_TAG, quoted, quoted_pieces
+from windlass.emulation.request_parts import is_in_sequence, parts_of
 from windlass.errors import ConfigError
 from windlass.jsontext import LARGE, is_larger
 
@@ -29,11 +30,13 @@ _USE_RESULTS = (
     "Use {these} to answer my request in plain words. Call another function only if something is"
     " still missing."
 )
+_REQUEST = "My request was: {request}\n"
 _NEXT_STEP = (
-    "My request was: {request}\nIf it also asks for something that you can only get with another"
-    " function, such as {these} converted or calculated with, call that function now, with the"
-    " values of {these}. Otherwise answer my request in one or two plain sentences."
+    "If it also asks for something that you can only get with another function, such as {these}"
+    " converted or calculated with, call that function now, with the values of {these}. Otherwise"
+    " answer my request in one or two plain sentences."
 )
+_ANSWER = "Answer it now in one or two plain sentences, with {these}. Call no function."
 _MAX_REQUEST_CHARS = 400
 _RESULTS = {"windlass": {"results": True}}
 """Marks a message that the user did not write, for code that shortens a conversation."""
@@ -65,7 +68,8 @@ class HistoryRenderer:
             for part in message.parts
         )
 
-    def render(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+    def render(self, messages: Sequence[Message], *, can_call: bool = True) -> tuple[Message, ...]:
+        """Renders the messages. Without `can_call`, the last results must be answered in words."""
         rendered: list[Message] = []
         results: list[Message] = []
         request = ""
@@ -80,7 +84,9 @@ class HistoryRenderer:
                 request = message.text
             if (plain := self._rendered(message)).parts:
                 rendered.append(plain)
-        if results:
+        if results and self._repeat and not can_call:
+            rendered.append(self._quoted_results(results, request, can_call=False))
+        elif results:
             rendered.append(self._results(results, request))
         return tuple(rendered)
 
@@ -136,7 +142,9 @@ class HistoryRenderer:
             made[self._cache_key] = self._quoted_results(messages, request)
         return made[self._cache_key]
 
-    def _quoted_results(self, messages: Sequence[Message], request: str) -> Message:
+    def _quoted_results(
+        self, messages: Sequence[Message], request: str, *, can_call: bool = True
+    ) -> Message:
         parts = [part for message in messages for part in message.parts]
         responses = [part for part in parts if isinstance(part, FunctionResponse)]
         others = [part for part in parts if not isinstance(part, FunctionResponse)]
@@ -145,8 +153,12 @@ class HistoryRenderer:
         all_failed = all(one.error is not None for one in responses)
         instruction = _USE_ERRORS if all_failed else _USE_RESULTS.format(these=these)
         if self._repeat and request and not all_failed:
+            if not can_call:
+                instruction = _ANSWER.format(these=these)
+            elif parts_of(request) or is_in_sequence(request):
+                instruction = _NEXT_STEP.format(these=these)
             asked = quoted(request[-_MAX_REQUEST_CHARS:])
-            instruction = _NEXT_STEP.format(request=asked, these=these)
+            instruction = f"{_REQUEST.format(request=asked)}{instruction}"
         blocks = [piece for one in responses for piece in self._block(one)]
         text = "".join((*blocks, f"{_DATA}\n{instruction}"))
         return Message("user", (Text(text), *media, *others), _RESULTS)

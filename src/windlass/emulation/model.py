@@ -144,7 +144,7 @@ class EmulatedModel:
             limits.answer,
             limits.prompted_schema,
         )
-        history = self._history.render(request.messages)
+        history = self._history.render(request.messages, can_call=bool(allowed))
         messages = with_system(history, self._system(text, request.tools))
         if rejected is not None:
             messages = with_reminder(messages, rejected, reminder(text))
