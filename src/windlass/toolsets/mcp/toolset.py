@@ -16,7 +16,7 @@ from windlass.content import FunctionDeclaration
 from windlass.errors import ConfigError
 from windlass.settings import state_directory
 from windlass.tool import Tool, ToolOptions
-from windlass.toolsets.mcp.calls import McpCalls, ServerFunction
+from windlass.toolsets.mcp.calls import McpCalls, ServerFunction, requires_task
 from windlass.toolsets.mcp.connection import Listing, run_in_background, submit, wait_for_result
 from windlass.toolsets.mcp.names import outer_name, readable_prefix
 from windlass.toolsets.mcp.options import McpServer
@@ -120,6 +120,13 @@ class McpToolset:
         if prefix is None:
             prefix = readable_prefix(listing.name or "mcp")
         for offered in listing.tools:
+            if requires_task(offered):
+                log.warning(
+                    "skipping %r of MCP server %r: it runs only as a task",
+                    offered.name,
+                    self._server.label,
+                )
+                continue
             now = pin_of(offered.description or offered.title or "", offered.input_schema)
             was = pinned.setdefault(offered.name, now)
             if was is now or (was.sha256 != now.sha256 and self._server.on_change == "allow"):
