@@ -32,7 +32,8 @@ def names_of(file: Path) -> list[str]:
 @pytest.mark.process
 def test_the_tools_of_a_server_are_named_one_by_one_or_as_a_whole(tmp_path: Path) -> None:
     assert names_of(configured(tmp_path, ["tiny__add"])) == ["tiny__add"]
-    whole = ["tiny__add", "tiny__dies", "tiny__waits", "tiny__ticks"]
+    names = ["add", "dies", "waits", "ticks", "garbles", "long", "hangs"]
+    whole = [f"tiny__{name}" for name in names]
     assert names_of(configured(tmp_path, ["tiny__*"])) == whole
     assert len(starts(tmp_path)) == 1
 

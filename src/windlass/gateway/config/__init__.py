@@ -141,6 +141,7 @@ def _from_file(
         models=file.models,
         tool_modules=file.tools.modules,
         executor=file.tools.executor,
+        prompts=file.tools.prompts,
         mcp=file.mcp,
         keys=file.keys,
         limits=file.limits,

@@ -29,6 +29,8 @@ from windlass.toolsets.mcp.names import SEPARATOR
 from windlass.toolsets.registry import registry
 
 if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
     from windlass.gateway.config.values import McpConfig
     from windlass.toolsets.mcp.toolset import McpToolset
 
@@ -122,6 +124,23 @@ def _server(config: "McpConfig") -> "McpToolset":
             headers=headers,
         )
     return _servers[key]
+
+
+def mcp_extras(modules: "Sequence[str | McpConfig]", base: Path) -> "list[MCPServer]":
+    """The SDK's servers in these modules, whose prompts and resources MCP clients get.
+
+    Raises `ConfigError`.
+    """
+    from mcp.server import MCPServer
+
+    found: dict[int, MCPServer] = {}
+    for entry in modules:
+        if isinstance(entry, str):
+            for value in vars(load_module(entry, base)).values():
+                if isinstance(value, MCPServer):
+                    extra = cast("MCPServer", value)
+                    found[id(extra)] = extra
+    return list(found.values())
 
 
 def _tools_of(entry: str, base: Path) -> list[Tool]:

@@ -280,6 +280,8 @@ class ToolsSection(Struct, frozen=True, kw_only=True):
     """Files, relative to `windlass.toml`, and importable names such as `"acme.tools"`."""
     executor: Text | None = None
     """`"module:name"` of a custom executor: a class, an instance or a factory."""
+    prompts: Text | None = None
+    """A folder of prompts for MCP clients, relative to `windlass.toml`."""
 
 
 class McpConfig(Struct, frozen=True, kw_only=True):
@@ -340,6 +342,8 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     """Files relative to `base`, importable names, and the MCP servers in use."""
     executor: str | ToolExecutor | None = None
     """A custom executor of tool calls; a string is its import path."""
+    prompts: str | None = None
+    """A folder of prompts for MCP clients, relative to `base`."""
     mcp: dict[str, McpConfig] = {}
     keys: tuple[KeyConfig, ...] = ()
     """Without keys the gateway accepts every request."""

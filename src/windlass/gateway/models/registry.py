@@ -205,6 +205,10 @@ class McpServers:
         """Whether the name selects all tools of a server, such as `files__*`."""
         return name.removesuffix(ALL_OF_IT) in self._toolsets and name.endswith(ALL_OF_IT)
 
+    def version(self) -> object:
+        """A value that changes when the tools of a server have changed."""
+        return {server: id(tools) for server, tools in self._seen.items()}
+
     async def tools(self, names: Collection[str]) -> tuple[Tool, ...]:
         """The current tools with these names."""
         found: dict[str, Tool] = {}

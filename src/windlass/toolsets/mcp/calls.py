@@ -508,9 +508,11 @@ class ServerFunction:
         *,
         change: tuple[Pin, Pin] | None,
         accept: Callable[[str, Pin], None],
+        output_schema: Schema | None = None,
     ) -> None:
         """`change` is the first and the current pin, if the description has changed."""
         self.__name__ = outer
+        self.output_schema = output_schema
         self._calls, self._name, self._outer = calls, name, outer
         self._change, self._accept = change, accept
 

@@ -154,6 +154,7 @@ class McpToolset:
             name,
             change=(was, now) if changed else None,
             accept=self._accept,
+            output_schema=offered.output_schema,
         )
         declaration = FunctionDeclaration(name, was.description, was.parameters)
         try:
