@@ -40,6 +40,8 @@ examples:
   windlass mcp --tools tools.py
   windlass mcp --tools tools.py --http --port 8931
   windlass mcp --tools tools.py --http --host 0.0.0.0 --key sha256:...
+  windlass mcp login NAME --for-key web
+  windlass mcp trust NAME
 
 Most programs that use MCP servers are configured like this:
   {"mcpServers": {"mine": {"command": "windlass", "args": ["mcp", "--tools", "/path/tools.py"]}}}
@@ -50,6 +52,23 @@ program cannot ask. `windlass keys new` creates a key and its hash."""
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("serve", "login", "trust"),
+        default="serve",
+        help="login: log in to a server with OAuth; trust: accept its changed descriptions",
+    )
+    parser.add_argument("server", nargs="?", metavar="NAME", help="[mcp.NAME] in windlass.toml")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="for login and trust (default: windlass.toml)"
+    )
+    parser.add_argument(
+        "--for-key", default="", metavar="KEY", help="login: the name of the key that may use it"
+    )
+    parser.add_argument(
+        "--device", action="store_true", help="login: enter a code on another device"
+    )
     add_tools_option(parser, "those of windlass.toml in this directory, or WINDLASS_TOOLS")
     parser.add_argument("--name", default="windlass", help="the name of the server")
     parser.add_argument("--prompts", metavar="FOLDER", help="a folder of prompts to offer")
@@ -78,6 +97,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serves until its client disconnects or a signal stops it. Raises `ConfigError`."""
+    if options.action != "serve":
+        return _manage(options)
     try:
         from windlass.cli import mcp_server
     except ModuleNotFoundError as error:
@@ -102,6 +123,20 @@ def run(options: argparse.Namespace) -> int:
     else:
         mcp_server.serve_http(server, options.host, options.port, keys, options.origin)
     return 0
+
+
+def _manage(options: argparse.Namespace) -> int:
+    """Runs `login` and `trust`."""
+    try:
+        from windlass.cli import mcp_login
+    except ModuleNotFoundError as error:
+        raise missing_sdk(error) from error
+    if not options.server:
+        raise ConfigError(f"windlass mcp {options.action} NAME: name a server [mcp.NAME]")
+    config, server = mcp_login.configured_server(options.config, options.server)
+    if options.action == "trust":
+        return mcp_login.trust(config, server)
+    return mcp_login.log_in(config, server, options.for_key, device=options.device)
 
 
 def _local_server(options: argparse.Namespace) -> "ToolServer":
@@ -160,7 +195,7 @@ def _check(options: argparse.Namespace, has_keys: bool) -> None:
             raise ConfigError(f"--{option} needs --http")
     if options.http and not has_keys and not is_loopback(options.host):
         raise ConfigError(
-            f"--host: without a key, any client that reaches {options.host!r} could run the tools:"
+            f"--host: without --key, any client that reaches {options.host!r} could run the tools:"
             " create a key with `windlass keys new`, or listen on 127.0.0.1"
         )
 

@@ -166,7 +166,7 @@ async def test_calls_are_counted_by_the_metrics(gateway: Serving, era: str) -> N
     async with httpx2.AsyncClient(headers=headers) as http:
         metrics = (await http.get(f"{gateway.root_url}/metrics")).text
     assert 'windlass_tool_runs_total{outcome="ok",tool="add"} 1.0' in metrics
-    assert 'windlass_runs_total{model="common",stop_reason="answered"} 1.0' in metrics
+    assert 'windlass_runs_total{model="common",stop_reason="answer"} 1.0' in metrics
 
 
 async def test_wrong_arguments_are_an_error_for_the_model(gateway: Serving, era: str) -> None:
@@ -192,8 +192,8 @@ async def test_results_are_resources_of_their_key_alone(gateway: Serving, era: s
 async def test_progress_and_cancellation_reach_the_run(gateway: Serving, era: str) -> None:
     heard: asyncio.Queue[tuple[float, str | None]] = asyncio.Queue()
 
-    async def progressed(done: float, total: float | None, message: str | None) -> None:
-        heard.put_nowait((done, message))
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        heard.put_nowait((progress, message))
 
     cancelled_runs.clear()
     async with connected(gateway, "bob", era) as client:
@@ -238,7 +238,7 @@ async def test_a_client_that_cannot_ask_waits_for_the_gateways_approver(
 ) -> None:
     heard: asyncio.Queue[str] = asyncio.Queue()
 
-    async def progressed(done: float, total: float | None, message: str | None) -> None:
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
         heard.put_nowait(message or "")
 
     async with connected(gateway, "bob", era) as client:
@@ -292,7 +292,7 @@ async def test_a_session_belongs_to_its_key(gateway: Serving) -> None:
     assert own.status_code == 200
 
 
-async def test_a_client_goes_on_after_a_restart(tmp_path: Path, era: str) -> None:
+async def test_a_client_goes_on_after_a_restart(tmp_path: Path, era: Any) -> None:
     """Through Windlass's own client, which opens a new session where the old one is gone."""
     import windlass
     from windlass import AsyncClient

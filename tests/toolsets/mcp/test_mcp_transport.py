@@ -78,7 +78,9 @@ async def test_an_invalid_byte_costs_nothing_but_itself(tmp_path: Path) -> None:
 async def test_a_result_above_the_limit_is_an_error_that_names_it(tmp_path: Path) -> None:
     async with windlass.mcp(tiny(tmp_path), name="t", max_result_bytes=100_000) as toolset:
         long = await response(toolset, "t__long", size=200_000)
-        assert "the result is larger than 100000 bytes" in (long.error or "")
+        assert long.error == "The result of t__long is larger than 100000 bytes."
+        longer = await response(toolset, "t__long", size=5_000_000)
+        assert "the message is larger than 4394304 bytes" in (longer.error or "")
         assert (await response(toolset, "t__add", a=1, b=2)).output == "3"
     assert len(starts(tmp_path)) == 1
 

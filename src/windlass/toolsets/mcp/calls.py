@@ -325,9 +325,8 @@ class McpCalls:
             await self._handle_failure(error, call, connection)
             raise self._tool_error(error, call) from None
         if _size(result) > self._server.max_result_bytes:
-            raise ToolError(
-                f"{call.tool} returned more than {self._server.max_result_bytes} bytes."
-            )
+            limit = self._server.max_result_bytes
+            raise ToolError(f"The result of {call.tool} is larger than {limit} bytes.")
         return value_of(result)
 
     async def _connection(self) -> McpConnection:

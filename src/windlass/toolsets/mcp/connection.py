@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar, cast
 import httpx2
 import mcp_types as types
 from mcp import Client, MCPError
+from mcp.client.auth import OAuthFlowError
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
@@ -418,6 +419,8 @@ async def _listing(client: Client) -> Listing:
 def _reason(error: BaseException, server: McpServer, status: int) -> str:
     """Why there is no connection, as the predicate of a sentence about the server."""
     error = _innermost(error)
+    if isinstance(error, OAuthFlowError):
+        return f"needs a login: {error}; {server.credentials_remedy}"
     if status in REMEDIES:
         return f"answered HTTP {status}: {REMEDIES[status]}; {server.credentials_remedy}"
     match error:

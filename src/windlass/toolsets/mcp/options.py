@@ -67,7 +67,7 @@ class McpServer(Struct, frozen=True, kw_only=True):
     """Where the first descriptions are stored; None means the user's state directory."""
     protocol: Protocol = "auto"
     max_result_bytes: int = 64 * 2**20
-    """The maximum size of a message, and so of a result, in bytes."""
+    """The maximum size of a result."""
     optional: bool = False
     """Whether a server that cannot be started is tried again until it can."""
 
@@ -104,6 +104,11 @@ class McpServer(Struct, frozen=True, kw_only=True):
         if self.url:
             return urlsplit(self.url).hostname or "the server"
         return Path(self.command[0]).name
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The maximum size of a message: a result with its structured copy, or a list of tools."""
+        return 2 * self.max_result_bytes + 4 * 2**20
 
     @property
     def credentials_remedy(self) -> str:

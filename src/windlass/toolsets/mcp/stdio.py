@@ -50,7 +50,7 @@ class TooLarge:
             return None
         text = found[1].decode("utf-8", "replace")
         request: int | str = text.strip('"') if text.startswith('"') else int(text)
-        message = f"the result is larger than {limit} bytes"
+        message = f"the message is larger than {limit} bytes"
         error = types.ErrorData(code=types.INTERNAL_ERROR, message=message)
         return types.JSONRPCError(jsonrpc="2.0", id=request, error=error)
 
@@ -112,7 +112,7 @@ async def stdio_streams(server: McpServer, errors: TextIO) -> AsyncGenerator[Any
             written.set()
 
     async with anyio.create_task_group() as group:
-        group.start_soon(_read, process, incoming, server.max_result_bytes)
+        group.start_soon(_read, process, incoming, server.max_message_bytes)
         group.start_soon(write)
         try:
             yield received, sent

@@ -110,7 +110,7 @@ async def open_transport(
             await stack.enter_async_context(client)
             streams = await stack.enter_async_context(
                 streamable_http_client(
-                    server.url, http_client=client, max_sse_event_size=server.max_result_bytes
+                    server.url, http_client=client, max_sse_event_size=server.max_message_bytes
                 )
             )
         yield _WatchedStream(streams[0], watch), streams[1]
