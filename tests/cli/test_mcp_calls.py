@@ -3,10 +3,18 @@
 from typing import Any
 
 from windlass import Part, ToolContext, tool
-from windlass.cli.mcp_server import McpCallExecutor
+from windlass.cli.mcp_server import LocalTools
 from windlass.content import FunctionResponse
+from windlass.toolsets.mcp.serving.calls import Answer
 
-NO_RELAY: Any = None
+
+class ApprovedCall:
+    """A call whose user says yes to the call itself, and cannot be asked anything else."""
+
+    arguments, is_modern = "{}", False
+
+    async def ask(self, question: Any) -> Answer:
+        return Answer(approved=question.name == "ask")
 
 
 async def test_a_yes_over_mcp_is_to_the_call_and_to_nothing_that_its_tool_asks() -> None:
@@ -19,7 +27,8 @@ async def test_a_yes_over_mcp_is_to_the_call_and_to_nothing_that_its_tool_asks()
         asked.append(decision.approved)
         return "asked"
 
-    answer = await McpCallExecutor()(ask, "{}", NO_RELAY)
+    call: Any = ApprovedCall()
+    answer = await LocalTools(lambda: [ask]).run(ask, call)
     assert isinstance(answer, FunctionResponse)
     assert answer.output == "asked"
     assert asked == [False]

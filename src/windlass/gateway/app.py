@@ -39,6 +39,9 @@ from windlass.gateway.routes import completions, conversations, gemini, messages
 from windlass.gateway.routes.chats import ChatRoutes
 from windlass.gateway.routes.console import Console
 from windlass.gateway.routes.info import InfoRoutes
+from windlass.gateway.routes.mcp_route import METHODS as MCP_METHODS
+from windlass.gateway.routes.mcp_route import PATH as MCP_PATH
+from windlass.gateway.routes.mcp_route import McpRoute
 from windlass.gateway.routes.openapi import show_openapi
 from windlass.gateway.routes.runs import RunEvents, RunRoutes
 from windlass.gateway.routes.sockets import ResponseSocket, deny, is_socket_path
@@ -100,7 +103,11 @@ class App:
         info = InfoRoutes(gateway)
         self._public = _public_routes(gateway, info)
         self.routes = [*wire_routes, *_guarded_routes(gateway, info), *self._public]
-        self._router = Router(self.routes, redirect_slashes=False, lifespan=_lifespan(gateway))
+        self.mcp = McpRoute(gateway)
+        # It is not in the OpenAPI document: its protocol is MCP.
+        routes = [*self.routes, Route(MCP_PATH, self.mcp, methods=MCP_METHODS)]
+        lifespan = _lifespan(gateway, self.mcp)
+        self._router = Router(routes, redirect_slashes=False, lifespan=lifespan)
         self._answer = self._exchange
         origins = gateway.config.server.cors_origins
         if origins:
@@ -287,7 +294,7 @@ def _public_routes(gateway: Gateway, info: InfoRoutes) -> list[Route]:
     ]
 
 
-def _lifespan(gateway: Gateway) -> Any:
+def _lifespan(gateway: Gateway, mcp: McpRoute) -> Any:
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncGenerator[None, None]:
         await gateway.open()
@@ -298,6 +305,8 @@ def _lifespan(gateway: Gateway) -> Any:
         yield
         for task in tasks:
             task.cancel()
+        await gateway.drain(0)
+        await mcp.aclose()
         await gateway.aclose()
 
     return lifespan

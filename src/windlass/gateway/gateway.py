@@ -4,12 +4,13 @@ import asyncio
 import functools
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
+from windlass.content import FunctionCall
 from windlass.errors import ConfigError, RunNotFound, StorageError, WindlassError
 from windlass.gateway.config import GatewayConfig, KeyConfig
 from windlass.gateway.config.tool_loading import load_executor, made_executor
@@ -32,14 +33,16 @@ from windlass.gateway.observe.access_log import AccessLog
 from windlass.gateway.observe.metrics import Metrics
 from windlass.gateway.observe.tracing import Tracing, tracing_from
 from windlass.gateway.runs.chats import Chats
+from windlass.gateway.runs.direct_call import planned_call
 from windlass.gateway.runs.finished import FinishedRun
 from windlass.gateway.runs.hidden_turns import HiddenTurns
 from windlass.gateway.runs.lookup import FoundRun, found_run
-from windlass.gateway.runs.planning import RunPlanning
+from windlass.gateway.runs.planning import PlannedRun, RunPlanning
 from windlass.gateway.runs.run import GatewayRun
 from windlass.gateway.runs.storage import configured_log, control_of, expire
 from windlass.gateway.runs.summaries import Summaries
 from windlass.gateway.tools.calls import ManualCalls
+from windlass.gateway.tools.sessions import HEADER as SESSION_HEADER
 from windlass.gateway.tools.sessions import Sessions
 from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
@@ -51,6 +54,7 @@ from windlass.runs.protocol import RunLog
 from windlass.runs.records import DAMAGED
 from windlass.runs.service import ResumedRun, RunService
 from windlass.runs.stored_run import StoredRun
+from windlass.tool import Tool
 from windlass.wires.errors import Problem
 
 if TYPE_CHECKING:
@@ -109,6 +113,8 @@ class Gateway:
         self.draining = False
         self.drained = False
         """Whether all runs have ended or were cancelled after `draining`."""
+        self.on_drained = asyncio.Event()
+        """Set when `drained` becomes true."""
         self._expiry: asyncio.Task[None] | None = None
         self.followers: set[Follower] = set()
         """The readers that wait for events of runs."""
@@ -143,31 +149,59 @@ class Gateway:
                 entered.enter_context(self.chats.only_run_of(exchange.owner, request.chat))
             self._check_price(exchange.key, served)
             await self.budgets.check(exchange.key)
-            plan, origin = await self.planning.new(request, exchange, served)
-            budget = self.budgets.of(exchange.key, plan.run_id)
-            plan = replace(plan, shared_budget=budget)
+            planned = await self.planning.new(request, exchange, served)
             leaves = functools.partial(disconnected, receive)
-            entered.callback(await self.admission.enter(exchange.key, served.config, leaves))
-            if self.draining:  # the shutdown began while the run waited
-                raise Refused(SHUTTING_DOWN)
-            record, events = self.service.begin(
-                plan,
-                origin,
-                model=served.name,
-                owner=exchange.owner,
-                chat=request.chat,
-                store=request.store,
-            )
-            run = GatewayRun(
-                plan,
-                record,
-                origin,
-                asked_mode=origin.mode or served.mode,
-                turns=self.turns,
-                request_size=request.size,
-                log=events,
-            )
-            leave = entered.pop_all().close
+            return await self._begin(planned, served, exchange, leaves, entered, request)
+
+    async def start_call(
+        self, call: FunctionCall, tool: Tool, served: ServedModel, exchange: Exchange, wire: str
+    ) -> GatewayRun:
+        """Starts a run that only makes this call. Raises `Refused`.
+
+        Cancel the caller if the client leaves while it waits for a slot.
+        """
+        exchange.model = served.name
+        if not self.service.is_opened:
+            raise Refused(NATS_UNREACHABLE)
+        planned = planned_call(call, tool, served, wire, exchange.header(SESSION_HEADER))
+        with ExitStack() as entered:
+            return await self._begin(planned, served, exchange, _never, entered)
+
+    async def _begin(
+        self,
+        planned: PlannedRun,
+        served: ServedModel,
+        exchange: Exchange,
+        leaves: Callable[[], Coroutine[Any, Any, None]],
+        entered: ExitStack,
+        request: RunRequest | None = None,
+    ) -> GatewayRun:
+        """Starts a planned run when there is a slot. `entered` is left when the run ends."""
+        plan, origin = planned
+        budget = self.budgets.of(exchange.key, plan.run_id)
+        if budget is not None:
+            plan = replace(plan, shared_budget=budget)
+        entered.callback(await self.admission.enter(exchange.key, served.config, leaves))
+        if self.draining:  # the shutdown began while the run waited
+            raise Refused(SHUTTING_DOWN)
+        record, events = self.service.begin(
+            plan,
+            origin,
+            model=served.name,
+            owner=exchange.owner,
+            chat=request.chat if request else "",
+            store=request.store if request else True,
+        )
+        run = GatewayRun(
+            plan,
+            record,
+            origin,
+            asked_mode=origin.mode or served.mode,
+            turns=self.turns,
+            request_size=request.size if request else 0,
+            log=events,
+        )
+        leave = entered.pop_all().close
         run.task.add_done_callback(lambda _: leave())
         _forget_at_end(budget, run)
         self._observe(run, served, exchange)
@@ -288,6 +322,7 @@ class Gateway:
         if left:
             log.warning("Shutdown cancelled runs", extra={"runs": len(left)})
         self.drained = True
+        self.on_drained.set()
         for follower in self.followers:
             follower.wake()
         if self.service.control is not None:
@@ -362,6 +397,11 @@ def _forget_at_end(budget: RunSpending | None, run: GatewayRun) -> None:
 
     if budget is not None:
         run.task.add_done_callback(forget)
+
+
+async def _never() -> None:
+    """Waits forever: this client is not noticed when it leaves."""
+    await asyncio.Event().wait()
 
 
 def _executor(config: GatewayConfig) -> ToolExecutor:

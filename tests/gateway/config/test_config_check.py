@@ -124,7 +124,7 @@ def test_an_unknown_setting_is_an_error_with_a_suggestion(
 
 def test_an_error_without_a_suggestion_lists_all_names(checked: Checked) -> None:
     _, _, message = checked.one(f"{MODEL}[tools]\nxyz = 1\n")
-    assert message == "unknown setting (known: executor, modules)"
+    assert message == "unknown setting (known: executor, modules, prompts)"
 
 
 def test_a_table_cannot_set_the_name_of_its_model(checked: Checked) -> None:

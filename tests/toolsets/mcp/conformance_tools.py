@@ -7,8 +7,12 @@ from typing import Annotated, Any
 
 import mcp_types as types
 from mcp import MCPError
+from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
-from mcp.shared.subscriptions import PromptsListChanged
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.prompts.base import UserMessage
+from mcp.server.subscriptions import InMemorySubscriptionBus
+from mcp.shared.subscriptions import PromptsListChanged, ToolsListChanged
 from pydantic import Field
 
 import windlass
@@ -22,8 +26,10 @@ IMAGE = (
 AUDIO = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 PICTURE = InlineData(base64.b64decode(IMAGE), "image/png")
 
-publish: Any = None
-"""How subscribers hear of changes; the server sets it."""
+bus = InMemorySubscriptionBus()
+"""How subscribers hear of changes."""
+others = MCPServer("conformance", subscriptions=bus)
+"""The prompts, resources and completions: the SDK's, which Windlass serves beside its tools."""
 
 
 def served() -> tuple[ServerRequestContext, types.CallToolRequestParams]:
@@ -353,11 +359,87 @@ async def test_trigger_tool_change() -> str:
         return "dynamic"
 
     windlass.registry.register(test_dynamic_tool, replace=True)
+    await bus.publish(ToolsListChanged())
     return "tool list changed"
 
 
 @tool
 async def test_trigger_prompt_change() -> str:
     """Says that the list of prompts has changed"""
-    await publish(PromptsListChanged())
+    await bus.publish(PromptsListChanged())
     return "prompt list changed"
+
+
+@others.resource("test://static-text")
+def static_text() -> str:
+    """A static text resource for testing"""
+    return "This is the content of the static text resource."
+
+
+@others.resource("test://static-binary")
+def static_binary() -> bytes:
+    """A static binary resource (image) for testing"""
+    return base64.b64decode(IMAGE)
+
+
+@others.resource("test://template/{id}/data")
+def template(id: str) -> str:
+    """A resource template with parameter substitution"""
+    return json.dumps({"id": id, "templateTest": True, "data": f"Data for ID: {id}"})
+
+
+@others.resource("test://watched-resource")
+def watched() -> str:
+    """A resource that can be subscribed to for updates"""
+    return "Watched resource content"
+
+
+def said(*contents: types.ContentBlock) -> list[UserMessage]:
+    return [UserMessage(role="user", content=content) for content in contents]
+
+
+@others.prompt()
+def test_simple_prompt() -> list[UserMessage]:
+    """A simple prompt without arguments"""
+    return said(types.TextContent(text="This is a simple prompt for testing."))
+
+
+@others.prompt()
+def test_prompt_with_arguments(arg1: str, arg2: str) -> list[UserMessage]:
+    """A prompt with required arguments"""
+    return said(types.TextContent(text=f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"))
+
+
+@others.prompt()
+def test_prompt_with_embedded_resource(resourceUri: str) -> list[UserMessage]:
+    """A prompt that includes an embedded resource"""
+    words = "Embedded resource content for testing."
+    return said(
+        text_resource(resourceUri, "text/plain", words),
+        types.TextContent(text="Please process the embedded resource above."),
+    )
+
+
+@others.prompt()
+def test_prompt_with_image() -> list[UserMessage]:
+    """A prompt that includes image content"""
+    return said(
+        types.ImageContent(data=IMAGE, mime_type="image/png"),
+        types.TextContent(text="Please analyze the image above."),
+    )
+
+
+@others.prompt()
+async def test_input_required_result_prompt(ctx: Context) -> Any:
+    """Tests InputRequiredResult from prompts/get"""
+    answer = (ctx.input_responses or {}).get("user_context")
+    if isinstance(answer, types.ElicitResult):
+        words = f"Use the following context: {(answer.content or {}).get('context')}"
+        return said(types.TextContent(text=words))
+    question = _question("What context should the prompt use?", "context")
+    return types.InputRequiredResult(input_requests={"user_context": question})
+
+
+@others.completion()
+async def complete(ref: Any, argument: Any, context: Any) -> types.Completion:
+    return types.Completion(values=[], total=0, has_more=False)

@@ -1,11 +1,10 @@
 """The tools of an MCP server, in runs: over stdio and HTTP, in both eras of the protocol."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.toolsets.mcp.serving import PREFIX, appearing
+from tests.toolsets.mcp.serving import PREFIX
 
 from windlass import (
     Approval,
@@ -89,21 +88,6 @@ async def test_progress_is_seen_by_whoever_follows_the_run(sample: McpToolset) -
     ):
         events = [event async for event in stream if isinstance(event, ToolRunProgress)]
     assert [(event.progress, event.message) for event in events] == [(0.5, "half"), (1.0, None)]
-
-
-async def test_a_stopped_run_cancels_the_call_at_the_server(
-    sample: McpToolset, directory: Path
-) -> None:
-    for told in ("waiting", "cancelled"):
-        (directory / told).unlink(missing_ok=True)
-    async with scripted(call(f"{PREFIX}waits", reports=1)) as client:
-        run = await client.start("go", tools=[sample])
-        async for event in run.events():
-            if isinstance(event, ToolRunProgress):
-                break
-        await run.stop()
-    assert await asyncio.to_thread(appearing, directory / "cancelled")
-    assert "effect unknown" in (run.reply.results[0].error or "")
 
 
 async def test_what_a_server_asks_goes_to_whoever_approves(sample: McpToolset) -> None:

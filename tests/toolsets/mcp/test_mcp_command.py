@@ -15,7 +15,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from windlass import ToolRegistry
 from windlass.cli import main
-from windlass.cli.mcp_server import McpCallExecutor, guarded_app
+from windlass.cli.mcp_server import LocalTools, guarded_app
+from windlass.gateway.config import KeyConfig
 from windlass.gateway.config.key_hashes import new_key
 from windlass.toolsets.mcp.serving.server import ToolServer
 
@@ -104,8 +105,9 @@ def test_web_pages_of_others_stay_out(address: str, headers: dict[str, str], sta
 
 @asynccontextmanager
 async def guarded(keys: list[str], origins: list[str]) -> AsyncIterator[httpx2.AsyncClient]:
-    server = ToolServer(ToolRegistry().list, McpCallExecutor())
-    app = guarded_app(server, "0.0.0.0", keys, origins)
+    server = ToolServer(LocalTools(ToolRegistry().list))
+    ring = [KeyConfig(name=f"key {at}", hash=key) for at, key in enumerate(keys)]
+    app = guarded_app(server, "0.0.0.0", ring, origins)
     async with (
         server.session_manager.run(),
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://any") as client,

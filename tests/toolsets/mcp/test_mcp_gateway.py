@@ -1,5 +1,6 @@
 """MCP servers in windlass.toml and on the command line."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -9,8 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 from tests.support.serving import Serving
-from tests.toolsets.mcp.serving import configured, starts, tiny
+from tests.toolsets.mcp.serving import TINY, configured, starts, tiny
 
+from windlass import FunctionDeclaration, Tool
+from windlass.cli import main
 from windlass.cli.model_selection import servers_from
 from windlass.errors import ConfigError
 from windlass.gateway.config import McpConfig, check_config, load_config
@@ -32,9 +35,103 @@ def names_of(file: Path) -> list[str]:
 @pytest.mark.process
 def test_the_tools_of_a_server_are_named_one_by_one_or_as_a_whole(tmp_path: Path) -> None:
     assert names_of(configured(tmp_path, ["tiny__add"])) == ["tiny__add"]
-    whole = ["tiny__add", "tiny__dies", "tiny__waits", "tiny__ticks"]
+    names = ["add", "dies", "waits", "ticks", "garbles", "long", "hangs"]
+    whole = [f"tiny__{name}" for name in names]
     assert names_of(configured(tmp_path, ["tiny__*"])) == whole
     assert len(starts(tmp_path)) == 1
+
+
+def named_command(words: list[str]) -> str:
+    return f"command = {json.dumps(words)}"
+
+
+@pytest.mark.process
+def test_a_command_can_be_a_list_of_words_and_run_in_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    program = (
+        "import os, sys; sys.argv = ['', os.getcwd()]; exec(open(os.environ['SERVER']).read())"
+    )
+    words = [sys.executable, "-I", "-S", "-c", program]
+    more = f"""
+[mcp.listed]
+{named_command(words)}
+cwd = "home"
+env = {{ SERVER = {json.dumps(str(TINY))} }}
+protocol = "2025-11-25"
+max_result_bytes = 1000
+state_dir = {json.dumps(str(tmp_path))}
+"""
+    assert names_of(configured(tmp_path, ["listed__add"], more)) == ["listed__add"]
+    assert len(starts(tmp_path / "home")) == 1
+
+
+@pytest.mark.process
+async def test_the_tools_of_an_optional_server_appear_when_it_is_there(tmp_path: Path) -> None:
+    program = tmp_path / "late.py"
+    words = [sys.executable, "-I", "-S", str(program), str(tmp_path)]
+    more = f"""
+[mcp.late]
+{named_command(words)}
+optional = true
+state_dir = {json.dumps(str(tmp_path))}
+"""
+    file = configured(tmp_path, ["late__add", "tiny__add"], more)
+    (said,) = [str(each) for each in check_config(file, {})]
+    assert "optional and will be tried again" in said
+    with Serving(load_config(file, {}), models={"m": ScriptedModel([])}, tools=None) as gateway:
+        assert await offered(gateway) == {"tiny__add"}
+        program.write_text(TINY.read_text())
+        while await offered(gateway) != {"tiny__add", "late__add"}:
+            await asyncio.sleep(0.05)
+
+
+async def offered(gateway: Serving) -> set[str]:
+    async with httpx2.AsyncClient() as http:
+        listed = (await http.get(f"{gateway.base_url}/tools")).json()
+    return {each["name"] for each in listed["data"]}
+
+
+@pytest.mark.process
+def test_servers_start_at_the_same_time(tmp_path: Path) -> None:
+    """Each answers only when both are there."""
+    program = f"""
+import sys, time
+from pathlib import Path
+mine, other = Path(sys.argv[1]), Path(sys.argv[2])
+(mine / "here").touch()
+while not (other / "here").exists():
+    time.sleep(0.01)
+sys.argv = ["", str(mine)]
+exec(Path({str(TINY)!r}).read_text())
+"""
+    more = ""
+    for name, other in (("one", "two"), ("two", "one")):
+        (tmp_path / name).mkdir()
+        words = [sys.executable, "-I", "-S", "-c", program]
+        words += [str(tmp_path / name), str(tmp_path / other)]
+        more += f"[mcp.{name}]\n{named_command(words)}\nstart_timeout = 20\n"
+        more += f"state_dir = {json.dumps(str(tmp_path))}\n"
+    assert problems(tmp_path, ["one__add", "two__add"], more) == []
+
+
+@pytest.mark.process
+def test_a_changed_description_is_accepted_by_trust(tmp_path: Path, capsys: Any) -> None:
+    file = configured(tmp_path, ["tiny__add"], 'env = { SAYS = "First." }\n')
+    assert names_of(file) == ["tiny__add"]
+    file = configured(tmp_path, ["tiny__add"], 'env = { SAYS = "Second." }\n')
+    tools = load_tools(load_config(file, {}).tool_modules, tmp_path)
+    assert described(tools["tiny__add"]) == "First."
+    assert main(["mcp", "trust", "tiny", "--config", str(file)]) == 0
+    assert "accepted the new description of tiny__add" in capsys.readouterr().out
+    tools = load_tools(load_config(file, {}).tool_modules, tmp_path)
+    assert described(tools["tiny__add"]) == "Second."
+    assert main(["mcp", "trust", "tiny", "--config", str(file)]) == 0
+    assert "no description of tiny has changed" in capsys.readouterr().out
+
+
+def described(tool: Tool) -> str:
+    assert isinstance(tool.declaration, FunctionDeclaration)
+    return tool.declaration.description
 
 
 def test_a_server_whose_tools_nobody_names_is_not_started(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import mcp_types as types
 import pytest
@@ -21,7 +23,7 @@ from windlass import (
     ToolRegistry,
     tool,
 )
-from windlass.cli.mcp_server import McpCallExecutor
+from windlass.cli.mcp_server import LocalTools
 from windlass.toolsets.mcp.serving.server import ToolServer, current_call
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "auto"}
@@ -37,7 +39,7 @@ async def connected(
     era: str, *tools: Any, registry: ToolRegistry | None = None, **options: Any
 ) -> AsyncIterator[Client]:
     registry = registry or ToolRegistry(tools)
-    server = ToolServer(registry.list, McpCallExecutor(), version="1")
+    server = ToolServer(LocalTools(registry.list), version="1")
     async with Client(server, mode=ERAS[era], cache=None, **options) as client:
         assert client.protocol_version == era
         yield client
@@ -90,7 +92,96 @@ async def test_text_is_sent_as_text(era: str) -> None:
 
     result = await called(era, greet, name="Ada")
     assert text_of(result) == "hello Ada"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "schema", "structured"),
+    [
+        (int, 3, {"type": "integer"}, {"result": 3}),
+        (str, "x", {"type": "string"}, {"result": "x"}),
+        (list[int], [1, 2], {"type": "array", "items": {"type": "integer"}}, {"result": [1, 2]}),
+        (int | None, None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"result": None}),
+    ],
+)
+async def test_a_list_or_a_scalar_with_a_type_is_wrapped(
+    era: str, kind: Any, value: Any, schema: Any, structured: Any
+) -> None:
+    def typed() -> Any:
+        return value
+
+    typed.__annotations__["return"] = kind
+    async with connected(era, typed) as client:
+        (listed,) = (await client.list_tools()).tools
+        result = await client.call_tool("typed", {})
+    assert listed.output_schema == {
+        "type": "object",
+        "properties": {"result": schema},
+        "required": ["result"],
+    }
+    assert result.structured_content == structured
+
+
+async def test_an_object_with_a_type_has_its_schema(era: str) -> None:
+    class Place(TypedDict):
+        city: str
+        degrees: float
+
+    def place() -> Place:
+        return {"city": "Oslo", "degrees": 3.5}
+
+    async with connected(era, place) as client:
+        (listed,) = (await client.list_tools()).tools
+        result = await client.call_tool("place", {})
+    assert listed.output_schema is not None
+    assert listed.output_schema["required"] == ["city", "degrees"]
+    assert result.structured_content == {"city": "Oslo", "degrees": 3.5}
+
+
+async def test_a_value_without_a_type_has_no_schema(era: str) -> None:
+    def anything() -> Any:
+        return [1]
+
+    def image() -> InlineData:
+        return InlineData(b"", "image/png")
+
+    async with connected(era, anything, image) as client:
+        listed = (await client.list_tools()).tools
+        result = await client.call_tool("anything", {})
+    assert [each.output_schema for each in listed] == [None, None]
     assert result.structured_content is None
+
+
+async def test_a_stored_result_is_a_resource(era: str) -> None:
+    def greet(name: str) -> str:
+        return f"hello {name}"
+
+    async with connected(era, greet) as client:
+        await client.call_tool("greet", {"name": "Ada"})
+        (resource,) = (await client.list_resources()).resources
+        (content,) = (await client.read_resource(resource.uri)).contents
+        with pytest.raises(MCPError):
+            await client.read_resource("windlass://runs/other/results/other")
+    assert isinstance(content, types.TextResourceContents)
+    assert json.loads(content.text) == {"output": "hello Ada"}
+
+
+async def test_what_a_tool_logs_reaches_its_client(era: str) -> None:
+    heard: list[tuple[str, Any]] = []
+
+    async def listen(params: types.LoggingMessageNotificationParams) -> None:
+        heard.append((params.level, params.data))
+
+    logger = logging.getLogger("tests.talkative")
+    logger.setLevel(logging.DEBUG)
+
+    def talks() -> str:
+        logger.debug("too fine")
+        logger.warning("watch out")
+        return "done"
+
+    async with connected(era, talks, logging_callback=listen, log_level="info") as client:
+        await client.call_tool("talks", {})
+    assert heard == [("warning", "watch out")]
 
 
 async def test_an_object_is_also_sent_as_structured_content(era: str) -> None:

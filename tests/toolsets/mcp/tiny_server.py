@@ -19,6 +19,9 @@ TOOLS = {
     "dies": {"type": "object", "properties": {}},
     "waits": {"type": "object", "properties": {}},
     "ticks": {"type": "object", "properties": {"times": NUMBER}},
+    "garbles": {"type": "object", "properties": {}},
+    "long": {"type": "object", "properties": {"size": NUMBER}},
+    "hangs": {"type": "object", "properties": {}},
     "broken": {"type": "object", "properties": {"a": {"type": "nonsense"}}},
 }
 MADE = {}
@@ -53,6 +56,18 @@ def call(request: object, name: str, arguments: dict, meta: dict) -> None:
             send(id=request, result={"content": [{"type": "text", "text": "done"}]})
         case _ if name in MADE:
             send(id=request, result={"content": [{"type": "text", "text": f"{name} ran"}]})
+        case "garbles":
+            sys.stdout.buffer.write(b"caf\xe9 \xff\n")
+            sys.stdout.buffer.flush()
+            answer = {"content": [{"type": "text", "text": "caf#"}]}
+            message = json.dumps({"jsonrpc": "2.0", "id": request, "result": answer})
+            sys.stdout.buffer.write(message.encode().replace(b"#", b"\xe9") + b"\n")
+            sys.stdout.buffer.flush()
+        case "long":
+            words = "x" * arguments["size"]
+            send(id=request, result={"content": [{"type": "text", "text": words}]})
+        case "hangs":
+            threading.Event().wait()
         case "dies":
             os._exit(3)
         case "ticks":

@@ -29,7 +29,13 @@ from windlass.gateway.config.environment import (
 )
 from windlass.gateway.config.problems import ConfigProblem, ConfigProblems, Lines, nearest
 from windlass.gateway.config.sections import FileReader
-from windlass.gateway.config.tool_loading import ALL_OF_IT, Toolbox, load_executor, named_tools
+from windlass.gateway.config.tool_loading import (
+    ALL_OF_IT,
+    Toolbox,
+    load_executor,
+    named_tools,
+    start_servers,
+)
 from windlass.gateway.config.values import (
     GatewayConfig,
     KeyConfig,
@@ -109,9 +115,16 @@ def check_config(path: Path | None, environ: Mapping[str, str]) -> list[ConfigPr
 
 
 def examine_config(
-    path: Path | None, environ: Mapping[str, str], **overrides: Unpack[Overrides]
+    path: Path | None,
+    environ: Mapping[str, str],
+    *,
+    servers: bool = True,
+    **overrides: Unpack[Overrides],
 ) -> tuple[GatewayConfig, list[ConfigProblem]]:
-    """The configuration with defaults for invalid settings, and all errors and warnings."""
+    """The configuration with defaults for invalid settings, and all errors and warnings.
+
+    Without `servers`, no MCP server is started, and no tool module loaded.
+    """
     if path is None:
         problems = ConfigProblems(None, lambda place: None)
         config = _from_environment(environ, overrides, problems)
@@ -125,6 +138,9 @@ def examine_config(
     lines = functools.cache(lambda: Lines(text))
     problems = ConfigProblems(str(path), lambda place: lines().of(place))
     config = _from_file(path, content, environ, overrides, problems)
+    if servers:
+        config = _with_executor(_with_tools(config, problems), problems)
+        check_function_calling(environ, problems)
     return config, problems.found
 
 
@@ -136,11 +152,12 @@ def _from_file(
     problems: ConfigProblems,
 ) -> GatewayConfig:
     file = FileReader(content, environ, problems).read()
-    config = GatewayConfig(
+    return GatewayConfig(
         server=_server(file.server, content, environ, overrides, problems),
         models=file.models,
         tool_modules=file.tools.modules,
         executor=file.tools.executor,
+        prompts=file.tools.prompts,
         mcp=file.mcp,
         keys=file.keys,
         limits=file.limits,
@@ -149,9 +166,6 @@ def _from_file(
         workers=file.workers,
         path=path,
     )
-    config = _with_executor(_with_tools(config, problems), problems)
-    check_function_calling(environ, problems)
-    return config
 
 
 def _from_environment(
@@ -213,12 +227,15 @@ def _with_tools(config: GatewayConfig, problems: ConfigProblems) -> GatewayConfi
             failed = failed or not isinstance(error, DuplicateTool)
     servers = [server for server in config.mcp.values() if _is_used(server, config)]
     if not any(problem.severity == "error" for problem in problems.found):
+        start_servers(servers, config.base)
         for server in servers:
             try:
                 box.add(server)
             except ConfigError as error:
                 problems.add(("mcp", server.name), str(error))
                 failed = True
+    for name, reason in box.absent.items():
+        problems.add(("mcp", name), f"{reason} (it is optional and will be tried again)", "warning")
     if failed:  # the tools of what failed are unknown, so names cannot be checked
         return config
     config = replace(config, tool_modules=(*config.tool_modules, *servers))
@@ -248,7 +265,9 @@ def _check_names(config: GatewayConfig, box: Toolbox, problems: ConfigProblems) 
     servers = {f"{server}{ALL_OF_IT}" for server in box.servers}
     for model in config.models.values():
         for position, name in enumerate(model.tools):
-            if name not in servers and not named_tools([name], box.tools):
+            server = name.partition(SEPARATOR)[0]
+            absent = server in box.absent or server in box.with_login
+            if not absent and name not in servers and not named_tools([name], box.tools):
                 place = ("models", model.name, "tools", position)
                 problems.add(place, f"unknown tool {name!r}{nearest(name, box.tools)}")
 

@@ -103,10 +103,22 @@ class FileReader:
             report((), "a name must be a letter, then up to 31 letters, digits, _ and -")
         if ("command" in names) == ("url" in names):
             report((), "set either command or url")
-        for field, kind in (("env", "command"), ("headers", "url"), ("token_env", "url")):
+        for field, kind in (
+            ("env", "command"),
+            ("cwd", "command"),
+            ("headers", "url"),
+            ("token_env", "url"),
+            ("auth", "url"),
+            ("client_id", "auth"),
+            ("client_secret_env", "client_id"),
+            ("scope", "auth"),
+        ):
             if field in fields and kind not in names:
                 report((field,), f"works only with {kind}")
+        if {"auth", "token_env"} <= names:
+            report(("token_env",), "set either auth or token_env, not both")
         self._warn_unset(fields, "token_env", report)
+        self._warn_unset(fields, "client_secret_env", report)
 
     def check_key(self, fields: Fields, names: Set[str], report: Report) -> None:
         models = self._content.get("models")

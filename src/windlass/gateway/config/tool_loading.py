@@ -24,16 +24,22 @@ import msgspec
 from windlass.errors import ConfigError, DuplicateTool
 from windlass.gateway.config.problems import nearest
 from windlass.loop.executor import ToolExecutor
+from windlass.settings import state_directory
 from windlass.tool import Tool, as_tools
 from windlass.toolsets.mcp.names import SEPARATOR
 from windlass.toolsets.registry import registry
 
 if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
     from windlass.gateway.config.values import McpConfig
+    from windlass.toolsets.mcp.oauth import LoginStore
     from windlass.toolsets.mcp.toolset import McpToolset
 
 ALL_OF_IT = f"{SEPARATOR}*"
 EXECUTOR_FORM = "must be 'module:name', such as 'my_tools:MyExecutor' or 'tools.py:MyExecutor'"
+LOGIN_REDIRECT = "http://127.0.0.1:8932/callback"
+"""Where a browser returns to after a login."""
 _registered: dict[str, list[Tool]] = {}
 """The tools that each module has added to the registry; a module is loaded only once."""
 _servers: "dict[bytes, McpToolset]" = {}
@@ -50,6 +56,15 @@ def load_tools(modules: "Sequence[str | McpConfig]", base: Path) -> dict[str, To
     for entry in modules:
         box.add(entry)
     return box.tools
+
+
+def start_servers(servers: "Iterable[McpConfig]", base: Path) -> None:
+    """Starts servers at the same time, without waiting for them."""
+    for server in servers:
+        if server.auth is not None:
+            continue
+        with contextlib.suppress(ConfigError):  # raised again when its tools are listed
+            mcp_toolset(server, base).start()
 
 
 def named_tools(names: Iterable[str], tools: Mapping[str, Tool]) -> dict[str, Tool]:
@@ -75,6 +90,10 @@ class Toolbox:
         """The tools of modules, which do not change."""
         self.servers: dict[str, McpToolset] = {}
         """The MCP servers, whose tools can change."""
+        self.with_login: dict[str, McpConfig] = {}
+        """The MCP servers with a login for each key."""
+        self.absent: dict[str, str] = {}
+        """Why optional servers are not there yet, by name."""
         self._base = base
         self._homes: dict[str, str] = {}
 
@@ -87,10 +106,14 @@ class Toolbox:
         if isinstance(entry, str):
             place, tools = entry, _tools_of(entry, self._base)
             self.own.update((tool.name, tool) for tool in tools)
+        elif entry.auth is not None:
+            # Each key has a login of its own: there are no tools that all keys share.
+            self.with_login[entry.name] = entry
+            return
         else:
-            place, server = f"mcp.{entry.name or 'server'}", _server(entry)
-            tools = server.list()
+            place, server = f"mcp.{entry.name or 'server'}", mcp_toolset(entry, self._base)
             self.servers[entry.name] = server
+            tools = self._listed(entry, server)
         for tool in tools:
             if self.tools.setdefault(tool.name, tool) is not tool:
                 home = self._homes[tool.name]
@@ -99,10 +122,37 @@ class Toolbox:
         if taken:
             raise DuplicateTool("; ".join(taken))
 
+    def _listed(self, entry: "McpConfig", server: "McpToolset") -> Sequence[Tool]:
+        """The tools of a server; none of an optional one that is not there yet."""
+        try:
+            return server.list()
+        except ConfigError as error:
+            if not entry.optional:
+                raise
+            self.absent[entry.name] = str(error)
+            return ()
 
-def _server(config: "McpConfig") -> "McpToolset":
-    """The server, started on first use. It runs until the process exits."""
-    key = msgspec.json.encode(config)
+
+def login_store(config: "McpConfig", owner: str = "") -> "LoginStore":
+    """The login of one key's owner at a server with OAuth."""
+    from windlass.toolsets.mcp.oauth import LoginStore
+
+    secret = os.environ.get(config.client_secret_env) if config.client_secret_env else None
+    return LoginStore(
+        Path(config.state_dir or state_directory()),
+        config.url or "",
+        owner,
+        client_id=config.client_id,
+        client_secret=secret,
+    )
+
+
+def mcp_toolset(config: "McpConfig", base: Path = Path(), owner: str = "") -> "McpToolset":
+    """The server, started on first use. It runs until the process exits. Raises `ConfigError`.
+
+    `owner` is the name of the key whose login is used.
+    """
+    key = msgspec.json.encode((config, str(base), owner if config.auth else ""))
     if key not in _servers:
         from windlass.toolsets.mcp import mcp
 
@@ -112,6 +162,10 @@ def _server(config: "McpConfig") -> "McpToolset":
         _servers[key] = mcp(
             config.url or config.command or "",
             name=config.name or None,
+            cwd=base / config.cwd if config.cwd else None,
+            protocol=config.protocol,
+            optional=config.optional,
+            max_result_bytes=config.max_result_bytes,
             timeout=config.timeout,
             start_timeout=config.start_timeout,
             approve=config.approve,
@@ -120,8 +174,33 @@ def _server(config: "McpConfig") -> "McpToolset":
             state_dir=config.state_dir,
             env=config.env,
             headers=headers,
+            auth=_stored_login(config, owner) if config.auth else None,
         )
     return _servers[key]
+
+
+def mcp_extras(modules: "Sequence[str | McpConfig]", base: Path) -> "list[MCPServer]":
+    """The SDK's servers in these modules, whose prompts and resources MCP clients get.
+
+    Raises `ConfigError`.
+    """
+    from mcp.server import MCPServer
+
+    found: dict[int, MCPServer] = {}
+    for entry in modules:
+        if isinstance(entry, str):
+            for value in vars(load_module(entry, base)).values():
+                if isinstance(value, MCPServer):
+                    extra = cast("MCPServer", value)
+                    found[id(extra)] = extra
+    return list(found.values())
+
+
+def _stored_login(config: "McpConfig", owner: str) -> Any:
+    from windlass.toolsets.mcp.oauth import StoredLogin, client_metadata
+
+    metadata = client_metadata(LOGIN_REDIRECT, config.scope)
+    return StoredLogin(config.url or "", login_store(config, owner), metadata)
 
 
 def _tools_of(entry: str, base: Path) -> list[Tool]:

@@ -59,6 +59,9 @@ KeyName: TypeAlias = Annotated[Text, Rule(name_problem)]
 KeyHash: TypeAlias = Annotated[SecretText, Rule(hash_problem)]
 Texts: TypeAlias = Annotated[tuple[Text, ...], Meta(description="a list of strings")]
 SecretTexts: TypeAlias = Annotated[Texts, SECRET]
+Command: TypeAlias = Annotated[
+    Text | tuple[Text, ...], Meta(description="a string or a list of strings"), SECRET
+]
 Origins: TypeAlias = Annotated[Texts, Rule(origin_problem, each=True)]
 ToolNames: TypeAlias = Annotated[Texts, Rule(repetition_problem)]
 SessionPatterns: TypeAlias = Annotated[Texts, Rule(session_problem, each=True)]
@@ -305,6 +308,8 @@ class ToolsSection(Struct, frozen=True, kw_only=True):
     """Files, relative to `windlass.toml`, and importable names such as `"acme.tools"`."""
     executor: Text | None = None
     """`"module:name"` of a custom executor: a class, an instance or a factory."""
+    prompts: Text | None = None
+    """A folder of prompts for MCP clients, relative to `windlass.toml`."""
 
 
 class McpConfig(Struct, frozen=True, kw_only=True):
@@ -312,20 +317,39 @@ class McpConfig(Struct, frozen=True, kw_only=True):
 
     name: Text
     """The prefix of its tools' names, before two underscores."""
-    command: SecretText | None = None
-    """The command that starts the server; set either this or `url`."""
+    command: Command | None = None
+    """The command that starts the server, as one string or as a list of its words; set either this
+    or `url`."""
     url: Url | None = None
     """The address of the server."""
     env: Variables = {}
-    """Environment variables for the command."""
+    """Environment variables for the command, besides PATH, HOME and similar ones."""
+    cwd: Text | None = None
+    """The directory that the command runs in, relative to `windlass.toml`."""
+    protocol: Literal["auto", "2025-11-25", "2026-07-28"] = "auto"
+    """The version of MCP; `"auto"` takes the newest that the server has."""
+    optional: Flag = False
+    """With `true`, the gateway also starts without the server. It is tried again, and its tools
+    appear when it is there."""
     headers: Headers = {}
     """Headers for every request to the address."""
     token_env: SecretText | None = None
     """The environment variable with the token for the address, sent as `Authorization: Bearer`."""
+    auth: Literal["oauth"] | None = None
+    """`"oauth"` for a server at a `url` with logins. Each key has its own: see
+    `windlass mcp login`."""
+    client_id: SecretText | None = None
+    """The id of a registered OAuth client; without it, Windlass registers itself."""
+    client_secret_env: SecretText | None = None
+    """The environment variable with the secret of that client, if it has one."""
+    scope: Text | None = None
+    """The OAuth scopes to ask for, separated by spaces; without it, those that the server names."""
     timeout: Seconds = 60.0
     """How long a call may take without an answer or a progress report."""
     start_timeout: Seconds = 60.0
     """Time to start, connect and list the tools."""
+    max_result_bytes: Count = 64 * 2**20
+    """The maximum size of a result. A larger one is an error."""
     approve: FlagOrTexts = False
     """Whether calls need approval: all calls, or those of the listed tools."""
     trust_hints: Flag = False
@@ -365,6 +389,8 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     """Files relative to `base`, importable names, and the MCP servers in use."""
     executor: str | ToolExecutor | None = None
     """A custom executor of tool calls; a string is its import path."""
+    prompts: str | None = None
+    """A folder of prompts for MCP clients, relative to `base`."""
     mcp: dict[str, McpConfig] = {}
     keys: tuple[KeyConfig, ...] = ()
     """Without keys the gateway accepts every request."""

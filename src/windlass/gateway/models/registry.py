@@ -1,16 +1,24 @@
 """The models of a gateway by the names that clients use, and the tools of its MCP servers."""
 
+import asyncio
 import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from windlass.emulation.mode import load_emulation
 from windlass.errors import ConfigError, WindlassError
-from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig
-from windlass.gateway.config.tool_loading import ALL_OF_IT, Toolbox, named_tools
+from windlass.gateway.config import GatewayConfig, KeyConfig, McpConfig, ModelConfig
+from windlass.gateway.config.tool_loading import (
+    ALL_OF_IT,
+    Toolbox,
+    login_store,
+    mcp_toolset,
+    named_tools,
+)
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.served_model import ServedModel
 from windlass.jsontext import offloaded
@@ -51,7 +59,7 @@ class ModelRegistry:
         self._config, self._limits, self._environ = config, limits, environ
         self.settings = function_calling_settings(environ)
         box = self._loaded(tools)
-        self.servers = McpServers(box.servers)
+        self.servers = McpServers(box.servers, box.absent, box.with_login, config.base)
         self.tools = box.tools
         """The tools known at startup; MCP servers may add or remove some later."""
         self._own = box.own
@@ -96,15 +104,15 @@ class ModelRegistry:
                 return served
         return None
 
-    async def mcp_tools(self, served: ServedModel) -> tuple[Tool, ...]:
-        """The current MCP tools of a run of this model."""
+    async def mcp_tools(self, served: ServedModel, owner: str = "") -> tuple[Tool, ...]:
+        """The current MCP tools of a run of this model and this owner."""
         if not served.config.function_calling:
             return ()
-        return await self.servers.tools(served.config.tools)
+        return await self.servers.tools(served.config.tools, owner)
 
-    async def tools_of(self, served: ServedModel) -> tuple[Tool, ...]:
-        """All tools of a run of this model, except those of workers."""
-        mcp = [tool for tool in await self.mcp_tools(served) if tool.name not in served.own]
+    async def tools_of(self, served: ServedModel, owner: str = "") -> tuple[Tool, ...]:
+        """All tools of a run of this model and this owner, except those of workers."""
+        mcp = [tool for tool in await self.mcp_tools(served, owner) if tool.name not in served.own]
         return (*served.own.values(), *mcp)
 
     async def warm(self) -> None:
@@ -200,34 +208,64 @@ def _load(tools: Iterable[Tool]) -> None:
 class McpServers:
     """MCP servers by name, which is the prefix of their tools' names. Their tools may change."""
 
-    def __init__(self, toolsets: Mapping[str, Toolset]) -> None:
-        self._toolsets = toolsets
+    def __init__(
+        self,
+        toolsets: Mapping[str, Toolset],
+        absent: Collection[str],
+        with_login: Mapping[str, McpConfig],
+        base: Path,
+    ) -> None:
+        """`absent` are the optional servers that were not there at the start.
+
+        Servers `with_login` have a connection for each owner.
+        """
+        self._toolsets, self._absent = toolsets, absent
+        self._with_login, self._base = with_login, base
         self._seen: dict[str, Sequence[Tool]] = {}
         self.on_tools: Callable[[Iterable[str]], None] | None = None
         """Called with the names of a server's tools when they have changed."""
 
     def has(self, name: str) -> bool:
-        """Whether the name selects all tools of a server, such as `files__*`."""
+        """Whether the name selects all tools of a server, or one of a server that was absent."""
+        server = name.partition(SEPARATOR)[0]
+        if server in self._absent or server in self._with_login:
+            return True
         return name.removesuffix(ALL_OF_IT) in self._toolsets and name.endswith(ALL_OF_IT)
 
-    async def tools(self, names: Collection[str]) -> tuple[Tool, ...]:
-        """The current tools with these names."""
-        found: dict[str, Tool] = {}
-        for server in self._toolsets:
-            if any(name.startswith(f"{server}{SEPARATOR}") for name in names):
-                found.update((tool.name, tool) for tool in await self._listed(server))
+    def version(self) -> object:
+        """A value that changes when the tools of a server have changed."""
+        return {server: id(tools) for server, tools in self._seen.items()}
+
+    async def tools(self, names: Collection[str], owner: str = "") -> tuple[Tool, ...]:
+        """The current tools with these names, with the logins of this owner."""
+        used = [
+            server
+            for server in (*self._toolsets, *self._with_login)
+            if any(name.startswith(f"{server}{SEPARATOR}") for name in names)
+        ]
+        listed = await asyncio.gather(*(self._listed(server, owner) for server in used))
+        found = {tool.name: tool for tools in listed for tool in tools}
         return tuple(named_tools(names, found).values())
 
-    async def _listed(self, server: str) -> Sequence[Tool]:
+    async def _listed(self, server: str, owner: str) -> Sequence[Tool]:
         """The tools of one server: the last known while it is down, none if they are refused."""
+        seen = server if server in self._toolsets else f"{server} {owner}"
         try:
-            tools = await self._toolsets[server].list_tools()
+            toolset = self._toolsets.get(server) or self._of_owner(server, owner)
+            tools = () if toolset is None else await toolset.list_tools()
         except ConfigError as error:
             tools = ()
-            if self._seen.get(server) != tools:
+            if self._seen.get(seen) != tools:
                 log.error("Omitting the tools of the MCP server %r: %s", server, error)
-        if self._seen.get(server) is not tools:
-            self._seen[server] = tools
+        if self._seen.get(seen) is not tools:
+            self._seen[seen] = tools
             if self.on_tools is not None:
                 self.on_tools(tool.name for tool in tools)
         return tools
+
+    def _of_owner(self, server: str, owner: str) -> Toolset | None:
+        """The server with the login of this owner; None without a login."""
+        config = self._with_login[server]
+        if not login_store(config, owner).exists():
+            return None
+        return mcp_toolset(config, self._base, owner)

@@ -143,14 +143,15 @@ class InfoRoutes:
         self._started = int(time.time())
 
     async def models(self, request: Request) -> Response:
-        registry, key = self._gateway.registry, exchange_of(request.scope).key
+        exchange = exchange_of(request.scope)
+        registry, key, owner = self._gateway.registry, exchange.key, exchange.owner
         names = registry.names(key)
         if ANTHROPIC_VERSION in request.headers:
             known = dict.fromkeys([*names, *registry.aliases(key)])
             return json_response(anthropic_models([*known], self._started))
         if _is_google_client(request):
             return json_response({"models": list(map(model_fields, names))})
-        data = [await self._model(registry.models[name]) for name in names]
+        data = [await self._model(registry.models[name], owner) for name in names]
         return json_response({"object": "list", "data": data})
 
     async def model(self, request: Request) -> Response:
@@ -160,7 +161,7 @@ class InfoRoutes:
             return json_response(anthropic_model(name, self._started))
         if _is_google_client(request):
             return json_response(model_fields(served.name))
-        return json_response(await self._model(served))
+        return json_response(await self._model(served, exchange_of(request.scope).owner))
 
     async def live(self, request: Request) -> Response:
         return json_response({"status": "ok"})
@@ -185,10 +186,10 @@ class InfoRoutes:
         body, kind = await offloaded(self._gateway.metrics.render, accept)
         return Response(body, media_type=kind)
 
-    async def _model(self, served: ServedModel) -> ModelJson:
+    async def _model(self, served: ServedModel, owner: str) -> ModelJson:
         """A model as OpenAI's clients expect it, with one more field, `windlass`."""
         config = served.config
-        tools = await self._gateway.registry.tools_of(served)
+        tools = await self._gateway.registry.tools_of(served, owner)
         preparation = served.preparation
         return {
             "id": served.name,

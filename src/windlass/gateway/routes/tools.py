@@ -233,7 +233,8 @@ async def offered_tools(
     found: dict[str, OfferedTool] = {}
     for served in models:
         workers = {name: remote.get(name, ()) for name in sessions_of(served, session)}
-        for tool, origin in await _tools_of(gateway, served, workers, only):
+        own = await gateway.registry.tools_of(served, exchange.owner)
+        for tool, origin in _tools_of(gateway, own, workers, only):
             known = found.get(tool.name)
             if known is None:
                 found[tool.name] = OfferedTool(tool, origin, [served])
@@ -251,14 +252,14 @@ async def offered_tool(gateway: Gateway, exchange: Exchange, name: str) -> Offer
     return found
 
 
-async def _tools_of(
+def _tools_of(
     gateway: Gateway,
-    served: ServedModel,
+    offered: Iterable[Tool],
     workers: Mapping[str, Iterable[Tool]],
     only: str | None,
 ) -> list[tuple[Tool, str]]:
     """The tools and origins that a run of this model gets; the gateway's own take precedence."""
-    own = _selected(await gateway.registry.tools_of(served), only)
+    own = _selected(offered, only)
     names = {tool.name for tool in own}
     tools = [
         (tool, _origin(tool.name, gateway))

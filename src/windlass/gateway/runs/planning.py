@@ -57,7 +57,8 @@ class RunPlanning:
         """Plans a run. Raises `Refused` and `InvalidRequest`, which name the field."""
         self._sessions.check_key(exchange.key, request.session)
         chat = await self._so_far(exchange.owner, request)
-        remote = (*await self._sessions.tools(served, request.session), *request.brought)
+        tools = await self._sessions.tools(served, request.session, exchange.owner)
+        remote = (*tools, *request.brought)
         offer = await served.offer(request, remote)
         # A schema is checked, which takes long if it is large.
         size = 0 if request.settings.response_schema is None else request.size
@@ -90,7 +91,7 @@ class RunPlanning:
         try:
             served = self._registry.served(record.model, None)
             self._sessions.check_owner(record.owner, origin.session)
-            remote = await self._sessions.tools(served, origin.session, origin.tools)
+            remote = await self._sessions.tools(served, origin.session, record.owner, origin.tools)
         except (Refused, InvalidRequest) as error:
             raise RunInterrupted(f"the run was interrupted and cannot resume: {error}") from error
         offer, _ = origin.offer(served.own_and(remote))

@@ -153,9 +153,11 @@ def needs_approval(server: McpTool, tool: "types.Tool") -> bool:
 
 
 def converted(server: McpTool, calls: "McpCalls", tool: "types.Tool") -> Tool | None:
-    """The tool for the loop; None if its schema cannot be used."""
-    from windlass.toolsets.mcp.calls import ServerFunction
+    """The tool for the loop; None if its schema cannot be used, or it runs only as a task."""
+    from windlass.toolsets.mcp.calls import ServerFunction, requires_task
 
+    if requires_task(tool):
+        return None
     name = server.flat(tool.name)
     function = ServerFunction(calls, tool.name, name, change=None, accept=_ignore)
     declaration = FunctionDeclaration(name, tool.description or "", tool.input_schema)

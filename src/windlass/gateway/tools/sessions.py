@@ -53,13 +53,13 @@ class Sessions:
             _check_allowed(self._keys.get(owner), session)
 
     async def tools(
-        self, served: ServedModel, session: str, expected: Collection[str] = ()
+        self, served: ServedModel, session: str, owner: str, expected: Collection[str] = ()
     ) -> tuple[Tool, ...]:
-        """The remote tools of a run: those of MCP servers, then those of workers.
+        """The remote tools of an owner's run: those of MCP servers, then those of workers.
 
         Waits for workers that have the `expected` tools.
         """
-        mcp_tools = await self._registry.mcp_tools(served)
+        mcp_tools = await self._registry.mcp_tools(served, owner)
         sessions = sessions_of(served, session)
         if self.workers is None or not sessions:
             return mcp_tools

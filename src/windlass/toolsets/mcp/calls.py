@@ -5,7 +5,9 @@ import base64
 import binascii
 import contextlib
 import contextvars
-from collections.abc import Callable, Generator
+import logging
+import time
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias, assert_never, cast
 
 import jsonschema_rs
@@ -14,13 +16,32 @@ from mcp import MCPError
 from mcp.client._input_required import InputRequiredRoundsExceededError
 from pydantic import ValidationError
 
-from windlass.content import FunctionCall, FunctionResponse, InlineData, Part, Schema
-from windlass.errors import ToolError
+from windlass.content import (
+    FunctionCall,
+    FunctionResponse,
+    InlineData,
+    Part,
+    PrivateText,
+    Schema,
+)
+from windlass.errors import ConfigError, ToolError
+from windlass.jsontext import compact_json
 from windlass.tool.signature import ApprovalDecision as Decision
 from windlass.tool.signature import ToolContext
-from windlass.toolsets.mcp.connection import ServerDown, Supervisor, run_in_background
+from windlass.toolsets.mcp.connection import (
+    REMEDIES,
+    McpConnection,
+    ServerDown,
+    Supervisor,
+    run_in_background,
+)
 from windlass.toolsets.mcp.options import McpServer
 from windlass.toolsets.mcp.pins import Pin
+
+log = logging.getLogger("windlass.mcp")
+
+MAX_LOG_CHARS = 2_000
+"""The maximum length of a server's log message in a run's log."""
 
 
 def elicit_call(tool: str, params: types.ElicitRequestParams) -> FunctionCall:
@@ -98,11 +119,41 @@ def value_of(result: types.CallToolResult) -> object:
         raise ToolError(words or "the tool failed without a message")
     if result.structured_content is not None:
         media = tuple(item for item in items if isinstance(item, InlineData))
-        value = result.structured_content
-        return FunctionResponse("", {"output": value}, parts=media) if media else value
+        if not media:
+            return result.structured_content
+        value = _without_media(result.structured_content, _labels(result.content))
+        return FunctionResponse("", {"output": value}, parts=media)
     if len(items) == 1:
         return items[0]
     return items or ""
+
+
+def _labels(content: Sequence[types.ContentBlock]) -> dict[str, str]:
+    """The text that replaces each medium of the content, by its base64."""
+    media = [
+        block for block in content if isinstance(block, types.ImageContent | types.AudioContent)
+    ]
+    return {block.data: f"[{block.mime_type}]" for block in media}
+
+
+def _without_media(value: Any, labels: dict[str, str]) -> Any:
+    """The value without the base64 of media, which are parts already."""
+    match value:
+        case str():
+            return labels.get(value, value)
+        case list():
+            items = cast("list[Any]", value)
+            return [_without_media(item, labels) for item in items]
+        case dict():
+            fields = cast("dict[str, Any]", value)
+            return {name: _without_media(item, labels) for name, item in fields.items()}
+        case _:
+            return value
+
+
+def requires_task(tool: types.Tool) -> bool:
+    """Whether the tool runs only as a task, which is not supported."""
+    return tool.execution is not None and tool.execution.task_support == "required"
 
 
 def _item(block: types.ContentBlock) -> ResultItem:
@@ -142,12 +193,20 @@ def _link(link: types.ResourceLink) -> dict[str, Any]:
 
 
 class _RunningCall:
-    """A running call: its timeout, and the context of its run."""
+    """A running call: its timeout, the context of its run, and what happened to its request."""
 
     def __init__(self, tool: str, context: ToolContext, home: asyncio.AbstractEventLoop) -> None:
         self.tool, self._context, self._home = tool, context, home
+        self.run: object = context.run_id or self
+        """Identifies the run; a call outside a run is one of its own."""
         self.clock = asyncio.timeout(None)
         self._seconds = 0.0
+        self.connection: McpConnection | None = None
+        self.status = 0
+        """The status of the HTTP response that refused the request."""
+        self.refused = False
+        """Whether the request could not be sent: the tool did not run."""
+        self.abandoned_at = 0.0
 
     def restart_timeout(self, seconds: float | None = None) -> None:
         """Restarts the timeout."""
@@ -160,17 +219,47 @@ class _RunningCall:
         data = None if total else {"progress": progress}
         self._context.report(fraction, message, data)
 
+    def logged(self, params: types.LoggingMessageNotificationParams) -> None:
+        """Adds a log message of the server to the run's log."""
+        said = params.data if isinstance(params.data, str) else compact_json(params.data)
+        message = said[:MAX_LOG_CHARS]
+        data = {"log": {"level": params.level, "logger": params.logger}}
+        self._context.report(None, message, data)
+
     async def ask(self, question: FunctionCall) -> Decision:
-        """Asks the approver, in the run's event loop. The timeout pauses meanwhile."""
-        self.clock.reschedule(None)
+        """Asks the approver, in the run's event loop."""
+        return await asking(self._context, question, self._home)
+
+
+class _Origin:
+    """The run that a request of the server belongs to: the calls that can have caused it."""
+
+    def __init__(self, calls: Sequence[_RunningCall], label: str) -> None:
+        self._calls, self._label = calls, label
+
+    @property
+    def tool(self) -> str:
+        """The tool that asks; the server if it can be several."""
+        tools = {call.tool for call in self._calls}
+        return tools.pop() if len(tools) == 1 else self._label
+
+    async def ask(self, question: FunctionCall) -> Decision:
+        """Asks the approver of the run. The timeouts of its calls pause meanwhile."""
+        for call in self._calls:
+            call.clock.reschedule(None)
         try:
-            return await asking(self._context, question, self._home)
+            return await self._calls[-1].ask(question)
         finally:
-            self.restart_timeout()
+            for call in self._calls:
+                with contextlib.suppress(RuntimeError):  # the call has ended
+                    call.restart_timeout()
+
+    def logged(self, params: types.LoggingMessageNotificationParams) -> None:
+        self._calls[-1].logged(params)
 
 
-class _SessionForgotten(Exception):
-    """The server refused the call because it no longer knows the session: the tool did not run."""
+class _NotRun(Exception):
+    """The call did not reach the tool, so it can be sent again."""
 
 
 async def asking(
@@ -187,6 +276,11 @@ async def asking(
 _current: contextvars.ContextVar[_RunningCall | None] = contextvars.ContextVar(
     "mcp_call", default=None
 )
+"""The call in whose stream a message arrived."""
+_possible: contextvars.ContextVar[tuple[_RunningCall, ...]] = contextvars.ContextVar(
+    "mcp_possible_calls", default=()
+)
+"""The calls that were unanswered when a message arrived."""
 
 
 class McpCalls:
@@ -195,7 +289,9 @@ class McpCalls:
     def __init__(self, server: McpServer, *, supervisor: Supervisor | None = None) -> None:
         self._server = server
         self._running: list[_RunningCall] = []
-        self.supervisor = supervisor or Supervisor(server, self.elicit)
+        self._abandoned: list[_RunningCall] = []
+        """Cancelled and timed-out calls, which the server can still be busy with."""
+        self.supervisor = supervisor or Supervisor(server, self)
 
     async def call(
         self,
@@ -210,19 +306,11 @@ class McpCalls:
         with self._tracked(call):
             try:
                 return await self._answer(call, name, arguments)
-            except _SessionForgotten:
+            except _NotRun:
                 return await self._answer(call, name, arguments)
 
     async def _answer(self, call: _RunningCall, name: str, arguments: dict[str, Any]) -> object:
-        try:
-            connection = await self.supervisor.connection()
-        except ServerDown as down:
-            # The rest of the reason has addresses and paths; it is logged.
-            reason = str(down).partition(":")[0]
-            raise ToolError(
-                f"The MCP server {self.supervisor.label!r} is not available: it {reason}.",
-                retryable=True,
-            ) from None
+        connection = call.connection = await self._connection()
         call.clock = asyncio.timeout(None)
         try:
             async with call.clock:
@@ -230,22 +318,72 @@ class McpCalls:
                 result = await connection.client.call_tool(
                     name, arguments, progress_callback=call.progressed
                 )
+        except asyncio.CancelledError:
+            self._abandon(call)
+            raise
         except (MCPError, TimeoutError, ValidationError, RuntimeError) as error:
-            if isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
-                self.supervisor.lost(connection)
-            elif isinstance(error, MCPError) and connection.forgotten:
-                self.supervisor.lost(connection)
-                raise _SessionForgotten from None
+            await self._handle_failure(error, call, connection)
             raise self._tool_error(error, call) from None
+        if _size(result) > self._server.max_result_bytes:
+            limit = self._server.max_result_bytes
+            raise ToolError(f"The result of {call.tool} is larger than {limit} bytes.")
         return value_of(result)
+
+    async def _connection(self) -> McpConnection:
+        try:
+            return await self.supervisor.connection()
+        except ServerDown as down:
+            # The rest of the reason has addresses and paths; it is logged.
+            reason = str(down).partition(":")[0]
+            raise ToolError(
+                f"The MCP server {self.supervisor.label!r} is not available: it {reason}."
+                " The tool was not run.",
+                retryable=True,
+            ) from None
+        except ConfigError as error:
+            log.warning("%s", error)
+            raise ToolError(
+                f"The MCP server {self.supervisor.label!r} is not available. The tool was not run.",
+                retryable=True,
+            ) from None
+
+    async def _handle_failure(
+        self, error: Exception, call: _RunningCall, connection: McpConnection
+    ) -> None:
+        """Restarts or checks the server. Raises `_NotRun` if the call can be sent again."""
+        match error:
+            case MCPError() if call.refused:
+                call.refused = False
+                self.supervisor.lost(connection)
+                raise _NotRun from None
+            case MCPError(code=types.CONNECTION_CLOSED):
+                self.supervisor.lost(connection)
+            case MCPError() if connection.forgotten:
+                self.supervisor.lost(connection)
+                raise _NotRun from None
+            case TimeoutError():
+                self._abandon(call)
+                self.supervisor.check(connection)
+            case _:
+                pass
 
     def _tool_error(self, error: Exception, call: _RunningCall) -> Exception:
         """The error of a failed call, for the model."""
         whose = f"The MCP server {self.supervisor.label!r}"
         match error:
+            case MCPError() if call.status in REMEDIES:
+                return ToolError(
+                    f"{whose} refused the call with HTTP {call.status}:"
+                    f" {REMEDIES[call.status]}. The tool was not run. Its operator can"
+                    f" {self._server.credentials_remedy}."
+                )
             case MCPError(code=types.CONNECTION_CLOSED):
                 words = f"{whose} exited during the call, effect unknown."
                 return ToolError(words, retryable=True)
+            case MCPError() if call.status:
+                return ToolError(
+                    f"{whose} answered HTTP {call.status}: {error.message}, effect unknown."
+                )
             case MCPError():
                 return ToolError(f"{whose} refused the call: {error.message}")
             case TimeoutError() if call.clock.expired():
@@ -262,16 +400,72 @@ class McpCalls:
             case _:
                 return error
 
-    async def elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Passes the server's question to the approver of the run."""
+    def received(self) -> None:
+        """Notes which calls can have caused a message. Later, some of them can have ended."""
+        _possible.set((*self._running, *self._still_abandoned()))
+
+    def responded(self, status: int) -> None:
+        """Notes the status of a call's refused request."""
         call = _current.get()
-        if call not in self._running:
-            # Over stdio, a server with a handshake does not report which call it asks for.
-            call = self._running[-1] if self._running else None
-        if call is None:
+        if call is not None:
+            call.status = status
+
+    def refused(self) -> None:
+        """Notes that a call's request was not sent."""
+        call = _current.get()
+        if call is not None:
+            call.refused = True
+
+    async def elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult:
+        """Passes the server's question to the approver of the run that caused it."""
+        origin = self._origin()
+        if origin is None:
+            log.warning(
+                "declined a question of MCP server %r: it does not say which of several runs it is"
+                " for",
+                self.supervisor.label,
+            )
             return types.ElicitResult(action="decline")
-        decision = await call.ask(elicit_call(call.tool, params))
+        decision = await origin.ask(elicit_call(origin.tool, params))
         return elicit_result(params, decision.approved, decision.arguments)
+
+    async def log_message(self, params: types.LoggingMessageNotificationParams) -> None:
+        """Adds a log message to the log of the run that caused it."""
+        origin = self._origin()
+        if origin is not None:
+            origin.logged(params)
+        said = PrivateText(str(params.data)[:MAX_LOG_CHARS])
+        log.debug("%s: %s: %s", self.supervisor.label, params.level, said)
+
+    def _origin(self) -> _Origin | None:
+        """The run that a message belongs to; None if it can be several, or none.
+
+        Over stdio, a server with a handshake does not report which call it asks for.
+        """
+        call = _current.get()
+        if call is not None:
+            return _Origin([call], self.supervisor.label) if call in self._running else None
+        possible = _possible.get()
+        running = [call for call in possible if call in self._running]
+        if not running or len({call.run for call in possible}) > 1:
+            return None
+        return _Origin(running, self.supervisor.label)
+
+    def _abandon(self, call: _RunningCall) -> None:
+        call.abandoned_at = time.monotonic()
+        self._abandoned.append(call)
+
+    def _still_abandoned(self) -> Sequence[_RunningCall]:
+        """The calls that the server, if it ignores the cancellation, can still be busy with."""
+        if self._abandoned:
+            oldest = time.monotonic() - self._server.timeout
+            current = self.supervisor.current
+            self._abandoned = [
+                call
+                for call in self._abandoned
+                if call.connection is current and call.abandoned_at > oldest
+            ]
+        return self._abandoned
 
     @contextlib.contextmanager
     def _tracked(self, call: _RunningCall) -> Generator[None]:
@@ -282,6 +476,24 @@ class McpCalls:
         finally:
             self._running.remove(call)
             _current.reset(token)
+
+
+def _size(result: types.CallToolResult) -> int:
+    """The approximate size of a result."""
+    size = 0
+    for block in result.content:
+        match block:
+            case types.TextContent():
+                size += len(block.text)
+            case types.ImageContent() | types.AudioContent():
+                size += len(block.data)
+            case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
+                size += len(resource.text)
+            case types.EmbeddedResource(resource=types.BlobResourceContents() as resource):
+                size += len(resource.blob)
+            case _:
+                pass
+    return size
 
 
 class ServerFunction:
@@ -295,9 +507,11 @@ class ServerFunction:
         *,
         change: tuple[Pin, Pin] | None,
         accept: Callable[[str, Pin], None],
+        output_schema: Schema | None = None,
     ) -> None:
         """`change` is the first and the current pin, if the description has changed."""
         self.__name__ = outer
+        self.output_schema = output_schema
         self._calls, self._name, self._outer = calls, name, outer
         self._change, self._accept = change, accept
 

@@ -1,4 +1,4 @@
-"""Connections to MCP servers: a background event loop, the transport, and the supervisor.
+"""Connections to MCP servers: a background event loop and the supervisor of each server.
 
 All connections run on one event loop in its own thread. A connection is used by any number of runs,
 from sync code, threads and event loops that come and go, and a failing server affects no other
@@ -8,29 +8,26 @@ event loop.
 import asyncio
 import concurrent.futures
 import contextlib
+import contextvars
 import logging
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import httpx2
 import mcp_types as types
-from mcp import Client, MCPError, StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
+from mcp import Client, MCPError
+from mcp.client.auth import OAuthFlowError
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
-from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp.shared.message import SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from windlass.content import PrivateText
 from windlass.errors import ConfigError
 from windlass.toolsets.mcp.options import McpServer
+from windlass.toolsets.mcp.transport import StderrTail, open_transport
 
 T = TypeVar("T")
 
@@ -66,144 +63,39 @@ def _background() -> asyncio.AbstractEventLoop:
 
 log = logging.getLogger("windlass.mcp")
 
-MAX_EVENT_BYTES = 64 * 2**20
-"""Bytes. Large enough for results with big images and files."""
-MAX_STDERR_LINES = 20
-
-
-class StderrTail:
-    """The last lines that a server wrote to stderr, to report why it did not start."""
-
-    def __init__(self, label: str) -> None:
-        self._label = label
-        self._lines: deque[str] = deque(maxlen=MAX_STDERR_LINES)
-
-    def __str__(self) -> str:
-        return "\n".join(self._lines)
-
-    @contextlib.asynccontextmanager
-    async def as_file(self) -> AsyncGenerator[Any]:
-        """The file that the process uses as stderr."""
-        read_end, write_end = os.pipe()
-        reader = asyncio.StreamReader(limit=2**20)
-        pipe = os.fdopen(read_end, "rb", buffering=0)
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), pipe
-        )
-        reading = asyncio.create_task(self._read(reader))
-        file = os.fdopen(write_end, "w")
-        try:
-            yield file
-        finally:
-            file.close()
-            transport.close()
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
-
-    async def _read(self, reader: asyncio.StreamReader) -> None:
-        with contextlib.suppress(ValueError):  # a line is too long
-            while line := await reader.readline():
-                text = line.decode("utf-8", "replace").rstrip()
-                self._lines.append(text[:500])
-                log.debug("%s: %s", self._label, PrivateText(text))
-
-
-@contextlib.asynccontextmanager
-async def open_transport(
-    server: McpServer,
-    stderr: StderrTail,
-    *,
-    on_end: Callable[[], None],
-    on_forgotten: Callable[[], None],
-) -> AsyncGenerator[Any]:
-    """The streams of a connection. `on_end` is called when the incoming stream ends.
-
-    `on_forgotten` is called when an HTTP server no longer knows our session. Raises `OSError` if
-    the command cannot be started.
-    """
-    async with contextlib.AsyncExitStack() as stack:
-        if server.url is not None:
-            streams = await _remote(server, stack, on_forgotten)
-        else:
-            streams = await _local(server, stderr, stack)
-        yield _WatchedStream(streams[0], on_end), streams[1]
-
-
-async def _remote(
-    server: McpServer, stack: contextlib.AsyncExitStack, on_forgotten: Callable[[], None]
-) -> Any:
-    async def notice(response: httpx2.Response) -> None:
-        # A restarted server does not know our session: a new one is needed.
-        if response.status_code == 404 and "mcp-session-id" in response.request.headers:
-            on_forgotten()
-
-    client = create_mcp_http_client(headers=dict(server.headers) or None, auth=server.auth)
-    client.event_hooks = {"response": [notice]}
-    await stack.enter_async_context(client)
-    assert server.url is not None
-    return await stack.enter_async_context(
-        streamable_http_client(server.url, http_client=client, max_sse_event_size=MAX_EVENT_BYTES)
-    )
-
-
-async def _local(server: McpServer, stderr: StderrTail, stack: contextlib.AsyncExitStack) -> Any:
-    errors = await stack.enter_async_context(stderr.as_file())
-    parameters = StdioServerParameters(
-        command=server.command[0],
-        args=list(server.command[1:]),
-        env=dict(server.env) or None,
-        cwd=server.cwd,
-    )
-    streams = await stack.enter_async_context(stdio_client(parameters, errlog=errors))
-    errors.close()  # the process has its own copy: ours would keep the pipe open after its exit
-    return streams
-
-
-class _WatchedStream:
-    """A message stream that calls `on_end` when it ends."""
-
-    def __init__(self, stream: Any, on_end: Callable[[], None]) -> None:
-        self._stream, self._on_end = stream, on_end
-
-    @property
-    def last_context(self) -> Any:
-        return getattr(self._stream, "last_context", None)
-
-    async def receive(self) -> SessionMessage | Exception:
-        return await self._stream.receive()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    def __aiter__(self) -> "_WatchedStream":
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self._stream.__anext__()
-        except StopAsyncIteration:
-            self._on_end()
-            raise
-
-    async def __aenter__(self) -> "_WatchedStream":
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return await self._stream.__aexit__(kind, error, trace)
-
-
 MAX_RESTART_DELAY = 30.0
 STEADY_SECONDS = 10.0
 """Seconds. The loss of a connection that lasted longer is not a repeated failure."""
 MAX_PAGES = 100
+PING_SECONDS = 10.0
+"""How long a server may take to answer a ping after a call that timed out."""
+OLDER_STATUSES = (400, 404, 405)
+"""What servers that only have the HTTP+SSE transport of 2024 answer to the first request."""
+REMEDIES = {
+    401: "its credentials are missing, wrong or expired",
+    403: "these credentials do not allow it",
+}
+"""The refusals that its operator can do something about."""
 
-Elicit = Callable[[types.ElicitRequestParams], Awaitable[types.ElicitResult]]
+
+class Requests(Protocol):
+    """Receives what a server asks of its client, and what happens to the client's own requests."""
+
+    def received(self) -> None:
+        """A message arrived; called in the context of its handler."""
+        ...
+
+    def responded(self, status: int) -> None:
+        """An HTTP response arrived; called in the context of its request."""
+        ...
+
+    def refused(self) -> None:
+        """A request could not be sent; called in its context."""
+        ...
+
+    async def elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult: ...
+
+    async def log_message(self, params: types.LoggingMessageNotificationParams) -> None: ...
 
 
 class ServerDown(Exception):
@@ -224,6 +116,8 @@ class McpConnection:
     client: Client
     forgotten: bool = False
     """Whether the server reported that it does not know the session: it ran no refused call."""
+    pinging: bool = False
+    """Whether a ping waits for its answer."""
 
 
 class Supervisor:
@@ -235,11 +129,11 @@ class Supervisor:
     def __init__(
         self,
         server: McpServer,
-        elicit: Elicit,
+        requests: Requests,
         *,
         delay: Callable[[int], float] | None = None,
     ) -> None:
-        self._server, self._elicit = server, elicit
+        self._server, self.requests = server, requests
         self._delay = delay or _restart_delay
         self.listing: Listing | None = None
         self._connection: McpConnection | None = None
@@ -250,13 +144,23 @@ class Supervisor:
         self._relist = asyncio.Event()
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._pings: set[asyncio.Task[None]] = set()
+        self._status = 0
+        """The status of the last refused HTTP request."""
+        self._older = False
+        """Whether the server has only the HTTP+SSE transport."""
 
     async def listed(self) -> Listing:
         """The server's tools. Starts the server if needed. Raises `ConfigError` if that fails."""
         if self._task is None or self._task.done():
             self._failure = None
             self._closing.clear()
-            self._task = asyncio.create_task(self._supervise(), name=f"mcp {self._server.label}")
+            # In a context of its own: what the server sends later does not belong to this call.
+            self._task = asyncio.create_task(
+                self._supervise(),
+                name=f"mcp {self._server.label}",
+                context=contextvars.Context(),
+            )
         if self.listing is None:
             async with self._changed:
                 await self._changed.wait_for(lambda: self.listing or self._failure)
@@ -274,11 +178,40 @@ class Supervisor:
             raise ServerDown(self._failure or "is closed")
         return self._connection
 
+    @property
+    def current(self) -> McpConnection | None:
+        """The connection, if there is one."""
+        return self._connection
+
     def lost(self, connection: McpConnection | None = None) -> None:
         """Discards a lost connection. Calls wait for the next one."""
-        if connection is None or connection is self._connection:
+        if connection is None or self._connection in (None, connection):
             self._connection = None
             self._lost.set()
+
+    def check(self, connection: McpConnection) -> None:
+        """Pings the server, after a call that timed out. One that does not answer is restarted."""
+        if not connection.pinging:
+            connection.pinging = True
+            ping = asyncio.create_task(self._ping(connection), context=contextvars.Context())
+            self._pings.add(ping)
+            ping.add_done_callback(self._pings.discard)
+
+    async def _ping(self, connection: McpConnection) -> None:
+        try:
+            async with asyncio.timeout(PING_SECONDS):
+                if connection.client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                    await connection.client.list_tools()  # this version has no ping
+                else:
+                    await connection.client.session.send_ping()
+        except MCPError as error:
+            if error.code == types.CONNECTION_CLOSED:
+                self.lost(connection)
+        except Exception:  # noqa: BLE001 - whatever it is, the server did not answer
+            log.warning("MCP server %r does not answer; restarting it", self.label)
+            self.lost(connection)
+        finally:
+            connection.pinging = False
 
     @property
     def label(self) -> str:
@@ -308,11 +241,23 @@ class Supervisor:
                 if (task := asyncio.current_task()) is not None and task.cancelling():
                     await self._set_failure("was closed while it started")
                     raise
-                reason = _reason(error, self._server)
+                reason = _reason(error, self._server, self._status)
             self._connection = None
-            if self._closing.is_set() or self.listing is None:
+            if self.listing is None and self._may_be_older():
+                self._older = True
+                continue
+            if self._closing.is_set() or (self.listing is None and not self._server.optional):
+                self._older = False
                 await self._set_failure(f"{reason}{_quoted(stderr)}")
                 return
+            if self.listing is None:
+                self._older = False
+                failures += 1
+                if failures == 1:
+                    log.warning("MCP server %r %s; trying it again", self.label, reason)
+                await self._set_failure(f"{reason}{_quoted(stderr)}")
+                await self._pause(self._delay(failures + 1))
+                continue
             failures = 1 if time.monotonic() - began > STEADY_SECONDS else failures + 1
             log.warning("MCP server %r %s; restarting it", self.label, reason)
             if failures > 1:
@@ -320,10 +265,15 @@ class Supervisor:
                 await self._pause(self._delay(failures))
             self._failure = None
 
+    def _may_be_older(self) -> bool:
+        refused = self._server.url is not None and self._status in OLDER_STATUSES
+        return refused and not self._older and not self._closing.is_set()
+
     async def _stay_connected(self, stderr: StderrTail) -> None:
         """Connects, lists the tools, and returns when the connection is lost or closed."""
         self._lost.clear()
         self._relist.clear()
+        self._status = 0
         async with contextlib.AsyncExitStack() as stack:
             self._starting = True
             try:
@@ -338,21 +288,21 @@ class Supervisor:
 
     @contextlib.asynccontextmanager
     async def _opened(self, stderr: StderrTail) -> AsyncGenerator[McpConnection]:
-        def forgotten() -> None:
-            connection.forgotten = True
-
-        transport = open_transport(self._server, stderr, on_end=self.lost, on_forgotten=forgotten)
+        watch = _Watch(self)
+        transport = open_transport(self._server, stderr, watch, older=self._older)
         wanted = self._server.protocol
         client = Client(
             transport,
             # Not the version itself: with a fixed version the SDK does not ask for server info.
-            mode="legacy" if wanted == "2025-11-25" else "auto",
+            mode="legacy" if wanted == "2025-11-25" or self._older else "auto",
             cache=None,
             client_info=types.Implementation(name="windlass", version="0.1.0"),
             elicitation_callback=self._on_elicit,
+            logging_callback=self.requests.log_message,
+            log_level="info",
             message_handler=self._on_message,
         )
-        connection = McpConnection(client)
+        connection = watch.connection = McpConnection(client)
         async with client:
             if wanted not in ("auto", client.protocol_version):
                 raise ConnectionError(f"it uses MCP {client.protocol_version}, not {wanted}")
@@ -401,7 +351,19 @@ class Supervisor:
     async def _on_elicit(
         self, context: Any, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        return await self._elicit(params)
+        return await self.requests.elicit(params)
+
+    def responded(self, response: httpx2.Response, connection: McpConnection | None) -> None:
+        """Notes the status of a refused request, and a session that the server has forgotten."""
+        status = response.status_code
+        if status < 400:
+            return
+        # A restarted server does not know our session: a new one is needed.
+        if status == 404 and connection and "mcp-session-id" in response.request.headers:
+            connection.forgotten = True
+        if response.request.method == "POST" or self._older:
+            self._status = status
+        self.requests.responded(status)
 
     async def _set_failure(self, failure: str | None) -> None:
         async with self._changed:
@@ -412,6 +374,26 @@ class Supervisor:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._closing.wait()
+
+
+class _Watch:
+    """Tells the supervisor what happens on one connection."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self.connection: McpConnection | None = None
+
+    def ended(self) -> None:
+        self._supervisor.lost(self.connection)
+
+    def received(self) -> None:
+        self._supervisor.requests.received()
+
+    def responded(self, response: httpx2.Response) -> None:
+        self._supervisor.responded(response, self.connection)
+
+    def refused(self) -> None:
+        self._supervisor.requests.refused()
 
 
 def _restart_delay(failures: int) -> float:
@@ -434,9 +416,13 @@ async def _listing(client: Client) -> Listing:
     return Listing(name, tuple(tools))
 
 
-def _reason(error: BaseException, server: McpServer) -> str:
+def _reason(error: BaseException, server: McpServer, status: int) -> str:
     """Why there is no connection, as the predicate of a sentence about the server."""
     error = _innermost(error)
+    if isinstance(error, OAuthFlowError):
+        return f"needs a login: {error}; {server.credentials_remedy}"
+    if status in REMEDIES:
+        return f"answered HTTP {status}: {REMEDIES[status]}; {server.credentials_remedy}"
     match error:
         case FileNotFoundError() | PermissionError() if server.command:
             return f"cannot be started: {error.strerror}: {server.command[0]}"
@@ -446,6 +432,13 @@ def _reason(error: BaseException, server: McpServer) -> str:
             return "exited before it answered"
         case ValidationError():
             return "sent a description of itself or of its tools that violates MCP"
+        case _ if status in OLDER_STATUSES:
+            return (
+                f"answered HTTP {status} and offers neither streamable HTTP nor the older HTTP+SSE"
+                " at this address"
+            )
+        case _ if status >= 400:
+            return f"answered HTTP {status}"
         case _:
             said = str(error) or type(error).__name__
             # The address can contain a secret.

@@ -33,6 +33,8 @@ class McpOptions(TypedDict, total=False):
     on_change: OnChange
     state_dir: str | Path | None
     protocol: Protocol
+    max_result_bytes: int
+    optional: bool
 
 
 class McpServer(Struct, frozen=True, kw_only=True):
@@ -64,6 +66,10 @@ class McpServer(Struct, frozen=True, kw_only=True):
     state_dir: str | Path | None = None
     """Where the first descriptions are stored; None means the user's state directory."""
     protocol: Protocol = "auto"
+    max_result_bytes: int = 64 * 2**20
+    """The maximum size of a result."""
+    optional: bool = False
+    """Whether a server that cannot be started is tried again until it can."""
 
     def __post_init__(self) -> None:
         for field in ("timeout", "longest", "start_timeout"):
@@ -77,6 +83,11 @@ class McpServer(Struct, frozen=True, kw_only=True):
             if value not in get_args(choices):
                 known = ", ".join(repr(choice) for choice in get_args(choices))
                 raise ConfigError(f"mcp: {field} must be one of {known}, not {value!r}")
+        size = getattr(self, "max_result_bytes")  # noqa: B009 - any value can be passed
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ConfigError(
+                f"mcp: max_result_bytes must be a whole number of bytes above 0, not {size!r}"
+            )
         if isinstance(self.approve, str):
             raise ConfigError(f"mcp: approve must be True, False or a list, not {self.approve!r}")
 
@@ -93,6 +104,18 @@ class McpServer(Struct, frozen=True, kw_only=True):
         if self.url:
             return urlsplit(self.url).hostname or "the server"
         return Path(self.command[0]).name
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The maximum size of a message: a result with its structured copy, or a list of tools."""
+        return 2 * self.max_result_bytes + 4 * 2**20
+
+    @property
+    def credentials_remedy(self) -> str:
+        """What its operator can do about refused credentials."""
+        if self.auth is not None:
+            return f"log in again with `windlass mcp login {self.name or 'NAME'}`"
+        return "set its token (`headers` or `auth`; in windlass.toml token_env, headers or auth)"
 
     def needs_approval(self, tool: str) -> bool:
         """Whether calls of the tool need an approval. `tool` is the server's name for it."""

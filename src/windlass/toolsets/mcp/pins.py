@@ -47,6 +47,14 @@ class Pins:
         """The pins by the server's names for its tools. Raises `ConfigError`."""
         return {**self._read().get(self._key, {}), **self._unsaved}
 
+    def version(self) -> object:
+        """A value that changes when the file changes."""
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return None
+        return (stat.st_mtime_ns, stat.st_ino)
+
     def keep(self, pins: dict[str, Pin]) -> None:
         """Adds pins to the file or replaces them. Raises `ConfigError`."""
         if not pins:

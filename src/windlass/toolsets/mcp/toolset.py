@@ -16,7 +16,7 @@ from windlass.content import FunctionDeclaration
 from windlass.errors import ConfigError
 from windlass.settings import state_directory
 from windlass.tool import Tool, ToolOptions
-from windlass.toolsets.mcp.calls import McpCalls, ServerFunction
+from windlass.toolsets.mcp.calls import McpCalls, ServerFunction, requires_task
 from windlass.toolsets.mcp.connection import Listing, run_in_background, submit, wait_for_result
 from windlass.toolsets.mcp.names import outer_name, readable_prefix
 from windlass.toolsets.mcp.options import McpServer
@@ -42,6 +42,10 @@ class McpToolset:
         self._pins = Pins(Path(server.state_dir or state_directory()), server.identity)
         self._lock = threading.Lock()
         self._seen: Listing | None = None
+        self._file: object = None
+        """The version of the file of pins that the tools were made with."""
+        self._known: dict[str, Pin] = {}
+        """The pins that the tools were made with."""
         self._tools: list[Tool] = []
         self._pid = os.getpid()
         _open.add(self)
@@ -60,6 +64,25 @@ class McpToolset:
     def list(self) -> Sequence[Tool]:
         """`list_tools` for sync code."""
         return self._tools_from(wait_for_result(self._calls.supervisor.listed()))
+
+    def start(self) -> None:
+        """Starts the server without waiting for it."""
+        # Its failure is reported to whoever lists the tools.
+        submit(self._calls.supervisor.listed()).add_done_callback(lambda done: done.exception())
+
+    def trust(self) -> Sequence[str]:
+        """Accepts the current descriptions. Returns the tools whose description had changed.
+
+        Raises `ConfigError` if the server cannot be started.
+        """
+        listing = wait_for_result(self._calls.supervisor.listed())
+        known = self._pins.known()
+        current = {tool.name: _pin(tool) for tool in listing.tools}
+        changed = [n for n, pin in current.items() if n in known and known[n].sha256 != pin.sha256]
+        with self._lock:
+            self._pins.keep(current)
+            self._seen = None
+        return changed
 
     async def aclose(self) -> None:
         """Ends the connection and the server's process. The next use starts them again."""
@@ -107,10 +130,19 @@ class McpToolset:
 
     def _tools_from(self, listing: Listing) -> Sequence[Tool]:
         with self._lock:
-            if listing is not self._seen:
+            if listing is not self._seen or self._pins_changed():
                 self._tools = self._convert(listing)
-                self._seen = listing
+                self._seen, self._file = listing, self._pins.version()
+                self._known = self._pins.known()
             return self._tools
+
+    def _pins_changed(self) -> bool:
+        """Whether another process has accepted a description."""
+        version = self._pins.version()
+        if version == self._file:
+            return False
+        self._file = version
+        return self._pins.known() != self._known
 
     def _convert(self, listing: Listing) -> "list[Tool]":
         pinned = self._pins.known()
@@ -120,7 +152,14 @@ class McpToolset:
         if prefix is None:
             prefix = readable_prefix(listing.name or "mcp")
         for offered in listing.tools:
-            now = pin_of(offered.description or offered.title or "", offered.input_schema)
+            if requires_task(offered):
+                log.warning(
+                    "skipping %r of MCP server %r: it runs only as a task",
+                    offered.name,
+                    self._server.label,
+                )
+                continue
+            now = _pin(offered)
             was = pinned.setdefault(offered.name, now)
             if was is now or (was.sha256 != now.sha256 and self._server.on_change == "allow"):
                 fresh[offered.name] = was = now
@@ -147,6 +186,7 @@ class McpToolset:
             name,
             change=(was, now) if changed else None,
             accept=self._accept,
+            output_schema=offered.output_schema,
         )
         declaration = FunctionDeclaration(name, was.description, was.parameters)
         try:
@@ -169,6 +209,10 @@ class McpToolset:
         with self._lock:
             self._pins.keep({name: pin})
             self._seen = None
+
+
+def _pin(tool: types.Tool) -> Pin:
+    return pin_of(tool.description or tool.title or "", tool.input_schema)
 
 
 _open: "weakref.WeakSet[McpToolset]" = weakref.WeakSet()

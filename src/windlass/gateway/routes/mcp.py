@@ -1,0 +1,272 @@
+"""`/mcp`: the gateway's tools for MCP clients. Each call is a run."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+from windlass.content import FunctionCall, FunctionResponse, new_call_id
+from windlass.errors import RunNotFound
+from windlass.events import ApprovalRequested, RunEnded, ToolRunEnded, ToolRunProgress
+from windlass.gateway.config.tool_loading import mcp_extras
+from windlass.gateway.gateway import Gateway
+from windlass.gateway.http.context import Exchange, Receive, Scope, Send, exchange_of
+from windlass.gateway.http.errors import Refused
+from windlass.gateway.routes.runs import NewestRuns
+from windlass.gateway.routes.tools import OfferedTool, offered_tools
+from windlass.gateway.runs.run import GatewayRun
+from windlass.tool import Tool
+from windlass.toolsets.mcp.serving.calls import Request, ServedCall, answer_of, question_of
+from windlass.toolsets.mcp.serving.prompts import PromptFolder
+from windlass.toolsets.mcp.serving.results import RESULT_URI, result_resource
+from windlass.toolsets.mcp.serving.server import ToolServer
+
+WIRE = "mcp"
+REFUSED = -32000
+"""The error code of a request that the gateway refuses."""
+MAX_RUNS = 50
+"""How many of the newest runs are searched for results."""
+_STATE = "windlass-run:"
+"""The start of the state of a call that waits for an answer of its user."""
+
+
+class GatewayTools:
+    """The tools of a gateway. A request gets the tools of its key's models."""
+
+    def __init__(self, gateway: Gateway, *, every: bool = False) -> None:
+        """With `every`, a request without a key gets the tools of no model too."""
+        self._gateway, self._every = gateway, every
+        self._waiting: dict[str, ServedCall] = {}
+        """The first calls of runs that wait for their users, by run id."""
+
+    async def tools(self, context: Request) -> list[Tool]:
+        return [offered.tool for offered in (await self._offered(context)).values()]
+
+    def version(self) -> object:
+        return self._gateway.registry.servers.version()
+
+    async def run(
+        self, tool: Tool, call: ServedCall
+    ) -> FunctionResponse | types.InputRequiredResult:
+        """Runs a call, or continues the run that waited for its user. Raises `MCPError`."""
+        state = call.params.request_state or ""
+        if state.startswith(_STATE):
+            run, after = self._continued(state.removeprefix(_STATE), call)
+        else:
+            run, after = await self._started(tool, call), 0
+        try:
+            return await self._answer(run, call, after)
+        except asyncio.CancelledError:
+            await run.stop()
+            raise
+
+    async def resources(self, context: Request) -> list[types.Resource]:
+        gateway, found = self._gateway, list[types.Resource]()
+        for run in await NewestRuns(gateway, exchange_in(context).owner).page(MAX_RUNS):
+            summary = await gateway.summaries.of(run)
+            for call in summary.calls if summary else ():
+                if call.outcome == "ok":
+                    uri = RESULT_URI.format(run_id=run.id, call_id=call.call_id)
+                    found.append(result_resource(uri, call.name))
+        return found
+
+    async def read(self, context: Request, uri: str) -> FunctionResponse | None:
+        run_id, found, call_id = uri.removeprefix("windlass://runs/").partition("/results/")
+        if not found or not uri.startswith("windlass://runs/"):
+            return None
+        try:
+            run = await self._gateway.find(run_id, exchange_in(context).owner)
+            events = await run.recorded()
+        except RunNotFound:
+            return None
+        ends = (event for event in events if isinstance(event, ToolRunEnded))
+        return next((end.response for end in ends if end.response.id == call_id), None)
+
+    async def _offered(self, context: Request) -> dict[str, OfferedTool]:
+        exchange = exchange_in(context)
+        try:
+            found = await offered_tools(self._gateway, exchange)
+        except Refused as refused:
+            raise _error(refused) from None
+        registry = self._gateway.registry
+        if self._every and exchange.key is None and registry.models:
+            first = next(iter(registry.models.values()))
+            for name, tool in registry.tools.items():
+                found.setdefault(name, OfferedTool(tool, "gateway", [first]))
+        return found
+
+    async def _started(self, tool: Tool, call: ServedCall) -> GatewayRun:
+        gateway, exchange = self._gateway, exchange_in(call.context)
+        offered = (await self._offered(call.context)).get(tool.name)
+        if offered is None:
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {tool.name}")
+        asked = FunctionCall(tool.name, call.arguments, new_call_id())
+        try:
+            await gateway.admission.count(exchange.key)
+            return await gateway.start_call(asked, tool, offered.models[0], exchange, WIRE)
+        except Refused as refused:
+            raise _error(refused) from None
+
+    def _continued(self, state: str, call: ServedCall) -> tuple[GatewayRun, int]:
+        """The waiting run, with the answers of the call, and the number of its last read event."""
+        run_id, _, after = state.partition(":")
+        try:
+            run = self._gateway.runs.get(run_id)
+        except RunNotFound:
+            run = None
+        owner = exchange_in(call.context).owner
+        if not isinstance(run, GatewayRun) or run.owner != owner:
+            raise MCPError(types.INVALID_PARAMS, "The call does not wait for an answer any more.")
+        for event in run.log.recorded():
+            if isinstance(event, ApprovalRequested):
+                given = (call.params.input_responses or {}).get(event.call.id)
+                if isinstance(given, types.ElicitResult):
+                    answer = answer_of(event.call, given)
+                    run.approve(event.call.id, answer.approved, arguments=answer.arguments)
+        return run, int(after)
+
+    async def _answer(
+        self, run: GatewayRun, call: ServedCall, after: int
+    ) -> FunctionResponse | types.InputRequiredResult:
+        """The result of the run's call; or the question that the client answers first."""
+        asking: set[asyncio.Task[None]] = set()
+        response: FunctionResponse | None = None
+        try:
+            async for event in run.events(after):
+                match event:
+                    case ToolRunProgress():
+                        call.report(event.progress, event.message, event.data)
+                    case ApprovalRequested() if call.is_modern and call.can_ask:
+                        self._waiting.setdefault(run.id, call)
+                        return _question(run, event)
+                    case ApprovalRequested() if call.can_ask:
+                        asking.add(asyncio.create_task(_ask(run, call, event.call)))
+                    case ApprovalRequested():
+                        call.report(None, f"The run {run.id} waits for approval.", None)
+                    case ToolRunEnded():
+                        response = event.response
+                    case RunEnded():
+                        break
+                    case _:
+                        pass
+        finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+        first = self._waiting.pop(run.id, None)
+        if first is not None:
+            call.result, call.error = first.result, first.error
+        if response is None:
+            await asyncio.wait([run.task])
+            problem = run.problem()
+            raise MCPError(REFUSED, problem.message if problem else "The call did not run.")
+        return response
+
+
+def _question(run: GatewayRun, event: ApprovalRequested) -> types.InputRequiredResult:
+    request = types.ElicitRequest(params=question_of(event.call))
+    return types.InputRequiredResult(
+        input_requests={event.call.id: request}, request_state=f"{_STATE}{run.id}:{event.seq}"
+    )
+
+
+async def _ask(run: GatewayRun, call: ServedCall, question: FunctionCall) -> None:
+    answer = await call.ask(question)
+    run.approve(question.id, answer.approved, arguments=answer.arguments)
+
+
+def exchange_in(context: Request) -> Exchange:
+    """The HTTP exchange of a request; over stdio, one without a key."""
+    if context.request is None:
+        return Exchange({"headers": []})
+    return exchange_of(context.request.scope)
+
+
+def _error(refused: Refused) -> MCPError:
+    problem = refused.problem
+    data = {"status": problem.status, "code": problem.code, "retryAfter": problem.retry_after}
+    given = {name: value for name, value in data.items() if value is not None}
+    return MCPError(REFUSED, problem.message, given)
+
+
+def bind_session(scope: Scope, owner: str) -> None:
+    """Makes a session belong to the key that opens it: the SDK compares the users."""
+    scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=owner, scopes=[]))
+
+
+def tool_server(gateway: Gateway, *, name: str = "windlass", every: bool = False) -> ToolServer:
+    """The MCP server of a gateway, for any transport. Raises `ConfigError`."""
+    from windlass import __version__
+
+    config = gateway.config
+    folder = config.prompts
+    return ToolServer(
+        GatewayTools(gateway, every=every),
+        name=name,
+        version=__version__,
+        prompts=PromptFolder(config.base / folder) if folder else None,
+        extras=mcp_extras(config.tool_modules, config.base),
+        owner_of=lambda context: exchange_in(context).owner or None,
+    )
+
+
+class McpEndpoint:
+    """Serves the gateway's tools over streamable HTTP. It starts with the first request."""
+
+    def __init__(self, gateway: Gateway, server: ToolServer) -> None:
+        self._gateway = gateway
+        self._manager = StreamableHTTPSessionManager(
+            server, max_request_body_size=gateway.config.limits.max_body_bytes
+        )
+        self._ready, self._stop = asyncio.Event(), asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._ready.wait()
+        if owner := exchange_of(scope).owner:
+            bind_session(scope, owner)
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        if scope["method"] == "GET":
+            async with self._until_drained(receive) as receive:
+                await self._manager.handle_request(scope, receive, send)
+        else:
+            await self._manager.handle_request(scope, receive, send)
+
+    async def aclose(self) -> None:
+        """Ends all sessions."""
+        self._stop.set()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        async with self._manager.run():
+            self._ready.set()
+            await self._stop.wait()
+
+    @contextlib.asynccontextmanager
+    async def _until_drained(self, receive: Receive) -> AsyncGenerator[Receive]:
+        """A `receive` that ends an open stream when the gateway shuts down."""
+        drained = asyncio.create_task(self._gateway.on_drained.wait())
+
+        async def receive_or_end() -> Any:
+            received = asyncio.ensure_future(receive())
+            try:
+                await asyncio.wait((received, drained), return_when=asyncio.FIRST_COMPLETED)
+                return await received if received.done() else {"type": "http.disconnect"}
+            finally:
+                received.cancel()
+
+        try:
+            yield receive_or_end
+        finally:
+            drained.cancel()
+
+
+def endpoint(gateway: Gateway, server: ToolServer | None) -> McpEndpoint:
+    """The endpoint of a running gateway. Raises `ConfigError`."""
+    return McpEndpoint(gateway, server or tool_server(gateway))

@@ -1,0 +1,173 @@
+"""A server's question reaches only the run that caused it, and so does the answer."""
+
+import asyncio
+import itertools
+import json
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.toolsets.mcp.serving import PREFIX, appearing
+
+import windlass
+from windlass import Approval, AsyncClient, FunctionCall, Reply
+from windlass.testing import ScriptedModel, call
+from windlass.toolsets.mcp.toolset import McpToolset
+
+pytestmark = pytest.mark.process
+
+SERVER = Path(__file__).parent / "asking_server.py"
+USERS = ("ada", "bob")
+STEPS = ("start", "ask", "end")
+INTERLEAVINGS = 50
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Iterator[McpToolset]:
+    command = [sys.executable, "-I", "-S", str(SERVER), str(tmp_path)]
+    with windlass.mcp(command, name="s", state_dir=tmp_path) as toolset:
+        yield toolset
+
+
+class User:
+    """One user with runs of their own, who answers questions with their own secret."""
+
+    def __init__(self, name: str, toolset: McpToolset, directory: Path) -> None:
+        self.name, self._toolset, self._directory = name, toolset, directory
+        self.asked: list[str] = []
+        self._run: asyncio.Task[Reply] | None = None
+
+    async def step(self, step: str, key: str) -> None:
+        match step:
+            case "start":
+                self._run = asyncio.create_task(self._generate(key))
+                await self._wrote(f"started-{key}")
+            case "ask":
+                (self._directory / f"ask-{key}").touch()
+                await self._wrote(f"answered-{key}")
+            case "end":
+                (self._directory / f"end-{key}").touch()
+                assert self._run is not None
+                await self._run
+            case _:
+                assert self._run is not None
+                self._run.cancel()
+                await asyncio.wait([self._run])
+
+    def answer(self, key: str) -> dict[str, Any]:
+        return json.loads((self._directory / f"answered-{key}").read_text())
+
+    async def _generate(self, key: str) -> Reply:
+        script = [call("s__ask", name=key), "done"]
+        async with AsyncClient(ScriptedModel(script), approve=self._approve) as client:
+            return await client.generate("go", tools=[self._toolset])
+
+    def _approve(self, question: FunctionCall) -> Approval:
+        assert isinstance(question.arguments, dict)
+        self.asked.append(question.arguments["message"])
+        return Approval(True, {"secret": f"secret of {self.name}"})
+
+    async def _wrote(self, file: str) -> None:
+        await asyncio.to_thread(appearing, self._directory / file)
+
+
+def orders() -> list[list[tuple[str, str]]]:
+    """All orders of the steps of two calls."""
+    first = [(USERS[0], step) for step in STEPS]
+    second = [(USERS[1], step) for step in STEPS]
+    found: list[list[tuple[str, str]]] = []
+    for places in itertools.combinations(range(6), 3):
+        left, right = iter(first), iter(second)
+        found.append([next(left) if at in places else next(right) for at in range(6)])
+    return found
+
+
+def alone(order: list[tuple[str, str]], user: str) -> bool:
+    """Whether only this user's call runs when it asks."""
+    running: set[str] = set()
+    for who, step in order:
+        if (who, step) == (user, "ask"):
+            return running == {user}
+        if step == "start":
+            running.add(who)
+        elif step == "end":
+            running.discard(who)
+    raise AssertionError
+
+
+async def test_questions_and_answers_of_two_users_never_cross(
+    asking: McpToolset, tmp_path: Path
+) -> None:
+    chosen = random.Random(22)
+    every = orders()
+    users = {name: User(name, asking, tmp_path) for name in USERS}
+    declined = accepted = 0
+    for number in range(INTERLEAVINGS):
+        order = every[number] if number < len(every) else chosen.choice(every)
+        for who, step in order:
+            await users[who].step(step, f"{who}-{number}")
+        for user in users.values():
+            said = user.answer(f"{user.name}-{number}")
+            if alone(order, user.name):
+                assert said["content"] == {"secret": f"secret of {user.name}"}, order
+                accepted += 1
+            else:
+                assert said == {"action": "decline"}, order
+                declined += 1
+    for user in users.values():
+        assert user.asked
+        assert all(question.startswith(user.name) for question in user.asked)
+    assert accepted
+    assert declined
+
+
+async def test_a_question_of_a_cancelled_call_reaches_no_one_else(
+    asking: McpToolset, tmp_path: Path
+) -> None:
+    ada, bob = (User(name, asking, tmp_path) for name in USERS)
+    await ada.step("start", "ada-0")
+    await ada.step("cancel", "ada-0")
+    await bob.step("start", "bob-0")
+    await ada.step("ask", "ada-0")  # the server ignored the cancellation
+    assert ada.answer("ada-0") == {"action": "decline"}
+    assert not bob.asked
+    await bob.step("ask", "bob-0")  # could be ada's as well
+    assert bob.answer("bob-0") == {"action": "decline"}
+    await bob.step("end", "bob-0")
+
+
+async def test_a_question_without_any_call_is_declined(asking: McpToolset, tmp_path: Path) -> None:
+    ada = User("ada", asking, tmp_path)
+    await ada.step("start", "ada-0")
+    await ada.step("cancel", "ada-0")
+    await ada.step("ask", "ada-0")
+    assert ada.answer("ada-0") == {"action": "decline"}
+    assert not ada.asked
+
+
+async def test_two_runs_at_once_are_asked_their_own_questions(
+    sample: McpToolset, request: pytest.FixtureRequest
+) -> None:
+    """Where the protocol says which call a question is for, both users are asked."""
+
+    async def booked(name: str) -> str:
+        def approve(question: FunctionCall) -> Approval:
+            return Approval(True, {"name": name})
+
+        script = [call(f"{PREFIX}books"), "done"]
+        async with AsyncClient(ScriptedModel(script), approve=approve) as client:
+            reply = await client.generate("go", tools=[sample])
+        return str(reply.results[0].output or reply.results[0].error)
+
+    names = [f"user {number}" for number in range(4)]
+    said = await asyncio.gather(*map(booked, names))
+    if "stdio 2025-11-25" in request.node.name:
+        assert all(
+            text == f"2 seats for {name}" or "decline" in text
+            for name, text in zip(names, said, strict=True)
+        )
+    else:
+        assert said == [f"2 seats for {name}" for name in names]
