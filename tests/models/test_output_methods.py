@@ -178,6 +178,18 @@ async def test_an_embedded_model_gets_the_schema_as_a_grammar_and_in_its_prompt(
     assert "of this JSON Schema" in request.messages[0].text
 
 
+async def test_an_embedded_model_answers_after_its_first_round_of_tools() -> None:
+    made = '{"name": "price", "arguments": {"item": "a"}}'
+    model = Embedded([say(made), say(ANSWER)])
+    async with AsyncClient(model, mode="emulated") as client:
+        reply = await client.generate("?", output=Point, tools=[price])
+    assert (reply.output, [each.name for each in reply.results]) == (Point(1, 2), ["price"])
+    first, second = model.requests
+    assert '"price"' in str(first.settings.response_schema).replace("'", '"')
+    assert set(second.settings.response_schema or {}) >= {"properties"}
+    assert "of this JSON Schema" in second.messages[0].text
+
+
 async def test_another_error_of_the_service_is_raised() -> None:
     with FakeOpenAI([refuse(401, "wrong key")]) as service:
         async with AsyncClient("openai/m", base_url=service.base_url, api_key="k") as client:

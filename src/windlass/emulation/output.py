@@ -28,7 +28,7 @@ from windlass.events import (
     TurnEnded,
 )
 from windlass.jsontext import LARGE, compact_json, offloaded
-from windlass.model import Model, ModelRequest, ToolChoice, all_functions, callable_functions
+from windlass.model import NONE, Model, ModelRequest, ToolChoice, all_functions, callable_functions
 from windlass.output.spec import VALUE, OutputSpec, in_object, strict_schema
 from windlass.settings import Mode
 
@@ -175,6 +175,9 @@ class OutputModel:
             response_strict=True if strict else settings.response_strict,
         )
         asked = replace(request, settings=settings)
+        if self._methods.support == "grammar" and _has_results(request):
+            # A small model that may call or answer in JSON does not stop calling.
+            asked = request = replace(asked, tools=(), tool_choice=NONE)
         # With tools, emulation describes the schema beside them.
         if self._methods.support == "grammar" and not callable_functions(request):
             asked = replace(asked, messages=self._prompted(request))
@@ -231,6 +234,11 @@ def _with_final_tool(request: ModelRequest, tool: FunctionDeclaration) -> ModelR
         tools=(*request.tools, tool),
         tool_choice=ToolChoice(mode, names, soft=True),
     )
+
+
+def _has_results(request: ModelRequest) -> bool:
+    """Whether the last call has its results, and no other call is required."""
+    return request.tool_choice.mode != "required" and bool(request.messages[-1].responses)
 
 
 def _thinks(request: ModelRequest) -> bool:
