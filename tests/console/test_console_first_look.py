@@ -1,5 +1,6 @@
 """What a person sees first: the empty page, an answer before the machinery, and clear errors."""
 
+import json
 import re
 
 from playwright.async_api import Route, expect
@@ -9,7 +10,7 @@ from tests.console.conftest import StageOf
 from tests.console.stage import DESK, IN_ONE_BROWSER, MODEL, PHONE, card, ended, state_of
 from tests.support.talking import asking
 
-from windlass.testing import call, calls, refuse, say
+from windlass.testing import call, calls, refuse, say, slow
 
 pytestmark = IN_ONE_BROWSER
 
@@ -147,6 +148,22 @@ async def test_an_error_says_what_happened_when_to_retry_and_where_the_details_a
         f" For details, see the gateway's log, run id {run_id}."
     )
     await axe(page)
+
+
+async def test_a_model_that_is_not_ready_says_what_it_is_doing(stage_of: StageOf) -> None:
+    stage = await stage_of(slow("Hello."))
+    run_id = await stage.start()
+    events = [
+        {"event": "run_started", "run_id": run_id, "model": "m", "messages": []},
+        {"event": "round_started", "round": 1, "phase": "awaiting_model_call"},
+        {"event": "status", "message": "Loading the model, about 20 s..."},
+    ]
+    numbered = [{**event, "seq": seq, "time": seq} for seq, event in enumerate(events, 1)]
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in numbered)
+    page = await stage.open("/runs")
+    await page.route("**/events?*", lambda route: route.fulfill(body=body))
+    await page.goto(f"/runs/{run_id}")
+    await expect(page.locator(".waiting")).to_have_text("Loading the model, about 20 s")
 
 
 async def test_an_unknown_address_shows_where_to_go(stage_of: StageOf) -> None:

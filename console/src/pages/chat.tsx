@@ -7,7 +7,7 @@ import { Composer } from "../chat/composer";
 import { conversationAt, type Conversation } from "../chat/conversation";
 import { useFocusBack } from "../focus";
 import { focusEditor } from "../chat/focus";
-import { SidePanel, isShown, panel, togglePanel } from "../chat/panel";
+import { SidePanel, closePanel, isShown, panel, togglePanel } from "../chat/panel";
 import { useRefresh } from "../chat/refresh";
 import { NOTHING } from "../chat/request";
 import { useStickyEnd } from "../chat/scroll";
@@ -194,7 +194,9 @@ function useEscapeStops(conversation: Conversation): void {
   useEffect(() => {
     const key = (event: KeyboardEvent) => {
       const closes = event.defaultPrevented || event.isComposing || event.target instanceof HTMLSelectElement;
-      if (event.key === "Escape" && !closes) void conversation.stop();
+      if (event.key !== "Escape" || closes || document.querySelector("dialog[open]")) return;
+      if (panel.value) closePanel();
+      else void conversation.stop();
     };
     document.addEventListener("keydown", key);
     return () => document.removeEventListener("keydown", key);

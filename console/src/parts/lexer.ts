@@ -81,7 +81,7 @@ export interface FootnoteRefToken {
 export type ExtraToken = MathToken | FootnoteToken | FootnoteRefToken;
 
 // A formula has no blank line, so that a growing text is read as a complete one.
-const BLOCK_MATH = /^ {0,3}(?:\$\$((?:(?!\n[ \t]*\n|\$\$)[^]){1,4000})\$\$|\\\[((?:(?!\n[ \t]*\n|\\\])[^]){1,4000})\\\])[ \t]*(?:\n+|$)/;
+const BLOCK_MATH = /^ {0,3}(?:\$\$((?:(?!\n[ \t]*\n|\$\$)[^]){1,1500})\$\$|\\\[((?:(?!\n[ \t]*\n|\\\])[^]){1,1500})\\\])[ \t]*(?:\n+|$)/;
 const INLINE_MATH = /^(?:\$\$((?:\\[^]|[^\\$]){1,2000})\$\$|\\\(((?:(?!\\\))[^]){1,2000})\\\)|\$(?![\s$])((?:\\[^]|[^\\$\n]){0,2000}[^\s\\$]|[^\s\\$])\$(?![\d$]))/;
 const FOOTNOTE = /^ {0,3}\[\^([^\]\s]{1,40})\]:[ \t]*([^\n]*(?:\n(?![ \t]*\n| {0,3}\[\^)[^\n]+)*)(?:\n+|$)/;
 const FOOTNOTE_REF = /^\[\^([^\]\s]{1,40})\](?!:)/;

@@ -154,11 +154,12 @@ function Media({ part }: { part: InlineData | FileData }) {
   );
 }
 
-/** An animated line while the model has written nothing in this turn. */
+/** An animated line while the model has written nothing in this turn: the run's status, if it has one. */
 function Waiting({ view }: { view: RunView }) {
   const round = view.rounds.at(-1);
   if (round && (round.items.length > 0 || round.endedAt !== undefined)) return null;
-  return <p class="waiting">{round ? "Waiting for the model" : "Starting"}</p>;
+  const status = round?.toolsOff ? "" : view.status.replace(/(\.|…)+$/, "");
+  return <p class="waiting">{status || (round ? "Waiting for the model" : "Starting")}</p>;
 }
 
 /** A stable callback, so that cards render again only when they change. */

@@ -599,6 +599,7 @@ async def _contains(run: FoundRun, wanted: str) -> bool:
         events = await run.recorded()
     except RunNotFound:  # deleted meanwhile
         return False
+    await asyncio.sleep(0)  # a search reads up to 1,000 runs
     small = isinstance(events, list | tuple) and not are_large(events)
     text = text_of_run(events) if small else await offloaded(text_of_run, events)
     return wanted in text.casefold()
