@@ -208,6 +208,14 @@ async def test_a_call_with_made_up_numbers_is_replaced_by_the_step_before_it() -
     assert "you must call get_weather" in inner.requests[1].messages[0].text
 
 
+async def test_without_a_number_in_the_request_a_call_with_one_is_not_the_first_step() -> None:
+    convert = written("convert", '{"value":298.15,"to":"kelvin"}')
+    call = '{"name": "get_weather", "arguments": {"city": "Dubai"}}'
+    model, _ = small(convert, call, "Yes")
+    events = await events_of(model, question("How hot is it in Dubai, in kelvin?"))
+    assert [each.name for each in calls_of(events)] == ["get_weather"]
+
+
 async def test_of_two_steps_only_the_first_is_made_in_the_first_turn() -> None:
     other = written("convert", '{"value":26,"to":"km"}')
     model, _ = small(f"{PARIS}\n{other}", "Yes")

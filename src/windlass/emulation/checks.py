@@ -172,8 +172,8 @@ class CheckedModel:
         inner = _nested(draft.calls, tools)
         if inner is not None:
             return (inner,)
-        several = is_in_sequence(question) or bool(parts_of(question))
-        if several and not any(known.explain(call.arguments) for call in draft.calls):
+        several = is_in_sequence(question) or bool(parts_of(question)) or known.are_none
+        if several and not any(known.explain(_given(call, tools)) for call in draft.calls):
             # The model made up the result of a step that it left out.
             called = {call.name for call in draft.calls}
             return tuple(tool.name for tool in tools if tool.name not in called) or None
