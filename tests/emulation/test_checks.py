@@ -187,6 +187,19 @@ async def test_an_answer_with_numbers_of_the_result_passes_sentence_by_sentence(
     assert len(inner.requests) == 1
 
 
+async def test_an_answer_that_names_the_next_function_becomes_its_call() -> None:
+    call = '{"name": "convert", "arguments": {"value": 18, "to": "fahrenheit"}}'
+    model, _ = small('I would call the "convert" function with 18.', call)
+    events = await events_of(model, after_result("Paris, in °F?", {"temperature": 18}))
+    assert [each.name for each in calls_of(events)] == ["convert"]
+
+
+async def test_an_ordinary_word_names_no_function() -> None:
+    model, inner = small("It is 18 °C; you may convert that.")
+    await events_of(model, after_result("How warm is Paris?", {"temperature": 18}))
+    assert len(inner.requests) == 1
+
+
 async def test_a_made_up_number_becomes_a_call() -> None:
     call = '{"name": "convert", "arguments": {"value": 18, "to": "fahrenheit"}}'
     model, inner = small("It is 18 °C. That is 66.2 °F.", call)

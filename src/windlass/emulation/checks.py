@@ -472,8 +472,13 @@ def _called_inside(call: FunctionCall, tools: Sequence[FunctionDeclaration]) -> 
 
 def _mentioned(text: str, tools: Sequence[FunctionDeclaration]) -> str | None:
     """The function that a text tells the user to call."""
-    names = [tool.name for tool in tools if "_" in tool.name]
-    return next((name for name in names if re.search(rf"\b{re.escape(name)}\b", text)), None)
+    for tool in tools:
+        name = re.escape(tool.name)
+        # A name without an underscore may be an ordinary word.
+        told = rf"\b{name}\b" if "_" in tool.name else rf"[\"'`]{name}\b|\b{name} function\b"
+        if re.search(told, text):
+            return tool.name
+    return None
 
 
 def _calls_made(request: ModelRequest) -> set[tuple[str, bytes]]:
