@@ -294,7 +294,7 @@ async def test_a_call_that_was_made_is_not_made_again() -> None:
     events = await events_of(model, after_result("Weather in Paris?", "sunny"))
     assert calls_of(events) == []
     assert text_of(events) == "It is sunny."
-    assert "No function can be called" in inner.requests[1].messages[0].text
+    assert "The function get_weather returned" in inner.requests[1].messages[0].text
 
 
 async def test_the_next_step_of_a_task_is_a_call() -> None:
@@ -335,7 +335,14 @@ async def test_after_a_function_for_each_part_the_model_answers() -> None:
     assert calls_of(events) == []
     assert text_of(events) == "It is 64.4 °F."
     [only] = inner.requests
-    assert "Answer it now in one or two plain sentences" in only.messages[-1].text
+    [message] = only.messages
+    assert message.text.splitlines() == [
+        "What is the weather in Rome? Convert it to fahrenheit.",
+        "",
+        "The function get_weather returned: 18",
+        "The function convert returned: 64.4",
+        "Answer my request with this, in one or two plain sentences.",
+    ]
 
 
 async def test_a_step_that_does_not_fit_the_request_does_not_replace_the_call() -> None:
