@@ -14,7 +14,7 @@ const MODEL: Model = {
   object: "model",
   created: 0,
   owned_by: "windlass",
-  windlass: { tools: ["look", "pay"], mode: "native", max_rounds: 5, sessions: [] },
+  windlass: { tools: ["look", "pay"], mode: "native", max_rounds: 5, sessions: [], status: "ready", ready_in: null },
 };
 const PIXEL = "data:image/png;base64,AAAA";
 
