@@ -16,7 +16,7 @@ const MODEL: Model = {
   object: "model",
   created: 0,
   owned_by: "windlass",
-  windlass: { tools: ["look", "pay"], mode: "native", max_rounds: 5, sessions: [], target: "openai/m", title: "m", approval_timeout: 300, attachments: ["image"], examples: [] },
+  windlass: { tools: ["look", "pay"], mode: "native", max_rounds: 5, sessions: [], status: "ready", ready_in: null, target: "openai/m", title: "m", approval_timeout: 300, attachments: ["image"], examples: [] },
 };
 const PIXEL = "data:image/png;base64,AAAA";
 

@@ -187,6 +187,19 @@ async def test_an_answer_with_numbers_of_the_result_passes_sentence_by_sentence(
     assert len(inner.requests) == 1
 
 
+async def test_an_answer_that_names_the_next_function_becomes_its_call() -> None:
+    call = '{"name": "convert", "arguments": {"value": 18, "to": "fahrenheit"}}'
+    model, _ = small('I would call the "convert" function with 18.', call)
+    events = await events_of(model, after_result("Paris, in °F?", {"temperature": 18}))
+    assert [each.name for each in calls_of(events)] == ["convert"]
+
+
+async def test_an_ordinary_word_names_no_function() -> None:
+    model, inner = small("It is 18 °C; you may convert that.")
+    await events_of(model, after_result("How warm is Paris?", {"temperature": 18}))
+    assert len(inner.requests) == 1
+
+
 async def test_a_made_up_number_becomes_a_call() -> None:
     call = '{"name": "convert", "arguments": {"value": 18, "to": "fahrenheit"}}'
     model, inner = small("It is 18 °C. That is 66.2 °F.", call)
@@ -206,6 +219,14 @@ async def test_a_call_with_made_up_numbers_is_replaced_by_the_step_before_it() -
     events = await events_of(model, question("How warm is it in Paris, and what is that in °F?"))
     assert [each.name for each in calls_of(events)] == ["get_weather"]
     assert "you must call get_weather" in inner.requests[1].messages[0].text
+
+
+async def test_without_a_number_in_the_request_a_call_with_one_is_not_the_first_step() -> None:
+    convert = written("convert", '{"value":298.15,"to":"kelvin"}')
+    call = '{"name": "get_weather", "arguments": {"city": "Dubai"}}'
+    model, _ = small(convert, call, "Yes")
+    events = await events_of(model, question("How hot is it in Dubai, in kelvin?"))
+    assert [each.name for each in calls_of(events)] == ["get_weather"]
 
 
 async def test_of_two_steps_only_the_first_is_made_in_the_first_turn() -> None:
@@ -273,7 +294,7 @@ async def test_a_call_that_was_made_is_not_made_again() -> None:
     events = await events_of(model, after_result("Weather in Paris?", "sunny"))
     assert calls_of(events) == []
     assert text_of(events) == "It is sunny."
-    assert "No function can be called" in inner.requests[1].messages[0].text
+    assert "The function get_weather returned" in inner.requests[1].messages[0].text
 
 
 async def test_the_next_step_of_a_task_is_a_call() -> None:
@@ -314,7 +335,14 @@ async def test_after_a_function_for_each_part_the_model_answers() -> None:
     assert calls_of(events) == []
     assert text_of(events) == "It is 64.4 °F."
     [only] = inner.requests
-    assert "Answer it now in one or two plain sentences" in only.messages[-1].text
+    [message] = only.messages
+    assert message.text.splitlines() == [
+        "What is the weather in Rome? Convert it to fahrenheit.",
+        "",
+        "The function get_weather returned: 18",
+        "The function convert returned: 64.4",
+        "Answer my request with this, in one or two plain sentences.",
+    ]
 
 
 async def test_a_step_that_does_not_fit_the_request_does_not_replace_the_call() -> None:

@@ -26,6 +26,7 @@ def test_a_request_has_these_parts(request_text: str, parts: list[str]) -> None:
 def test_only_parts_that_ask_for_something_count() -> None:
     assert asking_parts("How is Rome? I am going there.") == ["How is Rome?"]
     assert len(asking_parts("How is Rome? What time is it?")) == 2
+    assert len(asking_parts("Take 3.5 kg, convert it to pounds and double the answer.")) == 2
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from windlass.content import FunctionCall, FunctionDeclaration, Message, Schema, Usage
 from windlass.emulation.model import EmulatedModel
 from windlass.emulation.numbers import Numbers
-from windlass.emulation.prompt import quoted
+from windlass.emulation.prompt import quoted, result_sentence
 from windlass.emulation.request_parts import asking_parts, is_in_sequence, parts_of
 from windlass.events import (
     ModelEvent,
@@ -30,6 +30,7 @@ from windlass.events import (
     TurnEnded,
 )
 from windlass.model import (
+    AUTO,
     NONE,
     Model,
     ModelRequest,
@@ -87,6 +88,7 @@ _PAIRS = (
 _MAX_REQUEST_CHARS = 1000
 _MAX_FUNCTION_CHARS = 400
 _SHORT_REQUEST_WORDS = 6
+_ANSWER_REQUEST = "Answer my request with this, in one or two plain sentences."
 
 
 class CheckedModel:
@@ -172,8 +174,8 @@ class CheckedModel:
         inner = _nested(draft.calls, tools)
         if inner is not None:
             return (inner,)
-        several = is_in_sequence(question) or bool(parts_of(question))
-        if several and not any(known.explain(call.arguments) for call in draft.calls):
+        several = is_in_sequence(question) or bool(parts_of(question)) or known.are_none
+        if several and not any(known.explain(_given(call, tools)) for call in draft.calls):
             # The model made up the result of a step that it left out.
             called = {call.name for call in draft.calls}
             return tuple(tool.name for tool in tools if tool.name not in called) or None
@@ -293,7 +295,12 @@ class CheckedModel:
         self, request: ModelRequest, spent: Usage
     ) -> AsyncGenerator[ModelEvent, None]:
         """Answers in words, without functions."""
-        async with self._emulated.stream(replace(request, tool_choice=NONE)) as events:
+        turn = (
+            self._model.stream(_answering(request))
+            if request.messages[-1].responses
+            else self._emulated.stream(replace(request, tool_choice=NONE))
+        )
+        async with turn as events:
             async for event in events:
                 if isinstance(event, TurnEnded):
                     extra = {**_MARK, **(event.message_extra or {})}
@@ -405,6 +412,24 @@ def _described(tool: FunctionDeclaration) -> str:
     return quoted(f"{tool.name}({names}): {text}"[:_MAX_FUNCTION_CHARS])[1:-1]
 
 
+def _answering(request: ModelRequest) -> ModelRequest:
+    """Asks for an answer from all results, without the calls, which the model would imitate."""
+    system = [message for message in request.messages if message.role == "system"]
+    results: list[str] = []
+    for message in reversed(request.messages):
+        if message.role == "user" and not message.responses:
+            break
+        results = [*map(result_sentence, message.responses), *results]
+    text = "\n".join((_last_question(request), "", *results, _ANSWER_REQUEST))
+    return replace(
+        request,
+        messages=(*system, Message.user(text)),
+        tools=tuple(each for each in request.tools if not isinstance(each, FunctionDeclaration)),
+        tool_choice=AUTO,
+        parallel_tool_calls=None,
+    )
+
+
 def _last_question(request: ModelRequest) -> str:
     return next((each.text for each in reversed(request.messages) if each.role == "user"), "")
 
@@ -472,8 +497,13 @@ def _called_inside(call: FunctionCall, tools: Sequence[FunctionDeclaration]) -> 
 
 def _mentioned(text: str, tools: Sequence[FunctionDeclaration]) -> str | None:
     """The function that a text tells the user to call."""
-    names = [tool.name for tool in tools if "_" in tool.name]
-    return next((name for name in names if re.search(rf"\b{re.escape(name)}\b", text)), None)
+    for tool in tools:
+        name = re.escape(tool.name)
+        # A name without an underscore may be an ordinary word.
+        told = rf"\b{name}\b" if "_" in tool.name else rf"[\"'`]{name}\b|\b{name} function\b"
+        if re.search(told, text):
+            return tool.name
+    return None
 
 
 def _calls_made(request: ModelRequest) -> set[tuple[str, bytes]]:

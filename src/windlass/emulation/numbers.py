@@ -82,6 +82,10 @@ class Numbers:
         for value in [value for value, _ in numbers_in(text) if "million" in text.lower()]:
             self._known.add(value * 1e6)
 
+    @property
+    def are_none(self) -> bool:
+        return not self._known
+
     def has(self, value: float, decimals: int) -> bool:
         """Whether the number is a known one, perhaps rounded, or as a percentage."""
         if value == int(value) and value <= _SMALL:

@@ -30,7 +30,12 @@ from windlass.emulation.checks import CheckedModel
 from windlass.emulation.constrain import is_refusal
 from windlass.emulation.model import EmulatedModel, check_names
 from windlass.emulation.parser import DEFAULT_FORMAT, Parser
-from windlass.emulation.prompt import quoted, sample_arguments, sample_request
+from windlass.emulation.prompt import (
+    quoted,
+    result_sentence,
+    sample_arguments,
+    sample_request,
+)
 from windlass.emulation.turn_reader import TextParser
 from windlass.errors import ConfigError, ModelError
 from windlass.events import (
@@ -338,7 +343,7 @@ def _filling(request: ModelRequest, tool: FunctionDeclaration) -> ModelRequest:
 def _answering(request: ModelRequest) -> ModelRequest:
     """Asks for a text answer from the results, without markers, which the model would repeat."""
     system = [message for message in request.messages if message.role == "system"]
-    results = map(_result_sentence, request.messages[-1].responses)
+    results = map(result_sentence, request.messages[-1].responses)
     text = "\n".join((_last_question(request), "", *results, _ANSWER_REQUEST))
     return replace(
         request,
@@ -347,12 +352,6 @@ def _answering(request: ModelRequest) -> ModelRequest:
         tool_choice=AUTO,
         parallel_tool_calls=None,
     )
-
-
-def _result_sentence(response: FunctionResponse) -> str:
-    if response.error is not None:
-        return f"The function {response.name} failed: {quoted(response.error)}"
-    return f"The function {response.name} returned: {quoted(response.output)}"
 
 
 def _asking(request: ModelRequest, messages: list[Message], schema: Schema) -> ModelRequest:

@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
-from windlass.content import FunctionDeclaration, Schema
+from windlass.content import FunctionDeclaration, FunctionResponse, Schema
 from windlass.emulation.parser import render_call
 from windlass.jsontext import compact_json, is_larger
 from windlass.model import ToolChoice
@@ -423,6 +423,13 @@ def sample_request(tool: FunctionDeclaration) -> str:
     words = quoted(_first_sentence(tool.description) or tool.name)[1:-1]
     given = [f"{name} {quoted(value)}" for name, value in sample_arguments(tool).items()]
     return f"{words}: {', '.join(given)}" if given else words
+
+
+def result_sentence(response: FunctionResponse) -> str:
+    """Returns a result as a sentence, without markers."""
+    if response.error is not None:
+        return f"The function {response.name} failed: {quoted(response.error)}"
+    return f"The function {response.name} returned: {quoted(response.output)}"
 
 
 def needs_call(choice: ToolChoice) -> bool:

@@ -11,8 +11,9 @@ _IN_SEQUENCE = re.compile(
     re.IGNORECASE,
 )
 _ASKS = re.compile(
-    r"\?|\d|\b(add|calculate|change|convert|count|divide|express|find|get|give|how|look|multiply|put"
-    r"|round|save|send|set|show|subtract|sum|tell|turn|what|when|where|which|who|write)\b",
+    r"\?|\d|\b(add|calculate|change|compute|convert|count|divide|double|express|find|get|give|halve"
+    r"|how|increase|look|multiply|put|reduce|round|save|send|set|show|square|subtract|sum|tell|triple"
+    r"|turn|what|when|where|which|who|write)\b",
     re.IGNORECASE,
 )
 _MIN_WORDS = 2
