@@ -7,7 +7,7 @@ import type { CallView, RoundView } from "../src/run/view";
 import { begun, called, numbered, type PlainEvent } from "./events";
 
 function round(number: number, toolsOff = false): RoundView {
-  return { number, toolsOff, startedAt: 0, usage: {}, items: [], superseded: false };
+  return { number, toolsOff, startedAt: 0, usage: {}, items: [], superseded: false, rejected: false };
 }
 
 function ended(id: string, outcome: "ok" | "stopped" | "not_run" | "interrupted", unknown = false): PlainEvent {
