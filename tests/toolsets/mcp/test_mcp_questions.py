@@ -237,6 +237,6 @@ async def test_a_server_learns_its_roots_and_the_model_reads_its_resources(
     async with AsyncClient(ScriptedModel(script)) as client:
         reply = await client.generate("go", tools=[able])
     (root,) = User("ada", able, tmp_path).answer("roots")["roots"]
-    assert root["uri"] == tmp_path.resolve().as_uri()
+    assert root["uri"] == tmp_path.as_uri()
     assert reply.results[1].output == {"uri": "x://link", "text": "the text of x://link"}
     assert able.instructions == "Ask politely."
