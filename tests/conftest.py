@@ -163,3 +163,11 @@ async def events_of(client: AsyncClient, prompt: str = "go", **options: Any) -> 
     """All events of a streamed run, whatever its end."""
     run = await client.start(prompt, **options)
     return [event async for event in client.subscribe(run.id)]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Prints the figures that tests have recorded as the property `conformance`."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in getattr(report, "user_properties", ()):
+            if name == "conformance" and report.when == "call":
+                terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {value}")

@@ -255,7 +255,7 @@ def test_a_key_that_is_not_in_the_environment_is_a_warning_that_names_the_variab
         f'{MODEL}headers = "{SECRET}"\n',
         f'{MODEL}[mcp.x]\nurl = "{SECRET}"\n',
         f'{MODEL}[mcp.x]\nurl = "http://x"\nenv = "{SECRET}"\n',
-        f'{MODEL}[mcp.x]\ncommand = ["{SECRET}"]\n',
+        f'{MODEL}[mcp.x]\ncommand = {{ x = "{SECRET}" }}\n',
         f'{MODEL}[[keys]]\nname = "web"\nhash = "{SECRET}"\n',
         f'{MODEL}[[keys]]\nname = "web"\nhash = ["{SECRET}"]\n',
         f'{MODEL}[[keys]]\nname = "web"\nkey = "{SECRET}"\nhash = "{HASH}"\n',

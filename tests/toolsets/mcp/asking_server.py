@@ -27,16 +27,23 @@ def wait_for(name: str) -> None:
         time.sleep(0.001)
 
 
+def asked(name: str) -> tuple[str, dict]:
+    """What a call asks for: a person's answer, a model's answer, or the roots."""
+    if name.startswith("sample"):
+        message = {"role": "user", "content": {"type": "text", "text": f"{name}?"}}
+        return "sampling/createMessage", {"messages": [message], "maxTokens": 50}
+    if name.startswith("roots"):
+        return "roots/list", {}
+    return "elicitation/create", {"message": f"{name}?", "requestedSchema": FORM}
+
+
 def ask(request: object, name: str) -> None:
     (DIRECTORY / f"started-{name}").write_text("yes")
     wait_for(f"ask-{name}")
     question, answered = f"question-{name}", threading.Event()
     answers[question] = answered
-    send(
-        id=question,
-        method="elicitation/create",
-        params={"message": f"{name}?", "requestedSchema": FORM},
-    )
+    method, params = asked(name)
+    send(id=question, method=method, params=params)
     answered.wait()
     said = answers[question]
     temporary = DIRECTORY / f"writing-{name}"
@@ -52,7 +59,8 @@ def answer(message: dict) -> None:
         case "initialize":
             result = {
                 "protocolVersion": "2025-11-25",
-                "capabilities": {"tools": {}},
+                "capabilities": {"tools": {}, "resources": {}},
+                "instructions": "Ask politely.",
                 "serverInfo": {"name": "asking", "version": "1"},
             }
             send(id=request, result=result)
@@ -63,8 +71,12 @@ def answer(message: dict) -> None:
             name = params["arguments"]["name"]
             threading.Thread(target=ask, args=(request, name), daemon=True).start()
         case None if request in answers:
-            answers[request], answered = message.get("result"), answers[request]
+            said = message.get("result") or message.get("error")
+            answers[request], answered = said, answers[request]
             answered.set()
+        case "resources/read":
+            content = {"uri": params["uri"], "text": f"the text of {params['uri']}"}
+            send(id=request, result={"contents": [content]})
         case "ping":
             send(id=request, result={})
         case method if request is not None:

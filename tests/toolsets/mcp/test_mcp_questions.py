@@ -13,8 +13,9 @@ import pytest
 from tests.toolsets.mcp.serving import PREFIX, appearing
 
 import windlass
-from windlass import Approval, AsyncClient, FunctionCall, Reply
+from windlass import Approval, AsyncClient, FunctionCall, Message, Reply
 from windlass.testing import ScriptedModel, call
+from windlass.toolsets.mcp.sampling import Sampled
 from windlass.toolsets.mcp.toolset import McpToolset
 
 pytestmark = pytest.mark.process
@@ -171,3 +172,71 @@ async def test_two_runs_at_once_are_asked_their_own_questions(
         )
     else:
         assert said == [f"2 seats for {name}" for name in names]
+
+
+@pytest.fixture
+def able(tmp_path: Path) -> Iterator[McpToolset]:
+    """The same server, whose client has roots, a model, and a tool for resources."""
+
+    async def sample(messages: tuple[Message, ...], max_tokens: int) -> Sampled:
+        return Sampled(f"answer to {messages[-1].text} in {max_tokens}", "fast", 40)
+
+    command = [sys.executable, "-I", "-S", str(SERVER), str(tmp_path)]
+    with windlass.mcp(
+        command,
+        name="s",
+        state_dir=tmp_path,
+        roots=[tmp_path],
+        sampling=sample,
+        sampling_tokens=60,
+        read_resources=True,
+    ) as toolset:
+        yield toolset
+
+
+async def test_a_model_answers_a_server_after_an_approval_and_within_a_budget(
+    able: McpToolset, tmp_path: Path
+) -> None:
+    ada = User("ada", able, tmp_path)
+    names = ["sample-0", "sample-1", "sample-2"]
+    for name in names:
+        for step in ("ask", "end"):
+            (tmp_path / f"{step}-{name}").touch()
+    asked: list[Any] = []
+
+    def approve(question: FunctionCall) -> bool:
+        asked.append((question.name, question.arguments))
+        return True
+
+    script = [*(call("s__ask", name=name) for name in names), "done"]
+    async with AsyncClient(ScriptedModel(script), approve=approve) as client:
+        await client.generate("go", tools=[able])
+    first, second, third = (ada.answer(name) for name in names)
+    assert first["content"]["text"] == "answer to sample-0? in 50"
+    assert second["content"]["text"] == "answer to sample-1? in 20"
+    assert "no tokens left" in third["message"]
+    assert [name for name, _ in asked] == ["s__ask:sampling"] * 2
+    assert asked[0][1]["messages"] == [{"role": "user", "text": "sample-0?"}]
+
+
+async def test_a_declined_request_for_a_model_is_refused(able: McpToolset, tmp_path: Path) -> None:
+    for step in ("ask", "end"):
+        (tmp_path / f"{step}-sample-0").touch()
+    script = [call("s__ask", name="sample-0"), "done"]
+    async with AsyncClient(ScriptedModel(script), approve=lambda question: False) as client:
+        await client.generate("go", tools=[able])
+    assert "declined" in User("ada", able, tmp_path).answer("sample-0")["message"]
+
+
+async def test_a_server_learns_its_roots_and_the_model_reads_its_resources(
+    able: McpToolset, tmp_path: Path
+) -> None:
+    for step in ("ask", "end"):
+        (tmp_path / f"{step}-roots").touch()
+    script = [call("s__ask", name="roots"), call("s__read_resource", uri="x://link"), "done"]
+    async with AsyncClient(ScriptedModel(script)) as client:
+        reply = await client.generate("go", tools=[able])
+    (root,) = User("ada", able, tmp_path).answer("roots")["roots"]
+    assert root["uri"] == tmp_path.as_uri()
+    assert reply.results[1].output == {"uri": "x://link", "text": "the text of x://link"}
+    assert able.instructions == "Ask politely."

@@ -115,6 +115,10 @@ class FileReader:
         ):
             if field in fields and kind not in names:
                 report((field,), f"works only with {kind}")
+        models = self._content.get("models")
+        known = cast("dict[str, Any]", models) if isinstance(models, dict) else {}
+        if (model := fields.get("sampling")) is not None and model not in known:
+            report(("sampling",), f"unknown model {model!r}{nearest(model, known)}")
         if {"auth", "token_env"} <= names:
             report(("token_env",), "set either auth or token_env, not both")
         self._warn_unset(fields, "token_env", report)

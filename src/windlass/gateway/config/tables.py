@@ -68,7 +68,7 @@ def description(kind: Any) -> str:
             return note.description
     if get_origin(kind) is Literal:
         *first, last = map(repr, get_args(kind))
-        return f"{', '.join(first)} or {last}"
+        return f"{', '.join(first)} or {last}" if first else last
     inner: list[str] = [description(each) for each in get_args(kind)]
     return next(filter(None, inner), "")
 

@@ -6,6 +6,7 @@ there or imported, except names that start with an underscore, and every tool th
 """
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import inspect
@@ -21,7 +22,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from windlass.errors import ConfigError, DuplicateTool
+from windlass.content import Message
+from windlass.errors import ConfigError, DuplicateTool, ToolError
 from windlass.gateway.config.problems import nearest
 from windlass.loop.executor import ToolExecutor
 from windlass.settings import state_directory
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from windlass.gateway.config.values import McpConfig
     from windlass.toolsets.mcp.oauth import LoginStore
+    from windlass.toolsets.mcp.sampling import Sampled, Sampler
     from windlass.toolsets.mcp.toolset import McpToolset
 
 ALL_OF_IT = f"{SEPARATOR}*"
@@ -166,6 +169,10 @@ def mcp_toolset(config: "McpConfig", base: Path = Path(), owner: str = "") -> "M
             protocol=config.protocol,
             optional=config.optional,
             max_result_bytes=config.max_result_bytes,
+            roots=[base / root for root in config.roots],
+            read_resources=config.read_resources,
+            sampling=functools.partial(_sample, config.sampling) if config.sampling else None,
+            sampling_tokens=config.sampling_tokens,
             timeout=config.timeout,
             start_timeout=config.start_timeout,
             approve=config.approve,
@@ -194,6 +201,16 @@ def mcp_extras(modules: "Sequence[str | McpConfig]", base: Path) -> "list[MCPSer
                     extra = cast("MCPServer", value)
                     found[id(extra)] = extra
     return list(found.values())
+
+
+samplers: "dict[str, Sampler]" = {}
+"""The models that answer requests of MCP servers, by name. The gateway sets them."""
+
+
+async def _sample(model: str, messages: tuple[Message, ...], max_tokens: int) -> "Sampled":
+    if model not in samplers:
+        raise ToolError("there is no model for requests of MCP servers")
+    return await samplers[model](messages, max_tokens)
 
 
 def _stored_login(config: "McpConfig", owner: str) -> Any:

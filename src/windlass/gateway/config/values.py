@@ -350,6 +350,17 @@ class McpConfig(Struct, frozen=True, kw_only=True):
     """Time to start, connect and list the tools."""
     max_result_bytes: Count = 64 * 2**20
     """The maximum size of a result. A larger one is an error."""
+    roots: Texts = ()
+    """The directories that the server is told to work in, relative to `windlass.toml`."""
+    instructions: Flag = False
+    """Whether the model reads the server's instructions, as a system message."""
+    read_resources: Flag = False
+    """Whether the model gets the tool `NAME__read_resource` for links in results."""
+    sampling: Text | None = None
+    """The name of the model that answers the server's own requests, each after an approval;
+    without it, they are refused."""
+    sampling_tokens: Count = 10_000
+    """How many tokens these answers may cost in one run."""
     approve: FlagOrTexts = False
     """Whether calls need approval: all calls, or those of the listed tools."""
     trust_hints: Flag = False

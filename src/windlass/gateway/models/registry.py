@@ -18,6 +18,7 @@ from windlass.gateway.config.tool_loading import (
     login_store,
     mcp_toolset,
     named_tools,
+    samplers,
 )
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.served_model import ServedModel
@@ -59,7 +60,8 @@ class ModelRegistry:
         self._config, self._limits, self._environ = config, limits, environ
         self.settings = function_calling_settings(environ)
         box = self._loaded(tools)
-        self.servers = McpServers(box.servers, box.absent, box.with_login, config.base)
+        instructing = [name for name, server in config.mcp.items() if server.instructions]
+        self.servers = McpServers(box.servers, box.absent, box.with_login, config.base, instructing)
         self.tools = box.tools
         """The tools known at startup; MCP servers may add or remove some later."""
         self._own = box.own
@@ -67,6 +69,8 @@ class ModelRegistry:
         self._opened: dict[str, ServedModel] = {}
         self.on_ready: Callable[[str, float], None] = _log_ready
         """Called with a local model's name when it can answer, and the seconds that it took."""
+        for name, served in self.models.items():
+            samplers[name] = served.sample
 
     def names(self, key: KeyConfig | None) -> list[str]:
         """The names of the models that this key may use."""
@@ -214,11 +218,14 @@ class McpServers:
         absent: Collection[str],
         with_login: Mapping[str, McpConfig],
         base: Path,
+        instructing: Collection[str] = (),
     ) -> None:
         """`absent` are the optional servers that were not there at the start.
 
-        Servers `with_login` have a connection for each owner.
+        Servers `with_login` have a connection for each owner. The model reads the instructions of
+        those `instructing` it.
         """
+        self._instructing = instructing
         self._toolsets, self._absent = toolsets, absent
         self._with_login, self._base = with_login, base
         self._seen: dict[str, Sequence[Tool]] = {}
@@ -231,6 +238,18 @@ class McpServers:
         if server in self._absent or server in self._with_login:
             return True
         return name.removesuffix(ALL_OF_IT) in self._toolsets and name.endswith(ALL_OF_IT)
+
+    async def instructions(self, names: Collection[str], owner: str = "") -> str:
+        """The instructions of the servers of these tools whose configuration allows them."""
+        texts: list[str] = []
+        for server in (*self._toolsets, *self._with_login):
+            used = any(name.startswith(f"{server}{SEPARATOR}") for name in names)
+            if used and server in self._instructing:
+                await self._listed(server, owner)
+                toolset: Any = self._toolsets.get(server) or self._of_owner(server, owner)
+                if said := toolset.instructions if toolset is not None else "":
+                    texts.append(f"Instructions of the tools {server}{SEPARATOR}*:\n{said}")
+        return "\n\n".join(texts)
 
     def version(self) -> object:
         """A value that changes when the tools of a server have changed."""

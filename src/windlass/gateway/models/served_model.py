@@ -5,12 +5,13 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
 
-from windlass.content import Message
+from windlass.content import Message, Usage
 from windlass.errors import ConfigError
+from windlass.events import TextDelta, TurnEnded
 from windlass.gateway.config import LimitsConfig, ModelConfig
 from windlass.gateway.models.enforced import EnforcedModel
 from windlass.gateway.models.upstream import Upstream, failure_text
@@ -18,7 +19,7 @@ from windlass.jsontext import LARGE, by_size
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
-from windlass.model import AUTO, Model, ModelRequest, Preparation
+from windlass.model import AUTO, Model, ModelRequest, Preparation, Settings
 from windlass.models import WIRES
 from windlass.output.spec import OutputSpec, schema_name
 from windlass.request import (
@@ -36,6 +37,9 @@ from windlass.settings import FunctionCallingSettings, Mode
 from windlass.tool import OnInterrupt, Tool
 from windlass.tool.declarations import InvalidSchema
 from windlass.wires.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from windlass.toolsets.mcp.sampling import Sampled
 
 log = logging.getLogger("windlass.gateway")
 
@@ -124,6 +128,20 @@ class ServedModel:
         messages = self.with_system((Message.user("Hello"),))
         await self._planner.modes.warm(ModelRequest(messages=messages, tools=offer.declarations))
         return True
+
+    async def sample(self, messages: tuple[Message, ...], max_tokens: int) -> "Sampled":
+        """Answers a request of an MCP server, without tools. Raises `ModelError`."""
+        from windlass.toolsets.mcp.sampling import Sampled
+
+        request = ModelRequest(messages=messages, settings=Settings(max_tokens=max_tokens))
+        text, usage = "", Usage()
+        async with self.model.stream(request) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    text += event.text
+                elif isinstance(event, TurnEnded):
+                    usage = event.usage
+        return Sampled(text, self.name, usage.total_tokens or max_tokens)
 
     @property
     def preparation(self) -> Preparation | None:

@@ -1,11 +1,12 @@
 """Plans the runs of a gateway: new ones from requests, and interrupted ones from their records."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from windlass.content import Message
+from windlass.content import Message, Text
 from windlass.errors import RunInterrupted, RunNotFound
 from windlass.gateway.http.context import Exchange
 from windlass.gateway.http.errors import Refused
@@ -25,7 +26,7 @@ from windlass.gateway.tools.sessions import Sessions
 from windlass.jsontext import by_size
 from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
-from windlass.request import RunRequest
+from windlass.request import ONE_REQUEST, RunRequest
 from windlass.runs.origin import Origin
 from windlass.runs.service import InterruptedRun, RunService, new_run_id
 from windlass.wires.call_ids import CallIds, run_of
@@ -68,6 +69,11 @@ class RunPlanning:
                 origin, replaced_from=chat.replaced_from, replaced_since=chat.replaced_since
             )
         messages = served.with_system(chat.messages)
+        names = served.config.tools if offer.tools else ()
+        if said := await self._registry.servers.instructions(names, exchange.owner):
+            first = sum(1 for _ in takewhile(lambda each: each.role == "system", messages))
+            instructions = Message(role="system", parts=(Text(said),), extra=ONE_REQUEST)
+            messages = (*messages[:first], instructions, *messages[first:])
         return PlannedRun(served.plan(new_run_id(), origin, messages, offer), origin)
 
     async def conversation_after(self, run: FoundRun) -> tuple[Message, ...]:

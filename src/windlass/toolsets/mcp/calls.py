@@ -7,8 +7,8 @@ import contextlib
 import contextvars
 import logging
 import time
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeAlias, assert_never, cast
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from typing import Any, TypeAlias, TypeVar, assert_never, cast
 
 import jsonschema_rs
 import mcp_types as types
@@ -37,6 +37,14 @@ from windlass.toolsets.mcp.connection import (
 )
 from windlass.toolsets.mcp.options import McpServer
 from windlass.toolsets.mcp.pins import Pin
+from windlass.toolsets.mcp.sampling import (
+    SamplingBudget,
+    messages_of,
+    sampling_call,
+    sampling_result,
+)
+
+T = TypeVar("T")
 
 log = logging.getLogger("windlass.mcp")
 
@@ -196,7 +204,7 @@ class _RunningCall:
     """A running call: its timeout, the context of its run, and what happened to its request."""
 
     def __init__(self, tool: str, context: ToolContext, home: asyncio.AbstractEventLoop) -> None:
-        self.tool, self._context, self._home = tool, context, home
+        self.tool, self._context, self.home = tool, context, home
         self.run: object = context.run_id or self
         """Identifies the run; a call outside a run is one of its own."""
         self.clock = asyncio.timeout(None)
@@ -227,8 +235,8 @@ class _RunningCall:
         self._context.report(None, message, data)
 
     async def ask(self, question: FunctionCall) -> Decision:
-        """Asks the approver, in the run's event loop."""
-        return await asking(self._context, question, self._home)
+        """Asks the approver. Call it in the run's event loop."""
+        return await self._context.ask(question)
 
 
 class _Origin:
@@ -244,33 +252,31 @@ class _Origin:
         return tools.pop() if len(tools) == 1 else self._label
 
     async def ask(self, question: FunctionCall) -> Decision:
-        """Asks the approver of the run. The timeouts of its calls pause meanwhile."""
+        """Asks the approver of the run."""
+        return await self.at_home(self._calls[-1].ask(question))
+
+    def logged(self, params: types.LoggingMessageNotificationParams) -> None:
+        self._calls[-1].logged(params)
+
+    @property
+    def run(self) -> object:
+        return self._calls[-1].run
+
+    async def at_home(self, work: Coroutine[Any, Any, T]) -> T:
+        """Awaits the work in the event loop of the run. The timeouts of its calls pause."""
         for call in self._calls:
             call.clock.reschedule(None)
         try:
-            return await self._calls[-1].ask(question)
+            home = self._calls[-1].home
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, home))
         finally:
             for call in self._calls:
                 with contextlib.suppress(RuntimeError):  # the call has ended
                     call.restart_timeout()
 
-    def logged(self, params: types.LoggingMessageNotificationParams) -> None:
-        self._calls[-1].logged(params)
-
 
 class _NotRun(Exception):
     """The call did not reach the tool, so it can be sent again."""
-
-
-async def asking(
-    context: ToolContext, question: FunctionCall, home: asyncio.AbstractEventLoop
-) -> Decision:
-    """Asks the approver of the run, from the background loop."""
-
-    async def ask() -> Decision:
-        return await context.ask(question)
-
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ask(), home))
 
 
 _current: contextvars.ContextVar[_RunningCall | None] = contextvars.ContextVar(
@@ -291,6 +297,7 @@ class McpCalls:
         self._running: list[_RunningCall] = []
         self._abandoned: list[_RunningCall] = []
         """Cancelled and timed-out calls, which the server can still be busy with."""
+        self._budget = SamplingBudget(server.sampling_tokens)
         self.supervisor = supervisor or Supervisor(server, self)
 
     async def call(
@@ -429,6 +436,41 @@ class McpCalls:
         decision = await origin.ask(elicit_call(origin.tool, params))
         return elicit_result(params, decision.approved, decision.arguments)
 
+    async def sample(
+        self, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        """Answers the server's request for a model, for the run that caused it."""
+        origin, sampler = self._origin(), self._server.sampling
+        if origin is None or sampler is None:
+            return _no_sample("the request belongs to no run that is known")
+        limit = min(params.max_tokens, self._budget.left(origin.run))
+        if limit < 1:
+            return _no_sample("the run has no tokens left for it")
+        try:
+            messages = messages_of(params)
+        except ValueError as error:
+            return _no_sample(str(error))
+        decision = await origin.ask(sampling_call(origin.tool, messages, limit))
+        if not decision.approved:
+            return _no_sample("the user declined it")
+        sampled = await origin.at_home(sampler(messages, limit))
+        self._budget.spend(origin.run, sampled.tokens)
+        return sampling_result(sampled)
+
+    async def read_resource(self, uri: str) -> object:
+        """The content of a resource. Raises `ToolError`."""
+        connection = await self._connection()
+        try:
+            async with asyncio.timeout(self._server.timeout):
+                result = await connection.client.read_resource(uri)
+        except (MCPError, TimeoutError, ValidationError, RuntimeError) as error:
+            reason = error.message if isinstance(error, MCPError) else "it did not answer"
+            raise ToolError(f"The resource {uri} cannot be read: {reason}") from None
+        blocks: list[types.ContentBlock] = [
+            types.EmbeddedResource(resource=content) for content in result.contents
+        ]
+        return value_of(types.CallToolResult(content=blocks))
+
     async def log_message(self, params: types.LoggingMessageNotificationParams) -> None:
         """Adds a log message to the log of the run that caused it."""
         origin = self._origin()
@@ -478,6 +520,10 @@ class McpCalls:
             _current.reset(token)
 
 
+def _no_sample(reason: str) -> types.ErrorData:
+    return types.ErrorData(code=types.INVALID_REQUEST, message=f"No answer of a model: {reason}.")
+
+
 def _size(result: types.CallToolResult) -> int:
     """The approximate size of a result."""
     size = 0
@@ -494,6 +540,17 @@ def _size(result: types.CallToolResult) -> int:
             case _:
                 pass
     return size
+
+
+class ReadResource:
+    """The function of the tool that reads a server's resources."""
+
+    def __init__(self, calls: McpCalls, outer: str) -> None:
+        self.__name__ = outer
+        self._calls = calls
+
+    async def __call__(self, uri: str) -> object:
+        return await run_in_background(self._calls.read_resource(uri))
 
 
 class ServerFunction:

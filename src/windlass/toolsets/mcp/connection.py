@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 import httpx2
@@ -95,6 +96,10 @@ class Requests(Protocol):
 
     async def elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult: ...
 
+    async def sample(
+        self, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData: ...
+
     async def log_message(self, params: types.LoggingMessageNotificationParams) -> None: ...
 
 
@@ -103,10 +108,18 @@ class ServerDown(Exception):
 
 
 class Listing:
-    """A server's name and tools, as last listed."""
+    """A server's name, tools and instructions, as last listed."""
 
-    def __init__(self, name: str | None, tools: tuple[types.Tool, ...]) -> None:
+    def __init__(
+        self,
+        name: str | None,
+        tools: tuple[types.Tool, ...],
+        *,
+        instructions: str = "",
+        has_resources: bool = False,
+    ) -> None:
         self.name, self.tools = name, tools
+        self.instructions, self.has_resources = instructions, has_resources
 
 
 @dataclass(slots=True)
@@ -298,6 +311,8 @@ class Supervisor:
             cache=None,
             client_info=types.Implementation(name="windlass", version="0.1.0"),
             elicitation_callback=self._on_elicit,
+            sampling_callback=self._on_sample if self._server.sampling else None,
+            list_roots_callback=self._on_list_roots if self._server.roots else None,
             logging_callback=self.requests.log_message,
             log_level="info",
             message_handler=self._on_message,
@@ -353,6 +368,14 @@ class Supervisor:
     ) -> types.ElicitResult | types.ErrorData:
         return await self.requests.elicit(params)
 
+    async def _on_sample(
+        self, context: Any, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        return await self.requests.sample(params)
+
+    async def _on_list_roots(self, context: Any) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=_roots(self._server))
+
     def responded(self, response: httpx2.Response, connection: McpConnection | None) -> None:
         """Notes the status of a refused request, and a session that the server has forgotten."""
         status = response.status_code
@@ -396,6 +419,12 @@ class _Watch:
         self._supervisor.requests.refused()
 
 
+def _roots(server: McpServer) -> list[types.Root]:
+    folders = [Path(root).resolve() for root in server.roots]
+    listed = [{"uri": folder.as_uri(), "name": folder.name} for folder in folders]
+    return [types.Root.model_validate(each) for each in listed]
+
+
 def _restart_delay(failures: int) -> float:
     return min(2.0 ** (failures - 2), MAX_RESTART_DELAY)
 
@@ -403,8 +432,12 @@ def _restart_delay(failures: int) -> float:
 async def _listing(client: Client) -> Listing:
     """The server's tools, from all pages."""
     name = client.server_info.name if client.server_info else None
+    about: dict[str, Any] = {
+        "instructions": client.instructions or "",
+        "has_resources": client.server_capabilities.resources is not None,
+    }
     if client.server_capabilities.tools is None:
-        return Listing(name, ())
+        return Listing(name, (), **about)
     tools: list[types.Tool] = []
     cursor: str | None = None
     for _ in range(MAX_PAGES):
@@ -413,7 +446,7 @@ async def _listing(client: Client) -> Listing:
         cursor = page.next_cursor
         if cursor is None:
             break
-    return Listing(name, tuple(tools))
+    return Listing(name, tuple(tools), **about)
 
 
 def _reason(error: BaseException, server: McpServer, status: int) -> str:

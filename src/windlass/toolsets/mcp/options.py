@@ -35,6 +35,10 @@ class McpOptions(TypedDict, total=False):
     protocol: Protocol
     max_result_bytes: int
     optional: bool
+    roots: Sequence[str | Path]
+    read_resources: bool
+    sampling: Any
+    sampling_tokens: int
 
 
 class McpServer(Struct, frozen=True, kw_only=True):
@@ -70,6 +74,14 @@ class McpServer(Struct, frozen=True, kw_only=True):
     """The maximum size of a result."""
     optional: bool = False
     """Whether a server that cannot be started is tried again until it can."""
+    roots: Sequence[str | Path] = ()
+    """The directories that the server is told to work in."""
+    read_resources: bool = False
+    """Whether the model gets a tool that reads the server's resources, which results link to."""
+    sampling: Any = None
+    """A `Sampler` that answers the server's requests for a model; None refuses them."""
+    sampling_tokens: int = 10_000
+    """How many tokens these answers may cost in one run."""
 
     def __post_init__(self) -> None:
         for field in ("timeout", "longest", "start_timeout"):

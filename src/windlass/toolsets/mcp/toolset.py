@@ -16,7 +16,7 @@ from windlass.content import FunctionDeclaration
 from windlass.errors import ConfigError
 from windlass.settings import state_directory
 from windlass.tool import Tool, ToolOptions
-from windlass.toolsets.mcp.calls import McpCalls, ServerFunction, requires_task
+from windlass.toolsets.mcp.calls import McpCalls, ReadResource, ServerFunction, requires_task
 from windlass.toolsets.mcp.connection import Listing, run_in_background, submit, wait_for_result
 from windlass.toolsets.mcp.names import outer_name, readable_prefix
 from windlass.toolsets.mcp.options import McpServer
@@ -167,7 +167,27 @@ class McpToolset:
             if tool is not None:
                 tools[tool.name] = tool
         self._pins.keep(fresh)
+        if self._server.read_resources and listing.has_resources:
+            reader = self._reader(outer_name(prefix, "read_resource"))
+            tools.setdefault(reader.name, reader)
         return [*tools.values()]
+
+    def _reader(self, name: str) -> Tool:
+        """The tool that reads the resources which results link to."""
+        uri = {"type": "string", "description": "The uri of a link in a result."}
+        parameters = {"type": "object", "properties": {"uri": uri}, "required": ["uri"]}
+        about = f"Reads a resource of {self._server.label}, such as a link in a result."
+        declaration = FunctionDeclaration(name, about, parameters)
+        options = ToolOptions(
+            timeout=self._server.longest, approve=self._server.needs_approval("read_resource")
+        )
+        return Tool(declaration, ReadResource(self._calls, name), options=options)
+
+    @property
+    def instructions(self) -> str:
+        """What the server says about its use; empty before it has been listed."""
+        listing = self._calls.supervisor.listing
+        return listing.instructions if listing else ""
 
     def _tool(self, name: str, offered: types.Tool, was: Pin, now: Pin) -> Tool | None:
         """The tool with its first description; None if it cannot be offered."""
