@@ -32,6 +32,8 @@ REFUSED = -32000
 """The error code of a request that the gateway refuses."""
 MAX_RUNS = 50
 """How many of the newest runs are searched for results."""
+MAX_WAITING = 1000
+"""How many calls may wait for their users at once; a client may never come back to its call."""
 _STATE = "windlass-run:"
 """The start of the state of a call that waits for an answer of its user."""
 
@@ -143,7 +145,7 @@ class GatewayTools:
                     case ToolRunProgress():
                         call.report(event.progress, event.message, event.data)
                     case ApprovalRequested() if call.is_modern and call.can_ask:
-                        self._waiting.setdefault(run.id, call)
+                        self._wait(run, call)
                         return _question(run, event)
                     case ApprovalRequested() if call.can_ask:
                         asking.add(asyncio.create_task(_ask(run, call, event.call)))
@@ -167,6 +169,11 @@ class GatewayTools:
             problem = run.problem()
             raise MCPError(REFUSED, problem.message if problem else "The call did not run.")
         return response
+
+    def _wait(self, run: GatewayRun, call: ServedCall) -> None:
+        self._waiting.setdefault(run.id, call)
+        if len(self._waiting) > MAX_WAITING:
+            del self._waiting[next(iter(self._waiting))]
 
 
 def _question(run: GatewayRun, event: ApprovalRequested) -> types.InputRequiredResult:
