@@ -34,6 +34,8 @@ def test_arithmetic_is_right(text: str, value: float) -> None:
         ("15 percent of 80", 12),
         ("What is 15% of 80?", 12),
         ("20% off 80", 64),
+        ("20% of 450 grams", 90),
+        ("15% of 80 euros + 3 euros", 15),
         ("80 + 15%", 92),
         ("200 - 10%", 180),
         ("100 * 15%", 15),

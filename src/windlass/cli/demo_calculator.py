@@ -48,6 +48,12 @@ _SIGNS = str.maketrans(
     {"\N{MULTIPLICATION SIGN}": "*", "\N{MIDDLE DOT}": "*", "\N{DIVISION SIGN}": "/"}
     | {"\N{MINUS SIGN}": "-", "\N{EN DASH}": "-", "[": "(", "]": ")", "{": "(", "}": ")"}
 )
+_UNITS = (
+    r"grams?|kilograms?|kg|pounds?|lbs?|ounces?|oz|kilomet(?:er|re)s?|km|miles?|met(?:er|re)s?|cm|mm"
+    r"|inch(?:es)?|feet|foot|hours?|minutes?|seconds?|days?|lit(?:er|re)s?|euros?|dollars?|people"
+    r"|(?:degrees? )?(?:celsius|fahrenheit)|degrees?"
+)
+"""Words after a number that the result keeps the same."""
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)"
 _OPERAND = rf"(?:{_NUMBER}|\([^()]*\)|[a-z]+\([^()]*\))"
 _REWRITES: tuple[tuple[str, str], ...] = (
@@ -55,6 +61,7 @@ _REWRITES: tuple[tuple[str, str], ...] = (
     (r"[=?]+\s*$", ""),
     (r"[$\N{EURO SIGN}\N{POUND SIGN}]", ""),
     (r"(?<=\d)[,_'](?=\d{3}(?!\d))", ""),
+    (rf"(?<=\d)\s*(?:{_UNITS})\b", ""),
     (r"(?<=\d)\s*(percent|per cent)\b", "%"),
     (r"\b(the )?square root of\s*", "sqrt "),
     (r"\N{SQUARE ROOT}\s*", "sqrt "),
