@@ -83,8 +83,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     folder = tmp_path_factory.mktemp("demo")
     command = _command("make run")
     # Tests run side by side: threads of one model that wait for each other would be slow.
+    # The variables of a `make test` above would make this one print its directory.
+    inherited = {name: os.environ[name] for name in os.environ if not name.startswith("MAKE")}
     environ = {
-        **os.environ,
+        **inherited,
         "OMP_THREAD_LIMIT": "1",
         "PORT": str(_free_port()),
         "WINDLASS_STATE_DIR": str(folder / "state"),

@@ -139,6 +139,7 @@ async def test_a_run_is_stopped_by_its_button_and_by_escape(stage_of: StageOf) -
     await expect(page.get_by_role("textbox", name="System prompt")).to_have_count(0)
     await expect(stop).to_be_visible()
     await page.get_by_role("link", name="Help").click()
+    await expect(page.get_by_role("dialog")).to_be_visible()
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("dialog")).to_have_count(0)
     await page.get_by_role("button", name="Timeline").last.click()

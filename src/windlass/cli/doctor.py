@@ -36,7 +36,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "cli": ("prompt_toolkit", "rich", "shtab"),
     "fleet": ("nats",),
     "gateway": ("httptools", "prometheus_client", "starlette", "uvicorn", "websockets"),
-    "mcp": ("httpx2", "mcp", "mcp_types"),
+    "mcp": ("anyio", "cryptography", "httpx2", "mcp", "mcp_types"),
     "otel": (
         "opentelemetry",
         "opentelemetry.sdk",

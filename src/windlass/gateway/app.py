@@ -105,7 +105,10 @@ class App:
         self.routes = [*wire_routes, *_guarded_routes(gateway, info), *self._public]
         self.mcp = McpRoute(gateway)
         # It is not in the OpenAPI document: its protocol is MCP.
-        routes = [*self.routes, Route(MCP_PATH, self.mcp, methods=MCP_METHODS)]
+        routes = [
+            *self.routes,
+            Route(MCP_PATH, self.mcp, methods=MCP_METHODS, include_in_schema=False),
+        ]
         lifespan = _lifespan(gateway, self.mcp)
         self._router = Router(routes, redirect_slashes=False, lifespan=lifespan)
         self._answer = self._exchange

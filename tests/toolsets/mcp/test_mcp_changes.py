@@ -162,8 +162,9 @@ async def test_tools_that_nobody_can_vouch_for_are_left_out(
 ) -> None:
     script = (become(it="Is harmless."), "1", "2", "3", "4")
     async with serving(tmp_path, *script) as gateway:
-        (tmp_path / "mcp-pins.json").write_text("damaged")
         await gateway.run()
+        await gateway.has("become", "it")
+        (tmp_path / "mcp-pins.json").write_text("damaged")
         await gateway.has()
         await gateway.run()
         await gateway.run()

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.support.asgi import post
 from tests.support.serving import Serving
 from tests.toolsets.mcp.serving import TINY, configured, starts, tiny
 
@@ -16,8 +17,11 @@ from windlass import FunctionDeclaration, Tool
 from windlass.cli import main
 from windlass.cli.model_selection import servers_from
 from windlass.errors import ConfigError
+from windlass.events import ApprovalRequested
+from windlass.gateway import create_app
 from windlass.gateway.config import McpConfig, check_config, load_config
 from windlass.gateway.config.tool_loading import load_tools, named_tools
+from windlass.model import ModelRequest
 from windlass.testing import FakeOpenAI, ScriptedModel, call
 
 
@@ -222,3 +226,40 @@ def test_windlass_run_uses_a_servers_tools(tmp_path: Path) -> None:
     assert "tools: calc__add" in done.stderr
     (pid,) = starts(tmp_path)
     assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.process
+async def test_a_model_of_the_gateway_answers_a_server_after_an_approval(tmp_path: Path) -> None:
+    server = Path(__file__).parent / "asking_server.py"
+    command = [sys.executable, "-I", "-S", str(server), str(tmp_path)]
+    file = tmp_path / "windlass.toml"
+    file.write_text(f"""
+[models.m]
+target = "openai/x"
+tools = ["asking__*"]
+
+[mcp.asking]
+command = {json.dumps(command)}
+state_dir = {json.dumps(str(tmp_path))}
+sampling = "m"
+""")
+    for step in ("ask", "end"):
+        (tmp_path / f"{step}-sample").touch()
+
+    def script(request: ModelRequest) -> Any:
+        if request.messages[-1].text == "sample?":
+            return "The model's answer."
+        return "Done." if request.messages[-1].responses else call("asking__ask", name="sample")
+
+    app = create_app(
+        load_config(file, {"OPENAI_API_KEY": "x"}), models={"m": ScriptedModel(script)}
+    )
+    body = {"model": "m", "messages": [{"role": "user", "content": "Go."}]}
+    await post(app, body, "/v1/runs")
+    [run] = app.gateway.runs.running()
+    async for event in run.events():
+        if isinstance(event, ApprovalRequested):
+            assert event.call.name == "asking__ask:sampling"
+            assert run.approve(event.call.id)
+    assert "The model's answer." in str((await run.result()).results[0].output)
+    await app.gateway.aclose()

@@ -13,12 +13,13 @@ import inspect
 import os
 import sys
 import traceback
+import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from windlass.gateway.config.values import McpConfig
     from windlass.toolsets.mcp.oauth import LoginStore
-    from windlass.toolsets.mcp.sampling import Sampled, Sampler
+    from windlass.toolsets.mcp.sampling import Sampled
     from windlass.toolsets.mcp.toolset import McpToolset
 
 ALL_OF_IT = f"{SEPARATOR}*"
@@ -203,14 +204,21 @@ def mcp_extras(modules: "Sequence[str | McpConfig]", base: Path) -> "list[MCPSer
     return list(found.values())
 
 
-samplers: "dict[str, Sampler]" = {}
-"""The models that answer requests of MCP servers, by name. The gateway sets them."""
+class SamplingModel(Protocol):
+    """A model that answers requests of MCP servers."""
+
+    async def sample(self, messages: tuple[Message, ...], max_tokens: int) -> "Sampled": ...
 
 
-async def _sample(model: str, messages: tuple[Message, ...], max_tokens: int) -> "Sampled":
-    if model not in samplers:
+sampling_models: "weakref.WeakValueDictionary[str, SamplingModel]" = weakref.WeakValueDictionary()
+"""The models of a gateway that answer requests of MCP servers, by name."""
+
+
+async def _sample(name: str, messages: tuple[Message, ...], max_tokens: int) -> "Sampled":
+    model = sampling_models.get(name)
+    if model is None:
         raise ToolError("there is no model for requests of MCP servers")
-    return await samplers[model](messages, max_tokens)
+    return await model.sample(messages, max_tokens)
 
 
 def _stored_login(config: "McpConfig", owner: str) -> Any:

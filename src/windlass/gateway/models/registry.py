@@ -18,7 +18,7 @@ from windlass.gateway.config.tool_loading import (
     login_store,
     mcp_toolset,
     named_tools,
-    samplers,
+    sampling_models,
 )
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.served_model import ServedModel
@@ -69,8 +69,9 @@ class ModelRegistry:
         self._opened: dict[str, ServedModel] = {}
         self.on_ready: Callable[[str, float], None] = _log_ready
         """Called with a local model's name when it can answer, and the seconds that it took."""
-        for name, served in self.models.items():
-            samplers[name] = served.sample
+        for server in config.mcp.values():
+            if server.sampling in self.models:
+                sampling_models[server.sampling] = self.models[server.sampling]
 
     def names(self, key: KeyConfig | None) -> list[str]:
         """The names of the models that this key may use."""

@@ -137,12 +137,13 @@ class McpToolset:
             return self._tools
 
     def _pins_changed(self) -> bool:
-        """Whether another process has accepted a description."""
+        """Whether another process has accepted a description. Raises `ConfigError`."""
         version = self._pins.version()
         if version == self._file:
             return False
+        changed = self._pins.known() != self._known
         self._file = version
-        return self._pins.known() != self._known
+        return changed
 
     def _convert(self, listing: Listing) -> "list[Tool]":
         pinned = self._pins.known()
