@@ -15,6 +15,7 @@ from windlass.models.aistudio.selectors import ELEMENTS, Shown, selectors_of
 _PING = '[{"name":"ping","description":"Answers the caller."}]'
 _ASK = "Call the function ping now."
 _ASK_SECONDS = 60.0
+_ATTEMPTS = 3
 _OPTIONAL = ("search_toggle", "url_toggle", "code_toggle", "model_name")
 """Elements that not every model has."""
 _CALL = ("call", "call_name", "call_arguments", "call_answer", "call_send")
@@ -61,8 +62,11 @@ async def _check_dialog(chat: ChatPage) -> list[Finding]:
 
 async def _check_chat(chat: ChatPage) -> list[Finding]:
     """Makes the model call a function, which costs a request, and checks the elements."""
-    if not await _succeeds(chat.functions.set_declarations(_PING)):
-        return []
+    for _ in range(_ATTEMPTS):  # the editor sometimes closes late
+        if await _succeeds(chat.functions.set_declarations(_PING)):
+            break
+    else:
+        return [Finding(name, "missing") for name in _CALL]
     async with chat.watch() as watch:
         await chat.send(_ASK)
         while (snapshot := await watch.next(_ASK_SECONDS)) and (
