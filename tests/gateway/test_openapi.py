@@ -76,7 +76,7 @@ def adding(request: ModelRequest) -> Turn:
 def gateway() -> Iterator[Serving]:
     config = config_of(ModelConfig(name="busy", target="scripted/busy", tools=("add",)))
     models = {
-        "m": ScriptedModel("Hello.", strict=False),
+        "m": ScriptedModel("{}", strict=False),  # valid for a schema of the answer
         "busy": ScriptedModel(adding),
         "broken": ScriptedModel(refuse(400)),
     }
@@ -100,6 +100,8 @@ def schema(gateway: Serving) -> OpenApiSchema:
     fields["function_call"] = schemas["ToolChoice"] = {"enum": ["auto", "none"]}
     schemas["ChatMessage"]["anyOf"] = schemas["ChatMessage"]["anyOf"][:2]  # no results of calls
     schemas["ChatFunction"]["properties"]["parameters"] = {"enum": [{"type": "object"}]}
+    for name in ("JsonSchema", "SchemaTextFormat"):
+        schemas[name]["properties"]["schema"] = {"enum": [{"type": "object"}]}
     audio = schemas["AudioPart"]["properties"]
     audio["input_audio"] = {"enum": [{"data": "aGk=", "format": "wav"}]}
     for name in ("ResponseRequest", "ResponseInput"):
