@@ -351,7 +351,7 @@ class McpConfig(Struct, frozen=True, kw_only=True):
     max_result_bytes: Count = 64 * 2**20
     """The maximum size of a result. A larger one is an error."""
     roots: Texts = ()
-    """The directories that the server is told to work in, relative to `windlass.toml`."""
+    """The directories that the server may work in, relative to `windlass.toml`."""
     instructions: Flag = False
     """Whether the model reads the server's instructions, as a system message."""
     read_resources: Flag = False

@@ -25,7 +25,7 @@ INTERNAL = "internal"
 _PASSED_ON = frozenset({400, 404, 408, 409, 413, 422, 429, 503, 504})
 """Statuses of an upstream that the client receives too. 401 and 403 are about our own key."""
 MAX_RETRY_SECONDS = 600.0
-"""A client that must wait longer is told not to repeat the request on its own."""
+"""A client that must wait longer receives `x-should-retry: false`."""
 OVERLOADED = 529
 """Anthropic's own status; other clients know it as 503."""
 

@@ -80,7 +80,7 @@ class Console:
         return _answer(self._assets[INDEX], request)
 
     async def missing(self, request: Request) -> Response:
-        """The page for an unknown address: it says so, and links to the others."""
+        """The page for an unknown address, with links to the others."""
         return _answer(self._assets[INDEX], request, status=404)
 
     async def asset(self, request: Request) -> Response:

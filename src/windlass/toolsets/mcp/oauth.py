@@ -1,7 +1,7 @@
 """OAuth for MCP servers: a login for each user, refreshed and stored encrypted.
 
-Every user of a server has a record of their own, encrypted with a key of its own, so that nobody's
-credentials can be used for anybody else. The SDK implements the protocol.
+Each user of a server has a separate record, encrypted with a separate key, so that the credentials
+of one user are never used for another. The SDK implements the protocol.
 """
 
 import hashlib

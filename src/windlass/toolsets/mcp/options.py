@@ -75,7 +75,7 @@ class McpServer(Struct, frozen=True, kw_only=True):
     optional: bool = False
     """Whether a server that cannot be started is tried again until it can."""
     roots: Sequence[str | Path] = ()
-    """The directories that the server is told to work in."""
+    """The directories that the server may work in."""
     read_resources: bool = False
     """Whether the model gets a tool that reads the server's resources, which results link to."""
     sampling: Any = None

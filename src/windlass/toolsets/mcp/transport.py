@@ -26,7 +26,7 @@ MAX_STDERR_LINES = 20
 
 
 class Watch(Protocol):
-    """Is told what happens on a connection."""
+    """Receives what happens on a connection."""
 
     def ended(self) -> None:
         """The incoming stream has ended."""

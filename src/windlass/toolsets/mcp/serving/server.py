@@ -84,7 +84,7 @@ class ToolServer(Server[Any]):
         extras: "Sequence[MCPServer]" = (),
         owner_of: Callable[[Request], str | None] | None = None,
     ) -> None:
-        """`owner_of` returns who sends a request, so that nobody else can continue it."""
+        """`owner_of` returns the sender of a request, so that no other client can continue it."""
         self._host, self._prompts, self._extras = host, prompts, extras
         self.bus = InMemorySubscriptionBus()
         """Publishes changes to all clients."""
