@@ -310,7 +310,6 @@ def _opens(mark: str, before: str, after: str) -> bool:
 
 
 _MAX_GAP = 256
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class ParserOutput:
