@@ -1,35 +1,49 @@
-"""`windlass aistudio`: signs in to the AI Studio page, and checks that Windlass can read it."""
+"""`windlass aistudio`: signs in to the AI Studio page, checks it, and clears its caches."""
 
 import argparse
 import asyncio
 import os
+import re
 import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
 
 import msgspec
 
 from windlass.cli.arguments import add_action
+from windlass.cli.connect.clients import DEFAULT_KEY_ENV, root_of
 from windlass.cli.output import own_stdout, table
+from windlass.errors import ConfigError, ModelError
 from windlass.models.aistudio.browser import Browser
 from windlass.models.aistudio.config import BrowserConfig, browser_config, check_playwright
-from windlass.models.aistudio.doctor import Finding, examine
+from windlass.models.aistudio.doctor import PROBE, Finding, examine
 from windlass.models.aistudio.model import PageSource
 from windlass.models.aistudio.page import ChatPage
-from windlass.models.aistudio.selectors import VERSION, selectors_of
+from windlass.models.aistudio.selectors import VERSION
 from windlass.settings import function_calling_settings
+
+HELP = "sign in to the AI Studio page, check it, or clear its caches"
 
 DESCRIPTION = """\
 `windlass aistudio login` opens a browser with its own profile, and you sign in manually: Windlass
-never sees your password. `windlass aistudio doctor` opens the page and shows which elements it
-finds, with which selector, and which are missing. Run it when the page has changed."""
+never sees your password. `windlass aistudio doctor` opens the page, shows which elements it finds
+and in which ways, has the model call a function, and checks that it reads the call. Run it when the
+page has changed. `windlass aistudio clear-cache` makes a gateway declare its functions again."""
 
 EPILOG = """\
 examples:
   windlass aistudio login
   windlass aistudio doctor
-  windlass aistudio doctor --ask      # also makes the model call a function: one request
+  windlass aistudio doctor --no-ask   # without the probe call, which is one request
+  windlass aistudio clear-cache
 
-The exit code of doctor is 0 if all elements are found, 1 if one is missing. WINDLASS_AISTUDIO_URL,
-_BROWSER and _PROFILE set the page, the browser and the profile (see docs/aistudio.md)."""
+The exit code of doctor is 0 only if a run can work. WINDLASS_AISTUDIO_URL, _BROWSER and _PROFILE
+set the page, the browser and the profile (see docs/aistudio.md)."""
+
+DEFAULT_GATEWAY = "http://127.0.0.1:8080"
+_HTTP_SECONDS = 30.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,16 +58,40 @@ def configure(parser: argparse.ArgumentParser) -> None:
     doctor = add_action(
         actions,
         "doctor",
-        "check each selector on the page",
-        "examples:\n  windlass aistudio doctor --ask",
+        "check that a run can work on the page",
+        "examples:\n  windlass aistudio doctor\n  windlass aistudio doctor --no-ask --json",
     )
     doctor.add_argument("--url", help="the page (default: WINDLASS_AISTUDIO_URL or AI Studio)")
-    doctor.add_argument("--ask", action="store_true", help="also make the model call a function")
+    doctor.add_argument(
+        "--ask",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="make the model call a function and read its call, which costs a request",
+    )
     doctor.add_argument("--json", action="store_true", help="print a JSON list")
+    clear = add_action(
+        actions,
+        "clear-cache",
+        "make a gateway declare its functions on the page again",
+        "examples:\n  windlass aistudio clear-cache\n  windlass aistudio clear-cache studio"
+        " --url https://llm.example.com/v1 --key-env LLM_KEY",
+    )
+    clear.add_argument(
+        "models", nargs="*", metavar="MODEL", help="models of the gateway (default: all aistudio/)"
+    )
+    clear.add_argument("--url", default=DEFAULT_GATEWAY, help="the gateway (default: %(default)s)")
+    clear.add_argument(
+        "--key-env",
+        metavar="NAME",
+        default=DEFAULT_KEY_ENV,
+        help="the environment variable that contains the gateway's key (default: %(default)s)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises `ConfigError` without a browser, and `ModelError` if the page does not open."""
+    """Raises `ConfigError` for a wrong setup, and `ModelError` if the page does not open."""
+    if options.action == "clear-cache":
+        return clear_cache(options)
     check_playwright()
     if options.action == "login":
         config = msgspec.structs.replace(browser_config(os.environ), headless=False)
@@ -61,12 +99,11 @@ def run(options: argparse.Namespace) -> int:
     config = browser_config(os.environ, url=options.url)
     with own_stdout() as output:
         findings = asyncio.run(diagnose(Browser(config), config, ask=options.ask))
-        missing = [finding.element for finding in findings if finding.state == "missing"]
         if options.json:
             output.json(findings)
         else:
-            output.text(f"{_table(findings)}\n{_conclusion(missing)}\n")
-    return 1 if missing else 0
+            output.text(f"{_table(findings)}\n{_conclusion(findings)}\n")
+    return 1 if any(finding.is_problem for finding in findings) else 0
 
 
 async def sign_in(browser: PageSource, url: str) -> int:
@@ -91,9 +128,18 @@ async def sign_in(browser: PageSource, url: str) -> int:
 
 
 async def _arrived(chat: ChatPage) -> None:
-    prompt = ", ".join(selectors_of("prompt"))
+    """Returns when the page shows its prompt, however often it is loaded until then."""
+    from playwright.async_api import Error
+
     await chat.page.goto(chat.url)
-    await chat.page.locator(prompt).first.wait_for()
+    while not chat.page.is_closed():
+        try:
+            if await chat.elements.is_shown("prompt"):
+                return
+        except Error:  # it is being loaded
+            if chat.page.is_closed():
+                raise
+        await asyncio.sleep(0.2)
 
 
 async def diagnose(browser: PageSource, config: BrowserConfig, *, ask: bool) -> list[Finding]:
@@ -108,14 +154,64 @@ async def diagnose(browser: PageSource, config: BrowserConfig, *, ask: bool) -> 
 
 
 def _table(findings: list[Finding]) -> str:
-    rows = [(finding.state, finding.element, finding.selector or "") for finding in findings]
+    rows = [(each.state, each.element, each.detail or each.selector or "") for each in findings]
     return table(("state", "element", "found by"), rows)
 
 
-def _conclusion(missing: list[str]) -> str:
-    if not missing:
-        return f"Windlass can read the page (selectors of {VERSION})."
-    return (
-        f"Missing: {', '.join(missing)}. The page has changed since {VERSION}: native function"
+def _conclusion(findings: list[Finding]) -> str:
+    problems = [finding for finding in findings if finding.is_problem]
+    if not problems:
+        asked = any(finding.element == PROBE for finding in findings)
+        read = "read the page and a call on it" if asked else "read the page"
+        return f"Windlass can {read} (selectors of {VERSION})."
+    missing = [finding.element for finding in problems if finding.state == "missing"]
+    failed = [f"{each.element}: {each.detail}" for each in problems if each.state == "failed"]
+    lines = [f"Missing: {', '.join(missing)}."] if missing else []
+    lines += [f"Failed: {each}" for each in failed]
+    lines.append(
+        f"The page has changed since the selectors were made ({VERSION}): native function"
         " calling may fail; mode='emulated' needs only the prompt, the run button and turns."
     )
+    return "\n".join(lines)
+
+
+def clear_cache(options: argparse.Namespace) -> int:
+    """Asks the gateway to clear the caches. Raises `ConfigError` and `ModelError`."""
+    root = root_of(options.url)
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", options.key_env):
+        raise ConfigError("--key-env must be the name of an environment variable, not a key")
+    key = os.environ.get(options.key_env)
+    names: list[str] = options.models or _page_models(root, key)
+    if not names:
+        raise ConfigError(f"the gateway {root} has no model of aistudio/ that this key may use")
+    for name in names:
+        path = f"/v1/models/{urllib.parse.quote(name, safe='/')}/cache"
+        answer = _asked(root, path, key, method="DELETE")
+        count = answer["cleared"]
+        sys.stdout.write(f"{name}: cleared {count} {'page' if count == 1 else 'pages'}\n")
+    return 0
+
+
+def _page_models(root: str, key: str | None) -> list[str]:
+    models = _asked(root, "/v1/models", key)["data"]
+    return [each["id"] for each in models if each["windlass"]["target"].startswith("aistudio/")]
+
+
+def _asked(root: str, path: str, key: str | None, *, method: str = "GET") -> dict[str, Any]:
+    """The JSON answer of the gateway. Raises `ModelError` with its message."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    request = urllib.request.Request(root + path, headers=headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=_HTTP_SECONDS) as answer:
+            return msgspec.json.decode(answer.read(), type=dict[str, Any])
+    except urllib.error.HTTPError as error:
+        try:
+            message: str = msgspec.json.decode(error.read())["error"]["message"]
+        except (msgspec.DecodeError, LookupError, TypeError):
+            message = error.reason
+        raise ModelError(f"{root}{path}: {message}", status=error.code) from None
+    except (OSError, msgspec.DecodeError) as error:
+        raise ModelError(
+            f"cannot reach a gateway at {root}: {error}; start it with `windlass serve`, or name"
+            " another with --url"
+        ) from None

@@ -1,5 +1,6 @@
 """`windlass aistudio`: signing in manually, and finding changes of the page."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,13 @@ from windlass.errors import ModelError
 from windlass.models.aistudio.config import BrowserConfig
 from windlass.models.aistudio.doctor import Finding
 from windlass.models.aistudio.selectors import ELEMENTS, selectors_of
-from windlass.testing import call
-from windlass.testing.aistudio import FakeAIStudio
+from windlass.testing import Gate, call
+from windlass.testing.aistudio import Changes, FakeAIStudio, model_error
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FC_UI_TIMEOUT_MS", "500")
+    monkeypatch.setenv("FC_UI_TIMEOUT_MS", "1500")
 
 
 async def found(chromium: Chromium, fake: FakeAIStudio, *, ask: bool = False) -> dict[str, Any]:
@@ -32,10 +33,52 @@ async def found(chromium: Chromium, fake: FakeAIStudio, *, ask: bool = False) ->
 async def test_every_part_of_a_known_page_is_found(chromium: Chromium) -> None:
     with FakeAIStudio([call("ping")]) as fake:
         findings = await found(chromium, fake, ask=True)
-        assert findings.keys() == ELEMENTS.keys()
+        assert findings.keys() == {*ELEMENTS, "probe"}
         states = {name: finding.state for name, finding in findings.items()}
-        assert "missing" not in states.values()
+        assert not {"missing", "failed"} & set(states.values())
         assert (states["edit_button"], states["dialog"], states["call"]) == ("ok", "ok", "ok")
+        assert (states["probe"], fake.saves[0][0]["name"]) == ("ok", "ping")
+
+
+@IN_ONE_BROWSER
+async def test_the_probe_checks_the_arguments_that_it_asked_for(chromium: Chromium) -> None:
+    def obey(body: dict[str, Any]) -> Any:
+        return call("ping", text=body["prompt"].rpartition(" ")[2].rstrip("."))
+
+    with FakeAIStudio(obey) as fake:
+        probe = (await found(chromium, fake, ask=True))["probe"]
+        assert (probe.state, probe.detail) == ("ok", "read a call of ping with its arguments")
+
+
+@IN_ONE_BROWSER
+@pytest.mark.parametrize(
+    ("script", "options", "said"),
+    [
+        ([call("ping")], {"broken": {"call_arguments"}, "changes": Changes(call="table")}, "argu"),
+        ([call("ping", text="x")], {"changes": Changes(call="labelled")}, "'Function call: ping'"),
+        (["I would rather talk."], {}, "expected one call of ping, read a text"),
+        ([model_error("It broke.")], {}, "It broke."),
+        ([call("ping")], {"changes": Changes(run_button="same")}, "never showed"),
+    ],
+)
+async def test_a_call_that_cannot_be_read_fails_the_probe(
+    chromium: Chromium, script: Any, options: Any, said: str
+) -> None:
+    with FakeAIStudio(script, **options) as fake:
+        probe = (await found(chromium, fake, ask=True))["probe"]
+        assert probe.state == "failed"
+        assert said in probe.detail
+
+
+@IN_ONE_BROWSER
+async def test_the_doctor_waits_until_the_page_is_ready(chromium: Chromium) -> None:
+    gate = Gate()
+    with FakeAIStudio([call("ping")], late={"page": gate}) as fake:
+        looking = asyncio.create_task(found(chromium, fake, ask=True))
+        await gate.reached.wait()
+        gate.open()
+        findings = await looking
+        assert not any(finding.is_problem for finding in findings.values())
 
 
 @IN_ONE_BROWSER
@@ -63,6 +106,7 @@ async def test_a_part_that_is_gone_is_named(chromium: Chromium, parts: set[str])
         findings = await found(chromium, fake)
         missing = {name for name, finding in findings.items() if finding.state == "missing"}
         assert missing == parts
+        assert any(finding.is_problem for finding in findings.values())
 
 
 @IN_ONE_BROWSER
@@ -107,6 +151,7 @@ async def test_a_window_that_is_closed_too_early_is_not_a_login(
     [
         ([Finding("prompt", "ok", "textarea")], 0, "Windlass can read the page"),
         ([Finding("prompt", "missing")], 1, "Missing: prompt."),
+        ([Finding("probe", "failed", detail="no call")], 1, "Failed: probe: no call"),
     ],
 )
 def test_the_conclusion_says_what_is_missing(

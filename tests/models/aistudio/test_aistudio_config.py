@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass.errors import ConfigError
+from windlass.errors import ConfigError, ModelError
 from windlass.models import create_model
 from windlass.models.aistudio import AIStudioModel, config
 from windlass.models.aistudio.config import DEFAULT_URL, browser_config
@@ -84,5 +84,6 @@ async def test_a_browser_that_cannot_start_says_how_to_get_one(
     from windlass import AsyncClient
 
     async with AsyncClient("aistudio/default", mode="native") as client:
-        with pytest.raises(ConfigError, match="playwright install chromium"):
+        with pytest.raises(ModelError, match="playwright install chromium") as caught:
             await client.generate("Hi")
+    assert (caught.value.status, caught.value.code) == (503, "browser_unavailable")

@@ -171,6 +171,7 @@ NESTED = """
     return node;
   };
   const turn = add("ms-chat-turn", document.body);
+  turn.dataset.turnRole = "Model";
   const paragraph = add("ms-cmark-node", add("ms-prompt-chunk", turn), "One ");
   add("ms-cmark-node", paragraph, "two ");
   add("ms-cmark-node", paragraph, "three.");
@@ -187,7 +188,7 @@ async def test_elements_inside_elements_of_their_kind_are_read_once(chromium: Ch
     page = await chromium.lend()
     chat = ChatPage(page, "about:blank", 1000)
     await chat.prepare()
-    async with chat.watch() as watch:
+    async with chat.watch(known=("get_weather",)) as watch:
         await watch.next(5)
         await page.evaluate(NESTED)
         seen = await watch.next(5)

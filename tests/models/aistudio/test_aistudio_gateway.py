@@ -10,14 +10,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import openai
 import pytest
 from openai import OpenAI
 from tests.models.aistudio.test_aistudio_faults import out_of_patience_once_asked
+from tests.support.asgi import post
 from tests.support.browsing import CHROMIUM, FLAGS
 from tests.support.serving import Serving
 
-from windlass.gateway import GatewayConfig
+from windlass.gateway import GatewayConfig, create_app
 from windlass.gateway.config import ServerConfig
 from windlass.models.aistudio import AIStudioModel
 from windlass.models.aistudio.config import BrowserConfig
@@ -372,3 +374,33 @@ async def test_a_client_that_goes_away_stops_the_page(studio: Studio) -> None:
         await stream.close()
         async with asyncio.timeout(60):
             await studio.fake.stopped.wait()
+
+
+def test_the_cache_of_a_model_is_cleared_by_its_endpoint(ask: Any, studio: Studio) -> None:
+    ask([PARIS], tools=[WEATHER])
+    url = f"{studio.gateway.base_url}/models/studio/cache"
+    client = httpx2.Client()
+    assert client.delete(url).json() == {"model": "studio", "cleared": 1}
+    assert client.delete(url).json() == {"model": "studio", "cleared": 0}
+    saves = len(studio.fakes["studio"].saves)
+    ask([PARIS], tools=[WEATHER])
+    assert len(studio.fakes["studio"].saves) == saves + 1
+    unknown = client.delete(url.replace("studio/cache", "nothing/cache"))
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
+    client.close()
+
+
+async def test_a_browser_that_cannot_start_is_the_gateway_s_problem_with_the_operator_s_remedy(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "browser"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    config = BrowserConfig("http://localhost:1/", tmp_path / "profile", program)
+    app = create_app(GatewayConfig(), models={"studio": AIStudioModel("default", config=config)})
+    asked = {"model": "studio", "messages": [{"role": "user", "content": "Hi"}]}
+    answer = await post(app, asked)
+    await app.gateway.aclose()
+    assert (answer.status, answer.error["code"]) == (503, "browser_unavailable")
+    assert "playwright install chromium" in answer.error["message"]
+    assert str(tmp_path) not in answer.error["message"]

@@ -1,8 +1,10 @@
 """Pages over many requests: what is set up once, which page is used, and which requests wait."""
 
 import asyncio
+import logging
 from typing import Any
 
+import pytest
 from tests.models.aistudio.test_aistudio_calling import (
     PARIS,
     WEATHER,
@@ -14,7 +16,7 @@ from tests.models.aistudio.test_aistudio_calling import (
 from tests.support.browsing import IN_ONE_BROWSER, MakeModel
 from tests.support.thoroughness import WHOLE
 
-from windlass import AsyncClient, Message
+from windlass import AsyncClient, GoogleSearch, Message, NativeModeUnavailable
 from windlass.events import TurnEnded
 from windlass.model import ModelRequest
 from windlass.testing import Gate, call, last_prompt, say, slow
@@ -144,3 +146,53 @@ async def test_who_finds_no_page_free_waits_for_one(model_on: MakeModel) -> None
             "Three.",
         ]
         assert len(model.own.pages) == 1  # type: ignore[attr-defined]
+
+
+async def test_a_cache_that_is_cleared_makes_the_tools_declared_again(model_on: MakeModel) -> None:
+    with FakeAIStudio(["One", "Two", "Three"]) as fake:
+        model = model_on(fake.url)
+        client = AsyncClient(model, mode="native")
+        chat = client.chat(tools=[get_weather])
+        await chat.send("Hi")
+        await chat.send("And?")
+        assert len(fake.saves) == 1
+        assert (await client.clear_cache(), await client.clear_cache()) == (1, 0)
+        await chat.send("And now?")
+        assert len(fake.saves) == 2
+        assert len(fake.requests[2].body["contents"]) == 5
+
+
+async def test_debug_logs_show_the_switch_and_the_editor(
+    model_on: MakeModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "windlass.models.aistudio")
+    with FakeAIStudio(["One"], tools_collapsed=True) as fake:
+        model = model_on(fake.url, settings={"debug_logs": True})
+        await events_of(model, asking(WEATHER))
+    for words in ("opening the tools panel", "switching 'function_toggle' on", "editor: saving"):
+        assert words in caplog.text
+
+
+async def test_google_search_beside_a_function_falls_back_in_auto_mode(
+    model_on: MakeModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The page's search stays on, and the function is described in the prompt."""
+    written = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+    with FakeAIStudio([written, "Sunny.", PARIS, "Again."]) as fake:
+        client = AsyncClient(model_on(fake.url), mode="auto")
+        reply = await client.generate("Weather?", tools=[get_weather, GoogleSearch()])
+        assert (reply.text, reply.mode) == ("Sunny.", "emulated")
+        assert fake.requests[0].body["switches"]["google_search"] is True
+        assert "cannot use Google Search and functions together" in caplog.text
+        # Only that request needed it.
+        assert (await client.generate("Weather?", tools=[get_weather])).mode == "native"
+
+
+async def test_google_search_beside_a_function_is_refused_in_native_mode(
+    model_on: MakeModel,
+) -> None:
+    with FakeAIStudio([]) as fake:
+        client = AsyncClient(model_on(fake.url), mode="native")
+        with pytest.raises(NativeModeUnavailable, match="Google Search and functions") as caught:
+            await client.generate("Weather?", tools=[get_weather, GoogleSearch()])
+        assert caught.value.status == 400

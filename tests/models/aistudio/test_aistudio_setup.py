@@ -177,3 +177,29 @@ async def test_a_setting_without_a_field_is_told_once(caplog: pytest.LogCaptureF
     ]
     await ask()
     assert ask.page.fields["temperature"] == "1"
+
+
+async def test_debug_logs_tell_each_decision_about_switch_editor_digest_and_cache(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ask = Asker(debug_logs=True, cache_ttl=30.0)
+    with caplog.at_level(logging.INFO, "windlass.models.aistudio"):
+        await ask(WEATHER)
+        await ask(WEATHER)
+        await ask(TIME)
+        ask.now = 30.0
+        await ask(TIME)
+        await ask(TIME, plan=ANEW)
+        await ask()
+    said = [record.getMessage() for record in caplog.records]
+    digest = SchemaConverter().convert_tools((WEATHER,)).digest
+    assert said[0].startswith("cache miss: the page's declarations are not known; declaring ")
+    assert f"digest {digest}: the page has 1 functions" in said
+    assert f"cache hit: the page has the declarations {digest[:12]}" in said
+    assert any("the page has other declarations" in line for line in said)
+    assert any("they are older than 30 seconds" in line for line in said)
+    assert "cache cleared: a new chat begins" in said
+    assert said[-1] == "no functions: switching function calling off"
+    caplog.clear()
+    await Asker()(WEATHER)
+    assert caplog.records == []

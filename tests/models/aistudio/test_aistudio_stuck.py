@@ -86,7 +86,7 @@ async def test_a_page_that_hangs_altogether_fails_the_request_in_its_time(tmp_pa
 
 
 async def test_a_page_that_hangs_does_not_hold_those_who_watch_it() -> None:
-    page: Any = StuckPage(except_for="MutationObserver")
+    page: Any = StuckPage(except_for="page.watch(options)")
     chat = ChatPage(page, "http://localhost/", 10)
     async with chat.watch() as watch:
         assert await watch.next(0.0) is None

@@ -1,12 +1,14 @@
 """A request as steps on the page, and what the page shows as a model's events."""
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.content import (
+    FileData,
     FunctionCall,
     FunctionDeclaration,
     FunctionResponse,
@@ -15,18 +17,15 @@ from windlass.content import (
     Thought,
     Usage,
 )
-from windlass.errors import ModelError
+from windlass.errors import ModelError, NativeModeUnavailable
 from windlass.events import ModelEvent, TextDelta, ThoughtDelta, ToolCallEnded, TurnEnded
 from windlass.model import ModelRequest, Settings, ToolChoice
-from windlass.models.aistudio.selectors import ELEMENTS, VERSION
+from windlass.models.aistudio.selectors import ELEMENTS, VERSION, selectors_of
 from windlass.models.aistudio.turn import (
     Grown,
     PageTurn,
     ShownCall,
     Snapshot,
-    WrittenCalls,
-    clean_arguments,
-    clean_name,
     snapshot_of,
     usage_shown,
 )
@@ -38,6 +37,7 @@ from windlass.models.aistudio.wire import (
     plan_of,
     said_turns,
 )
+from windlass.models.aistudio.written import WrittenCalls, clean_arguments, clean_name
 
 ASKED = Message.user("Weather in Paris?")
 CALL = FunctionCall("get_weather", '{"city":"Paris"}', "call_1")
@@ -169,7 +169,8 @@ def test_tool_choice_decides_what_is_declared(choice: ToolChoice, names: list[st
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
-        (ModelRequest([Message.user(InlineData(b"x", "image/png"))]), "only text is supported"),
+        (ModelRequest([Message.user(InlineData(b"x", "audio/wav"))]), "only text and images"),
+        (ModelRequest([Message.user(FileData("https://a.b/c.png", "image/png"))]), "address"),
         (ModelRequest([ASKED], settings=Settings(response_schema={})), "response_schema"),
     ],
 )
@@ -203,10 +204,62 @@ def test_a_text_that_the_page_formats_again_is_not_told_twice() -> None:
     turn = PageTurn(())
     events = [
         *turn.feed(Snapshot(busy=True, begun=True, text=Grown(0, "A **bo"))),
-        *turn.feed(Snapshot(busy=True, begun=True, text=Grown(2, "bold one"))),
+        *turn.feed(Snapshot(busy=True, begun=True, text=Grown(0, "A **bold** one."))),
         *turn.finish(),
     ]
-    assert text_in(events) == "A **bo one"
+    assert text_in(events) == "A **bold** one."
+
+
+def test_words_that_change_after_they_were_sent_are_an_error() -> None:
+    turn = PageTurn(())
+    turn.feed(Snapshot(busy=True, begun=True, text=Grown(0, "It is sunny")))
+    turn.feed(Snapshot(busy=True, begun=True, text=Grown(6, "rainy")))
+    with pytest.raises(ModelError, match=r"changed words of the answer.*'text'"):
+        turn.finish()
+
+
+def test_marks_that_change_after_they_were_sent_leave_the_words() -> None:
+    turn = PageTurn(())
+    events = [
+        *turn.feed(Snapshot(busy=True, begun=True, text=Grown(0, "Weather"))),
+        *turn.feed(Snapshot(busy=True, begun=True, text=Grown(0, "## Weather\n\nSunny."))),
+        *turn.finish(),
+    ]
+    assert text_in(events) == "Weather\n\nSunny."
+
+
+def test_a_blocking_request_gets_the_text_as_it_is_at_the_end() -> None:
+    turn = PageTurn((), live=False)
+    assert turn.feed(Snapshot(busy=True, begun=True, text=Grown(0, "It is sunny"))) == []
+    turn.feed(Snapshot(busy=False, begun=True, text=Grown(6, "rainy.")))
+    assert turn.finish() == [TextDelta("It is rainy."), TurnEnded("stop")]
+
+
+def test_a_page_that_shows_only_the_end_of_a_long_answer_is_an_error() -> None:
+    turn = PageTurn((), live=False)
+    long = "The beginning of a long answer, which the page removes when it scrolls. "
+    turn.feed(Snapshot(busy=True, begun=True, text=Grown(0, long)))
+    turn.feed(Snapshot(busy=True, begun=True, text=Grown(0, "The end, which is longer." * 4)))
+    with pytest.raises(ModelError, match="changed words of the answer"):
+        turn.finish()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "One **bold** and `code` and [a link](https://a.b/c).\n\n- x\n  - y\n\nEnd.",
+        "## Head\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n\n```python\nif a:\n    b\n```\n\nEnd",
+    ],
+)
+def test_text_is_never_sent_before_its_marks_are_complete(text: str) -> None:
+    """Each prefix is shown as a page would show it: an open mark is text until it is closed."""
+    turn = PageTurn(())
+    events: list[ModelEvent] = []
+    for end in range(1, len(text) + 1):
+        events += turn.feed(Snapshot(busy=True, begun=True, text=Grown(0, text[:end])))
+        assert text.startswith(text_in(events))
+    events += turn.finish()
+    assert text_in(events) == text
 
 
 def test_a_turn_waits_for_the_page_and_then_only_for_what_may_still_come() -> None:
@@ -231,7 +284,7 @@ def test_a_call_after_a_text_is_waited_for_only_where_functions_are_offered() ->
 
 def test_two_identical_calls_are_two_calls() -> None:
     turn = PageTurn(("f",))
-    turn.feed(Snapshot(busy=False, begun=True, calls=(ShownCall("f", "{}"), ShownCall("f", "{}"))))
+    turn.feed(Snapshot(busy=True, begun=True, calls=(ShownCall("f", "{}"), ShownCall("f", "{}"))))
     events = turn.finish()
     assert calls_in(events) == [("f", {}), ("f", {})]
     ids = {event.call.id for event in events if isinstance(event, ToolCallEnded)}
@@ -286,6 +339,52 @@ def test_an_old_error_is_the_reason_of_a_turn_without_anything_and_of_no_other()
     assert turn.finish() == [TurnEnded("stop")]
 
 
+# A turn that cannot be read is an error, which names the element.
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        (Snapshot(busy=True, begun=True), r"without an answer.*'turn' \(ms-chat-turn\), 'text'"),
+        (Snapshot(busy=True, thought=Grown(0, "Hm.")), "without an answer"),
+        (Snapshot(busy=True, unread="<x-a>"), "cannot be read: <x-a>.*'text'.*'call'"),
+        (Snapshot(busy=True, unsure="2 turns have"), "told from earlier ones: 2 turns.*'turn'"),
+        (Snapshot(busy=False, begun=True, text=Grown(0, "Hi.")), "never showed.*'generating'"),
+    ],
+)
+def test_a_turn_that_cannot_be_read_is_never_an_answer(shown: Snapshot, said: str) -> None:
+    turn = PageTurn(("f",))
+    turn.feed(shown)
+    with pytest.raises(ModelError, match=said) as caught:
+        turn.finish()
+    assert (caught.value.status, caught.value.code) == (502, "page_unreadable")
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (ShownCall("g", "{}"), r"a call of 'g', which is no function.*\(f\).*'call_name'"),
+        (ShownCall("", "{}", "call_name"), "cannot be read.*'call_name' .mat-panel-title"),
+        (ShownCall("f", "", "call_arguments"), "cannot be read.*'call_arguments'"),
+        (ShownCall("f", ""), "without its arguments.*'call_arguments'"),
+    ],
+)
+def test_a_call_that_cannot_be_read_is_an_error_that_auto_mode_can_fall_back_from(
+    call: ShownCall, said: str
+) -> None:
+    turn = PageTurn(("f",))
+    turn.feed(Snapshot(busy=True, begun=True, calls=(call,)))
+    with pytest.raises(NativeModeUnavailable, match=said):
+        turn.finish()
+
+
+def test_a_function_without_parameters_may_be_shown_without_arguments() -> None:
+    turn = PageTurn(("f",), bare=("f",))
+    turn.feed(Snapshot(busy=True, begun=True, calls=(ShownCall("f", ""),)))
+    assert calls_in(turn.finish()) == [("f", {})]
+
+
 # Calls that were written as text.
 
 WRITTEN = 'Request function call: f\nParameters:\n{"a": {"b": {"c": "}"}}, "d": [1]}'
@@ -306,11 +405,38 @@ def test_a_call_in_the_text_is_a_call_and_none_of_it_is_said(
     assert [(call.name, call.arguments) for call in calls] == [("f", NESTED)]
 
 
-def test_a_json_call_in_the_text_is_a_call() -> None:
+JSON_CALLS = [
+    '{"function_call": {"name": "f", "args": {"x": {"y": 1}}}}',
+    '{"functionCall": {"name": "default_api:f", "args": {"x": {"y": 1}}}}',
+    '{"function_call": {"name": "f", "arguments": "{\\"x\\": {\\"y\\": 1}}"}}',
+    '{"function_calls": [{"name": "f", "parameters": {"x": {"y": 1}}}]}',
+    '{"tool_calls": [{"function": {"name": "f", "arguments": {"x": {"y": 1}}}}]}',
+    '[{"functionCall": {"name": "f", "args": {"x": {"y": 1}}}}]',
+    '{"name": "f", "arguments": {"x": {"y": 1}}}',
+    '```json\n{"function_call": {"name": "f", "args": {"x": {"y": 1}}}}\n```',
+    '{"function_call": {"name": "f", "args": {"x": {"y": 1}}}}'.replace('"', "<ctrl46>"),
+]
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize("before", ["", "Let me see.\n\n"])
+@pytest.mark.parametrize("written", JSON_CALLS)
+def test_a_json_call_in_the_text_is_a_call(written: str, before: str, size: int) -> None:
+    whole = before + written
     reader = WrittenCalls(("f",))
-    assert reader.feed('{"function_call": {"name": "f", "args": {"x": {"y": 1}}}}') == ""
+    said = "".join(reader.feed(whole[at : at + size]) for at in range(0, len(whole), size))
     rest, calls = reader.finish()
-    assert (rest, calls[0].arguments) == ("", {"x": {"y": 1}})
+    assert (said + rest).strip() == before.strip()
+    assert [(call.name, call.arguments) for call in calls] == [("f", {"x": {"y": 1}})]
+
+
+def test_several_json_calls_in_one_text_are_several_calls() -> None:
+    reader = WrittenCalls(("f", "g"))
+    text = (
+        '{"function_call": {"name": "f", "args": {}}}\n{"functionCall": {"name": "g", "args": {}}}'
+    )
+    assert reader.feed(text) == ""
+    assert [call.name for call in reader.finish()[1]] == ["f", "g"]
 
 
 @pytest.mark.parametrize(
@@ -321,6 +447,13 @@ def test_a_json_call_in_the_text_is_a_call() -> None:
         '{"city": "Paris"}',
         "Request function call: unknown\nParameters:\n{}",
         "Request func",
+        '{"function_call": {"name": "unknown", "args": {}}}',
+        'Use it like this: {"function_call": {"name": "f", "args": {}}}',
+        '[{"functionCall": {"name": "f", "args": {}}}, {"other": 1}]',
+        '```json\n{"city": "Paris"}\n```\nThat is all.',
+        '```python\nf({"a": 1})\n```',
+        "[a link](https://a.b) and [1] a note",
+        '{"function_call": {"name": "f", "args": {',
     ],
 )
 def test_what_is_no_call_is_said_as_it_is(text: str) -> None:
@@ -361,14 +494,23 @@ def test_the_page_s_own_quotes_are_quotes() -> None:
 # The table.
 
 
-def test_the_observer_can_read_with_its_selectors() -> None:
-    """It works in the page, where only CSS is understood."""
-    from windlass.models.aistudio.elements import names_for_observer
-
-    for name, selectors in names_for_observer().items():
-        assert not any(":has-text" in selector for selector in selectors), name
-
-
-def test_every_element_has_a_selector_and_the_table_a_version() -> None:
-    assert VERSION
+def test_every_element_has_a_selector_and_controls_have_independent_ways() -> None:
     assert all(element.selectors for element in ELEMENTS.values())
+    for name in ("prompt", "run_button", "new_chat", "function_toggle", "edit_button"):
+        assert ELEMENTS[name].role, name
+        assert len(ELEMENTS[name].names) > 10, name
+
+
+def test_the_version_says_that_the_table_was_never_checked_against_the_live_page() -> None:
+    docs = Path(__file__).parents[3] / "docs" / "aistudio.md"
+    assert "never checked against the live page" in VERSION
+    assert "never checked against the live page" in docs.read_text()
+
+
+def test_the_selectors_of_the_first_design_are_the_last_fallbacks() -> None:
+    assert selectors_of("call")[-3:] == (
+        "ms-function-call",
+        '[data-test-id*="function-call"]',
+        ".function-call-widget",
+    )
+    assert selectors_of("save_button")[-1] == 'button:has-text("Done")'

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from windlass.content import Message
-from windlass.errors import ConfigError
+from windlass.errors import ModelError
 from windlass.models.aistudio.config import INSTALL_BROWSER, BrowserConfig
 from windlass.models.aistudio.page import ChatPage
 from windlass.models.aistudio.wire import PagePrompt, SaidTurn, plan_of
@@ -38,7 +38,7 @@ class SharedBrowser:
         self._pages: list[Page] = []
 
     async def new_page(self) -> Page:
-        """A new page. Raises `ConfigError` as `Browser.new_page` does."""
+        """A new page. Raises `ModelError` as `Browser.new_page` does."""
         if self._browser is None:
             self._browser = _open.setdefault(self._key, Browser(self._config))
             self._browser.users += 1
@@ -82,7 +82,7 @@ class Browser:
     async def new_page(self) -> Page:
         """A page in its own window, because browsers rarely redraw pages in background tabs.
 
-        Raises `ConfigError` if there is no browser, or another browser uses the profile.
+        Raises `ModelError` if the browser cannot start, or another browser uses the profile.
         """
         async with self._opening:
             if self._context is None:
@@ -114,9 +114,9 @@ class Browser:
         from playwright.async_api import Error, async_playwright
 
         config = self._config
-        if self._playwright is None:
-            self._playwright = await async_playwright().start()
         try:
+            if self._playwright is None:
+                self._playwright = await async_playwright().start()
             config.profile.mkdir(parents=True, exist_ok=True, mode=0o700)
             context = await self._playwright.chromium.launch_persistent_context(
                 config.profile,
@@ -127,7 +127,7 @@ class Browser:
             )
         except (Error, OSError) as error:
             await self._close()
-            raise ConfigError(_start_error(config, str(error))) from None
+            raise _start_error(config, str(error)) from None
         context.on("close", lambda _: self._on_close(context))
         return context
 
@@ -142,14 +142,22 @@ def _has_sandbox() -> bool:
     return sys.platform == "win32" or os.geteuid() != 0
 
 
-def _start_error(config: BrowserConfig, said: str) -> str:
+def _start_error(config: BrowserConfig, said: str) -> ModelError:
+    """The error if the browser cannot start. It says what the operator can do."""
     if "ProcessSingleton" in said or "SingletonLock" in said or "already in use" in said:
-        return (
+        reason = (
             f"the browser profile {config.profile} is open in another browser: close it, or give"
             " each process its own profile with WINDLASS_AISTUDIO_PROFILE"
         )
-    first = next((line for line in said.splitlines() if line.strip()), "no reason given")
-    return f"cannot start the browser ({first.strip()}); {INSTALL_BROWSER}"
+        public = (
+            "the browser profile of {upstream} is open in another browser: the operator must close"
+            " it, or set WINDLASS_AISTUDIO_PROFILE"
+        )
+    else:
+        first = next((line for line in said.splitlines() if line.strip()), "no reason given")
+        reason = f"cannot start the browser ({first.strip()}); {INSTALL_BROWSER}"
+        public = f"cannot start the browser of {{upstream}}; the operator must {INSTALL_BROWSER}"
+    return ModelError(reason, status=503, code="browser_unavailable", public=public)
 
 
 class HeldPage:
@@ -190,6 +198,13 @@ class PagePool:
                 yield held
             finally:
                 self._release(held)
+
+    def forget_declarations(self) -> int:
+        """Forgets the declarations of all pages; returns how many pages had some."""
+        had = [held for held in self._pages if held.declared is not None]
+        for held in had:
+            held.declared = None
+        return len(had)
 
     def _found(self, messages: Sequence[Message]) -> HeldPage | None:
         self._idle = [held for held in self._idle if not held.chat.page.is_closed()]

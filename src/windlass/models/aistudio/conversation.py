@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 from windlass.content import FunctionCall, Message, PrivateText
 from windlass.errors import ModelError
 from windlass.events import ModelEvent, TextDelta, ToolCallEnded, TurnEnded
-from windlass.model import ModelRequest, Settings
+from windlass.model import ModelRequest, Settings, named_functions
 from windlass.models.aistudio.browser import HeldPage
 from windlass.models.aistudio.elements import page_failed
 from windlass.models.aistudio.schema import Declarations, SchemaConverter
-from windlass.models.aistudio.turn import PageTurn, Patience
+from windlass.models.aistudio.turn import PageTurn, Patience, rows_of
 from windlass.models.aistudio.wire import (
     PagePrompt,
     Plan,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("windlass.models.aistudio")
 
-_PAGE_ERROR_CODES = frozenset({"page_failed", "timeout"})
+_PAGE_ERROR_CODES = frozenset({"page_failed", "page_unreadable", "timeout"})
 
 
 class PageConversation:
@@ -113,7 +113,7 @@ class PageConversation:
         required = bool(known) and request.tool_choice.mode == "required"
         for tries_left in reversed(range(self._tries)):
             kept: list[ModelEvent] = []
-            async with aclosing(self._turn(plan, known)) as events:
+            async with aclosing(self._turn(plan, request)) as events:
                 async for event in events:
                     kept.append(event)
                     if not required:
@@ -127,15 +127,21 @@ class PageConversation:
             log.warning("the model ignored tool_choice; asking again")
             plan = PagePrompt(reminder(request.tool_choice, functions), new_chat=False)
 
-    async def _turn(self, plan: Plan, known: tuple[str, ...]) -> AsyncGenerator[ModelEvent, None]:
+    async def _turn(self, plan: Plan, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         chat = self._held.chat
-        turn = PageTurn(known)
-        async with chat.watch() as watch:
+        functions = offered_functions(request)
+        known = tuple(function.name for function in functions)
+        bare = tuple(each.name for each in functions if not each.parameters.get("properties"))
+        named = tuple(each.name for each in named_functions(request))
+        others = tuple(name for name in named if name not in known)
+        turn = PageTurn(known, bare=bare, others=others, live=request.live)
+        given = (plan.text,) if isinstance(plan, PagePrompt) else plan.texts
+        async with chat.watch(given, named, is_prompt=isinstance(plan, PagePrompt)) as watch:
             async with self._in_time("taken the prompt"):
                 if isinstance(plan, PagePrompt):
-                    await chat.send(plan.text)
+                    await chat.send(plan.text, plan.images)
                 else:
-                    await chat.answer_calls(plan.texts)
+                    await chat.answer_calls(plan.texts, named)
             while True:
                 waits_for = turn.waits_for
                 snapshot = await watch.next(self._seconds[waits_for])
@@ -144,7 +150,7 @@ class PageConversation:
                 for event in turn.feed(snapshot):
                     yield event
         if waits_for == "busy":
-            raise self._late("shown anything new")
+            raise self._late("shown anything new", "turn", "generating", "run_button")
         events = turn.finish()
         self._answerable = turn.is_answerable
         for event in events:
@@ -159,9 +165,11 @@ class PageConversation:
         except TimeoutError:
             raise self._late(what) from None
 
-    def _late(self, what: str) -> ModelError:
+    def _late(self, what: str, *elements: str) -> ModelError:
+        """The error of a page that takes too long; `elements` are the rows to check."""
+        rows = elements or (self._held.chat.elements.last,)
         return ModelError(
-            f"the page has not {what} for {self._seconds['busy']:g} seconds",
+            f"the page has not {what} for {self._seconds['busy']:g} seconds; {rows_of(rows)}",
             status=504,
             code="timeout",
         )
@@ -235,12 +243,13 @@ class Orchestrator:
 
         Raises `NativeModeUnavailable` if functions cannot be declared, `ModelError` otherwise.
         """
+        held.chat.functions.debug = self._settings.debug_logs
         if held.chat.model != self._model:
-            held.declared = None
+            self._forget(held, "the page is loaded with another model")
             await held.chat.open(self._model)
         if isinstance(plan, PagePrompt) and plan.new_chat:
             if not held.chat.is_new:
-                held.declared = None
+                self._forget(held, "a new chat begins")
                 await held.chat.new_chat()
             plan = await self._with_system(held, plan)
         await held.chat.dismiss()
@@ -256,7 +265,7 @@ class Orchestrator:
         if self._settings.cache_enabled or pending or not self._settings.clear_between_requests:
             return
         if held.declared is not None:
-            held.declared = None
+            self._forget(held, "the request has ended, and the cache is disabled")
             try:
                 await held.chat.functions.clear_declarations()
             except ModelError as problem:
@@ -266,23 +275,48 @@ class Orchestrator:
         """Writes the system instructions to their field, or puts them before the prompt."""
         if await held.chat.set_field("system", plan.system) or not plan.system:
             return plan
-        return PagePrompt(f"{plan.system}\n\n{plan.text}", new_chat=True)
+        return PagePrompt(f"{plan.system}\n\n{plan.text}", new_chat=True, images=plan.images)
 
     async def _set_tools(
         self, held: HeldPage, request: ModelRequest, declarations: Declarations
     ) -> None:
         functions = held.chat.functions
         if not declarations.functions:
+            self._log("no functions: switching function calling off")
             await functions.disable()
             await functions.set_search(has_search(request))
-        elif not (self._is_declared(held, declarations) and await functions.is_enabled()):
+            return
+        why = self._not_cached(held, declarations)
+        if not why and not await functions.is_enabled():
+            why = "the page's switch is off"
+        if why:
+            self._log("cache miss: %s; declaring %s", why, declarations.digest[:12])
             await self._declare(held, declarations)
+        else:
+            self._log("cache hit: the page has the declarations %s", declarations.digest[:12])
 
-    def _is_declared(self, held: HeldPage, declarations: Declarations) -> bool:
-        if not self._settings.cache_enabled or held.declared != declarations.digest:
-            return False
+    def _not_cached(self, held: HeldPage, declarations: Declarations) -> str:
+        """Why the page's declarations cannot be used again; empty if they can."""
+        if not self._settings.cache_enabled:
+            return "the cache is disabled"
+        if held.declared is None:
+            return "the page's declarations are not known"
+        if held.declared != declarations.digest:
+            return f"the page has other declarations ({held.declared[:12]})"
         ttl = self._settings.cache_ttl
-        return ttl is None or self._clock() - held.declared_at < ttl
+        if ttl is not None and self._clock() - held.declared_at >= ttl:
+            return f"they are older than {ttl:g} seconds"
+        return ""
+
+    def _forget(self, held: HeldPage, why: str) -> None:
+        if held.declared is not None:
+            self._log("cache cleared: %s", why)
+        held.declared = None
+
+    def _log(self, message: str, *values: object) -> None:
+        """Logs a decision, with `FC_DEBUG_LOGS`."""
+        if self._settings.debug_logs:
+            log.info(message, *values)
 
     async def _declare(self, held: HeldPage, declarations: Declarations) -> None:
         held.declared = None
@@ -300,6 +334,9 @@ class Orchestrator:
                     problem.retryable = False  # all retries are used up
                     raise
         self.setups += 1
+        self._log(
+            "digest %s: the page has %d functions", declarations.digest, len(declarations.functions)
+        )
         held.declared, held.declared_at = declarations.digest, self._clock()
 
     async def _set_fields(self, held: HeldPage, settings: Settings) -> None:

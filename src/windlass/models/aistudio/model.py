@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -29,6 +30,9 @@ from windlass.settings import FunctionCallingSettings, function_calling_settings
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
+
+
+log = logging.getLogger("windlass.models.aistudio")
 
 
 class PageSource(Protocol):
@@ -90,6 +94,16 @@ class AIStudioModel:
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
         return aclosing(self._events(request))
+
+    def clear_cache(self) -> int:
+        """Forgets which functions the pages have: the next request declares its own again.
+
+        Returns how many pages had declarations. Active requests are not affected.
+        """
+        cleared = self._pool.forget_declarations() if self._pool else 0
+        if self._settings.debug_logs:
+            log.info("cache cleared on request: %d pages had declarations", cleared)
+        return cleared
 
     async def aclose(self) -> None:
         """Closes the browser."""

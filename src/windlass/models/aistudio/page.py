@@ -9,24 +9,22 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from windlass.content import InlineData
 from windlass.errors import ModelError, StreamCut
-from windlass.models.aistudio.elements import (
-    REPORT,
-    START,
-    STOP,
-    Elements,
-    names_for_observer,
-    page_failed,
-)
+from windlass.models.aistudio.elements import REPORT, Elements, missing, page_failed
 from windlass.models.aistudio.functions import FunctionController
 from windlass.models.aistudio.selectors import selectors_of
 from windlass.models.aistudio.turn import Snapshot, snapshot_of
 
 if TYPE_CHECKING:
-    from playwright.async_api import ElementHandle, Page
+    from playwright.async_api import ElementHandle, FilePayload, Page
 
 
 _LOAD_SECONDS = 30.0
+_SETTLED_MS = 150
+_TAKEN_MS = 2000.0
+_UPLOAD_SECONDS = 60.0
+_ATTACHED = "(page) => page.all('attachment', document).filter(page.isVisible).length"
 
 
 class Watch:
@@ -74,11 +72,7 @@ class ChatPage:
         """Loads the page with the model and an empty chat. Raises if it is not signed in."""
         self.model = None
         await self.load(model)
-        try:
-            await self.elements.find("prompt")
-        except ModelError:
-            await self._check_signed_in()
-            raise
+        await self.wait_until_ready()
         await self.dismiss()
         await self._check_model(model)
         self.model, self.is_new = model, True
@@ -96,78 +90,125 @@ class ChatPage:
             raise page_failed(f"cannot open the page of AI Studio: {reason}") from None
         await self._check_signed_in()
 
+    async def wait_until_ready(self) -> None:
+        """Waits until the page shows its prompt and has stopped changing.
+
+        Raises `ModelError` if it shows none, or the sign-in page.
+        """
+        try:
+            await self.elements.find("prompt")
+        except ModelError:
+            await self._check_signed_in()
+            raise
+        # A page that is made on a server is drawn before its buttons work, and then drawn again.
+        await self.elements.run(
+            "(page, [quiet, limit]) => page.settled(quiet, limit)",
+            [_SETTLED_MS, self.elements.timeout],
+        )
+
     async def new_chat(self) -> None:
         """Starts an empty chat and discards the old one."""
         if self.is_new:
             return
         await self.dismiss()
         await self.elements.click("new_chat")
-        if await self._asks_to_discard():
-            await self.elements.click("discard")
-        if not await self.elements.disappears("turn"):
-            raise page_failed("the page did not start a new chat")
+        await self._confirm_discard()
         self.is_new = True
 
-    async def send(self, text: str) -> None:
-        """Writes the prompt and runs it."""
-        await self.dismiss()
-        prompt = await self.elements.find("prompt")
-        await self.elements.fill(prompt, text)
-        self.is_new = False
-        await self.elements.click("run_button")
+    async def send(self, text: str, images: Sequence[InlineData] = ()) -> None:
+        """Writes the prompt, attaches the images, and runs it.
 
-    async def answer_calls(self, texts: Sequence[str]) -> None:
+        Raises `ModelError` if the page does not take the prompt.
+        """
+        await self.dismiss()
+        if images:
+            await self._attach(images)
+        self.is_new = False
+        deadline = asyncio.get_running_loop().time() + self.elements.seconds
+        while True:
+            prompt = await self.elements.find("prompt")
+            await self.elements.fill(prompt, text, "prompt")
+            await self.elements.run("(page) => page.still(() => page.noteIdle())")
+            await self.elements.click("run_button")
+            # A page that is not ready yet ignores the click, and may empty the field.
+            if await self._is_taken(prompt, text):
+                return
+            if asyncio.get_running_loop().time() > deadline:
+                raise page_failed(
+                    "the page does not run the prompt: the element 'run_button'"
+                    f" ({await self._found_by('run_button')}) has no effect"
+                )
+
+    async def answer_calls(self, texts: Sequence[str], known: Sequence[str]) -> None:
         """Writes one answer into the field of each of the last calls, in order."""
         await self.dismiss()
-        fields = await self._answer_fields()
-        if len(fields) < len(texts):
-            raise page_failed("the page shows no field for the result of a call")
-        # Answered fields may stay enabled: the pending ones are the last.
-        for number, (field, text) in enumerate(zip(fields[-len(texts) :], texts, strict=True)):
-            # The page may continue after each answer: wait until it is idle again.
+        for number, text in enumerate(texts):
+            # The page may continue after each answer, and draws its turns again: wait until it is
+            # idle, and look for the fields each time.
             if number:
-                await self.elements.disappears("generating", timeout=0)
-            await self.elements.fill(field, text)
+                await self.elements.is_idle()
+            fields = await self.elements.elements(
+                "(page, [known, count]) => page.answerFields(known, count)",
+                [list(known), len(texts)],
+            )
+            if len(fields) < len(texts) or fields[number] is None:
+                raise page_failed(
+                    f"the page shows no field for the result of a call: {missing('call_answer')}"
+                )
+            field = fields[number]
+            assert field is not None
+            await self.elements.uncover(field)
+            await self.elements.fill(field, text, "call_answer")
             await self._submit(field)
 
     async def stop(self) -> None:
         """Presses Stop if the page is generating."""
-        if await self.elements.shown("generating") is not None:
+        if await self.elements.is_shown("stop_button"):
             await self.elements.click("stop_button")
-            await self.elements.disappears("generating")
+            await self.elements.disappears("stop_button")
 
     async def field(self, name: str) -> str | None:
         """The value of a settings field; None if the page has no such field."""
         field = await self.elements.shown(name)
-        return None if field is None else await field.input_value()
+        return None if field is None else await self.elements.value(field)
 
     async def set_field(self, name: str, text: str) -> bool:
         """Sets a settings field; False if the page has no such field."""
         field = await self.elements.shown(name)
         if field is None:
             return False
-        if await field.input_value() != text:
-            await self.elements.fill(field, text)
+        if await self.elements.value(field) != text:
+            await self.elements.fill(field, text, name)
         return True
 
     async def dismiss(self) -> None:
-        """Closes a dialog that covers the page, with Escape or its button."""
-        if await self.elements.shown("overlay") is None:
-            return
-        await self.page.keyboard.press("Escape")
-        if await self.elements.shown("overlay") is None:
-            return
-        if await self.elements.shown("close_button") is not None:
-            await self.elements.click("close_button")
-        if not await self.elements.disappears("overlay"):
-            raise page_failed("a dialog covers the page and cannot be closed")
+        """Closes a dialog or a banner that covers the prompt.
+
+        Raises `ModelError`, which names it, if it cannot be closed.
+        """
+        prompt = await self.elements.shown("prompt")
+        if prompt is not None:
+            await self.elements.uncover(prompt)
 
     @asynccontextmanager
-    async def watch(self) -> AsyncGenerator[Watch]:
-        """The observer's reports, from now until the block ends."""
+    async def watch(
+        self, given: Sequence[str] = (), known: Sequence[str] = (), *, is_prompt: bool = True
+    ) -> AsyncGenerator[Watch]:
+        """The observer's reports, from now until the block ends.
+
+        `given` is the prompt that is about to be sent, or the results; `known` are the functions.
+        """
         self._number += 1
         self._watch = Watch()
-        await self.page.evaluate(START, [names_for_observer(), self._number])
+        await self.elements.run(
+            "(page, options) => page.watch(options)",
+            {
+                "number": self._number,
+                "given": list(given),
+                "known": list(known),
+                "isPrompt": is_prompt,
+            },
+        )
         try:
             yield self._watch
         finally:
@@ -180,7 +221,7 @@ class ChatPage:
 
         with suppress(Error, TimeoutError):
             async with asyncio.timeout(self.elements.seconds):
-                await self.page.evaluate(STOP)
+                await self.page.evaluate("() => window.windlassPage?.unwatch()")
 
     def _received(self, _: object, report: str) -> None:
         number, snapshot = snapshot_of(report)
@@ -192,7 +233,7 @@ class ChatPage:
             self._watch.put(None)
 
     async def _check_signed_in(self) -> None:
-        if _is_sign_in(self.page.url) or await self.elements.shown("sign_in") is not None:
+        if _is_sign_in(self.page.url) or await self.elements.is_shown("sign_in"):
             raise ModelError(
                 "the browser profile is not signed in to Google AI Studio:"
                 " run `windlass aistudio login` and sign in once",
@@ -211,28 +252,91 @@ class ChatPage:
                 code="model_not_found",
             )
 
-    async def _asks_to_discard(self) -> bool:
-        """Whether the page asks to discard the chat, or has already discarded it."""
-        turns = ", ".join(selectors_of("turn"))
-        either = ", ".join((*selectors_of("discard"), f"body:not(:has({turns}))"))
-        if not await self.elements.appears(self.page.locator(either).first):
-            raise page_failed("the page did not start a new chat")
-        return await self.elements.shown("discard") is not None
+    async def _confirm_discard(self) -> None:
+        """Confirms that the chat is discarded, if the page asks. Raises if the chat stays."""
+        for _ in range(2):
+            how: str = await self.elements.run(
+                "(page, limit) => page.discarded(limit)", self.elements.timeout
+            )
+            if how == "empty":
+                return
+            if how == "asks":
+                await self.elements.click("discard")
+        raise page_failed(
+            "the page did not start a new chat: it still shows the element 'turn'"
+            f" ({selectors_of('turn')[0]})"
+        )
 
-    async def _answer_fields(self) -> list[ElementHandle]:
-        for selector in selectors_of("call_answer"):
-            if fields := await self.page.query_selector_all(selector):
-                return fields
-        return []
+    async def _is_taken(self, field: ElementHandle, text: str) -> bool:
+        """Whether the page has taken the prompt: it is busy, or the field no longer has the text.
+
+        The page may need a moment for it.
+        """
+        return await self.elements.run(
+            "(page, [field, text, limit]) => page.taken(field, text, limit)",
+            [field, text, min(_TAKEN_MS, self.elements.timeout / 2)],
+        )
+
+    async def _found_by(self, name: str) -> str:
+        found = await self.elements.found(name)
+        return "; ".join(found.ways) if found else "not found"
+
+    async def _attach(self, images: Sequence[InlineData]) -> None:
+        """Uploads the images by the page's own menu, and waits until it shows all of them."""
+        files: list[FilePayload] = [
+            {
+                "name": f"image-{number}.{image.mime_type.partition('/')[2].partition('+')[0]}",
+                "mimeType": image.mime_type,
+                "buffer": image.data,
+            }
+            for number, image in enumerate(images, 1)
+        ]
+        before: int = await self.elements.run(_ATTACHED)
+        await self.elements.click("attach_button")
+        if not await self.elements.appears("file_input"):
+            await self._check_consent()
+            raise page_failed(missing("file_input", await self.elements.why_missing("file_input")))
+        field = await self.elements.find("file_input")
+        async with self.elements.no_driver_errors("the page does not take the images"):
+            await field.set_input_files(files, timeout=self.elements.timeout)
+            await self.page.keyboard.press("Escape")  # the menu may stay open
+        wanted = before + len(files)
+        deadline = asyncio.get_running_loop().time() + _UPLOAD_SECONDS
+        while await self.elements.run(_ATTACHED) < wanted or await self.elements.is_shown(
+            "uploading"
+        ):
+            await self._check_consent()
+            if problem := await self.elements.text("toast"):
+                raise page_failed(f"the page does not take the images: {problem}")
+            if asyncio.get_running_loop().time() > deadline:
+                raise page_failed(
+                    f"the page has not uploaded the images in {_UPLOAD_SECONDS:g} seconds:"
+                    f" {missing('attachment')}"
+                )
+            await asyncio.sleep(0.1)
+
+    async def _check_consent(self) -> None:
+        """Raises if the page asks for an agreement, which only the user can give."""
+        asks: bool = await self.elements.run(
+            "(page) => page.allBy('button[aria-label*=\"copyright\" i]', document)"
+            ".some(page.isVisible)"
+        )
+        if asks:
+            raise page_failed(
+                "the page asks to agree to its terms for uploads: open it once with"
+                " WINDLASS_AISTUDIO_HEADLESS=false, attach an image, and answer manually",
+                retryable=False,
+            )
 
     async def _submit(self, field: ElementHandle) -> None:
         """Presses the button beside the field, or Enter if there is none."""
         form = await field.query_selector("xpath=ancestor::form")
-        for selector in selectors_of("call_send"):
-            if form is not None and (button := await form.query_selector(selector)):
-                await button.click(timeout=self.elements.timeout)
-                return
-        await field.press("Enter", timeout=self.elements.timeout)
+        async with self.elements.no_driver_errors("the page does not take the result of a call"):
+            for selector in selectors_of("call_send"):
+                if form is not None and (button := await form.query_selector(selector)):
+                    await button.click(timeout=self.elements.timeout)
+                    return
+            await field.press("Enter", timeout=self.elements.timeout)
 
 
 def _with_model(url: str, model: str) -> str:

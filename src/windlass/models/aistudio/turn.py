@@ -4,21 +4,19 @@ The observer in the page sends a snapshot whenever the new turn changes; texts a
 difference to the last snapshot. Calls are reported once, when the turn has settled, because the
 page may redraw them until then.
 
-A model sometimes writes a call as text although the page supports function calling. The page then
-shows `Request function call: name` with parameters, or a JSON object with a `function_call`.
-`WrittenCalls` finds these calls.
+A turn that cannot be read is an error, never an empty or a partial answer: it names the element of
+the table (selectors.py) that no longer matches the page.
 """
 
-import json
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from windlass.content import FunctionCall, Usage, new_call_id
-from windlass.errors import ModelError
+from windlass.errors import ModelError, NativeModeUnavailable
 from windlass.events import (
     ModelEvent,
     TextDelta,
@@ -28,8 +26,9 @@ from windlass.events import (
     ToolCallStarted,
     TurnEnded,
 )
-from windlass.jsontext import compact_json, decode_json
-from windlass.wires.fields import JsonObject, as_list, as_object, as_text
+from windlass.jsontext import decode_json
+from windlass.models.aistudio.selectors import VERSION, selectors_of
+from windlass.models.aistudio.written import WrittenCalls, clean_arguments, clean_name
 
 Wait: TypeAlias = Literal["busy", "quiet", "late_call"]
 """What a turn waits for: its end, no more changes, or a call that may still appear."""
@@ -38,7 +37,7 @@ Wait: TypeAlias = Literal["busy", "quiet", "late_call"]
 class Patience(Struct, frozen=True):
     """Seconds without a change after which the turn of an idle page counts as complete."""
 
-    quiet: float = 0.2
+    quiet: float = 0.5
     """If everything expected is there."""
     late_call: float = 3.2
     """If a call may still appear or be filled, which can take up to three seconds."""
@@ -47,6 +46,8 @@ class Patience(Struct, frozen=True):
 class ShownCall(Struct, frozen=True, array_like=True):
     name: str
     arguments: str
+    missing: str = ""
+    """The element of the call that is not found; empty if all are."""
 
     @property
     def readable(self) -> bool:
@@ -74,12 +75,19 @@ class Snapshot(Struct, frozen=True):
     begun: bool = False
     """Whether the page shows any part of the answer."""
     text: Grown | None = None
+    """The answer, as Markdown."""
+    tail: int = 0
+    """How many characters at the end of the text only close its marks."""
     thought: Grown | None = None
     calls: tuple[ShownCall, ...] = ()
     problem: str = ""
     standing: str = ""
     """An error that was visible before the turn and still is."""
     tokens: str = ""
+    unread: str = ""
+    """What the new turn shows beside the parts that were read."""
+    unsure: str = ""
+    """Why the new turn cannot be told from earlier ones."""
 
 
 def snapshot_of(report: str) -> tuple[int, Snapshot]:
@@ -88,12 +96,24 @@ def snapshot_of(report: str) -> tuple[int, Snapshot]:
 
 
 class PageTurn:
-    """One turn of the model, from snapshots. `known` are the functions that it can call."""
+    """One turn of the model, from snapshots. `known` are the functions that it can call.
 
-    def __init__(self, known: tuple[str, ...]) -> None:
-        self._known = known
-        self._text = _SentText()
-        self._thought = _SentText()
+    `bare` are those of them that have no parameters. `others` are functions of the request that it
+    cannot call now: the loop refuses their calls. Without `live`, the text is sent at the end.
+    """
+
+    def __init__(
+        self,
+        known: tuple[str, ...],
+        *,
+        bare: tuple[str, ...] = (),
+        others: tuple[str, ...] = (),
+        live: bool = True,
+    ) -> None:
+        self._known, self._bare, self._live = known, bare, live
+        self._named = (*known, *others)
+        self._text = SentText()
+        self._thought = SentText()
         self._written = WrittenCalls(known)
         self._last = Snapshot(busy=False)
         self._was_busy = False
@@ -106,10 +126,16 @@ class PageTurn:
         if snapshot.problem:
             raise problem_shown(snapshot.problem)
         events: list[ModelEvent] = []
-        if snapshot.thought and (new := self._thought.new(snapshot.thought)):
-            events.append(ThoughtDelta(new))
-        if snapshot.text and (said := self._written.feed(self._text.new(snapshot.text))):
-            events.append(TextDelta(said))
+        if snapshot.thought:
+            self._thought.grow(snapshot.thought)
+            if new := self._thought.new(self._thought.whole):
+                events.append(ThoughtDelta(new))
+        if snapshot.text:
+            self._text.grow(snapshot.text)
+        if self._live:
+            new = self._text.new(self._text.settled(snapshot.tail))
+            if new and (said := self._written.feed(new)):
+                events.append(TextDelta(said))
         return events
 
     @property
@@ -118,6 +144,8 @@ class PageTurn:
         shown = self._last
         if shown.busy or not (self._was_busy or shown.begun):
             return "busy"
+        if shown.unread or shown.unsure:
+            return "late_call"
         if shown.calls:
             return "quiet" if all(call.readable for call in shown.calls) else "late_call"
         return "quiet" if self._text.whole.strip() and not self._known else "late_call"
@@ -130,51 +158,174 @@ class PageTurn:
     def finish(self) -> list[ModelEvent]:
         """The remaining text, the calls and the end.
 
-        Raises `ModelError` if the turn is empty and the page still shows an error.
+        Raises `ModelError` if the turn is empty or a part of it cannot be read, and
+        `NativeModeUnavailable` if that part is a call.
         """
-        rest, written = self._written.finish()
-        if unsent := self._text.unsent():
-            rest += unsent
+        self._check_readable()
+        calls = [self._call(call) for call in self._last.calls]
+        rest = self._written.feed(self._text.rest())
+        more, written = self._written.finish()
+        rest += more
+        calls = calls or written
+        if not calls and not self._text.whole.strip():
+            raise self._empty()
         events: list[ModelEvent] = [TextDelta(rest)] if rest else []
-        shown = [self._call(call) for call in self._last.calls]
-        calls = shown or written
         events += _call_events(calls)
         self._called = bool(calls)
-        if self._last.standing and not (calls or self._text.whole.strip()):
-            raise problem_shown(self._last.standing)
         usage = usage_shown(self._last.tokens)
         events.append(TurnEnded("tool_calls" if calls else "stop", usage))
         return events
 
+    def _check_readable(self) -> None:
+        shown = self._last
+        if shown.unsure:
+            raise unreadable(
+                f"the new turn cannot be told from earlier ones: {shown.unsure}", "turn"
+            )
+        if shown.unread:
+            raise unreadable(
+                f"a part of the answer cannot be read: {shown.unread}", "text", "call", "thought"
+            )
+        if not self._was_busy and (shown.begun or shown.calls):
+            raise unreadable(
+                "the page never showed that it was generating, so the answer may be incomplete",
+                "generating",
+                "run_button",
+            )
+
+    def _empty(self) -> ModelError:
+        """The error of a turn without an answer: the page's own, if it shows one."""
+        if self._last.standing:
+            return problem_shown(self._last.standing)
+        return unreadable(
+            "the page finished without an answer that can be read", "turn", "text", "call"
+        )
+
     def _call(self, shown: ShownCall) -> FunctionCall:
+        if shown.missing:
+            raise _call_unreadable("the page shows a call that cannot be read", shown.missing)
+        name = clean_name(shown.name, self._named)
+        if name not in self._named:
+            known = ", ".join(self._named) or "none"
+            raise _call_unreadable(
+                f"the page shows a call of {shown.name[:80]!r}, which is no function of this"
+                f" request ({known})",
+                "call_name",
+            )
         arguments = clean_arguments(shown.arguments)
-        return FunctionCall(clean_name(shown.name, self._known), arguments, new_call_id())
+        if not arguments:
+            if name not in self._bare:
+                raise _call_unreadable(
+                    f"the page shows a call of {name!r} without its arguments", "call_arguments"
+                )
+            arguments = "{}"
+        return FunctionCall(name, arguments, new_call_id())
 
 
-class _SentText:
+def unreadable(reason: str, *elements: str) -> ModelError:
+    """The error for a turn that cannot be read; `elements` are the rows of the table to check."""
+    return ModelError(
+        f"{reason}; {rows_of(elements)}", status=502, retryable=False, code="page_unreadable"
+    )
+
+
+def _call_unreadable(reason: str, element: str) -> NativeModeUnavailable:
+    text = f"{reason}; {rows_of((element,))}"
+    return NativeModeUnavailable(text, ModelError(text, status=502))
+
+
+def rows_of(elements: Sequence[str]) -> str:
+    """The rows of the table that may no longer match the page, as a part of an error."""
+    rows = ", ".join(f"{name!r} ({selectors_of(name)[0]})" for name in elements)
+    return (
+        f"the page may have changed: check the element{'s' if len(elements) > 1 else ''} {rows}"
+        f" with `windlass aistudio doctor` (selectors of {VERSION})"
+    )
+
+
+class SentText:
     """A text on the page, and how much of it has been sent as events.
 
-    The page formats text while it writes, so text that was already sent can change. Sent text
-    cannot be taken back: later events continue after its length.
+    The page formats text while it writes: `**bo` becomes a bold word when it is closed. Sent text
+    cannot be taken back, so text that may still be formatted is held back.
     """
 
     def __init__(self) -> None:
         self.whole = ""
         self._sent = ""
+        self._longest = self._beginning = ""
 
-    def new(self, grown: Grown) -> str:
+    def grow(self, grown: Grown) -> None:
         self.whole = grown.applied(self.whole)
-        if not self.whole.startswith(self._sent):
+        self._longest = max(self._longest, self.whole, key=len)
+        if len(self.whole) > _PLACEHOLDER:
+            self._beginning = self._beginning or self.whole[:_PLACEHOLDER]
+
+    def settled(self, tail: int) -> str:
+        """The text up to the first place in its last block that may still change."""
+        text = self.whole[: len(self.whole) - tail] if tail else self.whole
+        start = _last_block(text)
+        block = text[start:]
+        if _MAYBE_BLOCK.match(block):
+            return text[:start]
+        opened = _MAYBE_MARK.search(block)
+        return text[: start + opened.start()] if opened else text
+
+    def new(self, settled: str) -> str:
+        """The part of the settled text that was not sent yet."""
+        if not settled.startswith(self._sent):
             return ""
-        new = self.whole[len(self._sent) :]
-        self._sent = self.whole
+        new = settled[len(self._sent) :]
+        self._sent = settled
         return new
 
-    def unsent(self) -> str:
-        """The unsent rest at the end of a text that changed after it was sent."""
-        unsent = self.whole[len(self._sent) :]
+    def rest(self) -> str:
+        """The unsent rest at the end. Raises `ModelError` if the page changed the sent words."""
+        at = _continuation(self._sent, self.whole)
+        # A page that shows only the end of a long answer has lost the beginning.
+        is_cut = self._beginning != "" and (
+            _continuation(self._beginning, self.whole) is None
+            or _continuation(self._longest, self.whole) is None
+        )
+        if at is None or is_cut:
+            raise unreadable("the page changed words of the answer after they were sent", "text")
         self._sent = self.whole
-        return unsent
+        return self.whole[at:]
+
+
+_PLACEHOLDER = 40
+"""A text of this length may be only a placeholder, which the answer replaces."""
+_FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
+_MAYBE_BLOCK = re.compile(
+    r"\s*(?:[|#>]|[-*+](?:\s|\Z)|[-=*_`~$]{1,3}\Z|\d{1,9}[.)]?\Z|<|\[[ x]?\]?\Z)"
+)
+"""The start of a line that may still become a heading, a table, a list or a quotation."""
+_MAYBE_MARK = re.compile(r"[*_`~\[\]!<$\\|]|https?:\S*\Z")
+"""The start of what may still become bold, code, a link or a formula."""
+
+
+def _last_block(text: str) -> int:
+    """Where the last block of the text starts. A code block is one, whatever is in it."""
+    fences = list(_FENCE.finditer(text))
+    if len(fences) % 2:
+        # The text in an open code block does not change: its last line is the last block.
+        return max(text.rfind("\n") + 1, fences[-1].end())
+    after = text.rfind("\n\n")
+    return max(after + 2 if after >= 0 else 0, fences[-1].end() if fences else 0)
+
+
+def _continuation(sent: str, whole: str) -> int | None:
+    """Where `whole` continues after `sent`; marks and spaces may differ. None if words differ."""
+    if whole.startswith(sent):
+        return len(sent)
+    at = 0
+    for letter in filter(str.isalnum, sent):
+        while at < len(whole) and not whole[at].isalnum():
+            at += 1
+        if at == len(whole) or whole[at] != letter:
+            return None
+        at += 1
+    return at
 
 
 def _call_events(calls: Sequence[FunctionCall]) -> list[ModelEvent]:
@@ -213,144 +364,3 @@ def problem_shown(text: str) -> ModelError:
     if _QUOTA.search(text):
         return ModelError(text, status=429, retryable=False, code="quota")
     return ModelError(text, status=503, retryable=True, code="page_error")
-
-
-MARKER = "Request function call:"
-_HEAD = re.compile(
-    r"\**Request function call:\**\s*`?(?P<name>[\w.:-]+)`?\s*(?:\**Parameters:\**\s*)?"
-    r"(?:```(?:json)?\s*)?"
-)
-_QUOTE = "<ctrl46>"
-_NAMESPACE = "default_api"
-
-
-def clean_name(name: str, known: tuple[str, ...]) -> str:
-    """The declared name: without `default_api:`, and completed if the page truncated it."""
-    name = name.strip()
-    for mark in (":", "."):
-        name = name.removeprefix(f"{_NAMESPACE}{mark}")
-    if name in known:
-        return name
-    cut = re.sub(r"(…|\.\.\.)$", "", name)
-    whole = [each for each in known if cut and each.startswith(cut)]
-    return whole[0] if len(whole) == 1 else name
-
-
-def clean_arguments(text: str) -> str:
-    """The argument text with quotes instead of `<ctrl46>`."""
-    return text.strip().replace(_QUOTE, '"')
-
-
-class WrittenCalls:
-    """Separates streamed text from the calls that are written in it.
-
-    Text that may become a call is held back until it is known. The whole is feed + finish.
-    """
-
-    def __init__(self, known: tuple[str, ...]) -> None:
-        self._known = known
-        self._held = ""
-        self._begun = False
-        """Whether a call has started: the rest is then held back until the end."""
-        self._said = False
-
-    def feed(self, text: str) -> str:
-        """The text that is certainly not part of a call."""
-        self._held += text
-        if not self._known:
-            return self._released(len(self._held))
-        if self._begun:
-            return ""
-        start = self._start()
-        if start is not None:
-            self._begun = True
-            return self._released(start)
-        return self._released(len(self._held) - _held_back(self._held))
-
-    def finish(self) -> tuple[str, list[FunctionCall]]:
-        """The rest of the text, and the calls."""
-        text, self._held = self._held, ""
-        if not self._begun:
-            return text, []
-        found = self._from_json(text) or self._from_words(text)
-        return found or (text, [])
-
-    def _start(self) -> int | None:
-        if not self._said and self._held.lstrip().startswith("{"):
-            return 0
-        at = self._held.find(MARKER)
-        if at < 0:
-            return None
-        while at and self._held[at - 1] == "*":
-            at -= 1
-        return at
-
-    def _released(self, length: int) -> str:
-        text, self._held = self._held[:length], self._held[length:]
-        self._said = self._said or bool(text.strip())
-        return text
-
-    def _from_json(self, text: str) -> tuple[str, list[FunctionCall]] | None:
-        fields = as_object(_json_of(clean_arguments(text)))
-        if fields is None:
-            return None
-        single = as_object(fields.get("function_call")) or as_object(fields.get("functionCall"))
-        several = [single] if single else as_list(fields.get("function_calls")) or []
-        calls = [call for item in several if (call := self._call_of(as_object(item)))]
-        return ("", calls) if calls else None
-
-    def _call_of(self, item: JsonObject | None) -> FunctionCall | None:
-        name = clean_name(as_text((item or {}).get("name")) or "", self._known)
-        if item is None or name not in self._known:
-            return None
-        arguments = item.get("args", item.get("arguments", {}))
-        json_text = arguments if isinstance(arguments, str) else compact_json(arguments)
-        return FunctionCall(name, json_text, new_call_id())
-
-    def _from_words(self, text: str) -> tuple[str, list[FunctionCall]] | None:
-        said: list[str] = []
-        calls: list[FunctionCall] = []
-        text = text.replace(_QUOTE, '"')
-        at = 0
-        while (head := _HEAD.search(text, at)) is not None:
-            name = clean_name(head["name"], self._known)
-            if name not in self._known:
-                said.append(text[at : head.end()])
-                at = head.end()
-                continue
-            said.append(text[at : head.start()])
-            arguments, at = _object_at(text, head.end())
-            calls.append(FunctionCall(name, arguments, new_call_id()))
-        said.append(text[at:])
-        rest = "".join(said)
-        return (rest if rest.strip() else "", calls) if calls else None
-
-
-def _object_at(text: str, at: int) -> tuple[str, int]:
-    """The JSON object at this position and where it ends; `{}` if there is none."""
-    try:
-        _, end = json.JSONDecoder(strict=False).raw_decode(text, at)
-    except (ValueError, RecursionError):
-        # Invalid JSON: the model gets an error, and the user does not see it.
-        return (text[at:].strip() or "{}", len(text)) if text[at : at + 1] == "{" else ("{}", at)
-    arguments = text[at:end]
-    fence = re.match(r"\s*```", text[end:])
-    return arguments, end + (fence.end() if fence else 0)
-
-
-def _json_of(text: str) -> Any:
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _held_back(text: str) -> int:
-    """How many of the last characters may be the start of a marker."""
-    if not text.strip():
-        return len(text)
-    for length in range(min(len(text), len(MARKER) + 1), 0, -1):
-        end = text[-length:]
-        if MARKER.startswith(end.lstrip("*")):
-            return length
-    return 0

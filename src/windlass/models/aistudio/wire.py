@@ -5,6 +5,7 @@ results go into the fields of the calls, a question into the prompt. Any other h
 text at the start of a new chat.
 """
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -23,7 +24,7 @@ from windlass.content import (
     Thought,
     without_media,
 )
-from windlass.errors import ModelError
+from windlass.errors import ModelError, NativeModeUnavailable
 from windlass.jsontext import compact_json
 from windlass.model import ModelRequest, ToolChoice
 
@@ -31,6 +32,7 @@ _ROLES: dict[type, tuple[Role, ...]] = {
     FunctionCall: ("assistant",),
     FunctionResponse: ("tool",),
     Thought: ("assistant",),
+    InlineData: ("user",),
 }
 """The roles of messages that may have a part of this type; other types are allowed everywhere."""
 
@@ -42,6 +44,8 @@ class SaidTurn(Struct, frozen=True):
     text: str
     calls: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    """The digests of its images."""
 
 
 class PagePrompt(Struct, frozen=True):
@@ -51,6 +55,8 @@ class PagePrompt(Struct, frozen=True):
     new_chat: bool
     system: str = ""
     """The system instructions of a new chat."""
+    images: tuple[InlineData, ...] = ()
+    """The images that the page uploads with the prompt."""
 
 
 class CallAnswers(Struct, frozen=True):
@@ -70,6 +76,7 @@ def said_turns(messages: Sequence[Message]) -> tuple[SaidTurn, ...]:
             message.text.strip(),
             tuple(_call_key(call) for call in message.calls),
             tuple(without_media(response).text for response in message.responses),
+            tuple(hashlib.sha256(image.data).hexdigest() for image in _images([message])),
         )
         for message in messages
     )
@@ -82,10 +89,16 @@ def plan_of(messages: Sequence[Message], live: Sequence[SaidTurn] | None) -> Pla
         if answers := _answers(last, rest):
             return answers
         if rest and not last.calls and all(message.role == "user" for message in rest):
-            return PagePrompt("\n\n".join(message.text for message in rest), new_chat=False)
+            text = "\n\n".join(message.text for message in rest) or _ONLY_IMAGES
+            return PagePrompt(text, new_chat=False, images=_images(rest))
     system = "\n\n".join(message.text for message in messages if message.role == "system")
     said = [message for message in messages if message.role != "system"]
-    return PagePrompt(_rendered(said), new_chat=True, system=system)
+    return PagePrompt(_rendered(said), new_chat=True, system=system, images=_images(said))
+
+
+def _images(messages: Sequence[Message]) -> tuple[InlineData, ...]:
+    parts = (part for message in messages for part in message.parts)
+    return tuple(part for part in parts if isinstance(part, InlineData))
 
 
 def _answers(asked: Message, rest: Sequence[Message]) -> CallAnswers | None:
@@ -126,6 +139,8 @@ def _canonical(value: Any) -> str:
             return compact_json(value)
 
 
+_ONLY_IMAGES = "See the attached images."
+"""The page does not run a prompt without words."""
 _SO_FAR = "This is our conversation so far, one JSON object to a line:"
 _GO_ON = {
     "user": "Now to my last message, which is what I want an answer to:",
@@ -140,16 +155,22 @@ def _rendered(said: Sequence[Message]) -> str:
     earlier = said[:-1] if last.role == "user" else said
     pieces: list[str] = []
     if earlier:
-        pieces += [_SO_FAR, "\n".join(map(_line, earlier)), _GO_ON[last.role]]
+        lines: list[str] = []
+        for number, message in enumerate(earlier):
+            lines.append(_line(message, len(_images(earlier[:number]))))
+        pieces += [_SO_FAR, "\n".join(lines), _GO_ON[last.role]]
     if last.role == "user":
-        pieces.append(last.text)
+        pieces.append(last.text or (_ONLY_IMAGES if _images([last]) else ""))
     return "\n\n".join(pieces)
 
 
-def _line(message: Message) -> str:
+def _line(message: Message, images_before: int) -> str:
     fields: dict[str, Any] = {"role": "model" if message.role == "assistant" else message.role}
     if message.text:
         fields["text"] = message.text
+    if images := _images([message]):
+        numbers = range(images_before + 1, images_before + len(images) + 1)
+        fields["images"] = [f"attached image {number}" for number in numbers]
     if message.calls:
         fields["calls"] = [
             {"name": call.name, "arguments": call.arguments} for call in message.calls
@@ -186,11 +207,12 @@ def reminder(choice: ToolChoice, functions: Sequence[FunctionDeclaration]) -> st
 
 
 def check_request(request: ModelRequest) -> None:
-    """Raises `ModelError` (400) for a request that the page does not support."""
+    """Raises `ModelError` (400) for a request that the page does not support.
+
+    `NativeModeUnavailable` if the page supports it in emulated mode.
+    """
     if request.settings.response_schema is not None:
         raise _refused("response_schema is not supported: the page has no structured output here")
-    if has_search(request) and offered_functions(request):
-        raise _refused("the page cannot use Google Search and functions together: offer one")
     for message in request.messages:
         for part in message.parts:
             if message.role not in _ROLES.get(type(part), (message.role,)):
@@ -198,8 +220,17 @@ def check_request(request: ModelRequest) -> None:
                     f"a {type(part).__name__} is not allowed in a message of the role"
                     f" {message.role!r}"
                 )
-            if isinstance(part, InlineData | FileData | Opaque):
-                raise _refused("only text is supported: leave out images and other media")
+            if isinstance(part, InlineData) and not part.mime_type.startswith("image/"):
+                raise _refused(
+                    f"only text and images are supported, not {part.mime_type}: leave it out"
+                )
+            if isinstance(part, FileData):
+                raise _refused("an image at an address is not supported: send the image itself")
+            if isinstance(part, Opaque):
+                raise _refused("only text and images are supported: leave out other content")
+    if has_search(request) and offered_functions(request):
+        reason = "the page cannot use Google Search and functions together"
+        raise NativeModeUnavailable(reason, ModelError(reason, status=400))
 
 
 def _refused(reason: str) -> ModelError:

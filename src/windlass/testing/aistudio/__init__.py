@@ -1,5 +1,6 @@
 """A local replica of the Google AI Studio page, for tests in a real browser."""
 
+from windlass.testing.aistudio.changes import Changes
 from windlass.testing.aistudio.fake import PARTS, FakeAIStudio, PageOptions
 from windlass.testing.aistudio.steps import (
     filled_late,
@@ -10,11 +11,18 @@ from windlass.testing.aistudio.steps import (
     toast,
     written_call,
 )
+from windlass.testing.aistudio.trial import Outcome, try_model
+from windlass.testing.aistudio.variants import PageVariant, variant_of
 
 __all__ = [
     "FakeAIStudio",
     "PageOptions",
     "PARTS",
+    "Changes",
+    "PageVariant",
+    "variant_of",
+    "Outcome",
+    "try_model",
     "late_calls",
     "filled_late",
     "rendered_twice",

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from msgspec import Struct
 
+from windlass.testing.aistudio.changes import Changes
 from windlass.testing.aistudio.steps import page_events
 from windlass.testing.exchange import (
     Frames,
@@ -24,7 +25,7 @@ from windlass.testing.upstream import FakeUpstream
 
 Variant: TypeAlias = Literal["current", "older", "newer"]
 Switch: TypeAlias = Literal["google_search", "url_context", "code_execution", "function_calling"]
-Place: TypeAlias = Literal["page", "switch", "dialog", "save"]
+Place: TypeAlias = Literal["page", "switch", "dialog", "save", "upload"]
 
 PARTS = frozenset(
     {
@@ -72,6 +73,8 @@ PARTS = frozenset(
         "token_count",
         "toast",
         "callout",
+        "attach_button",
+        "file_input",
     }
 )
 """The parts of the page that the option `broken` can break."""
@@ -89,14 +92,16 @@ class PageOptions(TypedDict, total=False):
     `tools_collapsed`, `visual_tab_first`: how the tools panel and the editor open.
     `overlay`: a dialog in front of the page; "stuck" cannot be closed.
     `late`: what waits for a gate or for some seconds: the page, a clicked switch, the editor's
-    dialog, or saving in the editor.
+    dialog, saving in the editor, or the upload of an image.
     `resume`: whether the model continues when all calls are answered or after each answer.
     `answered`: whether an answered field is disabled or keeps its value.
     `new_chat_resets`: whether a new chat resets the tools. `visible_turns`: the number of turns on
     the screen (None: all); the others are empty. `token_counts`: whether the page shows them.
     `notices_stay`: whether an error stays visible during the next request and also reports its
     error.
-    `signed_in`: whether the page is shown, or the sign-in page.
+    `signed_in`: whether the page is shown, or the sign-in page. `refuses_images`: whether uploads
+    fail.
+    `changes`: differences in markup, language and behaviour; `variant_of(seed)` makes some.
     """
 
     variant: Variant
@@ -116,6 +121,8 @@ class PageOptions(TypedDict, total=False):
     token_counts: bool
     notices_stay: bool
     signed_in: bool
+    refuses_images: bool
+    changes: Changes
 
 
 class Page(Struct, frozen=True, kw_only=True):
@@ -138,12 +145,15 @@ class Page(Struct, frozen=True, kw_only=True):
     token_counts: bool = True
     notices_stay: bool = False
     signed_in: bool = True
+    refuses_images: bool = False
+    changes: Changes = Changes()
 
     def to_dict(self) -> dict[str, Any]:
         """The options as the page's JavaScript reads them."""
         plain = {name: getattr(self, name) for name in self.__struct_fields__}
         listed = ("broken", "models", "without_function_calling", "switched_on", "stuck", "late")
-        return {**plain, **{name: list(plain[name]) for name in listed}}
+        changes = self.changes.to_dict()
+        return {**plain, **{name: list(plain[name]) for name in listed}, "changes": changes}
 
 
 def page_of(options: PageOptions) -> Page:
@@ -170,12 +180,14 @@ def _check(option: str, words: Collection[str], known: Collection[str]) -> None:
 
 _STATIC = Path(__file__).parent / "static"
 _MODULES = (
-    *("markup", "server", "state", "notices", "overlay", "schema", "chunks", "turns", "editor"),
-    *("tools", "settings", "generation", "prompt", "app"),
+    *("changes", "markup", "markdown", "server", "state", "notices", "overlay", "schema", "chunks"),
+    *("turns", "editor", "tools", "settings", "generation", "upload", "prompt", "app"),
 )
 """In dependency order: a module comes after the modules that it imports."""
 _CONTENT_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-_POLICY = "default-src 'self'; base-uri 'none'; require-trusted-types-for 'script'"
+_POLICY = (
+    "default-src 'self'; img-src 'self' data:; base-uri 'none'; require-trusted-types-for 'script'"
+)
 _NEW_CHAT = "/prompts/new_chat"
 _SIGN_IN = "/v3/signin/identifier"
 
@@ -202,6 +214,11 @@ class FakeAIStudio(FakeUpstream):
         self.saves: list[list[dict[str, Any]]] = []
         self.stopped = Latch()
         self._page: Page = page_of(options)
+        self._waits = {str(place): _wait(held) for place, held in self._page.late.items()}
+
+    def change(self, **options: Unpack[PageOptions]) -> None:
+        """Replaces the options; pages that are loaded from now on have them."""
+        self._page = page_of(options)
         self._waits = {str(place): _wait(held) for place, held in self._page.late.items()}
 
     @property
@@ -231,6 +248,9 @@ class FakeAIStudio(FakeUpstream):
             case ["static", "page.js"]:
                 options = json_bytes(self._page.to_dict())
                 return _content(b"const options = " + options + b";\n" + _code(), ".js")
+            case ["static", "page.css"]:
+                style = (_STATIC / "page.css").read_text("utf-8")
+                return _content(self._page.changes.renamed_in(style).encode(), ".css")
             case ["static", name] if (_STATIC / name).is_file():
                 return _file(name)
             case ["replica", "gate", place] if place in self._waits:

@@ -3,7 +3,8 @@ import { clearChat } from "./generation.js";
 import { h, icon } from "./markup.js";
 import { callouts, clearNotices, hideTokens, toasts, tokens } from "./notices.js";
 import { options } from "./options.js";
-import { blockPage, confirmLoss } from "./overlay.js";
+import { changes } from "./changes.js";
+import { blockPage, confirmLoss, showBanner } from "./overlay.js";
 import { promptForm } from "./prompt.js";
 import { passed } from "./server.js";
 import { runSettings } from "./settings.js";
@@ -11,8 +12,7 @@ import { resetTools, state } from "./state.js";
 import { session } from "./turns.js";
 
 await passed("page");
-document.body.prepend(
-  h(
+const app = h(
     "ms-app",
     {},
     h("nav", {}, newChatButton()),
@@ -26,8 +26,24 @@ document.body.prepend(
     ),
     runSettings(),
     toasts,
-  ),
 );
+if (changes.hydration) {
+  // First what a server has drawn, which reacts to nothing; then the page that works.
+  const drawn = app.cloneNode(true);
+  document.body.prepend(drawn);
+  await new Promise((resolve) => setTimeout(resolve, 1000 * changes.hydration));
+  drawn.replaceWith(app);
+} else {
+  document.body.prepend(app);
+}
+if (changes.mirror) {
+  // As for a narrow screen: it is there, but not drawn.
+  const copy = h("aside", { class: "mobile" });
+  copy.hidden = true;
+  document.body.append(copy);
+  new MutationObserver(() => copy.replaceChildren(session.cloneNode(true))).observe(session, { subtree: true, childList: true, characterData: true });
+}
+if (changes.surprise === "banner" || changes.surprise === "consent") showBanner(changes.surprise === "banner");
 if (options.overlay !== null) blockPage(options.overlay === "closable");
 
 function newChatButton() {
@@ -37,6 +53,7 @@ function newChatButton() {
 }
 
 function newChat() {
+  if (changes.new_chat === "reloads") return location.reload();
   clearChat();
   clearNotices();
   hideTokens();

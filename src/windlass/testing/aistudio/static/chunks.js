@@ -1,18 +1,26 @@
 // What a turn is made of: chunks, each with the values it stands for and its element.
+import { changes, inside } from "./changes.js";
+import { rendered, said } from "./markdown.js";
 import { h, icon } from "./markup.js";
 import { options } from "./options.js";
 
-export function textChunk(text = "") {
-  const node = h("span", {});
-  const markdown = h("ms-cmark-node", { part: "text", class: "cmark-node" }, node);
-  return growing("text", text, node, h("ms-text-chunk", {}, markdown));
+export function textChunk(text = "", images = []) {
+  const draw = (chunk) => {
+    const words = h("ms-cmark-node", { part: "text", class: "cmark-node" });
+    inside(words).append(...rendered(chunk.text));
+    const shown = chunk.images.map((image) => h("ms-image-chunk", {}, h("img", { src: image.url, alt: image.name })));
+    return h("ms-prompt-chunk", {}, ...shown, h("ms-text-chunk", {}, words));
+  };
+  return growing({ kind: "text", text, images }, draw);
 }
 
 export function thoughtChunk(text = "") {
-  const node = h("span", {});
-  const body = h("div", { part: "thoughts", class: "mat-expansion-panel-body" }, node);
-  const title = h("mat-panel-title", {}, "Thoughts");
-  return growing("thought", text, node, h("ms-thought-chunk", {}, title, body));
+  const draw = (chunk) => {
+    const body = h("div", { part: "thoughts", class: "mat-expansion-panel-body" }, h("span", {}, said(chunk.text)));
+    const title = h("mat-panel-title", {}, "Thoughts");
+    return h("ms-prompt-chunk", {}, h("ms-thought-chunk", {}, title, body));
+  };
+  return growing({ kind: "thought", text }, draw);
 }
 
 /** A call, with the field for its answer. `onAnswer` is told when that is sent. */
@@ -22,34 +30,40 @@ export function callChunk({ name, arguments: text }, onAnswer) {
     chunk.response = response;
     onAnswer();
   };
-  chunk.element = h("ms-prompt-chunk", {}, callWidget(chunk, send));
+  chunk.draw = () => (chunk.element = h("ms-prompt-chunk", {}, callWidget(chunk, send)));
   /** Puts a fresh widget in the place of the old one, as a change of the page's data does. */
-  chunk.renderAgain = () => chunk.element.replaceChildren(callWidget(chunk, send));
+  chunk.renderAgain = () => inside(chunk.element).replaceChildren(callWidget(chunk, send));
   chunk.fill = (filled) => {
     chunk.arguments = filled;
-    chunk.element.querySelector("pre").firstChild.textContent = filled;
+    chunk.renderAgain();
   };
+  chunk.draw();
   return chunk;
 }
 
 export function errorChunk(message) {
-  const text = h("div", { part: "model_error", class: "model-error" }, icon("error"), message);
-  return { kind: "error", element: h("ms-prompt-chunk", {}, text) };
+  const chunk = { kind: "error" };
+  chunk.draw = () => {
+    const text = h("div", { part: "model_error", class: "model-error" }, icon("error"), said(message));
+    return (chunk.element = h("ms-prompt-chunk", {}, text));
+  };
+  chunk.draw();
+  return chunk;
 }
 
-function growing(kind, text, node, content) {
-  const chunk = { kind, text: "", element: h("ms-prompt-chunk", {}, content) };
+function growing(chunk, make) {
+  chunk.draw = () => (chunk.element = make(chunk));
+  chunk.draw();
   chunk.grow = (more) => {
     chunk.text += more;
-    node.textContent = chunk.text;
+    const old = chunk.element;
+    inside(old).replaceChildren(...inside(make(chunk)).childNodes);
   };
-  chunk.grow(text);
   return chunk;
 }
 
 function callWidget(chunk, send) {
-  const name = h("span", { part: "call_name" }, chunk.name);
-  const code = h("code", { part: "call_arguments" }, chunk.arguments);
+  const name = h("span", { part: "call_name" }, said(changes.call === "labelled" ? `Function call: ${chunk.name}` : chunk.name));
   return h(
     "ms-function-call-chunk",
     { part: "call_chunk" },
@@ -57,10 +71,29 @@ function callWidget(chunk, send) {
       "ms-code-block",
       { part: "call_widget", icon: "function" },
       h("mat-panel-title", {}, icon("function"), name),
-      h("pre", {}, code),
+      shownArguments(chunk.arguments),
     ),
     responseForm(chunk, send),
   );
+}
+
+function shownArguments(text) {
+  const values = parsedArguments(text);
+  if (changes.call === "collapsed") return h("button", { type: "button", "aria-expanded": "false" }, icon("expand_more"));
+  if (changes.call === "table" && values) {
+    return h("dl", {}, ...Object.entries(values).flatMap(([key, value]) => [h("dt", {}, said(key)), h("dd", {}, said(String(value)))]));
+  }
+  const shown = changes.call === "pretty" && values ? JSON.stringify(values, null, 2) : text;
+  const pieces = changes.call === "pretty" ? shown.split(/("[^"]*")/).map((each) => h("span", {}, said(each))) : [said(shown)];
+  return h("pre", {}, h("code", { part: "call_arguments" }, ...pieces));
+}
+
+function parsedArguments(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
 }
 
 function responseForm(chunk, send) {
@@ -71,12 +104,16 @@ function responseForm(chunk, send) {
     placeholder: "Enter a function response",
   });
   const button = h("button", { part: "response_send", type: "submit" }, "Send");
+  const isLocked = () => chunk.response !== null && options.answered === "disabled";
   const onsubmit = (event) => {
     event.preventDefault();
     if (chunk.response !== null || !field.value) return;
-    field.disabled = button.disabled = options.answered === "disabled";
-    send(field.value);
+    const response = field.value;
+    chunk.response = response;
+    field.disabled = button.disabled = isLocked();
+    send(response);
   };
   field.value = chunk.response ?? "";
+  field.disabled = button.disabled = isLocked();
   return h("form", { onsubmit }, field, button);
 }

@@ -1,4 +1,5 @@
 // The dialog that edits function declarations.
+import { changes } from "./changes.js";
 import { h, icon, mark } from "./markup.js";
 import { openDialog } from "./overlay.js";
 import { options } from "./options.js";
@@ -53,16 +54,21 @@ class Editor {
   }
 
   show(name) {
-    for (const tab of this.tabs) mark(tab, { "aria-selected": String(tab.textContent === name) });
+    this.tabs.forEach((tab, place) => mark(tab, { "aria-selected": String(TABS[place] === name) }));
     this.panel.replaceChildren(name === "Code Editor" ? this.code() : this.visual());
   }
 
   code() {
-    const textarea = h("textarea", {
+    if (changes.editor === "editable") {
+      const field = h("div", { contenteditable: "true", role: "textbox", class: "code", oninput: () => this.edit(field.innerText) });
+      field.textContent = this.draft;
+      return h("ms-text-editor", {}, field);
+    }
+    const textarea = (this.field = h("textarea", {
       part: "declarations_textarea",
       placeholder: "Press Tab to see an example, or paste your function declarations",
       oninput: () => this.edit(textarea.value),
-    });
+    }));
     textarea.value = this.draft;
     return h("ms-text-editor", {}, textarea);
   }
@@ -75,8 +81,7 @@ class Editor {
   edit(text) {
     this.draft = text;
     this.declarations();
-    const textarea = this.panel.querySelector("textarea");
-    if (textarea && textarea.value !== text) textarea.value = text;
+    if (this.field && this.field.value !== text) this.field.value = text;
   }
 
   /** The declarations of the draft, or null, and then the error is shown. */

@@ -1,16 +1,18 @@
 // From a prompt or the answers to calls to the model's next turn.
+import { changes } from "./changes.js";
 import { callChunk, errorChunk, textChunk, thoughtChunk } from "./chunks.js";
 import { clearNotices, showCallout, showToast, showTokens } from "./notices.js";
+import { openSurvey } from "./overlay.js";
 import { options } from "./options.js";
 import { eventsOf, tell } from "./server.js";
 import { changed, state } from "./state.js";
-import { addChunk, addTurn, contents, pendingCalls, removeFrom } from "./turns.js";
+import { addChunk, addTurn, contents, pendingCalls, redraw, removeFrom } from "./turns.js";
 
 const FAILED = "Failed to generate content. Please try again.";
 
 /** Adds the prompt to the chat and asks for an answer. */
-export function ask(prompt) {
-  addChunk(addTurn("User", rerun), textChunk(prompt));
+export function ask(prompt, images = []) {
+  addChunk(addTurn("User", rerun), textChunk(prompt, images));
   generate({ prompt, answers: [] });
 }
 
@@ -55,6 +57,7 @@ async function generate(reason) {
       await new Promise((resolve) => setTimeout(resolve));
       if (generation.abort.signal.aborted) return;
       PLAYED[event.type](event, generation);
+      if (changes.redraw === "each") redraw();
     }
     if (!generation.ended) throw new Error("the answer broke off");
   } catch (error) {
@@ -73,6 +76,8 @@ function settle(generation) {
   if (state.generation !== generation) return;
   state.generation = null;
   changed();
+  if (changes.redraw === "end") redraw();
+  if (changes.surprise === "survey") openSurvey();
   if (generation.next !== null) goOn(generation.next);
 }
 

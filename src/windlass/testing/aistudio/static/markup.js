@@ -1,4 +1,5 @@
 // Elements in the markup of the variant that is served. Only DOM calls: Trusted Types forbid HTML.
+import { attributeOf, classOf, inside, isDropped, tagOf, translated, withShadow } from "./changes.js";
 import { options } from "./options.js";
 
 const RENAMED_IN_NEWER = {
@@ -18,9 +19,11 @@ export const isOlder = options.variant === "older";
 
 /** An element. A `part` that is broken keeps its children and its listeners, and nothing else. */
 export function h(tag, { part, ...attributes } = {}, ...children) {
-  const element = document.createElement(options.broken.includes(part) ? NAMELESS : tag);
+  const element = document.createElement(options.broken.includes(part) ? NAMELESS : tagOf(tag));
+  withShadow(element, tag);
   mark(element, attributes);
-  element.append(...children.filter((child) => child !== null));
+  const shown = children.filter((child) => child !== null && child !== undefined);
+  inside(element).append(...shown.map((child) => (typeof child === "string" ? translated(child) : child)));
   return element;
 }
 
@@ -32,7 +35,7 @@ export function mark(element, attributes) {
     } else if (value === null || isLost(element, name)) {
       element.removeAttribute(name);
     } else {
-      element.setAttribute(name, name === "class" ? classes(value) : value);
+      element.setAttribute(name, name === "class" ? classes(value) : attributeOf(name, value));
     }
   }
 }
@@ -43,13 +46,10 @@ export function icon(name) {
 }
 
 function isLost(element, name) {
-  return element.localName === NAMELESS || (isOlder && MISSING_IN_OLDER.has(name));
+  return element.localName === NAMELESS || isDropped(name) || (isOlder && MISSING_IN_OLDER.has(name));
 }
 
 function classes(names) {
-  if (options.variant !== "newer") return names;
-  return names
-    .split(" ")
-    .map((name) => RENAMED_IN_NEWER[name] ?? name)
-    .join(" ");
+  if (options.variant !== "newer") return classOf(names);
+  return classOf(names.split(" ").map((name) => RENAMED_IN_NEWER[name] ?? name).join(" "));
 }

@@ -42,6 +42,19 @@ export function confirmLoss(proceed) {
   const close = openDialog(h("ms-confirm-dialog", {}, question, cancel, discard));
 }
 
+/** Asks for an opinion, in front of everything. */
+export function openSurvey() {
+  const later = h("button", { type: "button", onclick: () => close() }, "Not now");
+  const close = openDialog(h("ms-survey", {}, h("h2", {}, "How was this answer?"), later), { closable: false });
+}
+
+/** A bar in front of the prompt that is no dialog; without `closable` only an agreement removes it. */
+export function showBanner(closable) {
+  const label = closable ? "Got it" : "I agree to the terms";
+  const bar = h("div", { class: "banner" }, "We use cookies.", h("button", { type: "button", onclick: () => closable && bar.remove() }, label));
+  document.body.append(bar);
+}
+
 /** What the page shows to newcomers, in front of everything. */
 export function blockPage(closable) {
   const button = closable

@@ -1,4 +1,5 @@
 // The tools of the run settings: four switches, and function calling excludes the other three.
+import { changes } from "./changes.js";
 import { openEditor } from "./editor.js";
 import { h, icon, mark } from "./markup.js";
 import { options } from "./options.js";
@@ -58,6 +59,9 @@ export function toolsPanel() {
 }
 
 function switchOf(name) {
+  if (changes.switch === "checkbox") {
+    return h("input", { part: `${name}_toggle`, type: "checkbox", "aria-label": ROWS[name][1], onclick: (event) => event.preventDefault() || flip(name) });
+  }
   return h("button", {
     part: `${name}_toggle`,
     type: "button",
@@ -90,6 +94,10 @@ function isExcluded(name) {
   return name === "function_calling" ? Object.values(others).some(Boolean) : functions;
 }
 
+function shownState(isOn) {
+  return { aria: { "aria-checked": String(isOn) }, pressed: { "aria-pressed": String(isOn), role: null } }[changes.switch] ?? {};
+}
+
 function showTools() {
   mark(group, { class: `settings-tool-group${expanded ? " expanded" : ""}` });
   const shown = rows.filter(([name]) => name !== "function_calling" || hasFunctionCalling());
@@ -99,9 +107,10 @@ function showTools() {
     const excluded = isExcluded(name);
     mark(button, {
       class: `mdc-switch${excluded ? " mdc-switch--disabled" : ""}`,
-      "aria-checked": String(state.switches[name]),
+      ...shownState(state.switches[name]),
       disabled: excluded ? "" : null,
     });
+    if (changes.switch === "checkbox") setTimeout(() => (button.checked = state.switches[name]));
   }
   mark(edit, { "aria-disabled": String(!state.switches.function_calling) });
 }

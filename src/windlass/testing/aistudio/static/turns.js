@@ -1,23 +1,60 @@
 // The turns of the chat, as they stand in the page and as a request tells them.
+import { changes, inside } from "./changes.js";
 import { h, icon } from "./markup.js";
 import { options } from "./options.js";
 import { state } from "./state.js";
 
 const TICK_MS = 500;
 
-export const session = h("ms-chat-session", {});
+export const session = h("ms-chat-session", changes.roles ? { role: "log" } : {});
 let number = 0;
 
 /** A new turn at the end of the chat. `rerun` is called with it when its button is pressed. */
 export function addTurn(role, rerun) {
-  const turn = { role, chunks: [], started: performance.now() };
-  const again = { type: "button", "aria-label": "Rerun this turn", onclick: () => rerun(turn) };
-  turn.content = h("div", { part: "turn_content", class: "turn-content" });
+  const turn = { role, chunks: [], started: performance.now(), number: ++number, rerun };
+  drawTurn(turn);
+  state.turns.push(turn);
+  place(turn.element);
+  scroll();
+  return turn;
+}
+
+/** What stands in a turn besides its chunks. */
+function notes(turn) {
+  if (turn.role !== "Model") return [];
+  if (changes.notes === "hidden") return [h("h2", { class: "cdk-visually-hidden" }, "Model response")];
+  return changes.notes === "inside" ? [h("div", { class: "disclaimer" }, "Answers may be wrong.")] : [];
+}
+
+function place(element) {
+  if (changes.order === "up") inside(session).prepend(element);
+  else inside(session).append(element);
+}
+
+/** Makes all turns anew, as a page does whose data has changed. */
+export function redraw() {
+  for (const turn of state.turns) {
+    const old = turn.element;
+    if (changes.turn_ids === "new") turn.number = ++number;
+    turn.chunks.forEach((chunk) => chunk.draw());
+    drawTurn(turn);
+    old.replaceWith(turn.element);
+  }
+  scroll();
+}
+
+function drawTurn(turn) {
+  const { role } = turn;
+  const again = { type: "button", "aria-label": "Rerun this turn", onclick: () => turn.rerun(turn) };
+  const aria = changes.roles ? { role: "document" } : {};
+  turn.content = h("div", { part: "turn_content", class: "turn-content", ...aria });
   turn.timer = h("span", { class: "timer" });
   const classes = `chat-turn-container ${role.toLowerCase()} render`;
+  const id = changes.turn_ids === "none" ? {} : { id: `turn-${turn.number}` };
+  const named = changes.roles ? { role: "article", "aria-label": role } : {};
   turn.element = h(
     "ms-chat-turn",
-    { part: "turn", id: `turn-${++number}` },
+    { part: "turn", ...id, ...named },
     h(
       "div",
       { part: "turn_container", class: classes },
@@ -32,12 +69,9 @@ export function addTurn(role, rerun) {
         turn.content,
       ),
       h("div", { class: "turn-footer" }, turn.timer),
+      changes.notes === "beside" ? h("div", { class: "disclaimer" }, "Answers may be wrong.") : null,
     ),
   );
-  state.turns.push(turn);
-  session.append(turn.element);
-  scroll();
-  return turn;
 }
 
 export function addChunk(turn, chunk) {
@@ -77,10 +111,14 @@ setInterval(() => {
   }
 }, TICK_MS);
 
-/** Only the last turns are on the screen; the others are empty until they come back to it. */
+/** Only the last turns are on the screen; the others are empty, or not there at all. */
 function scroll() {
   for (const turn of state.turns) {
-    const wanted = isOnScreen(turn) ? turn.chunks.map((chunk) => chunk.element) : [];
+    if (changes.virtual === "removed" && !isOnScreen(turn)) {
+      turn.element.remove();
+      continue;
+    }
+    const wanted = isOnScreen(turn) ? [...notes(turn), ...turn.chunks.map((chunk) => chunk.element)] : [];
     if (wanted.length !== turn.content.childElementCount) turn.content.replaceChildren(...wanted);
   }
 }
@@ -93,7 +131,7 @@ function isOnScreen(turn) {
 function partOf(chunk) {
   switch (chunk.kind) {
     case "text":
-      return [{ text: chunk.text }];
+      return [...chunk.images.map(({ mimeType, data }) => ({ inlineData: { mimeType, data } })), { text: chunk.text }];
     case "thought":
       return [{ text: chunk.text, thought: true }];
     case "call":
