@@ -39,6 +39,7 @@ def values_for(tool: Tool) -> st.SearchStrategy[Any]:
     return values_of(schema_of(tool))
 
 
+@pytest.mark.sweep
 @tools
 @settings(careless, max_examples=examples(25))
 @given(data=st.data())

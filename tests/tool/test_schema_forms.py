@@ -293,3 +293,76 @@ def test_tools_that_openai_runs_are_markers() -> None:
     assert [tool.name for tool in tools] == ["web_search", "mcp_my_sky", "apply_patch"]
     assert tools[0].declaration == ProviderTool("responses", search)
     assert not any(tool.runnable for tool in tools)
+
+
+SNAKEPIT = {
+    "name": "search",
+    "description": "Searches.",
+    "parameters": [
+        {"name": "query", "type": "string", "required": True, "description": "What to find."},
+        {"name": "limit", "type": "int", "required": False, "default": 10},
+        {"name": "score", "type": "FLOAT", "default_value": 0.5},
+        {"name": "tags", "type": "list", "items": {"type": "string"}},
+        {"name": "options", "type": "map"},
+        {"name": "strict", "type": "boolean"},
+        {"name": "anything", "type": "any", "description": "Any value."},
+    ],
+}
+SNAKEPIT_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "description": "What to find."},
+        "limit": {"type": "integer", "default": 10},
+        "score": {"type": "number", "default": 0.5},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "options": {"type": "object"},
+        "strict": {"type": "boolean"},
+        "anything": {"description": "Any value."},
+    },
+    "required": ["query"],
+}
+
+
+def test_a_tool_of_snakepit_is_read_with_its_list_of_parameters() -> None:
+    objects = SimpleNamespace(
+        name="search",
+        description="Searches.",
+        parameters=[SimpleNamespace(**each) for each in WORKER_LIST],
+    )
+    declared = FunctionDeclaration("search", "Searches.", SNAKEPIT_SCHEMA)
+    assert Tool.from_snakepit_tool(SNAKEPIT).declaration == declared
+    assert Tool.from_snakepit_tool(objects).name == "search"
+    schema = {**SNAKEPIT, "parameters": JSON_SCHEMA}
+    read = Tool.from_snakepit_tool(schema).declaration
+    assert isinstance(read, FunctionDeclaration)
+    assert read.parameters == JSON_SCHEMA
+    tool = Tool.from_snakepit_tool(SNAKEPIT, lambda **given: given, timeout=3)
+    assert tool.options.timeout == 3
+    assert tool.validate('{"query": "x", "score": 1}') == {"query": "x", "limit": 10, "score": 1}
+    with pytest.raises(InvalidArguments, match="query: required"):
+        tool.validate("{}")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ([{"name": "x", "type": "strnig"}], r"parameters\[0\].type: unknown type 'strnig'"),
+        ([{"type": "string"}], r"parameters\[0\]: expected a parameter with a name"),
+        ([{"name": "x"}, "y"], r"parameters\[1\]: expected a parameter with a name, got 'y'"),
+        ([{"name": "x"}, {"name": "x"}], r"parameters\[1\]: duplicate parameter 'x'"),
+        ([{"name": "x", "required": "yes"}], r"required must be true or false, not 'yes'"),
+        ([{"name": "x", "type": 7}], "x.type"),
+        ("query: string", "parameters: expected a schema, got 'query: string'"),
+    ],
+)
+def test_parameters_of_snakepit_that_cannot_be_read_are_refused(
+    parameters: Any, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        Tool.from_snakepit_tool({"name": "search", "parameters": parameters})
+
+
+def test_what_is_no_tool_of_snakepit_is_refused() -> None:
+    for spec in ("search", 7, None, ["search"]):
+        with pytest.raises(ConfigError, match="not a tool specification"):
+            Tool.from_snakepit_tool(spec)

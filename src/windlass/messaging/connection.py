@@ -110,8 +110,14 @@ class Connection:
         """How often it has reconnected."""
         return self._client.stats["reconnects"]
 
-    async def publish(self, subject: str, data: bytes = b"", reply: str = "") -> None:
-        await self._client.publish(subject, data, reply)
+    async def publish(
+        self,
+        subject: str,
+        data: bytes = b"",
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        await self._client.publish(subject, data, reply, headers)
 
     async def request(self, subject: str, data: bytes, seconds: float) -> bytes:
         return (await self._client.request(subject, data, timeout=seconds)).data

@@ -61,7 +61,7 @@ class NatsServer:
         self._files = tempfile.TemporaryDirectory(prefix="windlass-nats-")
         folder = Path(self._files.name)
         config = folder / "nats.conf"
-        config.write_text(self._config(folder))
+        config.write_text(self._config(folder), encoding="utf-8")
         self._process = _started(program, config, folder / "log")
         try:
             self.url = await self._address(folder)
@@ -111,7 +111,7 @@ class NatsServer:
                     if self._process.poll() is not None:
                         raise ConfigError(self._startup_error(folder, self._process.returncode))
                     with contextlib.suppress(FileNotFoundError, ValueError):
-                        return json.loads(ports.read_text())["nats"][0]
+                        return json.loads(ports.read_bytes())["nats"][0]
                     await asyncio.sleep(0.01)
         except TimeoutError:
             raise ConfigError(

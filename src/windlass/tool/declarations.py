@@ -27,6 +27,17 @@ TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 _HAS_SCHEMAS = frozenset((*SINGLE_SCHEMAS, *SCHEMA_LISTS, *NAMED_SCHEMAS, "defs"))
 _UNSPECIFIED = "type_unspecified"
 _COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
+_LISTED_KEYS = ("name", "type", "description", "required", "default", "default_value")
+_LISTED_TYPES = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "list": "array",
+    "dict": "object",
+    "map": "object",
+}
+"""Names of types in a worker's list of parameters, and their names in JSON Schema."""
 _SNAKE_KEYS = {
     "additional_properties": "additionalProperties",
     "all_of": "allOf",
@@ -189,26 +200,52 @@ def _nullable(schema: Schema) -> Schema:
 
 
 def _from_list(tool: str, given: Sequence[Any]) -> Schema:
-    """Reads a worker's list of parameters with `name`, `type`, `description` and `required`."""
+    """Reads a worker's list of parameters: `name`, `type`, `required` and keys of a schema."""
     properties: Schema = {}
     required: list[str] = []
     for index, item in enumerate(given):
         place = f"parameters[{index}]"
-        fields = plain_fields(item)
-        if fields is None and hasattr(item, "name"):
-            fields = {
-                key: getattr(item, key)
-                for key in ("name", "type", "description", "required")
-                if getattr(item, key, None) is not None
-            }
-        if fields is None or not isinstance(name := fields.get("name"), str):
+        fields = attributes_of(item, _LISTED_KEYS)
+        if fields is None or not isinstance(name := fields.get("name"), str) or not name:
             raise InvalidSchema(tool, place, f"expected a parameter with a name, got {item!r:.80}")
-        own = {key: value for key, value in fields.items() if key not in ("name", "required")}
-        properties[name] = _Normaliser(tool).schema(own, place)
-        if fields.get("required"):
+        if name in properties:
+            raise InvalidSchema(tool, place, f"duplicate parameter {name!r}")
+        if not isinstance(needed := fields.get("required", False), bool):
+            wrong = f"required must be true or false, not {needed!r:.80}"
+            raise InvalidSchema(tool, place, wrong)
+        properties[name] = _Normaliser(tool).schema(_listed_schema(tool, place, fields), place)
+        if needed:
             required.append(name)
     schema: Schema = {"type": "object", "properties": properties}
     return {**schema, "required": required} if required else schema
+
+
+def _listed_schema(tool: str, place: str, fields: Mapping[str, Any]) -> Schema:
+    """Returns the schema of one parameter of a list, whose type may be named as in Python."""
+    own = {key: value for key, value in fields.items() if key not in ("name", "required")}
+    if "default_value" in own:
+        own.setdefault("default", own.pop("default_value"))
+    kind = own.get("type")
+    if not isinstance(kind, str):
+        return own
+    known = _LISTED_TYPES.get(kind.lower(), kind.lower())
+    if known in ("any", _UNSPECIFIED):
+        del own["type"]
+    elif known in TYPES:
+        own["type"] = known
+    else:
+        reason = f"unknown type {kind[:80]!r} (known: {', '.join((*TYPES, *_LISTED_TYPES))}, any)"
+        raise InvalidSchema(tool, f"{place}.type", reason)
+    return own
+
+
+def attributes_of(value: Any, keys: Sequence[str]) -> Mapping[str, Any] | None:
+    """Returns the value as a mapping, also if these keys are attributes of an object."""
+    fields = plain_fields(value)
+    if fields is None and hasattr(value, "name"):
+        found = {key: getattr(value, key, None) for key in keys}
+        return {key: item for key, item in found.items() if item is not None}
+    return fields
 
 
 def _is_sequence(value: Any) -> bool:

@@ -37,6 +37,7 @@ from windlass.content import (
 from windlass.errors import ConfigError, DuplicateTool
 from windlass.tool.declarations import (
     SEARCH_NAME,
+    attributes_of,
     check_name,
     declarations_in,
     in_json_schema,
@@ -162,6 +163,24 @@ class Tool(Generic[P, R]):
     ) -> "Tool":
         """Creates a tool from a declaration and `ToolOptions`. Raises `ConfigError`."""
         return Tool(one_declaration(declaration), function, options=ToolOptions(**options))
+
+    @classmethod
+    def from_snakepit_tool(
+        cls,
+        spec: Mapping[str, Any] | object,
+        function: Callable[..., Any] | None = None,
+        **options: Any,
+    ) -> "Tool":
+        """Creates a tool from a specification of Snakepit: `name`, `description`, `parameters`.
+
+        It is a mapping or an object. The parameters are a list, each with `name`, `type`,
+        `description`, `required` and `default`, or a JSON Schema. Raises `ConfigError` for
+        anything else.
+        """
+        fields = attributes_of(spec, ("name", "description", "parameters"))
+        if fields is None:
+            raise ConfigError(f"not a tool specification: {spec!r:.120}")
+        return cls.from_declaration(fields, function, **options)
 
     @property
     def runnable(self) -> bool:

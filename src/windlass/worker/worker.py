@@ -6,6 +6,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
+from types import FrameType
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from windlass.events import RunEvent, ToolRunProgress
 from windlass.jsontext import compact_json
 from windlass.loop.approval import Approvals
 from windlass.loop.dependencies import Dependencies
-from windlass.loop.executor import RunContext, ToolExecutor
+from windlass.loop.executor import RunContext, ToolExecutor, ToolJob
 from windlass.loop.policy import Policy
 from windlass.loop.round import answers_to
 from windlass.messaging.connection import Connection, Msg, NatsError, connect_patiently
@@ -42,6 +43,7 @@ from windlass.toolsets.remote.frames import (
     encode,
     spec_of,
 )
+from windlass.toolsets.remote.host import HOST_SECONDS
 from windlass.toolsets.remote.toolset import DEFAULT_SERVER
 from windlass.worker.answers import GivenAnswers, failure
 from windlass.worker.host import current_host
@@ -54,7 +56,6 @@ PAUSE_SECONDS = 1.0
 """A worker that is inactive for longer was paused, such as by SIGSTOP or a suspended machine.
 Callers may have given up calls that arrived meanwhile."""
 CATCH_UP_SECONDS = 10.0
-HOST_SECONDS = 300.0
 
 
 class _RunningJob:
@@ -70,6 +71,12 @@ class _RunningJob:
         if call.seconds is not None:
             self.deadline = asyncio.get_running_loop().time() - age + call.seconds
         self._begun = self._cancelled = False
+
+    def repeated(self, call: Call, reply: str) -> None:
+        """Adds another caller of the same call. The earlier one may be gone, with its token."""
+        self.call = call
+        if reply not in self.replies:
+            self.replies.append(reply)
 
     def begin(self) -> None:
         """Marks the job as started. Raises `CancelledError` if it was cancelled before."""
@@ -87,6 +94,21 @@ class _RunningJob:
         if self.deadline is None:
             return None
         return max(0.0, self.deadline - asyncio.get_running_loop().time())
+
+
+class _Executor(ToolExecutor):
+    """Executes one call, and notes whether its failure may be temporary."""
+
+    retryable = False
+
+    async def execute(self, job: ToolJob) -> ToolAnswer:
+        try:
+            return await super().execute(job)
+        except Exception as error:
+            # Only an idempotent tool may run again.
+            repeatable = job.tool is not None and job.tool.options.idempotent
+            self.retryable = repeatable and (not isinstance(error, ToolError) or error.retryable)
+            raise
 
 
 class _PauseClock:
@@ -136,7 +158,6 @@ class Worker:
         self._max_running = max_running
         self._places = asyncio.Semaphore(max_running)
         self._on_session_end = on_session_end
-        self._executor = ToolExecutor()
         self._policy = Policy(tool_timeout=None)
         self._connection: Connection | None = None
         self._dependencies = Dependencies()
@@ -229,8 +250,7 @@ class Worker:
         if (given := self._answers.to(call.key)) is not None:
             await self._send(reply, given)
         elif (job := self._calls.get(call.key)) is not None:
-            if reply not in job.replies:
-                job.replies.append(reply)
+            job.repeated(call, reply)
         elif call.name not in self._tools:
             await self._send(reply, encode(CallRefused(reason=f"this worker has no {call.name!r}")))
         elif self._leaving or (not call.queue and self._places.locked()):
@@ -253,8 +273,8 @@ class Worker:
         if len(data) > limit:
             text = f"the result has {len(data)} bytes; the NATS server accepts {limit}"
             data = encode(Result(response=failure(call, text), outcome="error"))
-        # A repeated call runs again if it was refused or stopped.
-        if isinstance(frame, Result) and frame.outcome != "stopped":
+        # A repeated call runs again if it was refused or stopped, or if it may succeed later.
+        if isinstance(frame, Result) and frame.outcome != "stopped" and not frame.retryable:
             self._answers.keep(call, data)
         if self._sending:
             await asyncio.wait(self._sending)  # send its progress reports before its answer
@@ -269,11 +289,10 @@ class Worker:
         async with self._places:
             if job.seconds_left() == 0:
                 return CallRefused(reason="its deadline passed before it could start")
-            answer = await self._run(job)
-        return Result(response=answer.response, outcome=answer.outcome)
+            return await self._run(job)
 
-    async def _run(self, job: "_RunningJob") -> ToolAnswer:
-        """The answer of the tool, by the same rules as in the loop."""
+    async def _run(self, job: "_RunningJob") -> Result:
+        """The result of the tool, by the same rules as in the loop."""
         call, left = job.call, job.seconds_left()
         asked = FunctionCall(call.name, call.arguments, call.call_id or call.key)
         run = RunContext(
@@ -287,9 +306,15 @@ class Worker:
             deadline=job.deadline,
         )
         loop = asyncio.get_running_loop()
-        current_host.set((loop, lambda name, arguments: self._host(call, name, arguments)))
-        [answer] = await answers_to([asked], self._executor, run, call.round)
-        return answer
+        current_host.set((loop, lambda name, arguments: self._host(job, name, arguments)))
+        executor = _Executor()
+        [answer] = await answers_to([asked], executor, run, call.round)
+        return Result(
+            response=answer.response,
+            outcome=answer.outcome,
+            retryable=executor.retryable,
+            effect_unknown=answer.effect_unknown,
+        )
 
     def _on_event(self, job: "_RunningJob", event: RunEvent) -> None:
         if isinstance(event, ToolRunProgress):
@@ -299,11 +324,18 @@ class Worker:
                 self._sending.add(task)
                 task.add_done_callback(self._sending.discard)
 
-    async def _host(self, call: Call, name: str, arguments: dict[str, Any]) -> Any:
-        frame = HostCall(key=call.key, name=name, arguments=compact_json(arguments))
+    async def _host(self, job: "_RunningJob", name: str, arguments: dict[str, Any]) -> Any:
+        call, left = job.call, job.seconds_left()
+        if not call.token:
+            raise ToolError("this host has no tools for workers (host_tools)")
+        frame = HostCall(
+            key=call.key, name=name, arguments=compact_json(arguments), token=call.token
+        )
         try:
             data = await self._connected.request(
-                subjects.host(self.session), encode(frame), call.seconds or HOST_SECONDS
+                subjects.host(self.session),
+                encode(frame),
+                HOST_SECONDS if left is None else left,
             )
         except (NatsError, TimeoutError) as error:
             raise ToolError(f"the host did not answer: {error}") from error
@@ -383,14 +415,24 @@ def serve(
 
 async def _serve(worker: Worker, on_start: Callable[[str], None] | None) -> None:
     loop = asyncio.get_running_loop()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, worker.ended.set)
+    _end_on_signals(loop, worker.ended.set)
     if not await _connected(worker):
         return
     async with worker:
         if on_start is not None:
             on_start(f"{worker.id} serves {', '.join(worker.names)} (session {worker.session})")
         await worker.ended.wait()
+
+
+def _end_on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(end)
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(name, end)
+        except NotImplementedError:  # the event loop of Windows
+            signal.signal(name, handle)
 
 
 async def _connected(worker: Worker) -> bool:

@@ -26,6 +26,7 @@ from windlass.toolsets.remote.frames import (
     encode,
     spec_of,
 )
+from windlass.toolsets.remote.host import HostCaller
 from windlass.worker import Worker, call_host_async
 
 MakeBridge = Callable[..., Bridge]
@@ -112,8 +113,10 @@ async def test_it_cannot_read_what_the_host_answers_to_another_session(
     async def listen(message: Any) -> None:
         heard.append(message.data)
 
-    async def host(where: str, asked: HostCall) -> Result | CallRefused:
-        return Result(response=FunctionResponse(asked.name, {"output": f"a secret of {where}"}))
+    async def host(caller: HostCaller, asked: HostCall) -> Result | CallRefused:
+        return Result(
+            response=FunctionResponse(asked.name, {"output": f"a secret of {caller.session}"})
+        )
 
     @tool
     async def ask() -> str:

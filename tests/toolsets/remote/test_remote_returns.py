@@ -214,7 +214,8 @@ class Line:
 
     def ask(self) -> "asyncio.Task[Answer]":
         wire = cast("Connection", self)
-        return asyncio.create_task(self.calls.ask(wire, self.member, b"", None, again=False))
+        call = Call(key="k", name="look", arguments="{}")
+        return asyncio.create_task(self.calls.ask(wire, self.member, call, b"", None, again=False))
 
     async def ping(self) -> str:
         """Pings the worker; returns where its answer goes."""

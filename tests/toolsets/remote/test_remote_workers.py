@@ -16,7 +16,7 @@ from tests.support.remote_tools import (
 )
 
 import windlass
-from windlass import AsyncClient, Client, ConfigError, ToolContext, ToolError, tool
+from windlass import AsyncClient, Client, ConfigError, Tool, ToolContext, ToolError, tool
 from windlass.content import FunctionResponse
 from windlass.errors import InvalidArguments
 from windlass.events import ToolRunEnded, ToolRunProgress
@@ -29,6 +29,7 @@ from windlass.toolsets.remote import (
 )
 from windlass.toolsets.remote.bridge import Bridge
 from windlass.toolsets.remote.frames import CallRefused, HostCall, Result, encode
+from windlass.toolsets.remote.host import HostCaller
 from windlass.worker import Worker, call_host, call_host_async
 
 MakeBridge = Callable[..., Bridge]
@@ -335,13 +336,44 @@ async def test_a_call_whose_key_is_known_is_not_run_again(
     assert ran == [1]
 
 
+async def test_a_failure_that_may_be_temporary_is_retried_if_the_tool_is_idempotent(
+    nats: str, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller decides it, by the options that the worker has announced."""
+    failures = [ToolError("busy", retryable=True), RuntimeError("crash"), ToolError("no")]
+    left: dict[str, list[Exception]] = {}
+
+    def failing(name: str, **options: Any) -> Tool:
+        left[name] = list(failures)
+
+        @tool(name=name, **options)
+        async def work() -> str:
+            """Works."""
+            raise left[name].pop(0)
+
+        return work
+
+    monkeypatch.setattr("windlass.loop.executor.random.uniform", lambda low, high: 0.0)
+    tools = [failing("again", idempotent=True), failing("once")]
+    script = [calls(call("again"), call("once")), "Done."]
+    remote = windlass.remote(session, nats=nats)
+    async with (
+        Worker(tools, nats=nats, session=session),
+        AsyncClient(ScriptedModel(script), tools=[remote]) as client,
+    ):
+        reply = await client.generate("?")
+    await remote.aclose()
+    assert [result.error for result in reply.results] == ["no", "busy"]
+    assert {name: len(rest) for name, rest in left.items()} == {"again": 0, "once": 2}
+
+
 async def test_a_worker_s_tool_may_call_tools_of_the_host(
     nats: str, session: str, bridge_of: MakeBridge
 ) -> None:
-    async def host(where: str, asked: HostCall) -> Result | CallRefused:
+    async def host(caller: HostCaller, asked: HostCall) -> Result | CallRefused:
         if asked.name != "greeting":
             return CallRefused(reason=f"the host has no {asked.name!r} for workers")
-        value = f"Hello from {where}: {asked.arguments}"
+        value = f"Hello from {caller.session}: {asked.arguments}"
         return Result(response=FunctionResponse(asked.name, {"output": value}))
 
     @tool

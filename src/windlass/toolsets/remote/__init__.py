@@ -17,8 +17,4 @@ __all__ = [
     "execute_in_session",
     "from_worker_tool",
     "get_tools_for_model",
-    "remote",
 ]
-
-remote = RemoteSession
-"""`windlass.remote("session", nats=URL)`: the tools of the session's workers."""

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from windlass.content import FunctionResponse
@@ -22,21 +22,18 @@ from windlass.toolsets.remote.calls import (
     repeatable,
     response_of,
 )
-from windlass.toolsets.remote.directory import Directory, Member, Presence
+from windlass.toolsets.remote.directory import Directory, Member
 from windlass.toolsets.remote.frames import (
-    HOST_CALL,
     Affinity,
-    BadFrame,
     Busy,
     Call,
-    CallRefused,
     Cancel,
-    HostCall,
     Result,
     ToolSpec,
-    decode,
     encode,
 )
+from windlass.toolsets.remote.host import HostCalls, HostHandler, new_token
+from windlass.toolsets.remote.presence import Presence
 
 log = logging.getLogger("windlass.remote")
 
@@ -45,8 +42,6 @@ WATCH_SECONDS = 0.2
 MAX_ATTEMPTS = 3
 PAUSE_SECONDS = 1.0
 """A check that is later than this was delayed, in this process or at the server."""
-
-HostHandler = Callable[[str, HostCall], Awaitable[Result | CallRefused]]
 
 
 class Bridge:
@@ -68,7 +63,6 @@ class Bridge:
         """
         self._servers = servers
         self._affinity: Affinity = affinity
-        self._on_host_call = on_host_call
         self._session_ttl = session_ttl
         self._lasting = lasting
         self._options = connection
@@ -77,13 +71,15 @@ class Bridge:
         self._starting = asyncio.Lock()
         self._id = subjects.new_id("gateway")
         self._directory = Directory()
-        self._presence = Presence(self._directory, affinity)
+        self._presence = Presence(self._id, self._directory, affinity)
         self._calls = PendingCalls(
             self._id, lambda each: self._directory.left(each.session, each.id)
         )
+        self._host_calls = (
+            None if on_host_call is None else HostCalls(self._id, self._calls, on_host_call)
+        )
         self._used: dict[str, float] = {}
         self._tools: dict[str, dict[str, tuple[ToolSpec, Tool]]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -103,28 +99,30 @@ class Bridge:
             connection.is_idle = lambda: not self._lasting and not self._calls.sessions
             await connection.subscribe(subjects.any_announcement(), self._presence.on_notice)
             await connection.subscribe(subjects.replies(self._id), self._on_reply)
-            if self._on_host_call is not None:
-                await connection.subscribe(subjects.host("*"), self._on_host, "hosts")
+            if self._host_calls is not None:
+                await self._host_calls.start(connection)
             await connection.publish(subjects.hello())
             await connection.flush()
             self._connection = connection
+            self._presence.forget()
             self._watch = asyncio.create_task(self._check_workers_forever())
 
     async def aclose(self) -> None:
-        for task in (self._watch, *self._tasks):
-            if task is not None:
-                task.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._host_calls is not None:
+            self._host_calls.cancel()
+        self._presence.cancel()
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
 
     async def specs(self, session: str) -> list[ToolSpec]:
-        """The session's tools, as its workers describe them; waits briefly for the first."""
+        """The session's tools, as its workers describe them; the first time, waits for all."""
         subjects.check_token(session, "a session")
         await self.start()
         self._touch(session)
-        if not self._directory.members(session):
-            await self._presence.discover(self._connected(), session)
+        await self._presence.discover(self._connected(), session)
         return self._directory.tools(session)
 
     async def tools(self, session: str) -> list[Tool]:
@@ -177,6 +175,7 @@ class Bridge:
     async def end_session(self, session: str) -> None:
         """Ends the session: notifies its workers and forgets it."""
         self._directory.forget(session)
+        self._presence.forget(session)
         self._used.pop(session, None)
         self._tools.pop(session, None)
         if self._connection is not None:
@@ -212,6 +211,7 @@ class Bridge:
             run_id=context.run_id if context else "",
             call_id=context.call_id if context else "",
             round=context.round if context else 1,
+            token=new_token(self._id) if self._host_calls is not None else "",
         )
 
     async def _ask(
@@ -226,7 +226,7 @@ class Bridge:
             )
         try:
             answer = await self._calls.ask(
-                connection, member, data, context, again=repeatable(spec)
+                connection, member, frame, data, context, again=repeatable(spec)
             )
         except asyncio.CancelledError:
             await self._cancel(member, frame.key)
@@ -261,21 +261,6 @@ class Bridge:
 
     async def _on_reply(self, message: Msg) -> None:
         await self._calls.on_reply(self._connected(), message)
-
-    async def _on_host(self, message: Msg) -> None:
-        session = message.subject.rsplit(".", 1)[1]
-        task = asyncio.create_task(self._host(session, message))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _host(self, session: str, message: Msg) -> None:
-        assert self._on_host_call is not None
-        try:
-            call = decode(message.data, HOST_CALL)
-            answer = await self._on_host_call(session, call)
-        except BadFrame as error:
-            answer = CallRefused(reason=str(error))
-        await message.respond(encode(answer))
 
     async def _check_workers_forever(self) -> None:
         loop = asyncio.get_running_loop()

@@ -19,6 +19,7 @@ from windlass.toolsets.remote.frames import (
     REPLY,
     BadFrame,
     Busy,
+    Call,
     CallRefused,
     Pong,
     Progress,
@@ -26,6 +27,7 @@ from windlass.toolsets.remote.frames import (
     ToolSpec,
     decode,
 )
+from windlass.toolsets.remote.presence import SILENT_SECONDS
 
 log = logging.getLogger("windlass.remote")
 
@@ -34,8 +36,6 @@ RETURN_SECONDS = 0.5
 counts as lost. Other calls go to another worker at once."""
 RETURN_AFTER_BREAK = 10.0
 """How long workers have to return after our own connection was lost: they may have lost theirs."""
-SILENT_SECONDS = 5.0
-"""How long a connected worker may be silent before it counts as lost."""
 AGAIN_SECONDS = 30.0
 """How often a call is sent again in any case, because messages can be lost unnoticed."""
 
@@ -68,9 +68,16 @@ class _Pending:
     """A call without an answer so far."""
 
     def __init__(
-        self, member: Member, data: bytes, reply: str, context: ToolContext | None, again: bool
+        self,
+        member: Member,
+        call: Call,
+        data: bytes,
+        reply: str,
+        context: ToolContext | None,
+        again: bool,
     ) -> None:
         self.member, self.context, self.again = member, context, again
+        self.key, self.token = call.key, call.token
         self.data, self.reply = data, reply
         self.sent = 0
         """How often the call was sent."""
@@ -93,6 +100,7 @@ class PendingCalls:
     ) -> None:
         self._gateway, self._left, self._clock = gateway, left, clock
         self._pending: dict[int, _Pending] = {}
+        self._by_token: dict[str, _Pending] = {}
         self._pings: dict[int, tuple[Member, float]] = {}
         """Unanswered pings, and when they were sent."""
         self._count = 0
@@ -107,6 +115,7 @@ class PendingCalls:
         self,
         connection: Connection,
         member: Member,
+        call: Call,
         data: bytes,
         context: ToolContext | None,
         *,
@@ -114,10 +123,14 @@ class PendingCalls:
     ) -> Answer:
         """The answer to a call; `again`: whether another worker may run it a second time.
 
+        `data` is the encoded call.
+
         Raises `Lost` and `NatsError`.
         """
         number, reply = self._next(member)
-        pending = self._pending[number] = _Pending(member, data, reply, context, again)
+        pending = self._pending[number] = _Pending(member, call, data, reply, context, again)
+        if call.token:
+            self._by_token[call.token] = pending
         member.in_flight += 1
         try:
             await self._send(connection, pending)
@@ -125,6 +138,12 @@ class PendingCalls:
         finally:
             member.in_flight -= 1
             del self._pending[number]
+            self._by_token.pop(call.token, None)
+            pending.answer.cancel()
+
+    def with_token(self, token: str) -> "_Pending | None":
+        """The pending call with this token."""
+        return self._by_token.get(token)
 
     async def on_reply(self, connection: Connection, message: Msg) -> None:
         _, session, number = message.subject.rsplit(".", 2)
@@ -244,5 +263,9 @@ def response_of(answer: Answer, spec: ToolSpec) -> FunctionResponse:
             raise ToolError(f"{spec.name} did not run: {reason}")
         case Result(outcome="ok", response=response):
             return response
-        case Result(response=response, retryable=retryable):
-            raise ToolError(response.error or f"{spec.name} failed", retryable=retryable)
+        case Result(response=response):
+            raise ToolError(
+                response.error or f"{spec.name} failed",
+                retryable=answer.retryable,
+                effect_unknown=answer.effect_unknown,
+            )

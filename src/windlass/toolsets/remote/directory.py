@@ -1,23 +1,10 @@
 """The workers of each session: their tools, and which worker gets the next call."""
 
-import asyncio
 import logging
 from collections.abc import Collection, Iterator
 
 from windlass.errors import ToolError
-from windlass.messaging.connection import Connection, Msg
-from windlass.toolsets.remote import subjects
-from windlass.toolsets.remote.frames import (
-    NOTICE,
-    Affinity,
-    Announcement,
-    BadFrame,
-    CallRefused,
-    ToolSpec,
-    checked,
-    decode,
-    encode,
-)
+from windlass.toolsets.remote.frames import Affinity, Announcement, ToolSpec
 
 log = logging.getLogger("windlass.remote")
 
@@ -161,70 +148,3 @@ class Directory:
     def _members(self) -> Iterator[Member]:
         for members in self._sessions.values():
             yield from members.values()
-
-
-DISCOVERY_SECONDS = 0.5
-"""How long to wait for the workers of an unknown session."""
-NO_WORKER_SECONDS = 3.0
-"""How long a call waits if there is no worker, such as while the only one restarts."""
-
-
-class Presence:
-    """Updates the directory from announcements, and waits for workers. For one event loop."""
-
-    def __init__(self, directory: Directory, affinity: Affinity) -> None:
-        self._directory = directory
-        self._affinity: Affinity = affinity
-        self._news = asyncio.Event()
-
-    async def on_notice(self, message: Msg) -> None:
-        session, worker = subjects.worker_in(message.subject)
-        try:
-            notice = decode(message.data, NOTICE)
-            if isinstance(notice, Announcement):
-                known = self._directory.member(session, worker)
-                if known is None or not known.same_tools_as(notice):
-                    checked(notice, session, worker)
-        except BadFrame as error:
-            log.warning("refused a worker of session %s: %s", session, error)
-            if message.reply:
-                await message.respond(encode(CallRefused(reason=str(error))))
-            return
-        if isinstance(notice, Announcement):
-            if self._directory.heard(notice, asyncio.get_running_loop().time()):
-                self._news.set()
-        else:
-            self._directory.left(session, worker)
-
-    async def wait_for_worker(
-        self, connection: Connection, session: str, spec: ToolSpec, tried: Collection[str]
-    ) -> Member:
-        """The worker for a call. If there is none, waits for one."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + NO_WORKER_SECONDS
-        while True:
-            try:
-                return self._directory.pick(session, spec, self._affinity, tried)
-            except NoWorker:
-                if loop.time() >= end:
-                    raise
-            await connection.publish(subjects.hello(session))
-            await self._wait_for_news()
-
-    async def discover(self, connection: Connection, session: str) -> None:
-        """Asks the workers of a session to announce themselves, and waits briefly for the first."""
-        await connection.publish(subjects.hello(session))
-        end = asyncio.get_running_loop().time() + DISCOVERY_SECONDS
-        while not self._directory.members(session) and await self._wait_for_news(end):
-            pass
-
-    async def _wait_for_news(self, until: float | None = None) -> bool:
-        """Waits for a new worker or new tools; False after a timeout."""
-        until = until or asyncio.get_running_loop().time() + DISCOVERY_SECONDS
-        self._news.clear()
-        try:
-            async with asyncio.timeout_at(until):
-                await self._news.wait()
-        except TimeoutError:
-            return False
-        return True

@@ -89,6 +89,8 @@ class Call(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="call"):
     run_id: str = ""
     call_id: str = ""
     round: int = 1
+    token: str = ""
+    """What host calls of this call must carry; empty if the host has no tools for workers."""
 
 
 class Cancel(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="cancel"):
@@ -96,11 +98,12 @@ class Cancel(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="cancel"
 
 
 class HostCall(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="host_call"):
-    """A call of a host tool by a worker's tool, during the call with this key."""
+    """A call of a host tool by a worker's tool, during the call with this key and token."""
 
     key: str
     name: str
     arguments: str
+    token: str = ""
 
 
 class Progress(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="progress"):
@@ -115,6 +118,9 @@ class Result(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="result"
     response: FunctionResponse
     outcome: Outcome = "ok"
     retryable: bool = False
+    """Whether the same call may succeed later. The worker executes it again."""
+    effect_unknown: bool = False
+    """Whether the tool may or may not have had its effect."""
 
 
 class Busy(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="busy"):

@@ -15,9 +15,14 @@ PREFIX = "windlass.v1"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
+def is_token(value: str) -> bool:
+    """Whether the value is valid in a subject."""
+    return _TOKEN.fullmatch(value) is not None
+
+
 def check_token(value: str, what: str) -> str:
     """The value. Raises `ConfigError` if it is not valid in a subject."""
-    if not _TOKEN.fullmatch(value):
+    if not is_token(value):
         raise ConfigError(
             f"{what} must be 1 to 64 letters, digits, `-` and `_`, not {value[:80]!r}"
         )
@@ -60,8 +65,18 @@ def reply(gateway: str, session: str, number: int) -> str:
     return f"{PREFIX}.reply.{gateway}.{session}.{number}"
 
 
+def trace(gateway: str) -> str:
+    """An unused subject, for the reports of the NATS server about one message."""
+    return f"{PREFIX}.trace.{gateway}.{secrets.token_hex(4)}"
+
+
 def host(session: str) -> str:
     return f"{PREFIX}.host.{session}"
+
+
+def forward(gateway: str, session: str) -> str:
+    """Where a gateway receives the host calls that NATS has delivered to another one."""
+    return f"{PREFIX}.forward.{gateway}.{session}"
 
 
 def inbox(session: str) -> str:

@@ -11,6 +11,7 @@ from windlass.jsontext import compact_json
 from windlass.tool import Tool, ToolContext
 from windlass.toolsets.remote.bridge import Bridge
 from windlass.toolsets.remote.frames import Affinity, ToolSpec
+from windlass.toolsets.remote.host import HostHandler
 from windlass.toolsets.remote.subjects import check_token
 
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
@@ -28,12 +29,14 @@ class RemoteSession:
         *,
         nats: str | Sequence[str] = DEFAULT_SERVER,
         affinity: Affinity = "hint",
+        on_host_call: HostHandler | None = None,
         **connection: Any,
     ) -> None:
         """`connection` is passed to `nats.connect`. Raises `ConfigError` for an invalid session."""
         self.session = check_token(session, "a session")
         self._servers = nats
         self._affinity: Affinity = affinity
+        self._on_host_call = on_host_call
         self._connection = connection
 
     async def list_tools(self) -> Sequence[Tool]:
@@ -58,13 +61,18 @@ class RemoteSession:
     @property
     def _key(self) -> Any:
         servers = (self._servers,) if isinstance(self._servers, str) else tuple(self._servers)
-        return servers, self._affinity, tuple(sorted(self._connection.items(), key=str))
+        options = tuple(sorted(self._connection.items(), key=str))
+        return servers, self._affinity, self._on_host_call, options
 
     def _bridge(self) -> Bridge:
         made = _bridges.setdefault(asyncio.get_running_loop(), {})
         if self._key not in made:
             made[self._key] = Bridge(
-                self._servers, affinity=self._affinity, lasting=False, **self._connection
+                self._servers,
+                affinity=self._affinity,
+                on_host_call=self._on_host_call,
+                lasting=False,
+                **self._connection,
             )
         return made[self._key]
 
@@ -82,8 +90,7 @@ def from_worker_tool(spec: ToolSpec | Mapping[str, Any]) -> FunctionDeclaration:
 
     Raises `ConfigError` for parameters that are not a JSON Schema.
     """
-    given = spec.declaration() if isinstance(spec, ToolSpec) else spec
-    declaration = Tool.from_declaration(given).declaration
+    declaration = Tool.from_snakepit_tool(spec).declaration
     assert isinstance(declaration, FunctionDeclaration)
     return declaration
 
